@@ -16,6 +16,7 @@ use crate::store::{Entry, KeyRange};
 use crate::unreadable::Unreadable;
 use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -24,7 +25,7 @@ use std::ops::Bound;
 const REPORTED_MAX: usize = 1_000;
 
 /// The findings of an audit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Audit {
     /// Objects.
     pub objects: u64,
@@ -43,16 +44,21 @@ pub struct Audit {
     /// Blobs, those without living versions included.
     pub blobs: u64,
     /// Blobs that are being written.
+    #[serde(skip)]
     pub intents: u64,
     /// Payload bytes in the rack that no object refers to.
     pub dead_bytes: u64,
     /// Member records that were walked over, and parts of objects that are in one piece no more: those that an object
     /// knows of must be all there are.
+    #[serde(skip)]
     members: u64,
+    #[serde(skip)]
     parts_of_objects: u64,
     /// How many contradictions there are. None in a sound catalog.
+    #[serde(skip)]
     pub contradictions: u64,
     /// The first of them in words.
+    #[serde(skip)]
     pub told: Vec<String>,
 }
 

@@ -6,7 +6,7 @@
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
 use crate::seal::{Sealed, Sequence};
-use model::{BlobId, ClassId, DriveId, GroupId};
+use model::{BlobId, ClassId, Code, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -346,6 +346,13 @@ pub struct Blob {
     pub members: u32,
     /// When it was written, in milliseconds of the Unix epoch.
     pub written_ms: u64,
+}
+
+impl Blob {
+    /// Its code.
+    pub fn code(&self) -> Code {
+        Code { data: self.code_data, parity: self.code_parity, fragment_bytes: self.fragment_bytes }
+    }
 }
 
 /// The record of a drive.

@@ -64,7 +64,7 @@ pub enum DriveCommand {
     /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
     ///
     /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
-    Replace(Replace),
+    Replace(ChosenDrive),
 }
 
 #[derive(Debug, Args)]
@@ -330,20 +330,14 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Fail {
     #[command(flatten)]
-    pub data: Data,
-    /// The number of the drive, as `larder drive list` shows it.
-    #[arg(value_name = "N")]
-    pub drive: u32,
+    pub chosen: ChosenDrive,
     /// Even if so many drives of its group failed already that blobs may be lost.
     #[arg(long)]
     pub force: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
 }
 
 #[derive(Debug, Args)]
-pub struct Replace {
+pub struct ChosenDrive {
     #[command(flatten)]
     pub data: Data,
     /// The number of the drive, as `larder drive list` shows it.

@@ -1,26 +1,23 @@
 //! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed for good. `larder
 //! drive replace`: uses another one in its place. The last two need no server.
 
-use crate::args::{Fail, List, Replace};
+use crate::args::{ChosenDrive, Fail, List};
 use crate::human::{self, bytes};
-use crate::output::{self, runtime};
+use crate::output::{ask, show, wait_for};
 use server::admin::{Client, ClientError};
 use server::offline::Offline;
 use server::report::DriveReport;
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let runtime = runtime()?;
-    let drives = runtime.block_on(client.drives())?;
-    if options.json { output::print_json(&drives) } else { Ok(output::print(&(table(&drives) + &reasons(&drives)))?) }
+    let drives = ask(&options.data, async |client| client.drives().await)?;
+    show(options.json, &drives, |drives| table(drives) + &reasons(drives))
 }
 
 /// `larder drive fail`: through the running server, or in the data directory if there is none.
 pub fn fail(options: &Fail) -> anyhow::Result<()> {
-    let Fail { data, drive, force, json } = options;
-    let runtime = runtime()?;
-    let (report, running) = runtime.block_on(async {
+    let Fail { chosen: ChosenDrive { data, drive, json }, force } = options;
+    let (report, running) = wait_for(async {
         match Client::of(&data.data)?.fail_drive(*drive, *force).await {
             Err(ClientError::NoServer(dir)) => {
                 anyhow::Ok((Offline::open(&dir).await?.fail_drive(*drive, *force).await?, false))
@@ -29,9 +26,6 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         }
     })?;
     let report = known(report, *drive)?;
-    if *json {
-        return output::print_json(&report);
-    }
     let rest = match report.group {
         Some(group) if running => {
             format!("its data is rebuilt in group {group}; `larder status` shows the progress")
@@ -39,30 +33,26 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         Some(group) => format!("its data is rebuilt in group {group} from the next start on"),
         None => "it is a spare, and held nothing".to_owned(),
     };
-    Ok(output::print(&format!("drive {drive} is given up: {rest}\n"))?)
+    show(*json, &report, |_| format!("drive {drive} is given up: {rest}\n"))
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.
-pub fn replace(options: &Replace) -> anyhow::Result<()> {
-    let Replace { data, drive, json } = options;
-    let runtime = runtime()?;
-    let report = runtime.block_on(async {
+pub fn replace(options: &ChosenDrive) -> anyhow::Result<()> {
+    let ChosenDrive { data, drive, json } = options;
+    let report = wait_for(async {
         match Client::of(&data.data)?.replace_drive(*drive).await {
             Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
             answer => Ok(answer?),
         }
     })?;
     let report = known(report, *drive)?;
-    if *json {
-        return output::print_json(&report);
-    }
     let rest = match report.group {
         Some(group) => {
             format!("it is an empty drive of group {group} now; the data of the one before is rebuilt on the others")
         }
         None => "it is a spare".to_owned(),
     };
-    Ok(output::print(&format!("drive {drive} is replaced: {rest}\n"))?)
+    show(*json, &report, |_| format!("drive {drive} is replaced: {rest}\n"))
 }
 
 fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport> {
@@ -78,28 +68,29 @@ fn reasons(drives: &[DriveReport]) -> String {
 /// A row for each of `drives`, with missed deadlines if there are any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
-    let rows: Vec<Vec<String>> = drives
-        .iter()
-        .map(|drive| {
-            let [width, depth, height] = drive.slot;
-            let mut row = vec![
-                drive.drive.to_string(),
-                format!("{width},{depth},{height}"),
-                drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
-                drive.state.clone(),
-                format!("{} of {}", drive.starts_today, drive.starts_per_day),
-                bytes(drive.free_bytes),
-                bytes(drive.capacity_bytes),
-            ];
-            if any_late {
-                row.push(drive.missed_deadlines.to_string());
-            }
-            row
-        })
-        .collect();
+    let row = |drive: &DriveReport| {
+        let [width, depth, height] = drive.slot;
+        let mut row = vec![
+            drive.drive.to_string(),
+            format!("{width},{depth},{height}"),
+            drive.group.map_or_else(|| "spare".to_owned(), |group| group.to_string()),
+            drive.state.clone(),
+            format!("{} of {}", drive.starts_today, drive.starts_per_day),
+            bytes(drive.free_bytes),
+            bytes(drive.capacity_bytes),
+        ];
+        if any_late {
+            row.push(drive.missed_deadlines.to_string());
+        }
+        row
+    };
     let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity", "missed deadlines"];
     let shown = if any_late { &head[..] } else { &head[..7] };
-    human::table(shown, &["drive", "group", "starts today", "free", "capacity", "missed deadlines"], &rows)
+    human::table(
+        shown,
+        &["drive", "group", "starts today", "free", "capacity", "missed deadlines"],
+        drives.iter().map(row),
+    )
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use crate::args::Explain;
 use crate::drives;
 use crate::human::{bytes, count, counted, seconds};
-use crate::output::{self, runtime};
+use crate::output::{ask, show};
 use anyhow::bail;
-use server::admin::Client;
-use server::report::{Explanation, PlaceReport, UnusableStack};
+use server::report::{Explanation, PlaceReport, RackPlace, UnusableStack};
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,13 +14,11 @@ const LAST_DATE_MS: u64 = 253_402_300_799_000;
 
 /// `larder explain`.
 pub fn explain(options: &Explain) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let runtime = runtime()?;
     let (bucket, key) = (&options.object.bucket, &options.object.key);
-    let Some(explanation) = runtime.block_on(client.explain(bucket, key))? else {
+    let Some(explanation) = ask(&options.data, async |client| client.explain(bucket, key).await)? else {
         bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
     };
-    if options.json { output::print_json(&explanation) } else { Ok(output::print(&text(&explanation))?) }
+    show(options.json, &explanation, text)
 }
 
 fn text(explanation: &Explanation) -> String {
@@ -54,39 +51,25 @@ fn text(explanation: &Explanation) -> String {
             row("place", format!("workshop, {files}, for {}, {going}", seconds(*age_s)));
             row("wait", "none: it is read from the workshop".to_owned());
         }
-        PlaceReport::Rack {
-            blob,
-            members,
-            offset,
-            group,
-            group_state,
-            class,
-            code_data,
-            code_parity,
-            drives,
-            state,
-            unusable,
-            wait_min_s,
-            wait_max_s,
-            recalled,
-        } => {
+        PlaceReport::Rack(place) => {
+            let RackPlace { blob, members, offset, group, group_state, class, code_data, code_parity, .. } = place;
             row("place", format!("rack, group {group} ({group_state}) of class {class}"));
             let others = match members {
                 0 | 1 => "of its own".to_owned(),
                 _ => format!("with {}, at byte {}", counted(u64::from(members - 1), "other object"), count(*offset)),
             };
             row("blob", format!("{blob}, {others}, as {code_data} + {code_parity} stacks"));
-            let wait = match (wait_min_s, wait_max_s) {
-                _ if *recalled => "none: a recall is in the spool".to_owned(),
-                (Some(min), Some(max)) => format!("{} to {} until the first byte", seconds(*min), seconds(*max)),
+            let wait = match (place.wait_min_s, place.wait_max_s) {
+                _ if place.recalled => "none: a recall is in the spool".to_owned(),
+                (Some(min), Some(max)) => format!("{} to {} until the first byte", seconds(min), seconds(max)),
                 _ => "waiting does not help".to_owned(),
             };
-            if state != "readable" {
-                row("state", trouble(state, unusable, *code_parity, *recalled));
+            if place.state != "readable" {
+                row("state", trouble(&place.state, &place.unusable, *code_parity, place.recalled));
             }
             row("wait", wait);
             text.push('\n');
-            text.push_str(&drives::table(drives));
+            text.push_str(&drives::table(&place.drives));
         }
     }
     text
@@ -149,7 +132,7 @@ mod tests {
             reason: None,
             capacity_bytes: 10,
         };
-        let place = PlaceReport::Rack {
+        let place = PlaceReport::Rack(RackPlace {
             blob: "b9-00c0ffee00c0ffee".into(),
             members: 3,
             offset: 4096,
@@ -164,7 +147,7 @@ mod tests {
             wait_min_s: Some(13.5),
             wait_max_s: Some(90.0),
             recalled: false,
-        };
+        });
         let text = text(&explanation(place));
         for message in [
             "written   Thu, 01 Jan 1970 00:00:00 GMT",

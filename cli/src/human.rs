@@ -83,7 +83,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 }
 
 /// A table without lines; the columns named in `right` are aligned to the right.
-pub fn table(head: &[&str], right: &[&str], rows: &[Vec<String>]) -> String {
+pub fn table(head: &[&str], right: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_header(head).add_rows(rows);
     for (column, name) in table.column_iter_mut().zip(head) {
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn tables_line_up() {
         let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["bcd".to_owned(), "1,000".to_owned()]];
-        assert_eq!(table(&["name", "n"], &["n"], &rows), "name      n\na         1\nbcd   1,000\n");
+        assert_eq!(table(&["name", "n"], &["n"], rows), "name      n\na         1\nbcd   1,000\n");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Writes results to standard output, as text or JSON, and errors as sentences.
 
+use crate::args::Data;
 use serde::Serialize;
+use server::admin::{Client, ClientError};
 use std::fmt;
 use std::io::{self, Write};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 /// Standard output could not be written.
 #[derive(Debug)]
@@ -52,7 +54,18 @@ pub fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
     Ok(print(&format!("{text}\n"))?)
 }
 
-/// A runtime of one thread, for commands that wait for a server's answers.
-pub fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_all().build()
+/// Prints `value` as JSON, or its text.
+pub fn show<T: Serialize>(json: bool, value: &T, text: impl FnOnce(&T) -> String) -> anyhow::Result<()> {
+    if json { print_json(value) } else { Ok(print(&text(value))?) }
+}
+
+/// Runs `asks`, which waits for a server's answers, on one thread.
+pub fn wait_for<T>(asks: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    Builder::new_current_thread().enable_all().build()?.block_on(asks)
+}
+
+/// Asks the server on the data directory `data`.
+pub fn ask<T>(data: &Data, asks: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) -> anyhow::Result<T> {
+    let client = Client::of(&data.data)?;
+    wait_for(async { Ok(asks(&client).await?) })
 }

@@ -18,20 +18,20 @@ struct Report<'a> {
     rack: &'a str,
     code: Code,
     group_drives: u32,
-    drives: Vec<Drive<'a>>,
+    drives: Vec<PlannedDrive<'a>>,
     groups: Vec<&'a [DriveId]>,
     classes: &'a [Vec<GroupId>],
     spares: &'a [DriveId],
     active_groups_max: u32,
     active_drives_max: u32,
     bound: &'a Bound,
-    watts: Power,
+    watts: PlannedPower,
     capacity_bytes: u64,
     warnings: Vec<Message<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct Drive<'a> {
+struct PlannedDrive<'a> {
     id: DriveId,
     slot: [u16; 3],
     group: Option<GroupId>,
@@ -40,7 +40,7 @@ struct Drive<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Power {
+struct PlannedPower {
     asleep: f64,
     /// With as many drives starting as may start at once, and the other drives of one group of each class active.
     waking: f64,
@@ -66,7 +66,7 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
         std::fs::write(path, svg)
             .with_context(|| format!("writing {}; write --svg with a file in a directory of yours", path.display()))?;
     }
-    if options.json { output::print_json(&report) } else { Ok(output::print(&text(&spec, &layout, &report))?) }
+    output::show(options.json, &report, |report| text(&spec, &layout, report))
 }
 
 /// The layout of `spec`, verified by code that shares nothing with the synthesis.
@@ -97,7 +97,7 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
         active_groups_max: layout.active_groups_max(),
         active_drives_max: layout.drives_active_max(),
         bound: &layout.bound,
-        watts: Power {
+        watts: PlannedPower {
             asleep: in_watts(layout.asleep_mw(spec)),
             waking: in_watts(layout.waking_mw(spec)),
             active: in_watts(layout.active_mw(spec)),
@@ -108,10 +108,10 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
     }
 }
 
-fn described<'a>(spec: &'a RackSpec, layout: &Layout, drive: &DriveSpec) -> Drive<'a> {
+fn described<'a>(spec: &'a RackSpec, layout: &Layout, drive: &DriveSpec) -> PlannedDrive<'a> {
     let resources = spec.resources.iter().map(|resource| resource.name.as_str());
     let kinds = spec.failure_domains.iter().map(|kind| kind.name.as_str());
-    Drive {
+    PlannedDrive {
         id: drive.id,
         slot: drive.slot,
         group: layout.group_of(drive.id),
@@ -137,7 +137,7 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
     let (active, drives) = (u64::from(report.active_groups_max), u64::from(report.active_drives_max));
     row(&mut text, "active", format!("{} at once, {}", counted(active, "group"), counted(drives, "drive")));
     row(&mut text, "bound", report.bound.to_string());
-    let Power { asleep, waking, active, starting_drives_max } = report.watts;
+    let PlannedPower { asleep, waking, active, starting_drives_max } = report.watts;
     let in_turn = match starting_drives_max {
         starting if starting < drives => format!(" ({} starting at once)", counted(starting, "drive")),
         _ => String::new(),
@@ -160,16 +160,11 @@ fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
 }
 
 fn groups_table(layout: &Layout) -> String {
-    let rows: Vec<Vec<String>> = layout
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(id, group)| {
-            let drives: Vec<u32> = group.drives.iter().map(|drive| drive.0).collect();
-            vec![group.class.0.to_string(), id.to_string(), runs(&drives)]
-        })
-        .collect();
-    table(&["class", "group", "drives"], &["class", "group"], &rows)
+    let rows = layout.groups.iter().enumerate().map(|(id, group)| {
+        let drives: Vec<u32> = group.drives.iter().map(|drive| drive.0).collect();
+        vec![group.class.0.to_string(), id.to_string(), runs(&drives)]
+    });
+    table(&["class", "group", "drives"], &["class", "group"], rows)
 }
 
 #[cfg(test)]

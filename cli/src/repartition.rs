@@ -3,7 +3,7 @@
 
 use crate::args::{Repartition, RepartitionCommand, RepartitionJob};
 use crate::human::{self, bytes, count, counted};
-use crate::output::{self, runtime};
+use crate::output::{self, ask, show, wait_for};
 use indicatif::{ProgressBar, ProgressStyle};
 use server::admin::{Client, ClientError};
 use server::repartition::{JobReport, Outcome, Place, Plan, Request};
@@ -18,34 +18,32 @@ const AWAY_LIMIT: Duration = Duration::from_mins(1);
 
 /// `larder repartition`.
 pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
-    let runtime = runtime()?;
     match &options.command {
-        None => runtime.block_on(begin(options)),
+        None => wait_for(begin(options)),
         Some(RepartitionCommand::List(list)) => {
-            let jobs = runtime.block_on(Client::of(&list.data.data)?.repartitions())?;
-            if list.json { output::print_json(&jobs) } else { Ok(output::print(&table(&jobs))?) }
+            let jobs = ask(&list.data, async |client| client.repartitions().await)?;
+            show(list.json, &jobs, |jobs| table(jobs))
         }
         Some(RepartitionCommand::Show(job)) => {
-            let client = Client::of(&job.data.data)?;
-            print(job.json, &known(job, runtime.block_on(client.repartition_job(job.job))?)?)
+            show(job.json, &known(job, ask(&job.data, async |client| client.repartition_job(job.job).await)?)?, told)
         }
-        Some(RepartitionCommand::Follow(job)) => runtime.block_on(async {
+        Some(RepartitionCommand::Follow(job)) => wait_for(async {
             let client = Client::of(&job.data.data)?;
             known(job, client.repartition_job(job.job).await?)?;
             to_its_end(&client, job.job, job.json).await
         }),
-        Some(RepartitionCommand::Pause(job)) => runtime.block_on(change(job, "pause")),
-        Some(RepartitionCommand::Resume(job)) => runtime.block_on(change(job, "resume")),
-        Some(RepartitionCommand::Cancel(job)) => runtime.block_on(change(job, "cancel")),
+        Some(RepartitionCommand::Pause(job)) => change(job, "pause"),
+        Some(RepartitionCommand::Resume(job)) => change(job, "resume"),
+        Some(RepartitionCommand::Cancel(job)) => change(job, "cancel"),
     }
 }
 
-async fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
-    let report = known(job, Client::of(&job.data.data)?.change_repartition(job.job, what).await?)?;
+fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
+    let report = known(job, ask(&job.data, async |client| client.change_repartition(job.job, what).await)?)?;
     if what == "cancel" && report.ended_ms.is_none() {
         eprintln!("job {} is being cancelled; `larder repartition show {}` shows when it is", job.job, job.job);
     }
-    print(job.json, &report)?;
+    show(job.json, &report, told)?;
     if what == "resume" && !report.reason.is_empty() {
         anyhow::bail!("job {} does not go on", job.job);
     }
@@ -152,11 +150,9 @@ async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
     }
 }
 
-fn print(json: bool, report: &JobReport) -> anyhow::Result<()> {
-    if json {
-        return output::print_json(report);
-    }
-    Ok(output::print(&format!("{}{}", planned(report), ended(report)))?)
+/// Everything about a job.
+fn told(report: &JobReport) -> String {
+    planned(report) + &ended(report)
 }
 
 /// The request, and its forecast cost.
@@ -190,31 +186,27 @@ fn planned(report: &JobReport) -> String {
 }
 
 fn forecasts(plan: &Plan) -> String {
-    let rows: Vec<Vec<String>> = plan
-        .forecasts
-        .iter()
-        .map(|forecast| {
-            vec![
-                forecast.strategy.clone(),
-                format!("{:.3}", forecast.hours),
-                format!("{:.3}", forecast.hours_with_budget),
-                count(forecast.switches),
-                count(forecast.starts_per_drive),
-                bytes(forecast.bytes_read),
-                bytes(forecast.bytes_written),
-                format!("{:.3}", forecast.kwh),
-                bytes(forecast.peak_extra_bytes),
-                match (forecast.fits, forecast.strategy == plan.chosen) {
-                    (false, _) => "does not fit".to_owned(),
-                    (true, true) => "chosen".to_owned(),
-                    (true, false) => String::new(),
-                },
-            ]
-        })
-        .collect();
+    let rows = plan.forecasts.iter().map(|forecast| {
+        vec![
+            forecast.strategy.clone(),
+            format!("{:.3}", forecast.hours),
+            format!("{:.3}", forecast.hours_with_budget),
+            count(forecast.switches),
+            count(forecast.starts_per_drive),
+            bytes(forecast.bytes_read),
+            bytes(forecast.bytes_written),
+            format!("{:.3}", forecast.kwh),
+            bytes(forecast.peak_extra_bytes),
+            match (forecast.fits, forecast.strategy == plan.chosen) {
+                (false, _) => "does not fit".to_owned(),
+                (true, true) => "chosen".to_owned(),
+                (true, false) => String::new(),
+            },
+        ]
+    });
     let numbers = ["hours", "with waits", "switches", "starts", "read", "written", "kWh", "peak in a group"];
     let head = [&["strategy"], &numbers[..], &[""]].concat();
-    format!("{}{}", human::table(&head, &numbers, &rows), waits(plan))
+    format!("{}{}", human::table(&head, &numbers, rows), waits(plan))
 }
 
 /// A note on a job that has to wait for the next day repeatedly.
@@ -319,8 +311,7 @@ fn table(jobs: &[JobReport]) -> String {
             job.request.by.clone(),
         ]
     };
-    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    human::table(&["job", "state", "done", "from", "to", "by"], &["job", "done"], &rows)
+    human::table(&["job", "state", "done", "from", "to", "by"], &["job", "done"], jobs.iter().map(row))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::args::Evaluation;
 use crate::human::table;
 use crate::output;
 use crate::report_dir::ReportDir;
-use crate::simulate::{Progress, command, threads};
+use crate::simulate::{RunProgress, command, threads};
 use sim::report::{Page, Table};
 use sim::reproduce::judge::{RULES, Row, summary};
 use sim::reproduce::{partition, pelican};
@@ -30,7 +30,7 @@ struct Made<'a> {
 pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let (_, rack) = server::data_dir::read_rack("pelican")?;
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
-    let progress = Progress::new("runs")?;
+    let progress = RunProgress::new("runs")?;
     let advance = |done, of| progress.reached(done, of);
     let made = pelican::Reproduction::of(pelican::Runs::new(rack, options.quick, threads(options.threads), &advance)?);
     progress.end();
@@ -47,7 +47,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
 /// `larder reproduce partition`.
 pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PARTITION_TABLES, &partition::FIGURES)?;
-    let progress = Progress::new("jobs")?;
+    let progress = RunProgress::new("jobs")?;
     let advance = |done, of| progress.reached(done, of);
     let made = partition::Reproduction::of(partition::Runs::new(options.quick, threads(options.threads), &advance)?);
     progress.end();
@@ -115,8 +115,7 @@ fn shown(rows: &[Row]) -> String {
             .map(ToOwned::to_owned)
             .to_vec()
     };
-    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
-    let mut text = table(&head, &head[1..4], &lines);
+    let mut text = table(&head, &head[1..4], rows.iter().map(line));
     text.push_str("\nTo know about them:\n");
     for row in rows {
         let long =

@@ -65,7 +65,7 @@ fn trials(scenario: &Scenario, cases: &[Case], folder: &Path) -> anyhow::Result<
 
 /// Runs all trials, with their progress on standard error.
 fn run(trials: &[Trial], asked: Option<NonZeroUsize>) -> anyhow::Result<Vec<Found>> {
-    let progress = Progress::new("points")?;
+    let progress = RunProgress::new("points")?;
     progress.reached(0, trials.len());
     let found = sim::run_each(trials, threads(asked), &Trial::run, &|done| progress.reached(done, trials.len()));
     progress.end();
@@ -78,13 +78,13 @@ pub fn threads(asked: Option<NonZeroUsize>) -> NonZeroUsize {
 }
 
 /// The progress of work on standard error: a bar on a terminal, else some lines for a log.
-pub struct Progress {
+pub struct RunProgress {
     bar: ProgressBar,
     what: &'static str,
     begun: Instant,
 }
 
-impl Progress {
+impl RunProgress {
     /// Counts `what`.
     pub fn new(what: &'static str) -> anyhow::Result<Self> {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -161,9 +161,8 @@ fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
 pub fn shown(report: &Table) -> String {
     let head: Vec<&str> = report.columns.iter().map(|column| column.name.as_str()).collect();
     let right: Vec<&str> = report.columns.iter().filter(|c| c.right).map(|column| column.name.as_str()).collect();
-    let rows: Vec<Vec<String>> =
-        report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect()).collect();
-    format!("{}{}\n", table(&head, &right, &rows), counted(rows.len() as u64, "point"))
+    let rows = report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect());
+    format!("{}{}\n", table(&head, &right, rows), counted(report.rows.len() as u64, "point"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
-use crate::output::{self, runtime};
+use crate::output;
 use server::admin::Client;
 use server::report::{FrontStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
@@ -14,13 +14,11 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// `larder status`.
 pub fn status(options: &Options) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let runtime = runtime()?;
     if options.watch {
-        return runtime.block_on(watch(&client, options.json));
+        return output::wait_for(watch(&Client::of(&options.data.data)?, options.json));
     }
-    let status = runtime.block_on(client.status())?;
-    if options.json { output::print_json(&status) } else { Ok(output::print(&text(&status))?) }
+    let status = output::ask(&options.data, async |client| client.status().await)?;
+    output::show(options.json, &status, text)
 }
 
 /// Prints the status every second until interrupted, or until the server is gone.
@@ -198,18 +196,14 @@ fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
 }
 
 fn classes(status: &Status) -> String {
-    let rows: Vec<Vec<String>> = status
-        .classes
-        .iter()
-        .map(|class| {
-            let group = class.group.map_or_else(|| "-".to_owned(), |group| group.to_string());
-            let mut row = vec![class.class.to_string(), group, class.state.clone()];
-            row.extend(class.queued.iter().map(|queued| count(*queued)));
-            row
-        })
-        .collect();
+    let rows = status.classes.iter().map(|class| {
+        let group = class.group.map_or_else(|| "-".to_owned(), |group| group.to_string());
+        let mut row = vec![class.class.to_string(), group, class.state.clone()];
+        row.extend(class.queued.iter().map(|queued| count(*queued)));
+        row
+    });
     let head = ["class", "group", "state", "client", "rebuild", "background"];
-    table(&head, &["class", "group", "client", "rebuild", "background"], &rows)
+    table(&head, &["class", "group", "client", "rebuild", "background"], rows)
 }
 
 #[cfg(test)]

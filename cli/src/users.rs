@@ -2,21 +2,18 @@
 
 use crate::args::{List, UserName};
 use crate::human;
-use crate::output::{self, runtime};
-use server::admin::Client;
+use crate::output::{ask, show};
 use server::report::{NewKeys, UserReport};
 
 /// `larder user add`.
 pub fn add(options: &UserName) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let made = runtime()?.block_on(client.add_user(&options.name))?;
+    let made = ask(&options.data, async |client| client.add_user(&options.name).await)?;
     keys(options, &made, "they are kept in the catalog")
 }
 
 /// `larder user rotate`.
 pub fn rotate(options: &UserName) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let made = runtime()?.block_on(client.rotate_user(&options.name))?;
+    let made = ask(&options.data, async |client| client.rotate_user(&options.name).await)?;
     let written = match &made.file {
         Some(file) => format!("{file} was rewritten with them, and the old ones are no longer valid"),
         None => "they replace the old ones in the catalog, which are no longer valid; no file was changed".to_owned(),
@@ -26,39 +23,32 @@ pub fn rotate(options: &UserName) -> anyhow::Result<()> {
 
 /// `larder user remove`.
 pub fn remove(options: &UserName) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    runtime()?.block_on(client.remove_user(&options.name))?;
-    if options.json {
-        return output::print_json(&serde_json::json!({ "removed": options.name }));
-    }
-    Ok(output::print(&format!("removed the user {}\n", options.name))?)
+    ask(&options.data, async |client| client.remove_user(&options.name).await)?;
+    let removed = serde_json::json!({ "removed": options.name });
+    show(options.json, &removed, |_| format!("removed the user {}\n", options.name))
 }
 
 /// `larder user list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
-    let client = Client::of(&options.data.data)?;
-    let users = runtime()?.block_on(client.users())?;
-    if options.json { output::print_json(&users) } else { Ok(output::print(&table(&users))?) }
+    let users = ask(&options.data, async |client| client.users().await)?;
+    show(options.json, &users, |users| table(users))
 }
 
 fn keys(options: &UserName, keys: &NewKeys, written: &str) -> anyhow::Result<()> {
-    if options.json {
-        return output::print_json(keys);
-    }
-    let NewKeys { name, access_key, secret_key, .. } = keys;
-    Ok(output::print(&format!(
-        "# the keys of the user {name}; the secret is not shown again\n\
-         # {written}\n\
-         export AWS_ACCESS_KEY_ID={access_key}\n\
-         export AWS_SECRET_ACCESS_KEY={secret_key}\n"
-    ))?)
+    show(options.json, keys, |NewKeys { name, access_key, secret_key, .. }| {
+        format!(
+            "# the keys of the user {name}; the secret is not shown again\n\
+             # {written}\n\
+             export AWS_ACCESS_KEY_ID={access_key}\n\
+             export AWS_SECRET_ACCESS_KEY={secret_key}\n"
+        )
+    })
 }
 
 /// A row for each of `users`.
 fn table(users: &[UserReport]) -> String {
     let row = |user: &UserReport| vec![user.name.clone(), user.access_key.clone(), human::count(user.buckets)];
-    let rows: Vec<Vec<String>> = users.iter().map(row).collect();
-    human::table(&["user", "access key", "buckets"], &["buckets"], &rows)
+    human::table(&["user", "access key", "buckets"], &["buckets"], users.iter().map(row))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn verify(options: &Verify) -> ExitCode {
 
 fn verified(options: &Verify) -> anyhow::Result<Report> {
     let dir = DataDir::open(&options.data.data)?;
-    let progress = Progress::new();
+    let progress = VerifyProgress::new();
     let how = Options { drives: !options.no_drives, deep: options.deep };
     let printer = Printer::new(options);
     let watch = |step: Step<'_>| match step {
@@ -102,11 +102,11 @@ fn json(report: &Report, printed: u64) -> anyhow::Result<String> {
 }
 
 /// A bar on standard error, if that is a terminal.
-struct Progress {
+struct VerifyProgress {
     bar: Mutex<ProgressBar>,
 }
 
-impl Progress {
+impl VerifyProgress {
     fn new() -> Self {
         Self { bar: Mutex::new(ProgressBar::new_spinner()) }
     }
@@ -191,9 +191,9 @@ fn summary(report: &Report) -> String {
             stacks => format!(", {} to be rebuilt", count(stacks)),
         };
         let (of, read) = (bytes(rack.stack_bytes), read(rack.checked_bytes));
-        format!("{stacks} of {of} in {}{read}{rebuild}", groups(rack.groups))
+        format!("{stacks} of {of} in {}{read}{rebuild}", counted(rack.groups, "group"))
     } else {
-        format!("not looked at; that takes the wakes of {}", groups(rack.groups))
+        format!("not looked at; that takes the wakes of {}", counted(rack.groups, "group"))
     };
     row(&mut text, "drives", drives);
     if rack.lost_objects > 0 {
@@ -213,10 +213,6 @@ fn summary(report: &Report) -> String {
     };
     row(&mut text, "verdict", verdict);
     text
-}
-
-fn groups(number: u64) -> String {
-    counted(number, "group")
 }
 
 fn read(checked_bytes: u64) -> String {
@@ -247,11 +243,11 @@ fn line(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::verify::Kind;
+    use server::verify::FindingKind;
 
     fn finding() -> Finding {
         Finding {
-            kind: Kind::StagedMissing,
+            kind: FindingKind::StagedMissing,
             what: "the staged file s-1 is missing".into(),
             mend: "put it again",
             object: Some("s3://b/k".into()),

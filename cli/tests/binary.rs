@@ -174,8 +174,8 @@ fn a_configuration_that_is_wrong_is_refused_at_its_place() {
     assert!(made.status.success() && String::from_utf8_lossy(&made.stdout).contains("larder serve --data"));
     let toml = data.join("larder.toml");
     let text = std::fs::read_to_string(&toml).unwrap();
-    std::fs::write(&toml, format!("patiens = \"1 s\"\n{text}")).unwrap();
-    refused(&run(&["serve"], Some(&data)), 1, "larder.toml:1:1: there is no key `patiens` here; write `patience`");
+    std::fs::write(&toml, format!("max_wat = \"1 s\"\n{text}")).unwrap();
+    refused(&run(&["serve"], Some(&data)), 1, "larder.toml:1:1: there is no key `max_wat` here; write `max_wait`");
 }
 
 /// Sixty bays on a supply of so many watts.

@@ -8,7 +8,7 @@ use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::request::S3Request;
 use crate::response::{Answer, document, empty, owner};
-use crate::store::{Located, ObjectStore, StoreError};
+use crate::store::{Located, ObjectStore, ServiceError};
 use crate::versions;
 use catalog::{Acl, Authority, Bucket, BucketChange, Object, ObjectChange, Ownership, PlacedObject};
 use http::StatusCode;
@@ -102,7 +102,7 @@ fn expected(request: &S3Request, bucket: Bucket) -> Result<Bucket, ErrorResponse
 fn readable<T>(
     request: &S3Request,
     bucket: &Bucket,
-    found: Result<T, StoreError>,
+    found: Result<T, ServiceError>,
     acl: fn(&T) -> Acl,
 ) -> Result<T, ErrorResponse> {
     if request.owns(bucket) {
@@ -110,8 +110,8 @@ fn readable<T>(
     }
     match found {
         Ok(object) if is_public(bucket, acl(&object)) => Ok(object),
-        Err(StoreError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
-        Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
+        Err(ServiceError::NoSuchKey) if is_public(bucket, bucket.acl) => Err(ErrorCode::NoSuchKey.into()),
+        Ok(_) | Err(ServiceError::NoSuchKey) => Err(ErrorCode::AccessDenied.into()),
         Err(error) => Err(error.into()),
     }
 }

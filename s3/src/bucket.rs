@@ -8,7 +8,7 @@ use crate::list::{ContinuationToken, number};
 use crate::precondition::seconds;
 use crate::request::S3Request;
 use crate::response::{Answer, document, empty, owner};
-use crate::store::StoreError;
+use crate::store::ServiceError;
 use catalog::{Acl, Authority, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
@@ -66,7 +66,7 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     match front.store.authorised(authority).create_bucket(bucket).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
-        Err(StoreError::BucketExists { .. }) => create_again(front, &request, acl, ownership).await?,
+        Err(ServiceError::BucketExists { .. }) => create_again(front, &request, acl, ownership).await?,
         Err(error) => return Err(error.into()),
     }
     let mut answer = empty(StatusCode::OK);
@@ -84,7 +84,7 @@ async fn create_again(
     ownership: Option<Ownership>,
 ) -> Result<(), ErrorResponse> {
     if !request.owns(&front.store.head_bucket(&request.bucket).await?) {
-        return Err(StoreError::BucketExists { owned_by_you: false }.into());
+        return Err(ServiceError::BucketExists { owned_by_you: false }.into());
     }
     let bucket = front.owned_bucket(request).await?;
     access::must_agree(acl, ownership.or(bucket.ownership))?;

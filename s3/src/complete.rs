@@ -11,7 +11,7 @@ use crate::list::encoded;
 use crate::put::condition;
 use crate::request::{S3Request, parsed, part_number_out_of_range};
 use crate::response::{Answer, base64_of, document};
-use crate::store::{Completion, StoreError};
+use crate::store::{Completion, ServiceError};
 use crate::upload::{check_kind, checksum_type};
 use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload, VersionId};
 use s3s::dto::{ChecksumType, CompleteMultipartUploadOutput, CompletedMultipartUpload, CompletedPart, ETag};
@@ -42,7 +42,7 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let listed = listed(parsed(&body)?)?;
     let upload = match front.store.upload(&request.bucket, &request.key, id).await {
         Ok(upload) => upload,
-        Err(StoreError::NoSuchUpload) => return already_complete(front, &request, &listed).await,
+        Err(ServiceError::NoSuchUpload) => return already_complete(front, &request, &listed).await,
         Err(error) => return Err(error.into()),
     };
     check_kind(&upload, claimed.as_ref().map(|claimed| claimed.kind))?;
@@ -61,7 +61,7 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let completion = Completion { object, parts: chosen, condition };
     match bucket.store.complete_upload(&request.bucket, &request.key, completion).await {
         Ok(()) => result(&request, &etag, &checksums),
-        Err(StoreError::NoSuchUpload) => already_complete(front, &request, &listed).await,
+        Err(ServiceError::NoSuchUpload) => already_complete(front, &request, &listed).await,
         Err(error) => Err(error.into()),
     }
 }
@@ -87,7 +87,7 @@ fn object_of(upload: Upload, parts: &[Part], etag: String, checksum: Checksum) -
 async fn is_gone(front: &Frontend, request: &S3Request, id: VersionId) -> Result<bool, ErrorResponse> {
     match front.store.upload(&request.bucket, &request.key, id).await {
         Ok(_) => Ok(false),
-        Err(StoreError::NoSuchUpload) => Ok(true),
+        Err(ServiceError::NoSuchUpload) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }
@@ -97,7 +97,7 @@ async fn already_complete(front: &Frontend, request: &S3Request, listed: &[Liste
     let (id, etag) = (request.upload_id()?, etag_of(listed)?);
     match front.store.head(&request.bucket, &request.key).await {
         Ok(object) if object.version == id && object.etag == etag => result(request, &object.etag, &object.checksums),
-        Ok(_) | Err(StoreError::NoSuchKey) => Err(ErrorCode::NoSuchUpload.into()),
+        Ok(_) | Err(ServiceError::NoSuchKey) => Err(ErrorCode::NoSuchUpload.into()),
         Err(error) => Err(error.into()),
     }
 }

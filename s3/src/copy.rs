@@ -1,8 +1,8 @@
 //! CopyObject and UploadPartCopy: bytes of one object into another, without the client.
 //!
 //! They go through the server as those of a GET and of a PUT do, digests beside them, so a copy takes bounded memory
-//! and a cold source is recalled with the same patience. An object that is copied onto itself with other metadata keeps
-//! its bytes where they are.
+//! and a cold source is recalled with the same longest wait. An object that is copied onto itself with other metadata
+//! keeps its bytes where they are.
 
 use crate::access::{self, Owned};
 use crate::digest::{self, Digests, StreamHasher, md5_of_etag};

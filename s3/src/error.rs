@@ -3,7 +3,7 @@
 //! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
 //! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
 
-use crate::store::StoreError;
+use crate::store::ServiceError;
 use crate::xml;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -173,7 +173,7 @@ pub(crate) struct ErrorResponse {
     pub code: ErrorCode,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    cause: Option<StoreError>,
+    cause: Option<ServiceError>,
 }
 
 impl ErrorResponse {
@@ -242,11 +242,11 @@ impl ErrorResponse {
     /// Logs what only the operator can mend.
     pub fn log(&self, operation: &str, path: &str) {
         match &self.cause {
-            Some(StoreError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
-            Some(cause @ (StoreError::Internal(_) | StoreError::Damaged(_))) => {
+            Some(ServiceError::DataLost { what }) => tracing::error!(operation, path, what, "DATA LOST"),
+            Some(cause @ (ServiceError::Internal(_) | ServiceError::Damaged(_))) => {
                 tracing::error!(operation, path, %cause, "request failed");
             }
-            Some(cause @ StoreError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
+            Some(cause @ ServiceError::Unavailable { .. }) => tracing::warn!(operation, path, %cause, "request failed"),
             _ if self.code == ErrorCode::InternalError => {
                 tracing::error!(operation, path, message = self.message(), "request failed");
             }
@@ -261,25 +261,25 @@ impl From<ErrorCode> for ErrorResponse {
     }
 }
 
-impl From<StoreError> for ErrorResponse {
-    fn from(error: StoreError) -> Self {
+impl From<ServiceError> for ErrorResponse {
+    fn from(error: ServiceError) -> Self {
         let mut response: Self = match &error {
-            StoreError::NoSuchBucket => ErrorCode::NoSuchBucket.into(),
-            StoreError::NoSuchKey => ErrorCode::NoSuchKey.into(),
-            StoreError::NoSuchUpload => ErrorCode::NoSuchUpload.into(),
-            StoreError::NoSuchPart(_) => ErrorCode::InvalidPart.into(),
-            StoreError::BucketExists { owned_by_you: true } => ErrorCode::BucketAlreadyOwnedByYou.into(),
-            StoreError::BucketExists { owned_by_you: false } => ErrorCode::BucketAlreadyExists.into(),
-            StoreError::NoSuchAccessKey => ErrorCode::InvalidAccessKeyId.into(),
-            StoreError::BucketNotEmpty => ErrorCode::BucketNotEmpty.into(),
-            StoreError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
-            StoreError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
-            StoreError::TooLarge { reason } => Self::new(ErrorCode::EntityTooLarge, reason.clone()),
-            StoreError::NoRoom { reason } => Self::new(ErrorCode::InsufficientStorage, reason.clone()),
-            StoreError::Unavailable { .. } => ErrorCode::ServiceUnavailable.into(),
-            StoreError::DataLost { .. } => Self::new(ErrorCode::InternalError, LOST),
-            StoreError::Damaged(_) => Self::new(ErrorCode::InternalError, DAMAGED),
-            StoreError::Internal(_) => ErrorCode::InternalError.into(),
+            ServiceError::NoSuchBucket => ErrorCode::NoSuchBucket.into(),
+            ServiceError::NoSuchKey => ErrorCode::NoSuchKey.into(),
+            ServiceError::NoSuchUpload => ErrorCode::NoSuchUpload.into(),
+            ServiceError::NoSuchPart(_) => ErrorCode::InvalidPart.into(),
+            ServiceError::BucketExists { owned_by_you: true } => ErrorCode::BucketAlreadyOwnedByYou.into(),
+            ServiceError::BucketExists { owned_by_you: false } => ErrorCode::BucketAlreadyExists.into(),
+            ServiceError::NoSuchAccessKey => ErrorCode::InvalidAccessKeyId.into(),
+            ServiceError::BucketNotEmpty => ErrorCode::BucketNotEmpty.into(),
+            ServiceError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
+            ServiceError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
+            ServiceError::TooLarge { reason } => Self::new(ErrorCode::EntityTooLarge, reason.clone()),
+            ServiceError::NoRoom { reason } => Self::new(ErrorCode::InsufficientStorage, reason.clone()),
+            ServiceError::Unavailable { .. } => ErrorCode::ServiceUnavailable.into(),
+            ServiceError::DataLost { .. } => Self::new(ErrorCode::InternalError, LOST),
+            ServiceError::Damaged(_) => Self::new(ErrorCode::InternalError, DAMAGED),
+            ServiceError::Internal(_) => ErrorCode::InternalError.into(),
         };
         response.cause = Some(error);
         response
@@ -386,7 +386,7 @@ mod tests {
         }
     }
 
-    fn answer(error: StoreError) -> (Response<Body>, LibraryError) {
+    fn answer(error: ServiceError) -> (Response<Body>, LibraryError) {
         let response = ErrorResponse::from(error).into_http("/shelf/k", "1");
         let document = xml::read(&response.body().bytes().unwrap()).unwrap();
         (response, document)
@@ -394,14 +394,14 @@ mod tests {
 
     #[test]
     fn a_lost_object_is_said_to_be_so() {
-        let (response, document) = answer(StoreError::DataLost { what: "stripe 7".into() });
+        let (response, document) = answer(ServiceError::DataLost { what: "stripe 7".into() });
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!((document.code.as_str(), document.message.as_deref()), ("InternalError", Some(LOST)));
     }
 
     #[test]
     fn slow_down_says_when_to_come_again_and_why() {
-        let (response, document) = answer(StoreError::SlowDown { retry_after_s: 17, reason: "waking".into() });
+        let (response, document) = answer(ServiceError::SlowDown { retry_after_s: 17, reason: "waking".into() });
         assert_eq!(response.headers()[RETRY_AFTER], "17");
         assert_eq!((document.code.as_str(), document.message.as_deref()), ("SlowDown", Some("waking")));
         assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);

@@ -5,7 +5,7 @@ use crate::frontend::Frontend;
 use crate::precondition::{ConditionOutcome, RequestedRange, evaluate, requested_range};
 use crate::request::S3Request;
 use crate::response::{Answer, add_checksums, empty, set, validators};
-use crate::store::{LOOKUPS_MAX, ObjectBytes, StoreError};
+use crate::store::{LOOKUPS_MAX, ObjectBytes, ServiceError};
 use crate::versions;
 use catalog::{Bucket, Checksum, Object, PlacedObject};
 use futures::StreamExt;
@@ -59,7 +59,7 @@ pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
             return response.with_body(body_of(bytes, request));
         }
     }
-    Err(StoreError::overwritten().into())
+    Err(ServiceError::overwritten().into())
 }
 
 /// The outcome of a read's conditions and range.

@@ -52,5 +52,5 @@ pub use host::HostDomain;
 pub use keys::{AccessKeys, REGION};
 pub use limits::S3Limits;
 pub use serve::serve;
-pub use store::{Completion, GetBody, Located, ObjectBytes, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+pub use store::{Completion, GetBody, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
 pub use traffic::{Traffic, TrafficStats};

@@ -6,7 +6,7 @@ use crate::frontend::Frontend;
 use crate::request::{S3Request, text};
 use crate::response::{Answer, add_checksums, empty, etag_value};
 use crate::stall::MinimumPace;
-use crate::store::{PutSink, StoreError};
+use crate::store::{PutSink, ServiceError};
 use crate::{access, tagging};
 use catalog::{Checksum, Object, PutCondition};
 use disk::clock;
@@ -155,7 +155,7 @@ pub(crate) async fn check_early(
     match (front.store.head(&request.bucket, &request.key).await, condition) {
         (Ok(_), PutCondition::IfNoneMatchAny) => Err(ErrorCode::PreconditionFailed.into()),
         (Ok(object), PutCondition::IfMatch(etag)) if object.etag != *etag => Err(ErrorCode::PreconditionFailed.into()),
-        (Ok(_), _) | (Err(StoreError::NoSuchKey), PutCondition::IfNoneMatchAny) => Ok(()),
+        (Ok(_), _) | (Err(ServiceError::NoSuchKey), PutCondition::IfNoneMatchAny) => Ok(()),
         (Err(error), _) => Err(error.into()),
     }
 }

@@ -23,10 +23,10 @@ pub(crate) const LOOKUPS_MAX: usize = 8;
 
 /// The bytes of an object, or of a range of it, exactly as many as were asked for. An error must break the connection,
 /// so that no client takes a part for the whole.
-pub type ObjectBytes = BoxStream<'static, Result<Bytes, StoreError>>;
+pub type ObjectBytes = BoxStream<'static, Result<Bytes, ServiceError>>;
 
 /// The outcome of a call, when it is done.
-pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+pub type ServiceFuture<'a, T> = BoxFuture<'a, Result<T, ServiceError>>;
 
 /// Buckets and objects, in the catalog's own types.
 pub trait ObjectStore: Send + Sync + 'static {
@@ -34,50 +34,50 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// right is gone ([`catalog::Catalog::authorised`]).
     fn authorised(&self, authority: Authority) -> Arc<dyn ObjectStore>;
 
-    /// Makes `bucket`, created now. [`StoreError::BucketExists`] if anybody has one of that name.
-    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket>;
+    /// Makes `bucket`, created now. [`ServiceError::BucketExists`] if anybody has one of that name.
+    fn create_bucket(&self, bucket: Bucket) -> ServiceFuture<'_, Bucket>;
 
     /// Changes a bucket and returns it as changed.
-    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket>;
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> ServiceFuture<'a, Bucket>;
 
-    /// The bucket of that name, whoever owns it, or [`StoreError::NoSuchBucket`].
-    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket>;
+    /// The bucket of that name, whoever owns it, or [`ServiceError::NoSuchBucket`].
+    fn head_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, Bucket>;
 
     /// The buckets of `owner`, in byte order of their names.
-    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>>;
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> ServiceFuture<'a, Vec<Bucket>>;
 
-    /// Removes a bucket and the open uploads into it. [`StoreError::BucketNotEmpty`] if it holds any object.
-    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()>;
+    /// Removes a bucket and the open uploads into it. [`ServiceError::BucketNotEmpty`] if it holds any object.
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, ()>;
 
     /// Opens a sink for the `object.bytes` bytes of an object. `object` also has its headers, metadata, ACL and tags,
     /// and the creation time of its bytes if they are older than this request (0 otherwise); its other fields are set
     /// when it is committed. `condition` is checked by the commit.
     ///
-    /// Refuses at once what there is no room for ([`StoreError::SlowDown`], [`StoreError::TooLarge`],
-    /// [`StoreError::NoRoom`]).
+    /// Refuses at once what there is no room for ([`ServiceError::SlowDown`], [`ServiceError::TooLarge`],
+    /// [`ServiceError::NoRoom`]).
     fn begin_put<'a>(
         &'a self,
         bucket: &'a Bucket,
         key: &'a str,
         object: Object,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Box<dyn PutSink>>;
+    ) -> ServiceFuture<'a, Box<dyn PutSink>>;
 
     /// Refuses an object of that many bytes if no amount of waiting would make room for it. For callers with expensive
     /// work to do before [`Self::begin_put`].
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`] or [`StoreError::NoRoom`].
-    fn check_room(&self, bytes: u64) -> Result<(), StoreError>;
+    /// [`ServiceError::TooLarge`] or [`ServiceError::NoRoom`].
+    fn check_room(&self, bytes: u64) -> Result<(), ServiceError>;
 
-    /// The metadata of an object, or [`StoreError::NoSuchKey`]. Never touches a drive.
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object>;
+    /// The metadata of an object, or [`ServiceError::NoSuchKey`]. Never touches a drive.
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Object>;
 
     /// The object at `key` along with its bucket, in one read of the catalog. Never touches a drive.
-    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located>;
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Located>;
 
     /// The bytes `range` of an object that was located, which must lie within it. Resolves when the first bytes are
-    /// available, which takes a while for a cold object; [`StoreError::SlowDown`] if it would take longer than the
+    /// available, which takes a while for a cold object; [`ServiceError::SlowDown`] if it would take longer than the
     /// store lets a client wait. `None` if it is not there any more: a reader who still wants it locates it again.
     fn read<'a>(
         &'a self,
@@ -85,11 +85,11 @@ pub trait ObjectStore: Send + Sync + 'static {
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> StoreFuture<'a, Option<ObjectBytes>>;
+    ) -> ServiceFuture<'a, Option<ObjectBytes>>;
 
     /// The bytes `range` of the current version (all of it without one), as [`Self::locate`] and [`Self::read`] give
     /// them. The returned object is the version the bytes belong to.
-    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> StoreFuture<'a, GetBody> {
+    fn get<'a>(&'a self, bucket: &'a str, key: &'a str, range: Option<Range<u64>>) -> ServiceFuture<'a, GetBody> {
         Box::pin(async move {
             for _ in 0..LOOKUPS_MAX {
                 let placed = self.locate(bucket, key).await?.object?;
@@ -100,19 +100,19 @@ pub trait ObjectStore: Send + Sync + 'static {
                     return Ok(GetBody { object: placed.object, bytes });
                 }
             }
-            Err(StoreError::overwritten())
+            Err(ServiceError::overwritten())
         })
     }
 
     /// Changes an object's ACL or tags and returns it as changed. Never touches a drive.
-    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object>;
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object>;
 
     /// Removes an object if `condition` holds; succeeds if there is none and the condition allows that. Otherwise
-    /// [`StoreError::PreconditionFailed`] or [`StoreError::NoSuchKey`].
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()>;
+    /// [`ServiceError::PreconditionFailed`] or [`ServiceError::NoSuchKey`].
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> ServiceFuture<'a, ()>;
 
     /// A page of the objects of a bucket. Never touches a drive.
-    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing>;
+    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> ServiceFuture<'a, Listing>;
 
     /// Replaces the metadata of the version that `metadata` names; its time of change is now, whatever `metadata`
     /// says. Bytes are not touched. Returns `None`, and changes nothing, if another version is current by then.
@@ -122,13 +122,13 @@ pub trait ObjectStore: Send + Sync + 'static {
         key: &'a str,
         metadata: MetadataChange,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Option<Object>>;
+    ) -> ServiceFuture<'a, Option<Object>>;
 
     /// Begins an upload in parts and returns its number; number and time in `upload` are ignored.
-    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> StoreFuture<'a, VersionId>;
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> ServiceFuture<'a, VersionId>;
 
-    /// An upload that is neither completed nor aborted, or [`StoreError::NoSuchUpload`].
-    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload>;
+    /// An upload that is neither completed nor aborted, or [`ServiceError::NoSuchUpload`].
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, Upload>;
 
     /// Opens a sink for part `number`, of `bytes` bytes. Its commit puts the part into the upload, in place of an
     /// earlier one of that number, and takes exactly one checksum, of the upload's kind.
@@ -138,37 +138,37 @@ pub trait ObjectStore: Send + Sync + 'static {
         key: &'a str,
         part: PartId,
         bytes: u64,
-    ) -> StoreFuture<'a, Box<dyn PutSink>>;
+    ) -> ServiceFuture<'a, Box<dyn PutSink>>;
 
-    /// Makes an object of an upload's parts. [`StoreError::NoSuchUpload`] if it is not open any more,
-    /// [`StoreError::NoSuchPart`] if a part is not as `completion` says. The caller must wait for the outcome, as for
+    /// Makes an object of an upload's parts. [`ServiceError::NoSuchUpload`] if it is not open any more,
+    /// [`ServiceError::NoSuchPart`] if a part is not as `completion` says. The caller must wait for the outcome, as for
     /// [`PutSink::commit`].
-    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()>;
+    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> ServiceFuture<'a, ()>;
 
     /// Aborts an upload and frees its parts.
-    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()>;
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, ()>;
 
     /// A page of the uploads of a bucket.
-    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing>;
+    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> ServiceFuture<'a, UploadListing>;
 
     /// At most `limit` parts with numbers above `after`, of an open upload or of the object made of it. None for any
     /// other version.
-    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>>;
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> ServiceFuture<'_, Vec<Part>>;
 }
 
 /// Receives the bytes of one object or part. Dropping it discards them.
 pub trait PutSink: Send {
     /// Appends `bytes`. Pieces come as the network cuts them, from one byte to some hundred KiB.
-    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()>;
+    fn write(&mut self, bytes: Bytes) -> ServiceFuture<'_, ()>;
 
     /// Discards what was written; its room is free when this returns.
     fn abort(self: Box<Self>) -> BoxFuture<'static, ()>;
 
     /// Makes what was written, which has this ETag (without quotes) and these checksums, the current version or the
     /// part: durable and visible when it returns, and not at all if it fails. The condition of the put is checked in
-    /// the same step ([`StoreError::PreconditionFailed`], or [`StoreError::NoSuchKey`] for an `IfMatch` on nothing).
-    /// Returns the time of change, in milliseconds of the Unix epoch.
-    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64>;
+    /// the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an `IfMatch` on
+    /// nothing). Returns the time of change, in milliseconds of the Unix epoch.
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64>;
 }
 
 /// A part of an upload.
@@ -203,13 +203,13 @@ pub struct GetBody {
 pub struct Located {
     /// The bucket.
     pub bucket: Bucket,
-    /// The object, and where its bytes lie; [`StoreError::NoSuchKey`] if there is none.
-    pub object: Result<PlacedObject, StoreError>,
+    /// The object, and where its bytes lie; [`ServiceError::NoSuchKey`] if there is none.
+    pub object: Result<PlacedObject, ServiceError>,
 }
 
 /// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum ServiceError {
     /// No bucket of that name exists.
     #[error("no such bucket")]
     NoSuchBucket,
@@ -277,7 +277,7 @@ pub enum StoreError {
     Internal(String),
 }
 
-impl StoreError {
+impl ServiceError {
     /// An object is overwritten faster than it can be read.
     pub(crate) fn overwritten() -> Self {
         Self::SlowDown { retry_after_s: 1, reason: "The object is being replaced faster than it can be read.".into() }

@@ -27,22 +27,19 @@
 
 mod answer;
 mod client;
-mod jobs;
-mod people;
 mod socket;
 
+pub use answer::AdminError;
 pub use client::{Client, ClientError};
 
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
 use crate::users::Users;
-use answer::{Answer, STOPPING, json, parameter, refuse};
-use futures::future::BoxFuture;
+use answer::{Body, json, parameter, refuse, response, uninterrupted};
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
 use std::convert::Infallible;
 use std::io;
 use std::path::Path;
@@ -62,44 +59,37 @@ const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The reason why the server cannot answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Untold {
-    /// Its world has ended, and it is about to end.
-    #[error("{STOPPING}")]
-    Stopping,
-    /// Anything else, as a message for people.
-    #[error("{0}")]
-    Because(String),
-}
-
-/// The queries and changes that the admin API offers. Each may fail with [`Untold::Stopping`].
+/// The queries and changes that the admin API offers. Each may fail with [`AdminError::Stopping`].
 pub trait Admin: Send + Sync + 'static {
     /// The state of the server.
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>>;
+    fn status(&self) -> impl Future<Output = Result<Status, AdminError>> + Send;
 
     /// The place of an object; `None` if there is no such object.
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>>;
+    fn explain(&self, bucket: &str, key: &str) -> impl Future<Output = Result<Option<Explanation>, AdminError>> + Send;
 
     /// The drives, by number.
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>>;
+    fn drives(&self) -> impl Future<Output = Result<Vec<DriveReport>, AdminError>> + Send;
 
     /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
     /// Repeating it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is
     /// not set.
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
+    fn fail_drive(
+        &self,
+        drive: u32,
+        force: bool,
+    ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
     /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no
     /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
     /// cannot record it.
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>>;
+    fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 }
 
 /// The socket, bound and waiting.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
-    place: socket::Place,
+    place: socket::SocketPlace,
 }
 
 impl Listener {
@@ -109,7 +99,7 @@ impl Listener {
     /// # Errors
     /// When the system refuses the socket.
     pub fn bind(dir: &Path) -> io::Result<Self> {
-        let place = socket::Place::in_dir(dir)?;
+        let place = socket::SocketPlace::in_dir(dir)?;
         Ok(Self { listener: place.bind()?, place })
     }
 }
@@ -118,7 +108,7 @@ impl Listener {
 /// under way.
 pub async fn serve(
     listener: Listener,
-    admin: Arc<dyn Admin>,
+    admin: Arc<impl Admin>,
     users: Arc<Users>,
     jobs: Option<Repartitions>,
     stop: impl Future<Output = ()>,
@@ -146,20 +136,21 @@ pub async fn serve(
     let _ = tokio::time::timeout(STOP_GRACE, drained).await;
 }
 
-async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
+async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc<Users>, jobs: Option<Repartitions>) {
     let on_job = &AtomicBool::new(false);
     let service = service_fn(move |request| {
         let (admin, users, jobs) = (admin.clone(), users.clone(), jobs.clone());
         async move {
-            Ok::<_, Infallible>(match &jobs {
+            let body = match &jobs {
                 Some(jobs) if request.uri().path().starts_with("/repartition") => {
                     on_job.store(true, Ordering::Relaxed);
-                    let answer = jobs::answer(jobs, &request).await;
+                    let answer = answer_of_jobs(jobs, &request).await;
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
                 _ => answer(&*admin, &users, &request).await,
-            })
+            };
+            Ok::<_, Infallible>(response(body))
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -176,13 +167,13 @@ async fn serve_connection(stream: UnixStream, admin: Arc<dyn Admin>, users: Arc<
     }
 }
 
-async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Answer {
+async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
-        ("/users" | "/users/rotate", _) => people::answer(users, request).await,
+        ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
         ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
         ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
-        ("/status", &Method::GET) => reported(admin.status().await),
-        ("/drives", &Method::GET) => reported(admin.drives().await),
+        ("/status", &Method::GET) => json(&admin.status().await?),
+        ("/drives", &Method::GET) => json(&admin.drives().await?),
         ("/explain", &Method::GET) => explain(admin, request).await,
         ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
@@ -193,37 +184,77 @@ async fn answer(admin: &dyn Admin, users: &Arc<Users>, request: &Request<Incomin
     }
 }
 
-async fn explain(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
+async fn explain(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     let (Some(bucket), Some(key)) = (parameter(request, "bucket"), parameter(request, "key")) else {
         return refuse(StatusCode::BAD_REQUEST, "write /explain?bucket=B&key=K, percent-encoded");
     };
-    found(admin.explain(&bucket, &key).await, || format!("there is no object s3://{bucket}/{key}"))
+    match admin.explain(&bucket, &key).await? {
+        Some(explanation) => json(&explanation),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no object s3://{bucket}/{key}")),
+    }
 }
 
-async fn change_drive(admin: &dyn Admin, request: &Request<Incoming>) -> Answer {
+async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     let path = request.uri().path();
     let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
-        return refuse(StatusCode::BAD_REQUEST, &format!("write {path}?drive=N, N being the number of a drive"));
+        return refuse(StatusCode::BAD_REQUEST, format!("write {path}?drive=N, N being the number of a drive"));
     };
     let changed = match path {
-        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await,
-        _ => admin.replace_drive(drive).await,
+        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
+        _ => admin.replace_drive(drive).await?,
     };
-    found(changed, || format!("there is no drive {drive}"))
-}
-
-fn found(found: Result<Option<impl Serialize>, Untold>, missing: impl FnOnce() -> String) -> Answer {
-    match found.transpose() {
-        Some(found) => reported(found),
-        None => refuse(StatusCode::NOT_FOUND, &missing()),
+    match changed {
+        Some(report) => json(&report),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
     }
 }
 
-fn reported(report: Result<impl Serialize, Untold>) -> Answer {
-    match report {
-        Ok(report) => json(StatusCode::OK, &report),
-        Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+/// Answers a request below `/users`.
+async fn answer_of_users(users: &Arc<Users>, request: &Request<Incoming>) -> Body {
+    let rotates = request.uri().path() != "/users";
+    if request.method() == Method::GET && !rotates {
+        return json(&users.list().await?);
     }
+    let Some(name) = parameter(request, "name") else {
+        return refuse(StatusCode::BAD_REQUEST, "write ?name=N behind it");
+    };
+    let (method, users) = (request.method().clone(), Arc::clone(users));
+    uninterrupted(async move {
+        match (method.as_str(), rotates) {
+            ("POST", false) => json(&users.add(&name).await?),
+            ("POST", true) => json(&users.rotate(&name).await?),
+            ("DELETE", false) => json(&users.remove(&name).await?),
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "GET, POST or DELETE /users, or POST /users/rotate"),
+        }
+    })
+    .await
+}
+
+/// Answers a request below `/repartition`.
+async fn answer_of_jobs(jobs: &Repartitions, request: &Request<Incoming>) -> Body {
+    let path = request.uri().path().to_owned();
+    let new_job = parameter(request, "request");
+    let job = parameter(request, "job").and_then(|job| job.parse().ok());
+    let (method, jobs) = (request.method().clone(), jobs.clone());
+    uninterrupted(async move {
+        match (path.as_str(), method, new_job, job) {
+            ("/repartition", Method::GET, _, None) => json(&jobs.list().await?),
+            ("/repartition", Method::GET, _, Some(job)) => json(&jobs.show(job).await?),
+            ("/repartition", Method::POST, Some(request), _) => match serde_json::from_str(&request) {
+                Ok(request) => json(&jobs.ask(request).await?),
+                Err(error) => refuse(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}")),
+            },
+            ("/repartition/pause", Method::POST, _, Some(job)) => json(&jobs.pause(job).await?),
+            ("/repartition/resume", Method::POST, _, Some(job)) => json(&jobs.resume(job).await?),
+            ("/repartition/cancel", Method::POST, _, Some(job)) => json(&jobs.cancel(job).await?),
+            _ => refuse(
+                StatusCode::BAD_REQUEST,
+                "GET /repartition[?job=N], POST /repartition?request=JSON, POST /repartition/pause?job=N, \
+                 /repartition/resume?job=N or /repartition/cancel?job=N",
+            ),
+        }
+    })
+    .await
 }
 
 #[cfg(test)]

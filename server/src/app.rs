@@ -7,11 +7,12 @@
 //! closes.
 
 use crate::admin;
-use crate::boot::{self, BootError};
+use crate::boot;
 use crate::config::Config;
-use crate::context::{Context, Counters, nonces};
+use crate::context::{Context, WorldCounters, nonces};
 use crate::data_dir::DataDir;
-use crate::descriptors::{Descriptors, TooFewDescriptors};
+use crate::descriptors::Descriptors;
+use crate::error::ServerError;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::lineage::Lineage;
@@ -22,9 +23,9 @@ use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, CatalogError, ClockAnchor, Sequence, SqliteOptions, SqliteStore, StoreError};
-use disk::clock;
-use disk::{Clock, DirectoryDrive, Drive, DriveError, EmulatedRack, OpenFiles};
+use catalog::{Catalog, ClockAnchor, Sequence, SqliteOptions, SqliteStore};
+use disk::clock::{self, wall_ms};
+use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
 use model::RackSpec;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use workshop::{Spool, Staging};
 
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
@@ -46,45 +47,9 @@ const SPOOL_STRIPES_MIN: u64 = 2;
 const SEQUENCE_BITS: u32 = 20;
 
 /// The longest that groups may take to go to sleep at shutdown, in wall time; then the server ends all the same.
-const SLEEP_PATIENCE: Duration = Duration::from_secs(90);
+const SLEEP_MAX: Duration = Duration::from_secs(90);
 /// Time until the catalog is asked again for the watch of stale uploads, if it did not answer.
 const STALE_RETRY: Duration = Duration::from_mins(1);
-
-/// Why the server does not run.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another with --port, or end what listens there")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A file or socket of the data directory cannot be used.
-    #[error("{what}: {source}")]
-    Io {
-        /// The step that failed.
-        what: String,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The process may have too few files open.
-    #[error(transparent)]
-    Descriptors(#[from] TooFewDescriptors),
-    /// The catalog's store cannot be opened.
-    #[error("catalog: {0}")]
-    Store(#[from] StoreError),
-    /// The rack cannot be brought up from what was found.
-    #[error(transparent)]
-    Boot(#[from] BootError),
-}
-
-impl From<CatalogError> for RunError {
-    fn from(error: CatalogError) -> Self {
-        Self::Boot(error.into())
-    }
-}
 
 /// Called with the address once requests are answered.
 pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
@@ -94,35 +59,38 @@ pub type Ready = Box<dyn FnOnce(SocketAddr) + Send>;
 /// Boxed, so that the server is compiled in this crate and not in that of its caller.
 ///
 /// # Errors
-/// [`RunError`], each with its mend. Nothing is changed by a start that fails.
+/// [`ServerError`], each with its mend. Nothing is changed by a start that fails.
 pub fn run(
     dir: DataDir,
     config: Config,
     ready: Ready,
     shutdown: BoxFuture<'static, ()>,
-) -> BoxFuture<'static, Result<(), RunError>> {
+) -> BoxFuture<'static, Result<(), ServerError>> {
     Box::pin(serve(dir, config, ready, shutdown))
 }
 
-async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'static, ()>) -> Result<(), RunError> {
+async fn serve(
+    dir: DataDir,
+    config: Config,
+    ready: Ready,
+    shutdown: BoxFuture<'static, ()>,
+) -> Result<(), ServerError> {
     let descriptors = Descriptors::of_this_process(config.connection_limit)?;
-    let listener =
-        TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { address: config.listen, source })?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|source| listen_error(config.listen, &source))?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     let notices = Notices::of(&config, address);
     let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
-    let (stop, stopped) = watch::channel(());
-    let teller = Arc::clone(&service.teller) as Arc<dyn admin::Admin>;
+    let (stop, stopped) = oneshot::channel::<()>();
     let admin = tokio::spawn(admin::serve(
         socket,
-        teller,
+        Arc::clone(&service.status),
         Arc::clone(&service.users),
         Some(service.jobs.clone()),
-        over(stopped),
+        async { drop(stopped.await) },
     ));
     ready(address);
-    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.patience));
+    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
@@ -134,7 +102,7 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
         tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
     }
     tracing::info!("putting the drives to sleep");
-    if tokio::time::timeout(SLEEP_PATIENCE, service.world.close()).await.is_err() {
+    if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
     }
     remember_time(&service.context).await?;
@@ -144,7 +112,7 @@ async fn serve(dir: DataDir, config: Config, ready: Ready, shutdown: BoxFuture<'
 }
 
 /// Bits that no other start has had.
-fn random_seed() -> Result<u64, RunError> {
+fn random_seed() -> Result<u64, ServerError> {
     getrandom::u64().map_err(|error| io_error("drawing random bytes", io::Error::other(error.to_string())))
 }
 
@@ -168,13 +136,14 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
     }
 }
 
-async fn over(mut stopped: watch::Receiver<()>) {
-    // Ends when the sender is dropped.
-    while stopped.changed().await.is_ok() {}
+fn listen_error(address: SocketAddr, error: &io::Error) -> ServerError {
+    ServerError::Refused(format!(
+        "cannot listen on {address}: {error}; choose another with --port, or end what listens there"
+    ))
 }
 
-fn io_error(what: &str, source: io::Error) -> RunError {
-    RunError::Io { what: what.into(), source }
+fn io_error(what: &str, source: io::Error) -> ServerError {
+    ServerError::Io(what.into(), source)
 }
 
 /// A server that runs.
@@ -183,7 +152,7 @@ struct Running {
     world: WorldHandle,
     users: Arc<Users>,
     traffic: Arc<Traffic>,
-    teller: Arc<StatusService>,
+    status: Arc<StatusService>,
     jobs: Repartitions,
 }
 
@@ -195,7 +164,7 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    async fn boot(&self) -> Result<Running, RunError> {
+    async fn boot(&self) -> Result<Running, ServerError> {
         let spec = self.dir.rack().clone();
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
@@ -225,7 +194,7 @@ impl Boot<'_> {
                     .max_by_key(|pin| pin.prefix.len())
                     .map(|pin| pin.class)
             }),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(WorldCounters::default()),
             trace: None,
         };
         let policy = self.config.rack_policy(&spec);
@@ -251,11 +220,11 @@ impl Boot<'_> {
         );
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let teller = StatusService::new(context.clone(), world.clone(), emulated)
-            .with_notices(self.notices.clone())
-            .with_traffic(Arc::clone(&traffic))
-            .with_places(self.dir.labels());
-        Ok(Running { context, world, users, traffic, teller: Arc::new(teller), jobs })
+        let mut status = StatusService::new(context.clone(), world.clone(), emulated);
+        status.notices = self.notices.clone();
+        status.traffic = Some(Arc::clone(&traffic));
+        status.places = self.dir.labels();
+        Ok(Running { context, world, users, traffic, status: Arc::new(status), jobs })
     }
 
     /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and
@@ -268,15 +237,15 @@ impl Boot<'_> {
         })
     }
 
-    async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), RunError> {
-        let open = |name: &str| -> Result<Arc<dyn Drive>, RunError> {
+    async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), ServerError> {
+        let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
             let path = self.dir.workshop().join(name);
             std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
-            let drive = DirectoryDrive::open(path).map_err(workshop_error)?;
+            let drive = DirectoryDrive::open(path)?;
             Ok(Arc::new(drive.with_open_files(&OpenFiles::new(self.descriptors.workshop_files))))
         };
         let (staged, recalls) = (open("staged")?, open("spool")?);
-        let free_bytes = staged.space().await.map_err(workshop_error)?.free_bytes;
+        let free_bytes = staged.space().await?.free_bytes;
         let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
         let staging = Staging::new(staged, capacity_bytes).with_nonces({
@@ -291,7 +260,7 @@ impl Boot<'_> {
                  least {needed_bytes}",
                 self.dir.rack().code.stripe_bytes()
             );
-            return Err(BootError::Contradiction(what).into());
+            return Err(ServerError::Refused(what));
         }
         Ok((staging, Spool::new(recalls, spool_bytes)))
     }
@@ -308,15 +277,7 @@ fn supervised(task: BoxFuture<'static, ()>) {
     }));
 }
 
-fn workshop_error(error: DriveError) -> RunError {
-    RunError::Boot(BootError::Workshop(error))
-}
-
-async fn remember_time(context: &Context) -> Result<(), RunError> {
+async fn remember_time(context: &Context) -> Result<(), ServerError> {
     let anchor = ClockAnchor { wall_ms: (context.wall)(), modelled_ns: context.clock.now().as_nanos() };
     Ok(context.catalog.set_clock_anchor(anchor).await?)
-}
-
-fn wall_ms() -> u64 {
-    clock::wall_ms()
 }

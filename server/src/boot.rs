@@ -8,13 +8,14 @@
 //! same steps follow a crash in virtual time.
 
 use crate::context::{Context, usage_of};
-use crate::lineage::{self, LineageError};
+use crate::error::ServerError;
+use crate::lineage;
 use crate::world::{World, WorldHandle, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
-use disk::{Clock, DriveError, DriveEventKind, EmulatedRack, TokioClock};
-use engine::layout::{Group, Layout, LayoutError};
+use disk::{Clock, DriveEventKind, EmulatedRack, TokioClock};
+use engine::layout::{Group, Layout};
 use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,23 +32,6 @@ const INDEX_BYTES: u64 = 16 << 10;
 const PAGE: usize = 1024;
 /// A day of modelled time.
 const DAY: Duration = Duration::from_hours(24);
-
-/// Why a world does not come up.
-#[derive(Debug, thiserror::Error)]
-pub enum BootError {
-    /// The catalog cannot be read or written.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The workshop cannot be used.
-    #[error("workshop: {0}")]
-    Workshop(DriveError),
-    /// The rack cannot be laid out.
-    #[error("rack: {0}")]
-    Layout(#[from] LayoutError),
-    /// The catalog contradicts the rack's description.
-    #[error("{0}")]
-    Contradiction(String),
-}
 
 /// Modelled time as it is now, if the rack has run all the while since it was last looked at: what [`clock`] begins
 /// with.
@@ -86,27 +70,28 @@ async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
 /// choices.
 ///
 /// # Errors
-/// [`BootError`]. Nothing runs then.
+/// [`ServerError`]. Nothing runs then.
 pub async fn boot(
     spec: RackSpec,
     policy: RackPolicy,
     seed: u64,
     context: &Context,
     emulated: Arc<EmulatedRack>,
-) -> Result<WorldHandle, BootError> {
+) -> Result<WorldHandle, ServerError> {
     let layout = engine::layout::synthesise(&spec)?;
     if let Err(violations) = engine::check::layout(&spec, &layout) {
-        return Err(BootError::Contradiction(format!("the layout breaks the rack's own rules: {violations:?}")));
+        return Err(ServerError::Refused(format!("the layout breaks the rack's own rules: {violations:?}")));
     }
     claim(&context.catalog, context.rack_uuid).await?;
     refuse_a_new_catalog(context).await?;
-    let runs = runs_before(context).await?;
+    let Context { lineage, catalog, staging, nonce, .. } = context;
+    let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
     sweep(context, &runs).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
     for fact in facts {
-        handle.tell(fact);
+        handle.report(fact);
     }
     (context.spawn)(Box::pin(world.run()));
     (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
@@ -116,11 +101,11 @@ pub async fn boot(
 }
 
 /// A new catalog becomes this rack's; that of another one is refused.
-async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
+async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
     match catalog.rack_uuid().await? {
         None => Ok(catalog.set_rack_uuid(uuid.0).await?),
         Some(found) if found == uuid.0 => Ok(()),
-        Some(found) => Err(BootError::Contradiction(format!(
+        Some(found) => Err(ServerError::Refused(format!(
             "the catalog is that of rack {}, and all else belongs to rack {uuid}; put the right catalog back",
             RackUuid(found),
         ))),
@@ -129,34 +114,24 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), BootError> {
 
 /// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
 /// the place of one that is lost.
-async fn refuse_a_new_catalog(context: &Context) -> Result<(), BootError> {
-    let highest = context.staging.highest_slot().await.map_err(BootError::Workshop)?;
+async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
+    let highest = context.staging.highest_slot().await?;
     if highest.is_none() || context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 {
         return Ok(());
     }
-    Err(BootError::Contradiction(
+    Err(ServerError::Refused(
         "the workshop holds staged files, and the catalog is new; put the newest catalog back, or, if it is lost, set \
          accept_older_catalog = true in larder.toml"
             .into(),
     ))
 }
 
-/// Begins a run; the runs before it, as far as the catalog remembers them.
-async fn runs_before(context: &Context) -> Result<Vec<u64>, BootError> {
-    lineage::begin_run(&context.lineage, &context.catalog, &context.staging, (context.nonce)()).await.map_err(|error| {
-        match error {
-            LineageError::Catalog(error) => BootError::Catalog(error),
-            LineageError::Workshop(error) => BootError::Workshop(error),
-        }
-    })
-}
-
 /// Removes from the workshop what nobody can ever want: what was never finished, and what [`lineage::is_garbage`] knows
 /// to be so. To a catalog that was restored from a backup, or lost its log, what was staged since looks like what a
 /// crash has left, and may be the only copy.
-async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
+async fn sweep(context: &Context, runs: &[u64]) -> Result<(), ServerError> {
     // Another catalog may have given out slots that this one has not.
-    let highest = context.staging.highest_slot().await.map_err(BootError::Workshop)?;
+    let highest = context.staging.highest_slot().await?;
     context.catalog.skip_slots(highest.map_or(0, |slot| slot + 1)).await?;
     let known = known_slots(&context.catalog).await?;
     // A damaged record may be what names a file that nothing else does.
@@ -167,7 +142,7 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
     }
     let is_certain = damaged.is_empty() && context.catalog.incomplete().is_none();
     let is_known = |slot| !is_certain || known.contains(&slot);
-    let swept = context.staging.sweep(is_known).await.map_err(BootError::Workshop)?;
+    let swept = context.staging.sweep(is_known).await?;
     let newer = |file: &&UnknownFile| {
         file.stamp.is_some_and(|stamp| lineage::is_newer(&context.lineage, stamp.run, stamp.sequence))
     };
@@ -178,12 +153,15 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&context.lineage, file, runs));
     let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
-    context.staging.free_all(&garbage).await.map_err(BootError::Workshop)?;
+    assert!(!garbage.iter().any(|slot| known.contains(slot)), "no file that the catalog knows is garbage");
+    assert!(is_certain || garbage.is_empty(), "nothing is garbage to a catalog of which something is missing");
+    context.staging.free_all(&garbage).await?;
     // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
     let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
     context.counters.unknown_staged.store(foreign, Ordering::Relaxed);
+    context.counters.left_staged.store(own as u64, Ordering::Relaxed);
     if removed + own as u64 > 0 {
         tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
     }
@@ -194,7 +172,7 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), BootError> {
         let missing = known.len() - swept.kept as usize;
         tracing::error!(missing, "staged files are missing; GETs of them will fail");
     }
-    context.spool.wipe().await.map_err(BootError::Workshop)?;
+    context.spool.wipe().await?;
     Ok(())
 }
 
@@ -239,7 +217,7 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
 }
 
 /// Everything the engine must be told before work begins.
-async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, BootError> {
+async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerError> {
     for intent in context.catalog.pending_intents().await? {
         let blob = intent.blob;
         tracing::warn!(%blob, "a blob was being written when the last server ended; its stacks are given up");
@@ -282,7 +260,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, BootError
 }
 
 /// Bytes of each drive that the blobs of the catalog take. A blob must lie within its group as laid out now.
-async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, BootError> {
+async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<DriveId, u64>, ServerError> {
     let mut used = BTreeMap::new();
     let mut after = None;
     loop {
@@ -290,7 +268,7 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
         for blob in &page.items {
             let group: Option<GroupId> = blob.drives.first().and_then(|drive| layout.group_of(*drive));
             if group != Some(blob.group) || blob.drives.iter().any(|drive| layout.group_of(*drive) != group) {
-                return Err(BootError::Contradiction(format!(
+                return Err(ServerError::Refused(format!(
                     "{} lies in group {}, which the rack as described has not; put the rack.toml back that it was \
                      written with",
                     blob.blob, blob.group
@@ -312,7 +290,7 @@ async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
     loop {
         let news = emulated.news().await;
         let drive = news.drive;
-        world.tell(match news.news {
+        world.report(match news.news {
             DriveEventKind::FuseTripped { domain } => {
                 tracing::error!(%drive, domain, "a fuse tripped");
                 Event::DriveLost { drive, loss: Loss::FuseTripped }

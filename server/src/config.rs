@@ -4,7 +4,8 @@
 //! Invariants:
 //! - a key we do not know is refused, with line, column and the nearest key we do know: a misspelt limit is no limit;
 //! - a [`Config`] that exists is in range, so nothing behind it checks again;
-//! - ages and patience are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled time.
+//! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
+//!   time.
 
 mod text;
 
@@ -14,7 +15,6 @@ use engine::{
 use model::{ClassId, RackSpec};
 use s3::{HostDomain, S3Limits};
 use serde::Deserialize;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Config {
     pub domain: Option<HostDomain>,
     /// The longest wait of a GET for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
-    pub patience: Duration,
+    pub max_wait: Duration,
     /// Requests at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub request_limit: u32,
@@ -52,16 +52,16 @@ pub struct Config {
     #[serde(deserialize_with = "text::at_least_one")]
     pub connection_limit: u32,
     /// Requests of one user at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub user_request_limit: Option<u32>,
     /// Unsigned requests of one address at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub peer_request_limit: Option<u32>,
     /// Unsigned requests at once; a share of `request_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub unsigned_request_limit: Option<u32>,
     /// Connections of one address at once; a share of `connection_limit` if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub peer_connection_limit: Option<u32>,
     /// The longest head of a request; at least `HEAD_BYTES_MIN`.
     #[serde(rename = "head_limit", deserialize_with = "text::size")]
@@ -84,7 +84,7 @@ pub struct Config {
     /// The treatment of spare stacks by reads.
     pub read_policy: ReadPolicy,
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
-    #[serde(deserialize_with = "text::some_at_least_one")]
+    #[serde(deserialize_with = "text::at_least_one")]
     pub starts_per_day: Option<u32>,
     /// The file that the engine's trace is written to, if one is kept.
     pub trace: Option<PathBuf>,
@@ -115,7 +115,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             domain: None,
-            patience: Duration::from_secs(45),
+            max_wait: Duration::from_secs(45),
             request_limit: 256,
             connection_limit: 1024,
             user_request_limit: None,
@@ -149,10 +149,10 @@ impl Default for Config {
 #[serde(default, deny_unknown_fields)]
 pub struct WorkshopConfig {
     /// Room for staged objects; see [`WorkshopConfig::capacity_bytes`].
-    #[serde(rename = "capacity", deserialize_with = "text::some_size")]
+    #[serde(rename = "capacity", deserialize_with = "text::size")]
     pub capacity: Option<u64>,
     /// Room for recalls; see [`WorkshopConfig::spool_bytes`].
-    #[serde(rename = "spool", deserialize_with = "text::some_size")]
+    #[serde(rename = "spool", deserialize_with = "text::size")]
     pub spool: Option<u64>,
     /// Above this share, in thousandths, cold data moves when no client waits.
     #[serde(rename = "regular", deserialize_with = "text::permille")]
@@ -192,7 +192,7 @@ impl WorkshopConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct MigrateConfig {
     /// The age at which an object moves in any case; never if not set.
-    #[serde(deserialize_with = "text::some_duration")]
+    #[serde(deserialize_with = "text::duration")]
     pub older_than: Option<Duration>,
     /// The age below which an object does not move until the critical share is reached.
     #[serde(deserialize_with = "text::duration")]
@@ -201,7 +201,7 @@ pub struct MigrateConfig {
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
     /// The size of packs; the rack's if not set.
-    #[serde(rename = "pack_size", deserialize_with = "text::some_size")]
+    #[serde(rename = "pack_size", deserialize_with = "text::size")]
     pub pack_bytes: Option<u64>,
     /// Objects a pack holds at most.
     #[serde(deserialize_with = "text::at_least_one")]
@@ -289,7 +289,7 @@ pub struct PlacementConfig {
     /// By which rule.
     pub group_choice: GroupRule,
     /// The bytes that [`GroupRule::Batch`] gives to one group; 20 packs if not set.
-    #[serde(rename = "batch", deserialize_with = "text::some_size")]
+    #[serde(rename = "batch", deserialize_with = "text::size")]
     pub batch_bytes: Option<u64>,
 }
 
@@ -380,7 +380,7 @@ impl Config {
     /// When it cannot be read, or as [`Config::parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::unplaced(path, format!("cannot be read: {error}")))?;
+            .map_err(|error| ConfigError::at(path, "", None, &format!("cannot be read: {error}")))?;
         Self::parse(path, &text)
     }
 
@@ -392,13 +392,13 @@ impl Config {
         let config: Self = toml::from_str(text).map_err(|error| {
             let span = error.span();
             let value = span.clone().and_then(|span| text.get(span)).unwrap_or_default();
-            ConfigError::at(path, text, span.map(|span| span.start), text::plainly(error.message(), value))
+            ConfigError::at(path, text, span.map(|span| span.start), &text::plainly(error.message(), value))
         })?;
         match config.contradiction() {
             None => Ok(config),
             Some((key, what)) => {
                 let message = if what.starts_with('`') { what } else { format!("`{key}` {what}") };
-                Err(ConfigError::at(path, text, text::find(text, key), message))
+                Err(ConfigError::at(path, text, text::find(text, key), &message))
             }
         }
     }
@@ -519,34 +519,17 @@ impl Config {
     }
 }
 
-/// Why a configuration is not taken: where, what is wrong, and what to write instead.
+/// Why a configuration is not taken: the file and the place in it, what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct ConfigError {
-    /// The file.
-    pub path: PathBuf,
-    /// Line and column, each from 1, where the place is known.
-    pub place: Option<(usize, usize)>,
-    /// The mistake, and what to write instead.
-    pub message: String,
-}
+#[error("{0}")]
+pub struct ConfigError(String);
 
 impl ConfigError {
-    fn unplaced(path: &Path, message: String) -> Self {
-        Self { path: path.to_owned(), place: None, message }
-    }
-
-    fn at(path: &Path, text: &str, offset: Option<usize>, message: String) -> Self {
-        Self { path: path.to_owned(), place: offset.map(|offset| text::place(text, offset)), message }
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.path.display())?;
-        if let Some((line, column)) = self.place {
-            write!(f, "{line}:{column}:")?;
-        }
-        write!(f, " {}", self.message)
+    /// The mistake `message` in the file `path`, at the byte `offset` of its text if that is known.
+    fn at(path: &Path, text: &str, offset: Option<usize>, message: &str) -> Self {
+        let place = offset.map(|offset| text::place(text, offset));
+        let place = place.map_or_else(String::new, |(line, column)| format!("{line}:{column}:"));
+        Self(format!("{}:{place} {message}", path.display()))
     }
 }
 

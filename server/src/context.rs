@@ -72,14 +72,14 @@ pub struct Context {
     /// Pins of buckets and prefixes.
     pub pin_of: PinOf,
     /// Counters that the engine does not keep.
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorldCounters>,
     /// Takes the engine's trace, if one is kept.
     pub trace: Option<Tracer>,
 }
 
 /// Counters of what only the world sees.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct WorldCounters {
     /// Fragments that were bad and were repaired.
     pub repaired_fragments: AtomicU64,
     /// Fuses that tripped.
@@ -88,6 +88,8 @@ pub struct Counters {
     pub wrong_bodies: AtomicU64,
     /// Staged files that this catalog does not know, and that may be a newer catalog's.
     pub unknown_staged: AtomicU64,
+    /// Staged files that the last run has left, and that the next start removes.
+    pub left_staged: AtomicU64,
     /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
     pub open_part_bytes: AtomicU64,
     /// Stripes that reads have found lost.
@@ -100,7 +102,7 @@ pub struct Counters {
     pub absences: Absences,
 }
 
-impl Counters {
+impl WorldCounters {
     /// Parts of so many bytes are open no more.
     pub(crate) fn parts_closed(&self, bytes: u64) {
         let less = |open: u64| Some(open.saturating_sub(bytes));

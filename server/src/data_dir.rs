@@ -27,7 +27,7 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
-use error::{failed, read_part};
+use error::{damaged, failed, foreign, read_part, refused};
 use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
@@ -46,6 +46,8 @@ const WORKSHOP: &str = "workshop";
 const DRIVES: &str = "drives";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
+
+const NO_DIRECTORY: &str = "is not a directory; choose another path";
 
 /// The ingredients of a new data directory.
 #[derive(Clone, Debug)]
@@ -117,12 +119,12 @@ impl DataDir {
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
         for part in [WORKSHOP, CONFIG, CATALOG] {
             if !path.join(part).exists() {
-                return Err(DataDirError::damaged(&path.join(part), "is missing"));
+                return Err(damaged(&path.join(part), "is missing"));
             }
         }
         // SQLite takes an empty file for a new one.
         if fs::metadata(path.join(CATALOG)).is_ok_and(|file| file.len() == 0) {
-            return Err(DataDirError::damaged(&path.join(CATALOG), "is empty"));
+            return Err(damaged(&path.join(CATALOG), "is empty"));
         }
         Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
     }
@@ -215,7 +217,13 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
 fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {
     let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref());
     let device = paths.map(Path::new).find(|path| path.starts_with("/dev") || (path.exists() && !path.is_dir()));
-    device.map_or(Ok(()), |path| Err(DataDirError::Device(path.to_owned())))
+    device.map_or(Ok(()), |path| {
+        Err(DataDirError::Refused(format!(
+            "the rack gives a drive the path {}, which is no directory; devices are not driven yet, so name a \
+             directory on a mounted file system, or leave the path out",
+            path.display()
+        )))
+    })
 }
 
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
@@ -229,7 +237,9 @@ pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
             Ok(text) => (text, rack.to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let names = SHIPPED.map(|(name, _)| name).join(", ");
-                return Err(DataDirError::NoSuchRack { rack: rack.to_owned(), names });
+                return Err(DataDirError::Refused(format!(
+                    "there is no rack `{rack}`; write the path of a description, or one of {names}"
+                )));
             }
             Err(error) => return Err(failed(&format!("reading {rack}"), error)),
         },
@@ -266,7 +276,7 @@ pub(crate) fn fresh_label(label: Label) -> Result<DriveLabel, DataDirError> {
 /// `path` as a directory, made if absent, absolute.
 fn made(path: &Path) -> Result<PathBuf, DataDirError> {
     if path.exists() && !path.is_dir() {
-        return Err(DataDirError::NotADirectory(path.to_owned()));
+        return Err(refused(path, NO_DIRECTORY));
     }
     let made = DirBuilder::new().recursive(true).mode(0o700).create(path).and_then(|()| path.canonicalize());
     made.map_err(|e| failed(&format!("making {}", path.display()), e))
@@ -285,13 +295,17 @@ fn refuse_unless_ours_to_make(path: &Path) -> Result<(), DataDirError> {
     let names = names_in(path)?;
     let has = |name: &str| names.iter().any(|n| n == name);
     if has(IDENTITY) {
-        return Err(DataDirError::Exists(path.to_owned()));
+        let shown = path.display();
+        return Err(refused(
+            path,
+            format!("is a Larder data directory already; start it with `larder serve --data {shown}`"),
+        ));
     }
     // A killed `init` may have got no further than the lock.
     if has(UNFINISHED) || names.iter().all(|name| name == LOCK) {
         return Ok(());
     }
-    Err(DataDirError::foreign(path, &names))
+    Err(foreign(path, &names))
 }
 
 fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
@@ -299,7 +313,7 @@ fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
         return Err(DataDirError::Missing(path.to_owned()));
     }
     if !path.is_dir() {
-        return Err(DataDirError::NotADirectory(path.to_owned()));
+        return Err(refused(path, NO_DIRECTORY));
     }
     let names = names_in(path)?;
     let has = |name: &str| names.iter().any(|n| n == name);
@@ -307,15 +321,16 @@ fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
         return Ok(());
     }
     if has(UNFINISHED) {
-        return Err(DataDirError::Unfinished(path.to_owned()));
+        let complete = format!("complete it with `larder init --data {} --rack ...`", path.display());
+        return Err(refused(path, format!("is a data directory that was never finished; {complete}")));
     }
     if has(CATALOG) && has(RACK) {
-        return Err(DataDirError::damaged(&path.join(IDENTITY), "is missing"));
+        return Err(damaged(&path.join(IDENTITY), "is missing"));
     }
     if names.iter().all(|name| name == LOCK) {
         return Err(DataDirError::Missing(path.to_owned()));
     }
-    Err(DataDirError::foreign(path, &names))
+    Err(foreign(path, &names))
 }
 
 /// Clears what a killed `init` left, and marks the directory as unfinished.

@@ -22,24 +22,9 @@ pub struct Hold {
 }
 
 impl Holds {
-    /// One more reader of `blob`.
-    pub fn hold(&self, blob: BlobId) {
-        *self.counts.lock().entry(blob).or_default() += 1;
-    }
-
-    /// One reader of `blob` less. There must have been one.
-    pub fn release(&self, blob: BlobId) {
-        let mut counts = self.counts.lock();
-        let count = counts.get_mut(&blob).expect("a hold is released once");
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&blob);
-        }
-    }
-
     /// One more reader of `blob`, until the guard is dropped.
     pub fn guard(&self, blob: BlobId) -> Hold {
-        self.hold(blob);
+        *self.counts.lock().entry(blob).or_default() += 1;
         Hold { holds: self.clone(), blob }
     }
 
@@ -51,7 +36,12 @@ impl Holds {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.holds.release(self.blob);
+        let mut counts = self.holds.counts.lock();
+        let count = counts.get_mut(&self.blob).expect("a hold is released once");
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&self.blob);
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_secs(10);
 
 /// A disk that several drives share.
-struct Host {
+struct SharedDisk {
     /// A directory on it.
     path: PathBuf,
     drives: Vec<DriveId>,
@@ -29,7 +29,7 @@ struct Host {
 
 /// The disks that drives share.
 pub struct HostRoom {
-    hosts: Vec<Host>,
+    hosts: Vec<SharedDisk>,
 }
 
 impl HostRoom {
@@ -41,11 +41,11 @@ impl HostRoom {
             there.map(|(above, metadata)| (metadata.dev(), above.to_owned()))
         };
         let of_workshop = device(workshop).map(|(device, _)| device);
-        let mut hosts = BTreeMap::<u64, Host>::new();
+        let mut hosts = BTreeMap::<u64, SharedDisk>::new();
         for (drive, path) in drives {
             let Some((found, path)) = device(&path) else { continue };
             let has_workshop = of_workshop == Some(found);
-            let host = hosts.entry(found).or_insert(Host { path, drives: Vec::new(), has_workshop });
+            let host = hosts.entry(found).or_insert(SharedDisk { path, drives: Vec::new(), has_workshop });
             host.drives.push(drive);
         }
         let hosts = hosts.into_values().filter(|host| host.drives.len() > 1 || host.has_workshop).collect();
@@ -54,22 +54,22 @@ impl HostRoom {
 
     /// Reports the free space to the engine, now and from now on.
     pub async fn watch(self, context: &Context, world: &WorldHandle) {
-        self.tell(context, world).await;
+        self.report(context, world).await;
         let (context, world) = (context.clone(), world.clone());
         tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                self.tell(&context, &world).await;
+                self.report(&context, &world).await;
             }
         });
     }
 
-    async fn tell(&self, context: &Context, world: &WorldHandle) {
+    async fn report(&self, context: &Context, world: &WorldHandle) {
         for (host, of) in self.hosts.iter().enumerate() {
             match of.free_bytes(context).await {
                 Ok(free_bytes) => {
                     let drives = of.drives.clone();
-                    world.tell(Event::HostMeasured { host: host as u32, drives, free_bytes });
+                    world.report(Event::HostMeasured { host: host as u32, drives, free_bytes });
                 }
                 Err(error) => tracing::warn!(%error, path = %of.path.display(), "cannot see what is left of a disk"),
             }
@@ -77,7 +77,7 @@ impl HostRoom {
     }
 }
 
-impl Host {
+impl SharedDisk {
     /// Bytes of it that the rack may still take.
     async fn free_bytes(&self, context: &Context) -> Result<u64, disk::DriveError> {
         let free_bytes = DirectoryDrive::open(&self.path)?.space().await?.free_bytes;

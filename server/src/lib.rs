@@ -12,6 +12,7 @@ pub mod config;
 pub mod context;
 pub mod data_dir;
 pub mod descriptors;
+pub mod error;
 pub mod holds;
 mod host_room;
 pub mod lineage;

@@ -22,12 +22,11 @@
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
-use catalog::{Catalog, CatalogError};
-use disk::DriveError;
+use crate::error::ServerError;
+use catalog::Catalog;
 use model::DriveId;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use workshop::{Staging, UnknownFile};
 
@@ -42,7 +41,7 @@ pub const MEND: &str = "put the newest catalog back; if it is lost, set accept_o
                         start again";
 
 /// The age of the catalog, as far as it is known.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lineage {
     /// The operator says that this catalog is the newest there is.
     accepted: bool,
@@ -50,34 +49,31 @@ pub struct Lineage {
     older: OnceLock<String>,
     /// The flaw of this catalog, if records of it are missing.
     incomplete: OnceLock<String>,
-    /// This run of the server, by its random number; 0 before it began.
-    run: AtomicU64,
-    /// No blob number from this one on was given out when the server started.
-    blobs_end: AtomicU64,
-    /// The catalog's commit sequence number when the server started.
-    sequence: AtomicU64,
+    /// Set when this run of the server began.
+    begun: OnceLock<RunStart>,
     /// Drives that were looked at in this life of the server.
     looked_at: Mutex<BTreeSet<DriveId>>,
 }
 
-impl Default for Lineage {
-    fn default() -> Self {
-        Self::new(false)
-    }
+/// A run of the server that has begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct RunStart {
+    /// Its random number.
+    run: u64,
+    /// No blob number from this one on was given out before.
+    blobs_end: u64,
+    /// The catalog's commit sequence number at its start.
+    sequence: u64,
 }
 
 impl Lineage {
     /// Nothing is known yet. `accepted` as the operator says.
     pub fn new(accepted: bool) -> Self {
-        Self {
-            accepted,
-            older: OnceLock::new(),
-            incomplete: OnceLock::new(),
-            run: AtomicU64::new(0),
-            blobs_end: AtomicU64::new(0),
-            sequence: AtomicU64::new(0),
-            looked_at: Mutex::default(),
-        }
+        Self { accepted, ..Self::default() }
+    }
+
+    fn begun(&self) -> RunStart {
+        self.begun.get().copied().unwrap_or_default()
     }
 
     /// True if the operator says that this catalog is the newest there is.
@@ -102,12 +98,12 @@ impl Lineage {
 
     /// This run, as what it writes to the rack names it.
     pub(crate) fn run(&self) -> u64 {
-        self.run.load(Ordering::Relaxed) | if self.older().is_none() { 0 } else { ASIDE }
+        self.begun().run | if self.older().is_none() { 0 } else { ASIDE }
     }
 
     /// True if `drive` is to be compared with the catalog: once in a run of the server.
     pub(crate) fn is_first_look(&self, drive: DriveId) -> bool {
-        let booted = self.run.load(Ordering::Relaxed) > 0;
+        let booted = self.begun.get().is_some();
         let mut looked_at = self.looked_at.lock();
         booted && !self.accepted && looked_at.insert(drive)
     }
@@ -119,12 +115,12 @@ impl Lineage {
 
     /// Every blob number that was given out before this server started is below this.
     pub(crate) fn blobs_end(&self) -> u64 {
-        self.blobs_end.load(Ordering::Relaxed)
+        self.begun().blobs_end
     }
 
     /// The commit sequence number that the catalog had when this server started.
     pub(crate) fn sequence_at_start(&self) -> u64 {
-        self.sequence.load(Ordering::Relaxed)
+        self.begun().sequence
     }
 
     fn note(&self, why: String) {
@@ -139,30 +135,18 @@ impl Lineage {
     }
 }
 
-/// Why the age of a catalog cannot be judged.
-#[derive(Debug, thiserror::Error)]
-pub enum LineageError {
-    /// The catalog cannot be read or written.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The workshop cannot be read or written.
-    #[error("workshop: {0}")]
-    Workshop(#[from] DriveError),
-}
-
 /// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
 /// it that this catalog remembers, the last one last.
 ///
 /// # Errors
-/// [`LineageError`].
+/// [`ServerError`].
 pub(crate) async fn begin_run(
     lineage: &Arc<Lineage>,
     catalog: &Catalog,
     staging: &Staging,
     nonce: u64,
-) -> Result<Vec<u64>, LineageError> {
-    lineage.blobs_end.store(catalog.blobs_end().await?, Ordering::Relaxed);
-    lineage.sequence.store(catalog.sequence_at_open().0, Ordering::Relaxed);
+) -> Result<Vec<u64>, ServerError> {
+    let (blobs_end, sequence) = (catalog.blobs_end().await?, catalog.sequence_at_open().0);
     if let Some(flaw) = catalog.incomplete() {
         lineage.note_incomplete(flaw);
     }
@@ -172,11 +156,13 @@ pub(crate) async fn begin_run(
     let runs = known.unwrap_or_default();
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    lineage.run.store(run, Ordering::Relaxed);
+    let first = lineage.begun.set(RunStart { run, blobs_end, sequence }).is_ok();
+    assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
     staging.set_now(move || (of_lineage.run(), of_catalog.sequence().0));
     let kept = runs.iter().copied().skip((runs.len() + 1).saturating_sub(RUNS_MAX));
     let with_this: Vec<u64> = kept.chain([run]).collect();
+    assert!(with_this.len() <= RUNS_MAX, "a catalog remembers so many runs and no more");
     if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
@@ -200,11 +186,12 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     if lineage.accepted || lineage.older().is_some() {
         return;
     }
+    assert_ne!(run, lineage.run(), "what this run has written is no sign of a newer catalog");
     lineage.note(why.clone());
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;
         staging.mark_run(run).await?;
-        Ok::<(), LineageError>(staging.remove_other_marks(run).await?)
+        Ok::<(), ServerError>(staging.remove_other_marks(run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");
@@ -263,7 +250,7 @@ mod tests {
     fn drives_are_looked_at_once_and_not_before_boot() {
         let lineage = Lineage::default();
         assert!(!lineage.is_first_look(DriveId(1)));
-        lineage.run.store(1, Ordering::Relaxed);
+        lineage.begun.get_or_init(|| RunStart { run: 1, ..RunStart::default() });
         assert!(lineage.is_first_look(DriveId(1)) && !lineage.is_first_look(DriveId(1)));
         lineage.look_again(DriveId(1));
         assert!(lineage.is_first_look(DriveId(1)));

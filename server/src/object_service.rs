@@ -21,7 +21,7 @@ use engine::Event;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 use model::BlobId;
-use s3::store::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use s3::store::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,14 +34,14 @@ pub struct ObjectService {
     pub(crate) context: Context,
     world: WorldHandle,
     recalls: Recalls,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl ObjectService {
-    /// A service whose clients wait up to `patience` (wall time) for a cold object.
-    pub fn new(context: Context, world: WorldHandle, patience: Duration) -> Self {
+    /// A service whose clients wait up to `max_wait` (wall time) for a cold object.
+    pub fn new(context: Context, world: WorldHandle, max_wait: Duration) -> Self {
         let recalls = Recalls::new(context.clone(), world.clone());
-        Self { context, world, recalls, patience }
+        Self { context, world, recalls, max_wait }
     }
 
     /// The bytes `range` of an object that was located; `None` if it is not there any more.
@@ -50,7 +50,8 @@ impl ObjectService {
         at: (&str, &str),
         placed: &PlacedObject,
         range: Range<u64>,
-    ) -> Result<Option<ObjectBytes>, StoreError> {
+    ) -> Result<Option<ObjectBytes>, ServiceError> {
+        assert!(range.end <= placed.object.bytes, "the front asks for bytes that the object has");
         let is_whole = range == (0..placed.object.bytes);
         let bytes = match placed.place {
             Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
@@ -68,28 +69,29 @@ impl ObjectService {
         placed: &PlacedObject,
         (blob, offset): (BlobId, u64),
         range: Range<u64>,
-    ) -> Result<Option<ObjectBytes>, StoreError> {
+    ) -> Result<Option<ObjectBytes>, ServiceError> {
         let _hold = self.context.holds.guard(blob);
         let (again, found) = self.context.catalog.object_and_blob(at.0, at.1, blob).await.map_err(catalog_error)?;
         if again.is_none_or(|again| (again.object.version, again.place) != (placed.object.version, placed.place)) {
             return Ok(None);
         }
-        let found = found.ok_or_else(|| StoreError::Internal(format!("{blob} is not in the catalog")))?;
+        let found = found.ok_or_else(|| ServiceError::Internal(format!("{blob} is not in the catalog")))?;
+        assert!(self.context.holds.is_held(blob), "a blob is held before its object is looked up once more");
         let wanted = offset + range.start..offset + range.end;
         if wanted.end > found.payload_bytes {
-            return Err(StoreError::Damaged(format!("the object is not within {blob}, in which it should lie")));
+            return Err(ServiceError::Damaged(format!("the object is not within {blob}, in which it should lie")));
         }
-        let bytes = self.recalls.open(found, wanted, self.patience).await.map_err(recall_error)?;
+        let bytes = self.recalls.open(found, wanted, self.max_wait).await.map_err(recall_error)?;
         Ok(Some(bytes.map_err(recall_error).boxed()))
     }
 
     /// Refuses an object in quarantine before anything is sent. A range of it is tried.
-    async fn can_be_read(&self, object: &Object, range: &Range<u64>) -> Result<(), StoreError> {
+    async fn can_be_read(&self, object: &Object, range: &Range<u64>) -> Result<(), ServiceError> {
         if *range != (0..object.bytes) {
             return Ok(());
         }
         match self.context.catalog.unreadable_of(object.version).await.map_err(catalog_error)? {
-            Some(unreadable) => Err(StoreError::Damaged(unreadable.reason)),
+            Some(unreadable) => Err(ServiceError::Damaged(unreadable.reason)),
             None => Ok(()),
         }
     }
@@ -101,7 +103,7 @@ impl ObjectService {
         object: &Object,
         place: Place,
         range: Range<u64>,
-    ) -> Result<Option<ObjectBytes>, StoreError> {
+    ) -> Result<Option<ObjectBytes>, ServiceError> {
         self.can_be_read(object, &range).await?;
         let opened = match place {
             Place::Staged { slot } => self.in_file(at, object, slot, range).await?,
@@ -115,7 +117,7 @@ impl ObjectService {
         // It has migrated or was overwritten, or else its file should be there and is not.
         let again = self.context.catalog.placed_objects(&[at]).await.map_err(catalog_error)?.pop().flatten();
         if again.is_some_and(|again| (again.object.version, again.place) == (object.version, place)) {
-            return Err(StoreError::Damaged(format!("the staged file of slot {slot} is missing")));
+            return Err(ServiceError::Damaged(format!("the staged file of slot {slot} is missing")));
         }
         Ok(None)
     }
@@ -126,7 +128,7 @@ impl ObjectService {
         object: &Object,
         slot: u64,
         range: Range<u64>,
-    ) -> Result<Staged, StoreError> {
+    ) -> Result<Staged, ServiceError> {
         let opened = self.context.staging.open(slot).await;
         match opened.and_then(|reader| reader.of_version(object.version.0, bucket, key)) {
             Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
@@ -153,7 +155,7 @@ impl ObjectStore for ObjectService {
         Arc::new(by)
     }
 
-    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
+    fn create_bucket(&self, bucket: Bucket) -> ServiceFuture<'_, Bucket> {
         Box::pin(async move {
             let bucket = Bucket { created_ms: (self.context.wall)(), ..bucket };
             let made = if bucket.owner == ROOT {
@@ -165,29 +167,29 @@ impl ObjectStore for ObjectService {
                 Ok(()) => Ok(bucket),
                 Err(CatalogError::BucketExists) => {
                     let found = self.context.catalog.bucket(&bucket.name).await.map_err(catalog_error)?;
-                    Err(StoreError::BucketExists { owned_by_you: found.owner == bucket.owner })
+                    Err(ServiceError::BucketExists { owned_by_you: found.owner == bucket.owner })
                 }
                 Err(error) => Err(catalog_error(error)),
             }
         })
     }
 
-    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> ServiceFuture<'a, Bucket> {
         Box::pin(async move { self.context.catalog.change_bucket(name, &change).await.map_err(catalog_error) })
     }
 
-    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
+    fn head_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, Bucket> {
         Box::pin(async move { self.context.catalog.bucket(name).await.map_err(catalog_error) })
     }
 
-    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>> {
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> ServiceFuture<'a, Vec<Bucket>> {
         Box::pin(async move {
             let buckets = self.context.catalog.buckets().await.map_err(catalog_error)?;
             Ok(buckets.into_iter().filter(|bucket| bucket.owner == owner).collect())
         })
     }
 
-    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, ()> {
         let (service, name) = (self.clone(), name.to_owned());
         in_task(async move { service.delete_bucket_and_uploads(&name).await })
     }
@@ -198,7 +200,7 @@ impl ObjectStore for ObjectService {
         key: &'a str,
         object: Object,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+    ) -> ServiceFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move {
             self.check_room(object.bytes)?;
             let reservation =
@@ -210,17 +212,17 @@ impl ObjectStore for ObjectService {
         })
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+    fn check_room(&self, bytes: u64) -> Result<(), ServiceError> {
         self.context.staging.ever_fits(bytes).map_err(|full| workshop_full(&full))?;
         self.ever_fits_the_rack(bytes)?;
         self.room_in_rack()
     }
 
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Object> {
         Box::pin(async move { self.context.catalog.head_object(bucket, key).await.map_err(catalog_error) })
     }
 
-    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Located> {
         Box::pin(async move {
             let catalog::Located { bucket, object } =
                 self.context.catalog.locate(bucket, key).await.map_err(catalog_error)?;
@@ -234,15 +236,15 @@ impl ObjectStore for ObjectService {
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> StoreFuture<'a, Option<ObjectBytes>> {
+    ) -> ServiceFuture<'a, Option<ObjectBytes>> {
         Box::pin(self.bytes_of((bucket, key), located, range))
     }
 
-    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object> {
         Box::pin(async move { self.context.catalog.change_object(bucket, key, &change).await.map_err(catalog_error) })
     }
 
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()> {
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> ServiceFuture<'a, ()> {
         let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move {
             let deleted = service.context.catalog.delete_object_if(&bucket, &key, &condition).await;
@@ -251,7 +253,7 @@ impl ObjectStore for ObjectService {
         })
     }
 
-    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing> {
+    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> ServiceFuture<'a, Listing> {
         Box::pin(async move { self.context.catalog.list_objects(bucket, &request).await.map_err(catalog_error) })
     }
 
@@ -261,18 +263,18 @@ impl ObjectStore for ObjectService {
         key: &'a str,
         metadata: MetadataChange,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Option<Object>> {
+    ) -> ServiceFuture<'a, Option<Object>> {
         Box::pin(async move {
             let replaced = MetadataChange { modified_ms: (self.context.wall)(), ..metadata };
             self.context.catalog.replace_metadata(bucket, key, &replaced, &condition).await.map_err(catalog_error)
         })
     }
 
-    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> StoreFuture<'a, VersionId> {
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> ServiceFuture<'a, VersionId> {
         Box::pin(self.create_upload_now(bucket, key, upload))
     }
 
-    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, Upload> {
         Box::pin(async move { self.context.catalog.upload(bucket, key, upload).await.map_err(catalog_error) })
     }
 
@@ -282,35 +284,35 @@ impl ObjectStore for ObjectService {
         key: &'a str,
         part: PartId,
         bytes: u64,
-    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+    ) -> ServiceFuture<'a, Box<dyn PutSink>> {
         Box::pin(self.begin_part_now(bucket, key, part, bytes))
     }
 
-    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()> {
+    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> ServiceFuture<'a, ()> {
         let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move { service.complete_now(&bucket, &key, completion).await })
     }
 
-    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, ()> {
         let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
         in_task(async move { service.abort_now(&bucket, &key, upload).await })
     }
 
-    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing> {
+    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> ServiceFuture<'a, UploadListing> {
         Box::pin(async move { self.context.catalog.list_uploads(bucket, &request).await.map_err(catalog_error) })
     }
 
-    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> ServiceFuture<'_, Vec<Part>> {
         Box::pin(async move { self.context.catalog.parts_page(upload, after, limit).await.map_err(catalog_error) })
     }
 }
 
 /// Runs `work` in a task of its own, which does not end when the client hangs up: what it displaces must be freed.
 pub(crate) fn in_task<'a, T: Send + 'static>(
-    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
-) -> StoreFuture<'a, T> {
+    work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+) -> ServiceFuture<'a, T> {
     let task = tokio::spawn(work);
-    Box::pin(async move { task.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string()))) })
+    Box::pin(async move { task.await.unwrap_or_else(|error| Err(ServiceError::Internal(error.to_string()))) })
 }
 
 impl ObjectService {
@@ -319,13 +321,13 @@ impl ObjectService {
         match displaced {
             Displaced::Nothing => {}
             Displaced::Staged { slots, .. } => self.free(slots),
-            Displaced::Dead { group, bytes, .. } => self.world.tell(Event::SpaceDead { group, bytes }),
+            Displaced::Dead { group, bytes, .. } => self.world.report(Event::SpaceDead { group, bytes }),
         }
-        self.tell_usage();
+        self.report_usage();
     }
 
     /// Refuses writes while the engine says that the rack is full.
-    pub(crate) fn room_in_rack(&self) -> Result<(), StoreError> {
+    pub(crate) fn room_in_rack(&self) -> Result<(), ServiceError> {
         if !self.context.counters.rack_full.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -333,16 +335,16 @@ impl ObjectService {
             "The rack is full: no group of drives has room for what is staged. Delete objects, or add drives; \
                       waiting makes no room."
                 .to_owned();
-        Err(StoreError::NoRoom { reason })
+        Err(ServiceError::NoRoom { reason })
     }
 
     /// Refuses an object that no group of the rack could hold even if it were empty.
-    pub(crate) fn ever_fits_the_rack(&self, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn ever_fits_the_rack(&self, bytes: u64) -> Result<(), ServiceError> {
         let most_bytes = self.context.counters.object_bytes_max.load(Ordering::Relaxed);
         if most_bytes == 0 || bytes <= most_bytes {
             return Ok(());
         }
-        Err(StoreError::TooLarge {
+        Err(ServiceError::TooLarge {
             reason: format!(
                 "The object has {bytes} bytes, and no group of drives of this rack holds more than {most_bytes} of one \
                  object. It can be stored in parts of its own, as several objects."
@@ -350,8 +352,8 @@ impl ObjectService {
         })
     }
 
-    pub(crate) fn tell_usage(&self) {
-        self.world.tell(Event::StagingChanged(usage_of(&self.context)));
+    pub(crate) fn report_usage(&self) {
+        self.world.report(Event::StagingChanged(usage_of(&self.context)));
     }
 
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
@@ -365,7 +367,7 @@ impl ObjectService {
             if let Err(error) = service.context.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a staged file could not be removed yet");
             }
-            service.tell_usage();
+            service.report_usage();
         }));
     }
 }
@@ -383,7 +385,7 @@ struct Sink {
 }
 
 impl PutSink for Sink {
-    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+    fn write(&mut self, bytes: Bytes) -> ServiceFuture<'_, ()> {
         Box::pin(async move { self.writer.write(&bytes).await.map_err(stage_error) })
     }
 
@@ -392,19 +394,20 @@ impl PutSink for Sink {
         Box::pin(async move { drop(self) })
     }
 
-    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64> {
         in_task(self.commit_all(etag, checksums))
     }
 }
 
 impl Sink {
-    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
+    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, ServiceError> {
         let Self { service, bucket, key, object, condition, slot, writer } = self;
         // Before the file is finished: if it fails, the writer still removes its file.
         let version = service.context.catalog.next_version_id().await.map_err(catalog_error)?;
         let modified_ms = (service.context.wall)();
         let staged = writer.finish_for(version.0, 0, &bucket.name, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, object.bytes, "the front commits as many bytes as it announced");
+        assert_eq!(staged.slot, slot, "the file that is committed is the one that was written");
         let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
         let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
         match service.context.catalog.put_object((&bucket, &key), &object, slot, &condition).await {

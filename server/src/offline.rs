@@ -4,13 +4,14 @@
 //! No drive is looked at, but for the directory of one that is replaced.
 
 use crate::boot;
-use crate::data_dir::{DataDir, DataDirError, fresh_label};
-use crate::replace::{self, ReplaceError};
+use crate::data_dir::{DataDir, fresh_label};
+use crate::error::ServerError;
+use crate::replace;
 use crate::report::DriveReport;
 use crate::status_service::may_lose;
-use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
+use catalog::{Catalog, SqliteStore};
 use disk::clock;
-use engine::layout::{Layout, LayoutError, synthesise};
+use engine::layout::{Layout, synthesise};
 use futures::future::BoxFuture;
 use model::{DriveId, GroupId};
 use std::path::Path;
@@ -18,35 +19,6 @@ use std::sync::Arc;
 
 /// Stacks that are looked up at once.
 const PAGE: usize = 1_024;
-
-/// Why it could not be said.
-#[derive(Debug, thiserror::Error)]
-pub enum OfflineError {
-    /// There is no data directory, or another process works in it.
-    #[error(transparent)]
-    DataDir(#[from] DataDirError),
-    /// The catalog cannot be opened, read or written.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The rack cannot be laid out.
-    #[error("rack: {0}")]
-    Layout(#[from] LayoutError),
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] crate::config::ConfigError),
-    /// Data may be lost by it.
-    #[error("{0}")]
-    MayLose(String),
-    /// The drive is not replaced.
-    #[error(transparent)]
-    Replace(#[from] ReplaceError),
-}
-
-impl From<StoreError> for OfflineError {
-    fn from(error: StoreError) -> Self {
-        Self::Catalog(error.into())
-    }
-}
 
 /// A data directory that no server holds.
 pub struct Offline {
@@ -59,8 +31,8 @@ impl Offline {
     /// Takes the data directory at `path`.
     ///
     /// # Errors
-    /// [`OfflineError`], above all while a server runs.
-    pub fn open(path: &Path) -> BoxFuture<'_, Result<Self, OfflineError>> {
+    /// [`ServerError`], above all while a server runs.
+    pub fn open(path: &Path) -> BoxFuture<'_, Result<Self, ServerError>> {
         // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
@@ -73,44 +45,41 @@ impl Offline {
     /// Drive `drive` failed for good. Nothing if there is no such drive. Again is no error.
     ///
     /// # Errors
-    /// [`OfflineError`]; if blobs may be lost by it, unless `force` says that this is known.
-    pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, OfflineError>> {
-        Box::pin(self.remember_failed(drive, force))
-    }
-
-    async fn remember_failed(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, OfflineError> {
-        let Some(drive) = self.known(drive) else { return Ok(None) };
-        let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
-        if !force
-            && !failed.contains(&drive)
-            && let Some(group) = self.layout.group_of(drive)
-        {
-            let unbuilt = self.unbuilt(group, drive).await?;
-            if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
-                return Err(OfflineError::MayLose(refusal));
+    /// [`ServerError`]; if blobs may be lost by it, unless `force` says that this is known.
+    pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
+        Box::pin(async move {
+            let Some(drive) = self.known(drive) else { return Ok(None) };
+            let failed: Vec<DriveId> =
+                self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+            if !force
+                && !failed.contains(&drive)
+                && let Some(group) = self.layout.group_of(drive)
+            {
+                let unbuilt = self.unbuilt(group, drive).await?;
+                if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
+                    return Err(ServerError::Refused(refusal));
+                }
             }
-        }
-        self.catalog.fail_drive(drive, wall_ms()).await?;
-        Ok(Some(self.report(drive, "failed").await?))
+            self.catalog.fail_drive(drive, clock::wall_ms()).await?;
+            Ok(Some(self.report(drive, "failed").await?))
+        })
     }
 
     /// An empty directory is in the place of `drive`, which failed. Nothing if there is no such drive.
     ///
     /// # Errors
-    /// [`OfflineError`].
-    pub fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, OfflineError>> {
-        Box::pin(self.remember_replaced(drive))
-    }
-
-    async fn remember_replaced(&self, drive: u32) -> Result<Option<DriveReport>, OfflineError> {
-        let Some(drive) = self.known(drive) else { return Ok(None) };
-        if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
-            return Err(ReplaceError::NotFailed(drive.0).into());
-        }
-        let (path, label) = self.dir.labels().swap_remove(drive.index());
-        let uuid = replace::take(&path, &fresh_label(label)?)?;
-        self.catalog.replace_drive(drive, uuid.0).await?;
-        Ok(Some(self.report(drive, "standby").await?))
+    /// [`ServerError`].
+    pub fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
+        Box::pin(async move {
+            let Some(drive) = self.known(drive) else { return Ok(None) };
+            if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
+                return Err(ServerError::Refused(replace::not_failed(drive)));
+            }
+            let (path, label) = self.dir.labels().swap_remove(drive.index());
+            let uuid = replace::take(&path, &fresh_label(label)?).map_err(ServerError::Refused)?;
+            self.catalog.replace_drive(drive, uuid.0).await?;
+            Ok(Some(self.report(drive, "standby").await?))
+        })
     }
 
     fn known(&self, drive: u32) -> Option<DriveId> {
@@ -118,7 +87,7 @@ impl Offline {
     }
 
     /// The other drives of `group` that failed, replaced or not, and of which something is not rebuilt yet.
-    async fn unbuilt(&self, group: GroupId, but: DriveId) -> Result<Vec<u32>, OfflineError> {
+    async fn unbuilt(&self, group: GroupId, but: DriveId) -> Result<Vec<u32>, ServerError> {
         let mut unbuilt = Vec::new();
         for drive in self.layout.groups[group.index()].drives.iter().filter(|drive| **drive != but) {
             if !self.catalog.lost_page(*drive, None, 1).await?.blobs.is_empty() {
@@ -128,9 +97,9 @@ impl Offline {
         Ok(unbuilt)
     }
 
-    async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, OfflineError> {
+    async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, ServerError> {
         let (rack, config) = (self.dir.rack(), self.dir.config()?);
-        let today = boot::modelled_now(&self.catalog, wall_ms(), config.time_scale).await?.day();
+        let today = boot::modelled_now(&self.catalog, clock::wall_ms(), config.time_scale).await?.day();
         let record = self.catalog.drive(drive).await?.filter(|record| record.day >= today);
         let capacity_bytes = rack.capacity_bytes(drive);
         Ok(DriveReport {
@@ -147,7 +116,7 @@ impl Offline {
         })
     }
 
-    async fn used_bytes(&self, drive: DriveId) -> Result<u64, OfflineError> {
+    async fn used_bytes(&self, drive: DriveId) -> Result<u64, ServerError> {
         let (mut used_bytes, mut after) = (0_u64, None);
         loop {
             let page = self.catalog.on_drive_page(drive, after, PAGE).await?;
@@ -162,8 +131,4 @@ impl Offline {
         let lost_bytes = self.catalog.lost_on_replaced().await?.get(&drive).copied().unwrap_or(0);
         Ok(used_bytes.saturating_sub(lost_bytes))
     }
-}
-
-fn wall_ms() -> u64 {
-    clock::wall_ms()
 }

@@ -24,7 +24,7 @@ use engine::recall::{
 };
 use engine::{PriorityClass, Rejection};
 use futures::stream::{BoxStream, StreamExt};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -77,21 +77,12 @@ impl Segment {
     }
 }
 
-/// The step after a segment that was fed.
-enum Fed {
-    /// The next segment, if it is ordered already.
-    Next(Option<Segment>),
-    /// Nobody listens any more.
-    Gone,
-}
-
-fn blob_stripe_bytes(blob: &Blob) -> u64 {
-    u64::from(blob.code_data) * u64::from(blob.fragment_bytes)
-}
+/// The next segment, if it is ordered already; or nobody listens any more.
+type Fed = ControlFlow<(), Option<Segment>>;
 
 /// The payload bytes `range` of `blob` from the beginning of a stripe on.
 pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
-    range.start - range.start % blob_stripe_bytes(blob)..range.end
+    range.start - range.start % blob.code().stripe_bytes()..range.end
 }
 
 impl Recalls {
@@ -143,7 +134,7 @@ impl Recalls {
     }
 
     fn plan(&self, blob: &Blob, range: Range<u64>) -> Recall {
-        let shape = BlobShape { stripe_bytes: blob_stripe_bytes(blob), payload_bytes: blob.payload_bytes };
+        let shape = BlobShape { stripe_bytes: blob.code().stripe_bytes(), payload_bytes: blob.payload_bytes };
         let spool = &self.context.spool;
         let (capacity_bytes, segment_bytes) = (spool.usage().capacity_bytes, spool.segment_bytes());
         Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })
@@ -157,7 +148,7 @@ impl Recalls {
         enough.unwrap_or(Err(Rejection::Closing)).map_err(RecallError::Refused)?;
         let losses = &self.context.counters.losses;
         let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
-        let lost = at.max(range.start)..range.end.min(at + blob_stripe_bytes(blob));
+        let lost = at.max(range.start)..range.end.min(at + blob.code().stripe_bytes());
         let end = lost.end;
         self.ready(blob, self.plan(blob, lost), end, deadline).await.map(drop)
     }
@@ -251,8 +242,8 @@ impl Recalls {
                 None => self.segment(blob, &recall).await?,
             };
             match self.feed_segment(blob, &mut recall, segment, sender).await? {
-                Fed::Next(segment) => next = segment,
-                Fed::Gone => break,
+                ControlFlow::Continue(segment) => next = segment,
+                ControlFlow::Break(()) => break,
             }
         }
         Ok(())
@@ -266,6 +257,10 @@ impl Recalls {
         sender: &mpsc::Sender<Result<Bytes, RecallError>>,
     ) -> Result<Fed, RecallError> {
         let range = recall.left().start..recall.left().end.min(segment.reader.range().end);
+        assert!(
+            segment.reader.range().start <= range.start && !range.is_empty(),
+            "a segment has the byte that is next"
+        );
         // Not waited for: if everybody held on to one segment until there was room for the next, there never would be
         // any.
         let ahead = match recall.ahead(range.end) {
@@ -278,7 +273,7 @@ impl Recalls {
             let piece = match (piece, segment.joined) {
                 (Ok(piece), _) => piece,
                 (Err(error), joined) => match recall.broken(joined) {
-                    Broken::OrderAnew => return Ok(Fed::Next(None)),
+                    Broken::OrderAnew => return Ok(ControlFlow::Continue(None)),
                     Broken::GiveUp => return Err(segment.why(&error)),
                 },
             };
@@ -287,16 +282,16 @@ impl Recalls {
             let mut sending = std::pin::pin!(sender.send(Ok(piece)));
             match tokio::time::timeout(BLOCK_WAIT_MAX, sending.as_mut()).await {
                 Ok(Ok(())) => waited += began.elapsed(),
-                Ok(Err(_)) => return Ok(Fed::Gone),
+                Ok(Err(_)) => return Ok(ControlFlow::Break(())),
                 Err(_) => {
                     drop((bytes, segment, ahead));
                     recall.stalled();
-                    return Ok(sending.await.map_or(Fed::Gone, |()| Fed::Next(None)));
+                    return Ok(sending.await.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(None)));
                 }
             }
         }
         recall.segment_ended(range.end - range.start, waited);
-        Ok(Fed::Next(ahead))
+        Ok(ControlFlow::Continue(ahead))
     }
 
     /// The next segment of `recall`, waiting for room if need be.
@@ -328,6 +323,7 @@ impl Recalls {
         })?;
         let reader = self.context.spool.find(blob.blob, at);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
+        assert!(range.contains(&at), "a segment has the byte that it is ordered for");
         let refused = Arc::<OnceLock<Rejection>>::default();
         self.world.read(ReadOrder {
             blob: blob.clone(),

@@ -40,7 +40,7 @@ use catalog::{CatalogError, Job, JobState};
 use engine::{JobEvent, JobId};
 use model::RackSpec;
 use report::Kept;
-use shared::{Shared, json, kept, name};
+use shared::{Jobs, json, kept, name};
 use std::sync::Arc;
 
 /// Jobs that are over and still remembered.
@@ -63,7 +63,7 @@ pub enum JobError {
 /// The repartition jobs of a server. A clone is another handle on the same.
 #[derive(Clone)]
 pub struct Repartitions {
-    shared: Arc<Shared>,
+    shared: Arc<Jobs>,
 }
 
 impl Repartitions {
@@ -74,7 +74,7 @@ impl Repartitions {
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.
     pub async fn start(context: Context, world: WorldHandle, spec: RackSpec) -> Result<Self, CatalogError> {
-        let jobs = Self { shared: Arc::new(Shared::new(context, world, spec)) };
+        let jobs = Self { shared: Arc::new(Jobs::new(context, world, spec)) };
         for job in jobs.shared.context.catalog.jobs().await? {
             let number = job.job;
             if let Err(error) = jobs.take_up(job).await {
@@ -139,9 +139,10 @@ impl Repartitions {
     /// # Errors
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
-        let Shared { context, world, spec, .. } = &*self.shared;
+        let Jobs { context, world, spec, .. } = &*self.shared;
         let survey = plan::survey(context, world, spec, &request).await;
-        let mut survey = survey.map_err(|error| JobError::Refused(error.to_string()))?;
+        let mut survey =
+            survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = places::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
@@ -277,7 +278,7 @@ impl Repartitions {
 
     /// Reports to the engine what happened to a job; false if it has no task.
     fn report(&self, job: u64, event: JobEvent) -> bool {
-        let has_task = self.shared.running().contains_key(&job);
+        let has_task = self.shared.running.lock().contains_key(&job);
         if has_task {
             self.shared.world.report_job(JobId(job), event);
         }
@@ -286,7 +287,7 @@ impl Repartitions {
 
     async fn report_of(&self, job: &Job) -> JobReport {
         let kept = kept(job);
-        let running = self.shared.running().get(&job.job).cloned();
+        let running = self.shared.running.lock().get(&job.job).cloned();
         let waits = matches!(running, Some(None));
         let progress = match running.flatten() {
             Some(work) => Some(work.progress().await),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// `larder status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// The rack's name.
     pub rack: String,
@@ -44,7 +44,7 @@ pub struct Status {
 }
 
 /// The workshop's fill.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkshopStatus {
     /// Bytes staged.
     pub staged_bytes: u64,
@@ -240,37 +240,41 @@ pub enum PlaceReport {
         migrating: bool,
     },
     /// In the rack.
-    Rack {
-        /// Its blob.
-        blob: String,
-        /// The number of objects that share the blob.
-        members: u32,
-        /// Where in the blob it begins.
-        offset: u64,
-        /// The group.
-        group: u32,
-        /// `asleep`, `waking`, `busy`, `idle` or `resting`.
-        group_state: String,
-        /// The class.
-        class: u32,
-        /// k of its code.
-        code_data: u8,
-        /// r of its code.
-        code_parity: u8,
-        /// The drive of each of its stacks, in stack order.
-        drives: Vec<DriveReport>,
-        /// `readable`; `unavailable` if too many of its drives are away, which may come back; `lost` if more stacks are
-        /// on failed drives, or known to be damaged, than the code makes up for.
-        state: String,
-        /// Its stacks that are of no use, as far as that is known without reading.
-        unusable: Vec<UnusableStack>,
-        /// Wall seconds until the first byte would come, at least; `None` if nothing will.
-        wait_min_s: Option<f64>,
-        /// Wall seconds until the first byte would come, at most; `None` if nothing will.
-        wait_max_s: Option<f64>,
-        /// True if a recall of all of it is in the spool.
-        recalled: bool,
-    },
+    Rack(RackPlace),
+}
+
+/// Where in the rack an object lies.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RackPlace {
+    /// Its blob.
+    pub blob: String,
+    /// The number of objects that share the blob.
+    pub members: u32,
+    /// Where in the blob it begins.
+    pub offset: u64,
+    /// The group.
+    pub group: u32,
+    /// `asleep`, `waking`, `busy`, `idle` or `resting`.
+    pub group_state: String,
+    /// The class.
+    pub class: u32,
+    /// k of its code.
+    pub code_data: u8,
+    /// r of its code.
+    pub code_parity: u8,
+    /// The drive of each of its stacks, in stack order.
+    pub drives: Vec<DriveReport>,
+    /// `readable`; `unavailable` if too many of its drives are away, which may come back; `lost` if more stacks are
+    /// on failed drives, or known to be damaged, than the code makes up for.
+    pub state: String,
+    /// Its stacks that are of no use, as far as that is known without reading.
+    pub unusable: Vec<UnusableStack>,
+    /// Wall seconds until the first byte would come, at least; `None` if nothing will.
+    pub wait_min_s: Option<f64>,
+    /// Wall seconds until the first byte would come, at most; `None` if nothing will.
+    pub wait_max_s: Option<f64>,
+    /// True if a recall of all of it is in the spool.
+    pub recalled: bool,
 }
 
 /// A stack of a blob that cannot be read.

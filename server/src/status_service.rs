@@ -6,21 +6,20 @@ mod warnings;
 
 pub(crate) use drives::may_lose;
 
-use crate::admin::{Admin, Untold};
+use crate::admin::{Admin, AdminError};
 use crate::context::Context;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
-use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, Status, WorkshopStatus};
+use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, Status, WorkshopStatus};
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Object, Place};
 use disk::EmulatedRack;
 use disk::clock;
 use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
-use futures::future::BoxFuture;
 use model::{DriveId, Time};
 use s3::Traffic;
-use snapshot::{Snapshot, drive_report, group_state, unusable};
+use snapshot::{drive_report, group_state, late, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -36,11 +35,14 @@ pub struct StatusService {
     context: Context,
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
-    notices: Notices,
     recalls: Recalls,
-    traffic: Option<Arc<Traffic>>,
-    /// The directory behind each drive, and the label that belongs there; none where drives are no directories.
-    places: Vec<(PathBuf, Label)>,
+    /// Notices of how the server is set up.
+    pub(crate) notices: Notices,
+    /// The figures of the S3 front, if there is one.
+    pub(crate) traffic: Option<Arc<Traffic>>,
+    /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
+    /// directories. With these, an empty directory can be taken as the replacement of a drive.
+    pub(crate) places: Vec<(PathBuf, Label)>,
     /// Held by whoever has a drive replaced.
     replacing: tokio::sync::Mutex<()>,
     started: Instant,
@@ -53,110 +55,15 @@ impl StatusService {
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, places) = (Notices::default(), None, Vec::new());
-        Self { context, world, emulated, notices, recalls, traffic, places, replacing, started }
-    }
-
-    /// The same, with notices of how the server is set up.
-    #[must_use]
-    pub fn with_notices(self, notices: Notices) -> Self {
-        Self { notices, ..self }
-    }
-
-    /// The same, with figures of the S3 front.
-    #[must_use]
-    pub fn with_traffic(self, traffic: Arc<Traffic>) -> Self {
-        Self { traffic: Some(traffic), ..self }
-    }
-
-    /// The same, which can also take an empty directory as the replacement of a drive: `places` are all drives'
-    /// directories with their labels, by number.
-    #[must_use]
-    pub fn with_places(self, places: Vec<(PathBuf, Label)>) -> Self {
-        Self { places, ..self }
-    }
-
-    async fn report(&self) -> Result<Status, Untold> {
-        let clock = Arc::clone(&self.context.clock);
-        let seen = self.look(move |rack, _| Snapshot::of(rack, &*clock)).await?;
-        let staging = self.context.staging.usage();
-        let spool = self.context.spool.usage();
-        let overrun = self.emulated.overrun();
-        let uploads = self.context.catalog.upload_usage().await.unwrap_or_default();
-        let mut status = Status {
-            rack: seen.rack,
-            modelled_s: self.context.clock.now().as_secs_f64(),
-            wall_ms: (self.context.wall)(),
-            time_scale: self.context.clock.scale(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            workshop: WorkshopStatus {
-                staged_bytes: staging.staged_bytes,
-                staged_count: self.context.catalog.staged_usage().await.map_or(0, |usage| usage.count),
-                uploads: uploads.uploads,
-                upload_bytes: uploads.bytes,
-                capacity_bytes: staging.capacity_bytes,
-                spool_bytes: spool.used_bytes,
-                spool_capacity_bytes: spool.capacity_bytes,
-                migrations_under_way: seen.migrations_under_way,
-            },
-            front: self.traffic.as_deref().map(front).unwrap_or_default(),
-            power: seen.power,
-            drives: seen.drives,
-            rebuilds: seen.rebuilds,
-            classes: seen.classes,
-            totals: seen.totals,
-            capacity: seen.capacity,
-            warnings: Vec::new(),
-            notes: Vec::new(),
-        };
-        let counters = &self.context.counters;
-        status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
-        status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
-        status.totals.overruns = overrun.requests;
-        status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
-        status.warnings = warnings(&status);
-        status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
-        self.notices.add_to(&mut status);
-        status.warnings.extend(quarantine_warning(&self.context).await);
-        status.warnings.extend(catalog_warnings(&self.context));
-        status.warnings.extend(late_drives(&seen.late));
-        let absences = counters.absences.all();
-        let named = absences.iter().take(ABSENCES_NAMED);
-        status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
-        Ok(status)
+        Self { context, world, emulated, recalls, notices, traffic, places, replacing, started }
     }
 
     /// A look at the engine.
-    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Result<T, Untold> {
-        self.world.ask(look).await.ok_or(Untold::Stopping)
-    }
-
-    async fn place(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, Untold> {
-        let (object, place) = match self.context.catalog.get_object(bucket, key).await {
-            Ok(found) => found,
-            Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
-            Err(error) => return Err(untold(&error)),
-        };
-        let place = match place {
-            place @ (Place::Staged { .. } | Place::Parts) => {
-                let slots = self.context.catalog.slots_of(object.version, place).await;
-                let slots = slots.map_err(|error| untold(&error))?;
-                self.in_workshop(&object, slots).await
-            }
-            Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
-                Some(place) => place,
-                None => return Ok(None),
-            },
-        };
-        let quarantine = self.context.catalog.unreadable_of(object.version).await.map_err(|error| untold(&error))?;
-        Ok(Some(Explanation {
-            bucket: bucket.into(),
-            key: key.into(),
-            bytes: object.bytes,
-            etag: object.etag,
-            modified_ms: object.modified_ms,
-            place,
-            quarantined: quarantine.map(|quarantine| quarantine.reason),
-        }))
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Rack, Time) -> T + Send + 'static,
+    ) -> Result<T, AdminError> {
+        self.world.ask(look).await.ok_or(AdminError::Stopping)
     }
 
     async fn in_workshop(&self, object: &Object, slots: Vec<u64>) -> PlaceReport {
@@ -165,8 +72,13 @@ impl StatusService {
         PlaceReport::Workshop { slots, age_s: Duration::from_millis(age_ms).as_secs_f64(), migrating }
     }
 
-    async fn in_rack(&self, object: &Object, blob: model::BlobId, offset: u64) -> Result<Option<PlaceReport>, Untold> {
-        let blob = self.context.catalog.blob(blob).await.map_err(|error| untold(&error))?;
+    async fn in_rack(
+        &self,
+        object: &Object,
+        blob: model::BlobId,
+        offset: u64,
+    ) -> Result<Option<PlaceReport>, AdminError> {
+        let blob = self.context.catalog.blob(blob).await?;
         let Some(blob) = blob else { return Ok(None) };
         let (group, ids) = (blob.group, blob.drives.clone());
         let range = offset..offset.saturating_add(object.bytes);
@@ -192,7 +104,7 @@ impl StatusService {
             _ => None,
         };
         let seconds = |span: Duration| self.context.clock.to_wall(span).as_secs_f64();
-        Ok(Some(PlaceReport::Rack {
+        Ok(Some(PlaceReport::Rack(RackPlace {
             blob: blob.blob.to_string(),
             members: blob.members,
             offset,
@@ -207,38 +119,98 @@ impl StatusService {
             wait_min_s: wait.map(|wait| seconds(wait.min)),
             wait_max_s: wait.map(|wait| seconds(wait.max)),
             recalled,
-        }))
+        })))
     }
 }
 
 impl Admin for StatusService {
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
-        Box::pin(self.report())
+    async fn status(&self) -> Result<Status, AdminError> {
+        let clock = Arc::clone(&self.context.clock);
+        let look = move |rack: &Rack, _| (rack_status(rack, &*clock), late(rack));
+        let (seen, late) = self.look(look).await?;
+        let staging = self.context.staging.usage();
+        let spool = self.context.spool.usage();
+        let overrun = self.emulated.overrun();
+        let uploads = self.context.catalog.upload_usage().await.unwrap_or_default();
+        let mut status = Status {
+            modelled_s: self.context.clock.now().as_secs_f64(),
+            wall_ms: (self.context.wall)(),
+            time_scale: self.context.clock.scale(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            workshop: WorkshopStatus {
+                staged_bytes: staging.staged_bytes,
+                staged_count: self.context.catalog.staged_usage().await.map_or(0, |usage| usage.count),
+                uploads: uploads.uploads,
+                upload_bytes: uploads.bytes,
+                capacity_bytes: staging.capacity_bytes,
+                spool_bytes: spool.used_bytes,
+                spool_capacity_bytes: spool.capacity_bytes,
+                ..seen.workshop
+            },
+            front: self.traffic.as_deref().map(front).unwrap_or_default(),
+            ..seen
+        };
+        let counters = &self.context.counters;
+        status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
+        status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
+        status.totals.overruns = overrun.requests;
+        status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
+        status.warnings = warnings(&status);
+        status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
+        self.notices.add_to(&mut status);
+        status.warnings.extend(quarantine_warning(&self.context).await);
+        status.warnings.extend(catalog_warnings(&self.context));
+        status.warnings.extend(late_drives(&late));
+        let absences = counters.absences.all();
+        let named = absences.iter().take(ABSENCES_NAMED);
+        status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
+        Ok(status)
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
-        Box::pin(self.place(bucket, key))
+    async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, AdminError> {
+        let (object, place) = match self.context.catalog.get_object(bucket, key).await {
+            Ok(found) => found,
+            Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let place = match place {
+            place @ (Place::Staged { .. } | Place::Parts) => {
+                let slots = self.context.catalog.slots_of(object.version, place).await;
+                let slots = slots?;
+                self.in_workshop(&object, slots).await
+            }
+            Place::Stored { blob, offset } => match self.in_rack(&object, blob, offset).await? {
+                Some(place) => place,
+                None => return Ok(None),
+            },
+        };
+        let quarantine = self.context.catalog.unreadable_of(object.version).await?;
+        Ok(Some(Explanation {
+            bucket: bucket.into(),
+            key: key.into(),
+            bytes: object.bytes,
+            etag: object.etag,
+            modified_ms: object.modified_ms,
+            place,
+            quarantined: quarantine.map(|quarantine| quarantine.reason),
+        }))
     }
 
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
+    async fn drives(&self) -> Result<Vec<DriveReport>, AdminError> {
         let reasons = self.context.counters.absences.all();
         let look = move |rack: &Rack, now: Time| {
             rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
         };
-        Box::pin(self.look(look))
+        self.look(look).await
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
-        Box::pin(self.fail(DriveId(drive), force))
+    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {
+        self.fail(DriveId(drive), force).await
     }
 
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
-        Box::pin(self.replace(DriveId(drive)))
+    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.replace(DriveId(drive)).await
     }
-}
-
-fn untold(error: &CatalogError) -> Untold {
-    Untold::Because(error.to_string())
 }
 
 fn front(traffic: &Traffic) -> FrontStatus {

@@ -3,25 +3,25 @@
 use crate::recall::RecallError;
 use catalog::CatalogError;
 use engine::Rejection;
-use s3::store::StoreError;
+use s3::store::ServiceError;
 use std::time::Duration;
 use workshop::StageError;
 
-pub(crate) fn catalog_error(error: CatalogError) -> StoreError {
+pub(crate) fn catalog_error(error: CatalogError) -> ServiceError {
     match error {
-        CatalogError::NoSuchBucket => StoreError::NoSuchBucket,
-        CatalogError::NoSuchKey => StoreError::NoSuchKey,
-        CatalogError::NoSuchUpload => StoreError::NoSuchUpload,
-        CatalogError::NoSuchPart(number) => StoreError::NoSuchPart(number),
-        CatalogError::BucketExists => StoreError::BucketExists { owned_by_you: false },
-        CatalogError::BucketNotEmpty => StoreError::BucketNotEmpty,
-        CatalogError::PreconditionFailed => StoreError::PreconditionFailed,
+        CatalogError::NoSuchBucket => ServiceError::NoSuchBucket,
+        CatalogError::NoSuchKey => ServiceError::NoSuchKey,
+        CatalogError::NoSuchUpload => ServiceError::NoSuchUpload,
+        CatalogError::NoSuchPart(number) => ServiceError::NoSuchPart(number),
+        CatalogError::BucketExists => ServiceError::BucketExists { owned_by_you: false },
+        CatalogError::BucketNotEmpty => ServiceError::BucketNotEmpty,
+        CatalogError::PreconditionFailed => ServiceError::PreconditionFailed,
         CatalogError::Conflict => {
-            StoreError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
+            ServiceError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
         }
-        CatalogError::NoSuchAccessKey => StoreError::NoSuchAccessKey,
-        CatalogError::Damaged(_) => StoreError::Damaged(error.to_string()),
-        error => StoreError::Unavailable { reason: error.to_string() },
+        CatalogError::NoSuchAccessKey => ServiceError::NoSuchAccessKey,
+        CatalogError::Damaged(_) => ServiceError::Damaged(error.to_string()),
+        error => ServiceError::Unavailable { reason: error.to_string() },
     }
 }
 
@@ -30,13 +30,13 @@ fn retry_after_s(wait: Duration) -> u32 {
     wait.as_secs_f64().ceil().clamp(1.0, 3600.0) as u32
 }
 
-pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
+pub(crate) fn workshop_full(full: &workshop::Full) -> ServiceError {
     let workshop::Full { wanted_bytes, capacity_bytes, .. } = *full;
     match full.retry_after {
         Some(wait) => {
-            StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: "the workshop is full".into() }
+            ServiceError::SlowDown { retry_after_s: retry_after_s(wait), reason: "the workshop is full".into() }
         }
-        None => StoreError::TooLarge {
+        None => ServiceError::TooLarge {
             reason: format!(
                 "The object takes {wanted_bytes} bytes of the workshop, which holds {capacity_bytes} \
                  (workshop.capacity in larder.toml). It can be stored when the workshop is made larger."
@@ -45,35 +45,35 @@ pub(crate) fn workshop_full(full: &workshop::Full) -> StoreError {
     }
 }
 
-pub(crate) fn stage_error(error: StageError) -> StoreError {
+pub(crate) fn stage_error(error: StageError) -> ServiceError {
     match error {
         StageError::Full(full) => workshop_full(&full),
-        error => StoreError::Unavailable { reason: error.to_string() },
+        error => ServiceError::Unavailable { reason: error.to_string() },
     }
 }
 
-pub(crate) fn damaged(error: &workshop::ReadError) -> StoreError {
+pub(crate) fn damaged(error: &workshop::ReadError) -> ServiceError {
     match error.slot() {
-        Some(_) => StoreError::Damaged(error.to_string()),
-        None => StoreError::Unavailable { reason: error.to_string() },
+        Some(_) => ServiceError::Damaged(error.to_string()),
+        None => ServiceError::Unavailable { reason: error.to_string() },
     }
 }
 
-pub(crate) fn recall_error(error: RecallError) -> StoreError {
+pub(crate) fn recall_error(error: RecallError) -> ServiceError {
     match error {
-        RecallError::TooLong(wait) => StoreError::SlowDown {
+        RecallError::TooLong(wait) => ServiceError::SlowDown {
             retry_after_s: retry_after_s(wait),
             reason: "the object is cold and is being recalled".into(),
         },
-        RecallError::SpoolFull(full) => StoreError::SlowDown {
+        RecallError::SpoolFull(full) => ServiceError::SlowDown {
             retry_after_s: full.retry_after.map_or(3600, retry_after_s),
             reason: "too many recalls at once".into(),
         },
-        RecallError::Refused(Rejection::DataLost) => StoreError::DataLost { what: Rejection::DataLost.text().into() },
+        RecallError::Refused(Rejection::DataLost) => ServiceError::DataLost { what: Rejection::DataLost.text().into() },
         RecallError::Refused(reason) => match reason.retry_after() {
-            Some(wait) => StoreError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },
-            None => StoreError::Unavailable { reason: reason.text().into() },
+            Some(wait) => ServiceError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },
+            None => ServiceError::Unavailable { reason: reason.text().into() },
         },
-        RecallError::Spool(reason) => StoreError::Unavailable { reason },
+        RecallError::Spool(reason) => ServiceError::Unavailable { reason },
     }
 }

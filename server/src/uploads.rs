@@ -5,7 +5,7 @@
 //! share. Completing is one batch of the catalog and moves
 //! no bytes: the object is read from the files of its parts until it has migrated as a whole.
 
-use crate::context::Counters;
+use crate::context::WorldCounters;
 use crate::object_service::{ObjectService, Staged, is_refusal};
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload,
 use engine::uploads::{Ends, SHARE_RETRY_AFTER, StaleWatch, open_bytes_max};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use s3::store::{Completion, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use s3::store::{Completion, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl ObjectService {
         bucket: &str,
         key: &str,
         upload: Upload,
-    ) -> Result<VersionId, StoreError> {
+    ) -> Result<VersionId, ServiceError> {
         let version = self.context.catalog.next_version_id().await.map_err(catalog_error)?;
         let upload = Upload { version, initiated_ms: (self.context.wall)(), ..upload };
         self.context.catalog.create_upload(bucket, key, &upload).await.map_err(catalog_error)?;
@@ -50,7 +50,7 @@ impl ObjectService {
         key: &str,
         part: PartId,
         bytes: u64,
-    ) -> Result<Box<dyn PutSink>, StoreError> {
+    ) -> Result<Box<dyn PutSink>, ServiceError> {
         self.context.catalog.upload(bucket, key, part.upload).await.map_err(catalog_error)?;
         self.check_room(bytes)?;
         let open = match self.open_part(bytes) {
@@ -71,7 +71,7 @@ impl ObjectService {
 
     /// Counts a part of `length` bytes as open, if its share of the workshop has room for it; as much of it as has its
     /// room reserved before it comes.
-    fn open_part(&self, length: u64) -> Result<OpenPart, StoreError> {
+    fn open_part(&self, length: u64) -> Result<OpenPart, ServiceError> {
         let (counters, most_bytes) = (Arc::clone(&self.context.counters), self.open_bytes_max());
         let mut open = OpenPart { counters, bytes: 0, length, most_bytes };
         let before = open.counters.open_part_bytes.load(Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl ObjectService {
     }
 
     /// Why part `part` of `length` bytes will never have room beside the other parts of its upload, if that is so.
-    async fn never_fits(&self, part: PartId, length: u64) -> Result<Option<StoreError>, StoreError> {
+    async fn never_fits(&self, part: PartId, length: u64) -> Result<Option<ServiceError>, ServiceError> {
         let PartId { upload, number } = part;
         let (mut bytes, mut last) = (length, 0);
         loop {
@@ -98,7 +98,7 @@ impl ObjectService {
             return Ok(Some(error));
         }
         let (most_bytes, capacity_bytes) = (self.open_bytes_max(), self.context.staging.usage().capacity_bytes);
-        Ok((bytes > most_bytes).then(|| StoreError::TooLarge {
+        Ok((bytes > most_bytes).then(|| ServiceError::TooLarge {
             reason: format!(
                 "With this part the upload has {bytes} bytes. All parts of an upload must lie in the workshop at once, \
                  which holds {capacity_bytes} (workshop.capacity in larder.toml), of which uploads may take \
@@ -110,7 +110,7 @@ impl ObjectService {
     /// Parts are open no more: they belong to an object, or to nothing.
     fn closed(&self, bytes: u64) {
         self.context.counters.parts_closed(bytes);
-        self.tell_usage();
+        self.report_usage();
     }
 
     /// Frees parts that nobody wants any more.
@@ -119,7 +119,12 @@ impl ObjectService {
         self.free(parts.iter().map(|part| part.slot).collect());
     }
 
-    pub(crate) async fn complete_now(&self, bucket: &str, key: &str, completion: Completion) -> Result<(), StoreError> {
+    pub(crate) async fn complete_now(
+        &self,
+        bucket: &str,
+        key: &str,
+        completion: Completion,
+    ) -> Result<(), ServiceError> {
         let Completion { object, parts, condition } = completion;
         let modified_ms = (self.context.wall)();
         let object = Object { modified_ms, created_ms: modified_ms, ..object };
@@ -131,14 +136,14 @@ impl ObjectService {
         Ok(())
     }
 
-    pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), StoreError> {
+    pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), ServiceError> {
         let parts = self.context.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
         self.free_parts(&parts);
         Ok(())
     }
 
     /// Removes a bucket without objects, and with it the uploads into it.
-    pub(crate) async fn delete_bucket_and_uploads(&self, bucket: &str) -> Result<(), StoreError> {
+    pub(crate) async fn delete_bucket_and_uploads(&self, bucket: &str) -> Result<(), ServiceError> {
         loop {
             match self.context.catalog.delete_bucket(bucket).await {
                 Err(CatalogError::BucketNotEmpty) => {}
@@ -147,13 +152,13 @@ impl ObjectService {
             let request = catalog::ListRequest { max_keys: 1, ..catalog::ListRequest::default() };
             let listing = self.context.catalog.list_objects(bucket, &request).await.map_err(catalog_error)?;
             if !listing.objects.is_empty() {
-                return Err(StoreError::BucketNotEmpty);
+                return Err(ServiceError::BucketNotEmpty);
             }
             let request = UploadListRequest { max_uploads: PAGE, ..UploadListRequest::default() };
             let listing = self.context.catalog.list_uploads(bucket, &request).await.map_err(catalog_error)?;
             for (key, upload) in listing.uploads {
                 match self.abort_now(bucket, &key, upload.version).await {
-                    Ok(()) | Err(StoreError::NoSuchUpload) => {}
+                    Ok(()) | Err(ServiceError::NoSuchUpload) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -163,8 +168,8 @@ impl ObjectService {
     /// A watch for uploads that are left open longer than `limit`, which goes on from where the last server's ended.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`].
-    pub async fn stale_watch(&self, limit: Duration) -> Result<StaleWatch, StoreError> {
+    /// [`ServiceError::Unavailable`].
+    pub async fn stale_watch(&self, limit: Duration) -> Result<StaleWatch, ServiceError> {
         let kept = self.context.catalog.meta_get(STALE_META).await.map_err(catalog_error)?;
         // One that cannot be read begins anew, which only makes uploads younger.
         Ok(StaleWatch::new(limit, kept.and_then(|kept| serde_json::from_slice(&kept).ok())))
@@ -173,13 +178,13 @@ impl ObjectService {
     /// Aborts the uploads that `watch`, which has gone on for `watched`, takes to be stale now. How many.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`].
-    pub async fn abort_stale(&self, watch: &mut StaleWatch, watched: Duration) -> Result<u64, StoreError> {
+    /// [`ServiceError::Unavailable`].
+    pub async fn abort_stale(&self, watch: &mut StaleWatch, watched: Duration) -> Result<u64, ServiceError> {
         let catalog = &self.context.catalog;
         let version = catalog.next_version_id().await.map_err(catalog_error)?.0;
         let next = Ends { version, slot: catalog.next_slot().await.map_err(catalog_error)? };
         let stale = watch.look(watched, next);
-        let kept = serde_json::to_vec(watch.remember()).map_err(|error| StoreError::Internal(error.to_string()))?;
+        let kept = serde_json::to_vec(watch.remember()).map_err(|error| ServiceError::Internal(error.to_string()))?;
         catalog.meta_put(STALE_META, kept).await.map_err(catalog_error)?;
         match stale {
             Some(stale) => self.abort_below(stale).await,
@@ -188,7 +193,7 @@ impl ObjectService {
     }
 
     /// Aborts the uploads all of whose numbers are below `stale`.
-    async fn abort_below(&self, stale: Ends) -> Result<u64, StoreError> {
+    async fn abort_below(&self, stale: Ends) -> Result<u64, ServiceError> {
         let mut aborted = 0;
         let mut after = None;
         loop {
@@ -202,7 +207,7 @@ impl ObjectService {
                         aborted += 1;
                         tracing::info!(bucket, key, upload = upload.version.0, "aborted an upload that was left open");
                     }
-                    Err(StoreError::NoSuchUpload | StoreError::NoSuchBucket) => {}
+                    Err(ServiceError::NoSuchUpload | ServiceError::NoSuchBucket) => {}
                     Err(error) => return Err(error),
                 }
             }
@@ -214,7 +219,7 @@ impl ObjectService {
     }
 
     /// True if a part of `upload` lies in a slot from `slot` on.
-    async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, StoreError> {
+    async fn has_part_from(&self, upload: VersionId, slot: u64) -> Result<bool, ServiceError> {
         let mut last = 0;
         loop {
             let page = self.context.catalog.parts_page(upload, last, PAGE).await.map_err(catalog_error)?;
@@ -234,7 +239,7 @@ impl ObjectService {
         (bucket, key): (&str, &str),
         object: &Object,
         range: Range<u64>,
-    ) -> Result<Staged, StoreError> {
+    ) -> Result<Staged, ServiceError> {
         let of = (object.version.0, bucket.to_owned(), key.to_owned());
         let Some(first) = object.parts.part_at(range.start).filter(|_| !range.is_empty()) else {
             return Ok(Staged::Here(stream::empty().boxed()));
@@ -257,6 +262,7 @@ impl ObjectService {
                 }
             }
         }
+        assert!(!pieces.is_empty() && at >= range.end, "the parts that are held have all that is wanted");
         // Files go only when the catalog says that the object lies elsewhere: if it still lies here, all are held in
         // time.
         let still = self.context.catalog.placed_objects(&[(bucket, key)]).await.map_err(catalog_error)?.pop().flatten();
@@ -277,13 +283,13 @@ impl ObjectService {
 }
 
 /// The bytes of `pieces`, each opened when the one before it was read.
-fn one_by_one(pieces: VecDeque<Piece>, of: Name) -> BoxStream<'static, Result<Bytes, StoreError>> {
+fn one_by_one(pieces: VecDeque<Piece>, of: Name) -> BoxStream<'static, Result<Bytes, ServiceError>> {
     let of = Arc::new(of);
     let opened = stream::iter(pieces).then(move |(hold, wanted)| {
         let of = Arc::clone(&of);
         async move {
             let reader = open_of(&hold, &of).await.map_err(|error| damaged(&error))?;
-            Ok::<_, StoreError>(reader.read(wanted).map_err(|error| damaged(&error)))
+            Ok::<_, ServiceError>(reader.read(wanted).map_err(|error| damaged(&error)))
         }
     });
     opened.try_flatten().boxed()
@@ -299,7 +305,7 @@ async fn open_of(hold: &SlotHold, (version, bucket, key): &Name) -> Result<Stage
 
 /// A part that counts as open, for as long as this lives or, once it is committed, until its upload is over.
 struct OpenPart {
-    counters: Arc<Counters>,
+    counters: Arc<WorldCounters>,
     /// The bytes of it that count.
     bytes: u64,
     length: u64,
@@ -308,24 +314,25 @@ struct OpenPart {
 
 impl OpenPart {
     /// Counts more of it, of which `come_bytes` have come, as far as the share of the workshop goes.
-    fn grow(&mut self, come_bytes: u64) -> Result<(), StoreError> {
+    fn grow(&mut self, come_bytes: u64) -> Result<(), ServiceError> {
         let more_bytes = workshop::reserved_for(come_bytes, self.length).saturating_sub(self.bytes);
         if more_bytes == 0 {
             return Ok(());
         }
         let before = self.counters.open_part_bytes.fetch_add(more_bytes, Ordering::Relaxed);
         self.bytes += more_bytes;
+        assert!(self.bytes <= self.length, "no more of a part counts than was announced");
         if before.saturating_add(more_bytes) > self.most_bytes {
             return Err(self.share_is_full(before));
         }
         Ok(())
     }
 
-    fn share_is_full(&self, held_bytes: u64) -> StoreError {
+    fn share_is_full(&self, held_bytes: u64) -> ServiceError {
         let most_bytes = self.most_bytes;
         let reason =
             format!("open uploads hold {held_bytes} bytes of the {most_bytes} that they may; complete or abort some");
-        StoreError::SlowDown { retry_after_s: SHARE_RETRY_AFTER.as_secs() as u32, reason }
+        ServiceError::SlowDown { retry_after_s: SHARE_RETRY_AFTER.as_secs() as u32, reason }
     }
 
     fn committed(mut self) {
@@ -354,7 +361,7 @@ struct PartSink {
 }
 
 impl PutSink for PartSink {
-    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+    fn write(&mut self, bytes: Bytes) -> ServiceFuture<'_, ()> {
         Box::pin(async move {
             self.come_bytes += bytes.len() as u64;
             self.open.grow(self.come_bytes)?;
@@ -367,18 +374,20 @@ impl PutSink for PartSink {
         Box::pin(async move { drop(self) })
     }
 
-    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64> {
         crate::object_service::in_task(self.commit_all(etag, checksums))
     }
 }
 
 impl PartSink {
-    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, StoreError> {
+    async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, ServiceError> {
         let Self { service, bucket, key, part: PartId { upload, number }, bytes, slot, writer, open, .. } = self;
         let [checksum]: [Checksum; 1] =
-            checksums.try_into().map_err(|_| StoreError::Internal("a part has one checksum".into()))?;
+            checksums.try_into().map_err(|_| ServiceError::Internal("a part has one checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
         assert_eq!(staged.bytes, bytes, "the front commits as many bytes as it announced");
+        assert_eq!(staged.slot, slot, "the file that is committed is the one that was written");
+        assert_eq!(open.bytes, bytes, "all of a part counts before it is committed");
         let modified_ms = (service.context.wall)();
         let part = Part { number, slot, bytes, etag, checksum, modified_ms };
         match service.context.catalog.put_part(&bucket, &key, upload, &part).await {

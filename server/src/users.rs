@@ -29,15 +29,9 @@ pub struct Users {
     catalog: Catalog,
     dir: PathBuf,
     wall: Arc<dyn Fn() -> u64 + Send + Sync>,
-    /// By access key.
-    known: RwLock<BTreeMap<String, Known>>,
+    /// By access key. The catalog has no record of root.
+    known: RwLock<BTreeMap<String, User>>,
     changes: Mutex<()>,
-}
-
-#[derive(Clone)]
-struct Known {
-    name: String,
-    secret: String,
 }
 
 /// Why the users are not as they were asked to be.
@@ -68,7 +62,7 @@ pub enum UserError {
     TooMany,
     /// The catalog could not.
     #[error("catalog: {0}")]
-    Catalog(CatalogError),
+    Catalog(#[from] CatalogError),
     /// The file with root's keys could not be written, or no keys be drawn.
     #[error(transparent)]
     Credentials(#[from] DataDirError),
@@ -85,11 +79,9 @@ impl Users {
         root: &Credentials,
         wall: Arc<dyn Fn() -> u64 + Send + Sync>,
     ) -> Result<Self, CatalogError> {
-        let mut known: BTreeMap<String, Known> =
-            catalog.users().await?.into_iter().map(|user| (user.access_key.clone(), Known::of(&user))).collect();
+        let users = catalog.users().await?.into_iter().chain([root_with(root.clone())]);
+        let known = users.map(|user| (user.access_key.clone(), user)).collect();
         catalog.set_access_key(ROOT, &root.access_key).await?;
-        let secret = root.secret_key.clone();
-        known.insert(root.access_key.clone(), Known { name: ROOT.to_owned(), secret });
         Ok(Self { catalog, dir, wall, known: RwLock::new(known), changes: Mutex::default() })
     }
 
@@ -99,24 +91,21 @@ impl Users {
     /// The catalog cannot be read.
     pub async fn list(&self) -> Result<Vec<UserReport>, UserError> {
         let mut owned: BTreeMap<String, u64> = BTreeMap::new();
-        for bucket in self.catalog.buckets().await.map_err(UserError::Catalog)? {
+        for bucket in self.catalog.buckets().await? {
             *owned.entry(bucket.owner).or_default() += 1;
         }
-        let of = |name: &str| owned.get(name).copied().unwrap_or(0);
-        let root = self.key_of(ROOT).map(|access_key| UserReport {
-            name: ROOT.to_owned(),
-            access_key,
-            rotated_ms: None,
-            buckets: of(ROOT),
-        });
-        let users = self.catalog.users().await.map_err(UserError::Catalog)?;
-        let users = users.into_iter().map(|user| UserReport {
-            buckets: of(&user.name),
-            name: user.name,
-            access_key: user.access_key,
-            rotated_ms: Some(user.rotated_ms),
-        });
-        Ok(root.into_iter().chain(users).collect())
+        let known = self.known.read();
+        let mut users: Vec<UserReport> = known
+            .values()
+            .map(|user| UserReport {
+                name: user.name.clone(),
+                access_key: user.access_key.clone(),
+                rotated_ms: (user.name != ROOT).then_some(user.rotated_ms),
+                buckets: owned.get(&user.name).copied().unwrap_or(0),
+            })
+            .collect();
+        users.sort_by(|a, b| (a.name != ROOT, &a.name).cmp(&(b.name != ROOT, &b.name)));
+        Ok(users)
     }
 
     /// Makes a user.
@@ -133,7 +122,7 @@ impl Users {
             return Err(UserError::TooMany);
         }
         let user = self.with_fresh_keys(name, None)?;
-        self.catalog.add_user(&user).await.map_err(|error| told(name, error))?;
+        self.catalog.add_user(&user).await.map_err(|error| refusal(name, error))?;
         Ok(self.learn(user))
     }
 
@@ -145,17 +134,13 @@ impl Users {
         let _alone = self.changes.lock().await;
         if name == ROOT {
             let dir = self.dir.clone();
-            let Credentials { access_key, secret_key } = replace_credentials(&dir)?;
-            self.catalog.set_access_key(ROOT, &access_key).await.map_err(UserError::Catalog)?;
-            let user = User { name: name.to_owned(), access_key, secret: secret_key, created_ms: 0, rotated_ms: 0 };
+            let user = root_with(replace_credentials(&dir)?);
+            self.catalog.set_access_key(ROOT, &user.access_key).await?;
             let file = Some(dir.join(CREDENTIALS).display().to_string());
             return Ok(NewKeys { file, ..self.learn(user) });
         }
-        let found = self.catalog.users().await.map_err(UserError::Catalog)?;
-        let old = found.into_iter().find(|user| user.name == name);
-        let old = old.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
-        let user = self.with_fresh_keys(name, Some(old.created_ms))?;
-        self.catalog.replace_user(&user).await.map_err(|error| told(name, error))?;
+        let user = self.with_fresh_keys(name, Some(self.named(name)?.created_ms))?;
+        self.catalog.replace_user(&user).await.map_err(|error| refusal(name, error))?;
         Ok(self.learn(user))
     }
 
@@ -169,13 +154,11 @@ impl Users {
             return Err(UserError::Root);
         }
         self.owns_nothing(name).await?;
-        let found = self.catalog.users().await.map_err(UserError::Catalog)?;
-        let user = found.into_iter().find(|user| user.name == name);
-        let user = user.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
-        self.catalog.remove_user(name).await.map_err(|error| told(name, error))?;
+        let user = self.named(name)?;
+        self.catalog.remove_user(name).await.map_err(|error| refusal(name, error))?;
         // From here on no bucket is made for the user; one that was made meanwhile is not left without an owner.
         if let Err(error) = self.owns_nothing(name).await {
-            self.catalog.add_user(&user).await.map_err(|error| told(name, error))?;
+            self.catalog.add_user(&user).await.map_err(|error| refusal(name, error))?;
             return Err(error);
         }
         self.known.write().retain(|_, known| known.name != name);
@@ -183,7 +166,7 @@ impl Users {
     }
 
     async fn owns_nothing(&self, name: &str) -> Result<(), UserError> {
-        let buckets = self.catalog.buckets().await.map_err(UserError::Catalog)?;
+        let buckets = self.catalog.buckets().await?;
         let owned: Vec<String> =
             buckets.into_iter().filter(|bucket| bucket.owner == name).map(|bucket| bucket.name).collect();
         if owned.is_empty() {
@@ -212,34 +195,30 @@ impl Users {
     fn learn(&self, user: User) -> NewKeys {
         let mut known = self.known.write();
         known.retain(|_, known| known.name != user.name);
-        known.insert(user.access_key.clone(), Known::of(&user));
+        let other = known.insert(user.access_key.clone(), user.clone());
+        assert!(other.is_none(), "an access key is one user's");
         NewKeys { name: user.name, access_key: user.access_key, secret_key: user.secret, file: None }
     }
 
-    fn key_of(&self, name: &str) -> Option<String> {
+    fn named(&self, name: &str) -> Result<User, UserError> {
         let known = self.known.read();
-        known.iter().find(|(_, known)| known.name == name).map(|(key, _)| key.clone())
-    }
-
-    fn known(&self, access_key: &str) -> Option<Known> {
-        self.known.read().get(access_key).cloned()
-    }
-}
-
-impl Known {
-    fn of(user: &User) -> Self {
-        Self { name: user.name.clone(), secret: user.secret.clone() }
+        let found = known.values().find(|user| user.name == name);
+        found.cloned().ok_or_else(|| UserError::Unknown(name.to_owned()))
     }
 }
 
 impl AccessKeys for Users {
     fn secret(&self, access_key: &str) -> Option<String> {
-        self.known(access_key).map(|known| known.secret)
+        self.known.read().get(access_key).map(|user| user.secret.clone())
     }
 
     fn user(&self, access_key: &str) -> Option<String> {
-        self.known(access_key).map(|known| known.name)
+        self.known.read().get(access_key).map(|user| user.name.clone())
     }
+}
+
+fn root_with(Credentials { access_key, secret_key }: Credentials) -> User {
+    User { name: ROOT.to_owned(), access_key, secret: secret_key, created_ms: 0, rotated_ms: 0 }
 }
 
 fn check_name(name: &str) -> Result<(), UserError> {
@@ -248,7 +227,7 @@ fn check_name(name: &str) -> Result<(), UserError> {
     if is_name { Ok(()) } else { Err(UserError::BadName(name.to_owned())) }
 }
 
-fn told(name: &str, error: CatalogError) -> UserError {
+fn refusal(name: &str, error: CatalogError) -> UserError {
     match error {
         CatalogError::UserExists => UserError::Exists(name.to_owned()),
         CatalogError::NoSuchUser => UserError::Unknown(name.to_owned()),

@@ -8,11 +8,11 @@
 //! An object that has only a checksum of its parts' checksums is held against these, part by part. Memory: one chunk
 //! beside the one that is on its way, and the checksums of a page of parts.
 
-use crate::context::{Context, Counters};
+use crate::context::{Context, WorldCounters};
 use bytes::Bytes;
 use catalog::{Catalog, Checksum, Object, Part};
 use futures::stream::{self, StreamExt};
-use s3::store::{ObjectBytes, StoreError};
+use s3::store::{ObjectBytes, ServiceError};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,34 +25,34 @@ const PAGE: usize = 256;
 /// was acknowledged with.
 pub(crate) fn checked(context: &Context, bucket: &str, key: &str, object: &Object, bytes: ObjectBytes) -> ObjectBytes {
     let expected = match whole_checksum(object) {
-        Some(checksum) => Expected::Whole(checksum.clone(), Checksummer::new(checksum.kind)),
-        None if !object.parts.is_empty() => Expected::Parts(Parts::of(context.catalog.clone(), object)),
+        Some(checksum) => ExpectedSums::Whole(checksum.clone(), Checksummer::new(checksum.kind)),
+        None if !object.parts.is_empty() => ExpectedSums::Parts(PartSums::of(context.catalog.clone(), object)),
         None => return bytes,
     };
     let (name, counters) = (format!("s3://{bucket}/{key}"), Arc::clone(&context.counters));
-    let check = Check { bytes: bytes.fuse().boxed(), expected, held: None, name, counters };
-    stream::try_unfold(check, Check::next).boxed()
+    let check = CheckedBody { bytes: bytes.fuse().boxed(), expected, held: None, name, counters };
+    stream::try_unfold(check, CheckedBody::next).boxed()
 }
 
-struct Check {
+struct CheckedBody {
     bytes: ObjectBytes,
-    expected: Expected,
+    expected: ExpectedSums,
     /// The chunk that came last, which goes on its way when it is known that it may.
     held: Option<Bytes>,
     name: String,
-    counters: Arc<Counters>,
+    counters: Arc<WorldCounters>,
 }
 
 #[allow(clippy::large_enum_variant)] // one for each GET
-enum Expected {
+enum ExpectedSums {
     Whole(Checksum, Checksummer),
-    Parts(Parts),
+    Parts(PartSums),
     /// Compared already.
     Nothing,
 }
 
-impl Check {
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, StoreError> {
+impl CheckedBody {
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, ServiceError> {
         while let Some(chunk) = self.bytes.next().await {
             let chunk = chunk?;
             if !self.take(&chunk).await? {
@@ -69,24 +69,24 @@ impl Check {
     }
 
     /// False if a part that ends in `chunk` is not what it should be.
-    async fn take(&mut self, chunk: &[u8]) -> Result<bool, StoreError> {
+    async fn take(&mut self, chunk: &[u8]) -> Result<bool, ServiceError> {
         match &mut self.expected {
-            Expected::Whole(_, sum) => sum.update(chunk),
-            Expected::Parts(parts) => return parts.take(chunk).await,
-            Expected::Nothing => {}
+            ExpectedSums::Whole(_, sum) => sum.update(chunk),
+            ExpectedSums::Parts(parts) => return parts.take(chunk).await,
+            ExpectedSums::Nothing => {}
         }
         Ok(true)
     }
 
     /// True if all that came has the expected checksum.
     fn is_right(&mut self) -> bool {
-        match std::mem::replace(&mut self.expected, Expected::Nothing) {
-            Expected::Whole(expected, sum) => sum.finish() == expected,
-            Expected::Parts(_) | Expected::Nothing => true,
+        match std::mem::replace(&mut self.expected, ExpectedSums::Nothing) {
+            ExpectedSums::Whole(expected, sum) => sum.finish() == expected,
+            ExpectedSums::Parts(_) | ExpectedSums::Nothing => true,
         }
     }
 
-    fn wrong(&self) -> StoreError {
+    fn wrong(&self) -> ServiceError {
         self.counters.wrong_bodies.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             object = self.name,
@@ -94,12 +94,12 @@ impl Check {
              every block of it does. The client was cut off before the last of them. Keep a copy of the data \
              directory, run `larder verify --deep`, and report this"
         );
-        StoreError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }
+        ServiceError::Unavailable { reason: format!("the bytes of {} do not have the object's checksum", self.name) }
     }
 }
 
 /// The parts of an object, one after the other.
-struct Parts {
+struct PartSums {
     catalog: Catalog,
     object: Object,
     /// The number of the part that is being taken, in the order of bytes, from 1 on.
@@ -114,19 +114,20 @@ struct Parts {
     last: u32,
 }
 
-impl Parts {
+impl PartSums {
     fn of(catalog: Catalog, object: &Object) -> Self {
         let object = object.clone();
         Self { catalog, object, number: 0, left_bytes: 0, current: None, page: VecDeque::new(), last: 0 }
     }
 
     /// Takes `chunk`; false if a part that ends in it is not what it should be.
-    async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, StoreError> {
+    async fn take(&mut self, mut chunk: &[u8]) -> Result<bool, ServiceError> {
         while !chunk.is_empty() {
             while self.left_bytes == 0 {
                 self.begin().await?;
             }
             let now = chunk.len().min(usize::try_from(self.left_bytes).unwrap_or(usize::MAX));
+            assert!(now > 0, "each turn takes some of the chunk");
             if let Some((_, sum)) = &mut self.current {
                 sum.update(&chunk[..now]);
             }
@@ -143,7 +144,7 @@ impl Parts {
     }
 
     /// Begins with the next part.
-    async fn begin(&mut self) -> Result<(), StoreError> {
+    async fn begin(&mut self) -> Result<(), ServiceError> {
         self.number += 1;
         let Some(range) = self.object.parts.range(self.number) else {
             // More bytes than all parts have: whoever counts them finds out.

@@ -1,7 +1,7 @@
 //! The world as the server has it: the interpreter of [`engine::Action`] over real drives, catalog and workshop.
 //!
-//! One task owns the [`engine::Rack`]. It takes a message, tells the engine what happened, and does what the engine
-//! asks for; whatever takes time runs in a task of its own and comes back as a message. So there is no lock around the
+//! One task owns the [`engine::Rack`]. It takes a step, tells the engine what happened, and does what the engine asks
+//! for; whatever takes time runs in a task of its own and comes back as another step. So there is no lock around the
 //! engine, and no decision here: a branch in this file asks only how, never whether.
 //!
 //! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same
@@ -14,7 +14,6 @@
 //! - memory is bounded by operations in service and by pages.
 
 mod evacuate;
-mod handle;
 mod job_steps;
 mod making;
 mod memory_read;
@@ -32,19 +31,18 @@ mod reclaim;
 mod state;
 mod transfer;
 
-pub use crate::context::{Absences, Context, Counters, Nonce, PinOf, Spawn, Tracer, WallClock, nonces};
-pub use handle::WorldHandle;
+pub use crate::context::{Absences, Context, Nonce, PinOf, Spawn, Tracer, WallClock, WorldCounters, nonces};
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
 pub use read_target::{MemorySink, ReadOrder, ReadTarget};
-pub use state::World;
+pub use state::{World, WorldHandle};
 
 use engine::trace::{Record, TraceMessage};
 use engine::{Action, Event, Outcome};
-use handle::Message;
 use model::{OpId, Time};
 use operation::{Operation, Origin};
+use state::Step;
 use std::sync::atomic::Ordering;
 
 impl World {
@@ -52,61 +50,20 @@ impl World {
     pub async fn run(mut self) {
         loop {
             let deadline = self.context.clock.sleep_until(self.rack.next_deadline());
-            let message = tokio::select! {
+            let step = tokio::select! {
                 // In a fixed order, so that the same history has the same outcome. Every event lets deadlines take
                 // effect.
                 biased;
-                message = self.messages.recv() => message,
-                () = deadline => Some(Message::Event(Event::DeadlineReached)),
+                step = self.steps.recv() => step,
+                () = deadline => Some(Box::new(|world: &mut Self| world.apply(Event::DeadlineReached)) as Step),
             };
-            let Some(message) = message else { return };
-            self.take(message);
+            let Some(step) = step else { return };
+            step(&mut self);
             if self.rack.is_closed() && self.operations.is_empty() && self.committing == 0 {
                 if let Some(done) = self.closing.take() {
                     let _ = done.send(());
                 }
                 return;
-            }
-        }
-    }
-
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Event(event) => self.apply(event),
-            Message::Read(order) => self.order_read(*order),
-            Message::Write(order) => self.order_write(*order),
-            Message::QueueJob(job, actions) => self.queue_job(job, actions),
-            Message::ReadAbandoned => self.withdraw(Operation::is_abandoned),
-            Message::Ask(look) => look(&self.rack, self.context.clock.now()),
-            Message::Composed { op, versions, pack, pin } => self.composed(op, versions, pack, pin),
-            Message::ReadEnded { event, op, progress } => self.transfer_read(op, progress, event),
-            Message::WriteEnded { event, op, written } => {
-                if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
-                    *place = written;
-                }
-                self.apply(event);
-            }
-            Message::Rebuilt { event, op, written } => {
-                if let Some(Operation::Rebuild(rebuild)) = self.operations.get_mut(&op) {
-                    rebuild.written = written;
-                }
-                self.apply(event);
-            }
-            Message::Committed { versions } => self.committed(&versions),
-            Message::Staged { attempt, entries, next } => self.staged_page(attempt, entries, next),
-            Message::DeadBlobs { group, attempt, page } => self.dead_page(group, attempt, page),
-            Message::IsMigrating { version, answer } => {
-                let _ = answer.send(self.migrating.contains(&version));
-            }
-            Message::MayBeReplaced { drive, answer } => {
-                let _ = answer.send(self.rack.may_be_replaced(drive) && self.committing == 0);
-            }
-            Message::Evacuated(blob) => {
-                self.evacuating.remove(&blob);
-            }
-            Message::Close(done) => {
-                self.closing = Some(done);
-                self.apply(Event::Closing);
             }
         }
     }
@@ -148,7 +105,7 @@ impl World {
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
             Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, migration::StagedQuery { older_than, coldest_bytes, limit }, restart);
+                self.list_staged(attempt, migration::StagedScan { older_than, coldest_bytes, limit }, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),

@@ -1,7 +1,7 @@
 """What the system tests share: a server of the release binary on a free port, clients for it, and waits that end.
 
 Every test has a temporary directory of its own and ends the processes it started, whatever happens. Times in settings
-are those of larder.toml: ages and patience are wall time, idle timeouts modelled time.
+are those of larder.toml: ages and waits of clients are wall time, idle timeouts modelled time.
 """
 
 import http.client
@@ -42,7 +42,7 @@ BRISK = {
 # The same without migration.
 STAYING = {**BRISK, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
 # Drives take 6 to 10 s of modelled time and a GET waits 0.2 s of wall time, so cold objects are answered with SlowDown.
-IMPATIENT = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "patience": "200 ms"}
+IMPATIENT = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "max_wait": "200 ms"}
 
 
 def larder(*words, timeout=60):
@@ -245,7 +245,7 @@ class Server:
         return self.until_asleep()
 
     def tells_to_wait(self, path):
-        """Asks for a cold object of an impatient server, which answers SlowDown; all are asleep again afterwards."""
+        """Asks for a cold object of a server of short waits, which answers SlowDown; all are asleep afterwards."""
         self.until_cold()
         status, headers, body = self.ask("GET", path)
         assert status == 503 and b"<Code>SlowDown</Code>" in body, (status, body)

@@ -231,7 +231,7 @@ class Restic(ClientTest):
 
 
 class SlowDown(ClientTest):
-    """A server whose patience ends long before its drives are ready: it answers SlowDown, and clients come again."""
+    """A server whose max_wait ends long before its drives are ready: it answers SlowDown, and clients come again."""
 
     def make_cold(self):
         self.server = self.rack("nas8", IMPATIENT)

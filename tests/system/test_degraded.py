@@ -148,7 +148,7 @@ class DegradedStarts(Racks):
         self.assertNotIn("drive-unusable", self.kinds(data))
 
     def test_more_than_r_losses_fail_what_they_hit_and_nothing_else(self):
-        settings = {**SMALL, "placement.group_choice": "random", "patience": "60 s"}
+        settings = {**SMALL, "placement.group_choice": "random", "max_wait": "60 s"}
         data, objects, drives = self.cold("pelican-mini", 16, settings)
         hit = set()
         aside = [self.place(data, drive) for drive in drives[:3]]

@@ -19,7 +19,7 @@ USUAL = 1024
 @unittest.skipUnless(os.path.isdir("/proc/self/fd"), "open files are counted in /proc")
 class Descriptors(SystemTest):
     def serve_within(self, files, rack="pelican"):
-        server = self.serve(self.made(rack, **{**BRISK, "patience": "120 s"}), files=(files, files))
+        server = self.serve(self.made(rack, **{**BRISK, "max_wait": "120 s"}), files=(files, files))
         self.most = 0
         self.watching = True
 

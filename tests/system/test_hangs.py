@@ -9,7 +9,7 @@ from harness import BRISK, SystemTest, noise
 
 TENTHS = 1000  # of a second that a call hangs
 # Deadlines short enough for a test, and the same otherwise.
-SETTINGS = {**BRISK, "patience": "60 s", "deadlines.read": "3 s", "deadlines.write": "4 s", "deadlines.sync": "5 s"}
+SETTINGS = {**BRISK, "max_wait": "60 s", "deadlines.read": "3 s", "deadlines.write": "4 s", "deadlines.sync": "5 s"}
 
 
 @unittest.skipIf(faults.why_not(), faults.why_not())

@@ -112,7 +112,7 @@ class Hostile(SystemTest):
         self.assertEqual(front["refused_requests"], 30 - 8)
 
     def test_slow_readers_of_ranges_pin_nothing(self):
-        server = self.rack("nas8", {**BRISK, "workshop.spool": "40 MB", "patience": "10 s"})
+        server = self.rack("nas8", {**BRISK, "workshop.spool": "40 MB", "max_wait": "10 s"})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         large, other = noise(80_000_000, 1), noise(3_000_000, 2)

@@ -171,7 +171,7 @@ class Parts(SystemTest):
         self.reads(server.client(), "pantry", {"k": b"soup"})
 
     def test_objects_and_parts_are_copied_from_warm_and_from_cold(self):
-        server = self.rack("nas8", {**BRISK, "patience": "60 s"})
+        server = self.rack("nas8", {**BRISK, "max_wait": "60 s"})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         body = noise(20 * MIB, 1)

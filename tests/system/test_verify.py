@@ -233,6 +233,30 @@ class Verify(SystemTest):
         database.close()
         self.assertIn("catalog-record", self.kinds(server.data))
 
+    def test_a_record_that_is_missing_without_a_contradiction_is_found_and_nothing_is_mended(self):
+        server = self.filled(2)
+        self.assertEqual(self.serve(server.data).stop(), 0)
+        path = os.path.join(server.data, "catalog.db")
+        self.assertEqual(self.kinds(server.data), [])
+        # The time anchor: no other record speaks of it, so that the digest alone can tell.
+        with sqlite3.connect(path) as database:
+            rows = database.execute("select k, v from kv").fetchall()
+            [(key, value)] = [row for row in rows if b"clock-anchor" in row[0]]
+            database.execute("delete from kv where k = ?", (key,))
+        database.close()
+        before = self.looked_at(server.data)
+        for words in ([], ["--deep"], ["--no-drives"]):
+            report = self.verified(server.data, *words)
+            [found] = report["findings"]
+            self.assertEqual((report["clean"], found["kind"]), (False, "catalog-file"))
+            self.assertIn(f"1 of {len(rows)} records are missing", found["what"])
+            self.assertIn("put the newest catalog back", found["mend"])
+        self.assertTrue(self.looked_at(server.data) == before, "looking mends nothing")
+        with sqlite3.connect(path) as database:
+            database.execute("insert into kv values (?, ?)", (key, value))
+        database.close()
+        self.assertTrue(self.verified(server.data)["clean"])
+
     def test_a_corrupt_page_of_the_catalog_is_found(self):
         server = self.filled(1)
         self.assertEqual(self.serve(server.data).stop(), 0)

@@ -1,4 +1,4 @@
-"""The workshop and its spool: patience, fullness, and clients that are slower than the drives."""
+"""The workshop and its spool: waits, fullness, and clients that are slower than the drives."""
 
 import time
 
@@ -7,10 +7,10 @@ import botocore.exceptions
 from harness import BRISK, SystemTest, noise
 
 
-class Patience(SystemTest):
+class MaxWait(SystemTest):
     def test_an_impatient_client_is_told_when_to_come_again_and_then_served(self):
         # True to life: a group of nas8 needs some 15 s; nobody here waits longer than one.
-        slow = {**BRISK, "time_scale": 1, "patience": "1 s", "idle_timeout": "1 s"}
+        slow = {**BRISK, "time_scale": 1, "max_wait": "1 s", "idle_timeout": "1 s"}
         server = self.rack("nas8", slow)
         client = server.client()
         client.create_bucket(Bucket="pantry")
@@ -38,7 +38,7 @@ class Patience(SystemTest):
         self.assertEqual(server.totals()["read_bytes"], totals["read_bytes"])
 
     def test_a_retrying_client_notices_nothing(self):
-        server = self.rack("nas8", {**BRISK, "time_scale": 5, "patience": "1 s", "idle_timeout": "1 s"})
+        server = self.rack("nas8", {**BRISK, "time_scale": 5, "max_wait": "1 s", "idle_timeout": "1 s"})
         client = server.client(retries={"max_attempts": 20, "mode": "standard"})
         client.create_bucket(Bucket="pantry")
         body = noise(300_000, 1)

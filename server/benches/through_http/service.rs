@@ -10,7 +10,7 @@ use server::admin::Client;
 use server::app;
 use server::config::Config;
 use server::data_dir::{DataDir, InitOptions};
-use server::report::{PlaceReport, Status};
+use server::report::{PlaceReport, RackPlace, Status};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -212,8 +212,8 @@ impl Server<'_> {
     pub fn forecast(&self, key: &str) -> (f64, f64) {
         let told = self.asking.block_on(self.admin.explain("shelf", key)).unwrap();
         match told.unwrap().place {
-            PlaceReport::Rack { wait_min_s: Some(min), wait_max_s: Some(max), .. } => (min, max),
-            PlaceReport::Rack { .. } => panic!("{key} cannot be read"),
+            PlaceReport::Rack(RackPlace { wait_min_s: Some(min), wait_max_s: Some(max), .. }) => (min, max),
+            PlaceReport::Rack(_) => panic!("{key} cannot be read"),
             PlaceReport::Workshop { .. } => panic!("{key} has not migrated"),
         }
     }

@@ -34,7 +34,7 @@ const GOING_STEP: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Client {
     dir: PathBuf,
-    place: socket::Place,
+    place: socket::SocketPlace,
 }
 
 /// The reason why there is no answer.
@@ -69,15 +69,6 @@ pub enum ClientError {
     Refused(String),
 }
 
-/// The time limit of an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Limit {
-    /// [`ANSWER_LIMIT`].
-    Brief,
-    /// None, as long as the server answers other requests.
-    WhileResponsive,
-}
-
 /// A failed attempt.
 enum Failure {
     /// The server seems to be ending.
@@ -101,7 +92,7 @@ impl Client {
         if !DataDir::exists(dir) {
             return Err(DataDirError::Missing(dir.to_owned()).into());
         }
-        let place = socket::Place::in_dir(dir)
+        let place = socket::SocketPlace::in_dir(dir)
             .map_err(|error| ClientError::NoAnswer { dir: dir.to_owned(), reason: error.to_string() })?;
         Ok(Self { dir: dir.to_owned(), place })
     }
@@ -173,7 +164,7 @@ impl Client {
     pub async fn repartition(&self, request: &repartition::Request) -> Result<repartition::JobReport, ClientError> {
         let asked = serde_json::to_string(request).map_err(|error| ClientError::Refused(error.to_string()))?;
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("request", &asked).finish();
-        let answer = self.ask_within(Method::POST, &format!("/repartition?{query}"), Limit::WhileResponsive).await?;
+        let answer = self.ask(Method::POST, &format!("/repartition?{query}")).await?;
         answer.ok_or_else(|| self.no_answer("it knows no /repartition"))
     }
 
@@ -202,7 +193,7 @@ impl Client {
         job: u64,
         change: &str,
     ) -> Result<Option<repartition::JobReport>, ClientError> {
-        self.ask_within(Method::POST, &format!("/repartition/{change}?job={job}"), Limit::WhileResponsive).await
+        self.ask(Method::POST, &format!("/repartition/{change}?job={job}")).await
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
@@ -231,19 +222,10 @@ impl Client {
         self.ask(Method::GET, target).await
     }
 
-    async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
-        self.ask_within(method, target, Limit::Brief).await
-    }
-
     /// The answer to a request; `None` for 404. If the server ends meanwhile, this waits until it is gone; a GET is
     /// repeated, since another server may have taken its place.
-    async fn ask_within<T: DeserializeOwned>(
-        &self,
-        method: Method,
-        target: &str,
-        limit: Limit,
-    ) -> Result<Option<T>, ClientError> {
-        let mut reason = match self.answer(&method, target, limit).await {
+    async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
+        let mut reason = match self.answer(&method, target).await {
             Err(Failure::Ending(reason)) => reason,
             Err(Failure::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
@@ -258,7 +240,7 @@ impl Client {
                 }
                 continue;
             }
-            match self.answer(&method, target, limit).await {
+            match self.answer(&method, target).await {
                 Err(Failure::Ending(again)) => reason = again,
                 Err(Failure::Error(error)) => return Err(error),
                 Ok(answer) => return Ok(answer),
@@ -267,19 +249,15 @@ impl Client {
         Err(self.no_answer(reason))
     }
 
-    async fn answer<T: DeserializeOwned>(
-        &self,
-        method: &Method,
-        target: &str,
-        limit: Limit,
-    ) -> Result<Option<T>, Failure> {
+    async fn answer<T: DeserializeOwned>(&self, method: &Method, target: &str) -> Result<Option<T>, Failure> {
+        let may_ponder = method == Method::POST && target.starts_with("/repartition");
         let stream = self.connect().await?;
         let exchange = self.exchange(stream, method, target);
         tokio::pin!(exchange);
         let (status, body) = loop {
             match tokio::time::timeout(ANSWER_LIMIT, &mut exchange).await {
                 Ok(answer) => break answer?,
-                Err(_) if limit == Limit::WhileResponsive && self.is_responsive().await => {}
+                Err(_) if may_ponder && self.is_responsive().await => {}
                 Err(_) => return Err(self.too_late(method).await.into()),
             }
         };

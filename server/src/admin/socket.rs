@@ -19,13 +19,13 @@ const ADDRESS_BYTES: usize = 103;
 
 /// The directory of a socket, as a path that is short enough.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct SocketPlace {
     dir: PathBuf,
     /// Keeps `/proc/self/fd/N` valid.
     _open: Option<File>,
 }
 
-impl Place {
+impl SocketPlace {
     pub(super) fn in_dir(dir: &Path) -> io::Result<Self> {
         if dir.join(NEW_DIR).join(NAME).as_os_str().as_bytes().len() <= ADDRESS_BYTES {
             return Ok(Self { dir: dir.to_owned(), _open: None });

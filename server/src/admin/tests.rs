@@ -1,6 +1,7 @@
 //! Both ends of the admin API over a real socket, with a fake server.
 #![allow(clippy::unwrap_used)]
 
+use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{CapacityStatus, DriveCounts, FrontStatus, PlaceReport, PowerStatus, Totals, WorkshopStatus};
@@ -70,43 +71,37 @@ fn failed_drive(drive: u32) -> DriveReport {
 }
 
 impl Admin for Fake {
-    fn status(&self) -> BoxFuture<'_, Result<Status, Untold>> {
-        Box::pin(async { Ok(status()) })
+    async fn status(&self) -> Result<Status, AdminError> {
+        Ok(status())
     }
 
-    fn explain<'a>(&'a self, bucket: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Explanation>, Untold>> {
-        Box::pin(async move {
-            match key {
-                "nothing" => Ok(None),
-                "broken" => Err(Untold::Because("the catalog does not answer".into())),
-                key => Ok(Some(explanation(bucket, key))),
-            }
-        })
+    async fn explain(&self, bucket: &str, key: &str) -> Result<Option<Explanation>, AdminError> {
+        match key {
+            "nothing" => Ok(None),
+            "broken" => Err(AdminError::Because("the catalog does not answer".into())),
+            key => Ok(Some(explanation(bucket, key))),
+        }
     }
 
-    fn drives(&self) -> BoxFuture<'_, Result<Vec<DriveReport>, Untold>> {
-        Box::pin(async { Ok(vec![]) })
+    async fn drives(&self) -> Result<Vec<DriveReport>, AdminError> {
+        Ok(vec![])
     }
 
-    fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
-        Box::pin(async move {
-            match drive {
-                7 if !force => Err(Untold::Because("blobs may be lost".into())),
-                0..8 => Ok(Some(failed_drive(drive))),
-                8 => Err(Untold::Because("the catalog does not answer".into())),
-                _ => Ok(None),
-            }
-        })
+    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {
+        match drive {
+            7 if !force => Err(AdminError::Because("blobs may be lost".into())),
+            0..8 => Ok(Some(failed_drive(drive))),
+            8 => Err(AdminError::Because("the catalog does not answer".into())),
+            _ => Ok(None),
+        }
     }
 
-    fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, Untold>> {
-        Box::pin(async move {
-            match drive {
-                3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
-                0..8 => Err(Untold::Because("it has not failed".into())),
-                _ => Ok(None),
-            }
-        })
+    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        match drive {
+            3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
+            0..8 => Err(AdminError::Because("it has not failed".into())),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -89,7 +89,7 @@ fn values_that_are_set_are_written_into_the_template() {
     let config = parse(&text).unwrap();
     assert_eq!(config.time_scale, 20);
     assert_eq!(config.migrate.older_than, Some(Duration::from_secs(30)));
-    assert!(text.contains("\ntime_scale = 20\n") && text.contains("\n#patience ="));
+    assert!(text.contains("\ntime_scale = 20\n") && text.contains("\n#max_wait ="));
 }
 
 #[test]
@@ -135,6 +135,9 @@ fn an_unknown_key_is_refused_at_its_place_with_the_nearest_one() {
     assert!(told.starts_with("larder.toml:4:3: there is no key `capcity` here; write `capacity`"), "{told}");
     let told = complaint("[migrat]\n");
     assert!(told.contains(":1:2: there is no key `migrat` here; write `migrate`"), "{told}");
+    let told = complaint("patience = \"45 s\"\n");
+    assert!(told.starts_with("larder.toml:1:1: there is no key `patience` here; write `"), "{told}");
+    assert!(told.contains("(keys: ") && told.contains(" max_wait,"), "{told}");
     let told = complaint("[[pin]]\nprefix = \"a\"\nclas = 1\n");
     assert!(told.contains(":3:1: ") && told.contains("write `class`"), "{told}");
 }
@@ -142,8 +145,8 @@ fn an_unknown_key_is_refused_at_its_place_with_the_nearest_one() {
 #[test]
 fn wrong_values_are_refused_at_their_place_with_a_right_one() {
     for (text, place, mend) in [
-        ("patience = 45", ":1:12: ", "write \"45 s\""),
-        ("patience = \"45 sec\"", ":1:12: ", "\"13.5 s\""),
+        ("max_wait = 45", ":1:12: ", "write \"45 s\""),
+        ("max_wait = \"45 sec\"", ":1:12: ", "\"13.5 s\""),
         ("time_scale = 0", ":1:14: ", "from 1 to 100000"),
         ("time_scale = 1.5", ":1:14: ", "from 1 to 100000"),
         ("request_limit = 0", ":1:17: ", "from 1"),

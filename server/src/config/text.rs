@@ -14,24 +14,14 @@ use toml::de::DeTable;
 /// The fastest an emulated rack may run: a day in less than a second.
 const TIME_SCALE_MAX: u32 = 100_000;
 
-/// A size with its unit, or plain bytes.
-pub fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
-    as_size(&Value::deserialize(from)?).map_err(D::Error::custom)
-}
-
-/// [`size`], of a key that has no default of its own.
-pub fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    size(from).map(Some)
+/// A size with its unit, or plain bytes; also of a key that has no default of its own, as the two that follow.
+pub fn size<'de, D: Deserializer<'de>, T: From<u64>>(from: D) -> Result<T, D::Error> {
+    as_size(&Value::deserialize(from)?).map(T::from).map_err(D::Error::custom)
 }
 
 /// A duration with its unit.
-pub fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-    as_duration(&Value::deserialize(from)?).map_err(D::Error::custom)
-}
-
-/// [`duration`], of a key that has no default of its own.
-pub fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    duration(from).map(Some)
+pub fn duration<'de, D: Deserializer<'de>, T: From<Duration>>(from: D) -> Result<T, D::Error> {
+    as_duration(&Value::deserialize(from)?).map(T::from).map_err(D::Error::custom)
 }
 
 /// A duration above 0.
@@ -76,13 +66,8 @@ pub fn permille<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 }
 
 /// A whole number from 1 on.
-pub fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
-    whole(from, u32::MAX)
-}
-
-/// [`at_least_one`], of a key that has no default of its own.
-pub fn some_at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    at_least_one(from).map(Some)
+pub fn at_least_one<'de, D: Deserializer<'de>, T: From<u32>>(from: D) -> Result<T, D::Error> {
+    whole(from, u32::MAX).map(T::from)
 }
 
 /// A factor by which time runs faster than life.

@@ -1,6 +1,6 @@
 //! The keys clients sign with, and where they find the server, kept as lines a shell can read.
 
-use super::error::{DataDirError, failed};
+use super::error::{DataDirError, damaged, failed};
 use s3::REGION;
 use std::fmt;
 use std::fs::{Permissions, set_permissions};
@@ -39,7 +39,10 @@ impl Credentials {
         let secret: [u8; 40] = random()?;
         let access = access.map(|byte| char::from(ACCESS_ALPHABET[usize::from(byte % 32)]));
         let secret = secret.map(|byte| char::from(SECRET_ALPHABET[usize::from(byte % 64)]));
-        Ok(Self { access_key: format!("LRDR{}", String::from_iter(access)), secret_key: String::from_iter(secret) })
+        let fresh =
+            Self { access_key: format!("LRDR{}", String::from_iter(access)), secret_key: String::from_iter(secret) };
+        assert_eq!((fresh.access_key.len(), fresh.secret_key.len()), (20, 40), "keys are as long as clients expect");
+        Ok(fresh)
     }
 
     /// The file's text: lines to be sourced by a shell, for a server on `listen`.
@@ -69,7 +72,7 @@ impl Credentials {
             let sound = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"');
             sound
                 .then(|| value.to_owned())
-                .ok_or_else(|| DataDirError::damaged(path, format!("has no line `{prefix}...` with a key")))
+                .ok_or_else(|| damaged(path, format!("has no line `{prefix}...` with a key")))
         };
         close_to_others(path);
         Ok(Self { access_key: value(ACCESS_KEY)?, secret_key: value(SECRET_KEY)? })

@@ -4,7 +4,7 @@
 //! be damaged unseen. Of the rack it keeps what decides where data lies: a description may change in everything else.
 
 use super::credentials::random;
-use super::error::{DataDirError, read_part};
+use super::error::{DataDirError, damaged, read_part, refused};
 use crc_fast::{CrcAlgorithm, checksum};
 use disk::label::RackUuid;
 use model::{DomainId, FailureDomains, RackSpec, Resource};
@@ -64,26 +64,30 @@ impl Identity {
     pub(super) fn read(path: &Path) -> Result<Self, DataDirError> {
         let text = read_part(path)?;
         let Some(lines) = text.strip_prefix(HEAD) else {
-            return Err(DataDirError::damaged(path, "is no identity of a Larder data directory"));
+            return Err(damaged(path, "is no identity of a Larder data directory"));
         };
         let value = |name: &str| {
             let line = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(" = "));
-            line.map(str::to_owned).ok_or_else(|| DataDirError::damaged(path, format!("has no line `{name}`")))
+            line.map(str::to_owned).ok_or_else(|| damaged(path, format!("has no line `{name}`")))
         };
         let version = value("version")?;
         if version != VERSION.to_string() {
-            return Err(DataDirError::OtherVersion { path: path.to_owned(), found: version, known: VERSION });
+            return Err(refused(
+                path,
+                format!(
+                    "has format version {version}, and this Larder knows version {VERSION}; use the Larder that made it"
+                ),
+            ));
         }
         let identity = Self {
-            rack_uuid: uuid_from(&value("rack")?)
-                .ok_or_else(|| DataDirError::damaged(path, "has a bad line `rack`"))?,
+            rack_uuid: uuid_from(&value("rack")?).ok_or_else(|| damaged(path, "has a bad line `rack`"))?,
             code: value("code")?,
             group_drives: value("group_drives")?,
             drives: value("drives")?,
             domains: value("domains")?,
         };
         if identity.to_text() != text {
-            return Err(DataDirError::damaged(path, "is damaged: its checksum does not match"));
+            return Err(damaged(path, "is damaged: its checksum does not match"));
         }
         Ok(identity)
     }
@@ -99,9 +103,13 @@ impl Identity {
         ];
         match rows.into_iter().find(|(_, now, then)| now != *then) {
             None => Ok(()),
-            Some((what, now, then)) => {
-                Err(DataDirError::OtherRack { path: path.to_owned(), what, now, then: then.clone() })
-            }
+            Some((what, now, then)) => Err(refused(
+                path,
+                format!(
+                    "describes another rack: {what} is {now}, and the drives were laid out for {then}; put the \
+                         description back as it was, or make a new data directory"
+                ),
+            )),
         }
     }
 }

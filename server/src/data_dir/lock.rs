@@ -3,7 +3,7 @@
 //! The lock is the system's, on an open file: it goes when its process does, however that ends. The process id in the
 //! file is for the message alone.
 
-use super::error::{DataDirError, failed};
+use super::error::{DataDirError, failed, refused};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
 use std::path::Path;
@@ -18,7 +18,10 @@ pub(super) fn take(path: &Path) -> Result<File, DataDirError> {
     let mut file = open.map_err(|e| failed(&format!("opening {}", name.display()), e))?;
     match file.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse { path: path.to_owned(), pid: holder(&name) }),
+        Err(TryLockError::WouldBlock) => {
+            let other = format!("is in use by process {}", holder(&name));
+            return Err(refused(path, format!("{other}; stop that server first, or choose another directory")));
+        }
         Err(TryLockError::Error(e)) => return Err(failed(&format!("locking {}", name.display()), e)),
     }
     let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));

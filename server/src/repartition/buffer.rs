@@ -23,7 +23,7 @@ const JOINED_BYTES_MAX: u64 = 4 << 20;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(super) struct Buffer {
+pub(super) struct PartitionBuffer {
     stocks: Vec<Vec<Stocked>>,
     destinations: Vec<Destination>,
     destination_of: DestinationOf,
@@ -87,7 +87,7 @@ impl Unreported {
     }
 }
 
-impl Buffer {
+impl PartitionBuffer {
     /// An empty buffer, for a job of that chunk limit.
     pub fn new(destinations: usize, destination_of: DestinationOf, chunk_bytes: u64) -> Self {
         let (stocks, destinations) = (Vec::new(), vec![Destination::default(); destinations]);
@@ -208,14 +208,17 @@ impl Buffer {
             all.push(PartitionBatches { partition, batches, bytes: taken });
         }
         self.destinations[destination].taken += sum;
+        assert!(self.destinations[destination].taken <= self.held_bytes, "what is taken is still held");
         all
     }
 
     /// Puts back what was taken: it was not written.
     pub fn put_back(&mut self, taken: Vec<PartitionBatches>) {
         for PartitionBatches { partition, batches, bytes } in taken {
+            assert!(self.held_bytes >= bytes, "what is put back was held");
             self.held_bytes -= bytes;
             let destination = self.destination_of(partition);
+            assert!(self.destinations[destination].taken >= bytes, "what is put back was taken");
             self.destinations[destination].taken -= bytes;
             for batch in batches.into_iter().rev() {
                 let bytes = held_bytes(&batch);
@@ -239,8 +242,10 @@ impl Buffer {
     /// Of what was taken from a destination `bytes` are written; returns the bytes to report ([`Self::reportable`]).
     pub fn release(&mut self, destination: usize, bytes: u64, most: u64) -> u64 {
         let reported = self.reportable(destination, bytes, most);
+        assert!(self.held_bytes >= bytes, "what is written was held");
         self.held_bytes -= bytes;
         let of = &mut self.destinations[destination];
+        assert!(of.taken >= bytes && of.counted >= reported, "what is written was taken, and what is reported counted");
         of.taken -= bytes;
         of.saved -= reported.saturating_sub(bytes).min(of.saved);
         of.counted -= reported;

@@ -6,15 +6,15 @@
 use super::heavy::heavy;
 use super::input::Input;
 use super::job_work::JobWork;
-use super::reader::{ReadFault, Reader};
+use super::reader::{InputReader, ReadFault};
 use super::source::{BlobReader, SourceError};
-use super::writer::{Run, WriteBatch, WriteFault, WriteTarget, Writer};
+use super::writer::{OffloadedRun, PartitionWriter, WriteBatch, WriteFault, WriteTarget};
 use crate::object_service::ObjectService;
 use crate::world::{MakeError, MemoryReads};
 use arrow_array::RecordBatch;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::Order;
-use engine::{Rejection, StepResult};
+use engine::{PriorityClass, Rejection, StepResult};
 use futures::FutureExt;
 use model::{ClassId, GroupId};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,8 +26,8 @@ use std::time::Duration;
 pub(super) struct ClassSteps {
     work: Arc<JobWork>,
     class: ClassId,
-    reader: Reader,
-    writer: Writer,
+    reader: InputReader,
+    writer: PartitionWriter,
     reads: MemoryReads,
     /// A batch that is encoded and not yet with the rack.
     ahead: Option<WriteBatch>,
@@ -37,9 +37,9 @@ impl ClassSteps {
     /// A class whose input lies so on its groups.
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
         let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
-        let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone()));
-        let reader = Reader::new(work.context.clone(), records, blobs, queues, work.limits);
-        let writer = Writer {
+        let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone(), PriorityClass::Background));
+        let reader = InputReader::new(work.context.clone(), records, blobs, queues, work.limits);
+        let writer = PartitionWriter {
             context: work.context.clone(),
             world: work.world.clone(),
             records: Arc::clone(&work.records),
@@ -95,6 +95,7 @@ impl ClassSteps {
             // The engine counts a little more than there is; it goes with the account alone.
             return Ok(StepResult::Written { bytes: work.release(target, 0) });
         };
+        assert_eq!(batch.target, target, "a batch is written where the engine orders it");
         let ahead = async {
             match work.target_behind(class, &batch).await {
                 Some(next) => encoded(&work, &writer, next, Some(&batch)).await,
@@ -114,7 +115,7 @@ impl ClassSteps {
             }
             Err(fault) => {
                 if let Some(ahead) = ahead {
-                    work.buffer().put_back(ahead.taken);
+                    work.buffer.lock().put_back(ahead.taken);
                 }
                 self.ahead = Some(batch);
                 Ok(self.write_fault(&fault))
@@ -128,7 +129,7 @@ impl ClassSteps {
         if batch.target == target {
             return Some(batch);
         }
-        self.work.buffer().put_back(batch.taken);
+        self.work.buffer.lock().put_back(batch.taken);
         None
     }
 
@@ -138,7 +139,7 @@ impl ClassSteps {
         let number = work.destination_number(target);
         let Some(run) = work.take_run(on, target, bytes) else {
             // What is left of the run is an account without bytes.
-            work.buffer().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
+            work.buffer.lock().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
             return Ok(StepResult::Refilled { bytes });
         };
         // Its stacks may have been rebuilt on other drives since.
@@ -151,7 +152,7 @@ impl ClassSteps {
                 return Ok(self.read_fault(&fault));
             }
         };
-        work.buffer().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
+        work.buffer.lock().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
         work.was_refilled(&run);
         let service = ObjectService::new(work.context.clone(), work.world.clone(), Duration::ZERO);
         for (_, key, _) in &run.members {
@@ -203,7 +204,7 @@ impl ClassSteps {
 /// that will be written first.
 async fn encoded(
     work: &JobWork,
-    writer: &Writer,
+    writer: &PartitionWriter,
     target: WriteTarget,
     before: Option<&WriteBatch>,
 ) -> Result<Option<WriteBatch>, WriteFault> {
@@ -211,7 +212,7 @@ async fn encoded(
         WriteTarget::Deliver(_) => work.memory.object_bytes,
         WriteTarget::Offload { .. } => work.memory.chunk_bytes,
     };
-    let taken = work.buffer().take(work.destination_number(target.destination()), most);
+    let taken = work.buffer.lock().take(work.destination_number(target.destination()), most);
     if taken.is_empty() {
         return Ok(None);
     }
@@ -227,8 +228,8 @@ async fn encoded(
 }
 
 /// The pieces of a run, by partition.
-async fn read_run(reads: MemoryReads, run: &Run, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
-    let mut blobs = BlobReader::new(reads);
+async fn read_run(reads: MemoryReads, run: &OffloadedRun, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
+    let mut blobs = BlobReader::new(reads, PriorityClass::Background);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
     let mut pieces = Vec::new();
     for (partition, key, range) in &run.members {

@@ -2,10 +2,10 @@
 
 use super::places::target_is_free;
 use super::report::{Place, Request};
-use super::shared::{Shared, kept};
+use super::shared::{Jobs, kept};
 use super::writer::{out_prefix, prefix};
 use crate::object_service::ObjectService;
-use catalog::{CatalogError, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
+use catalog::{CatalogError, Displaced, HIDDEN_BUCKET, Job, JobState, ListRequest, Publication};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const REMOVED_BESIDE: usize = 64;
 /// Why an output is not published, for now.
 type Blocked = String;
 
-impl Shared {
+impl Jobs {
     /// Publishes what is complete. What cannot be published stays where it is, and its job says why. To be called with
     /// the job's state locked, or before anybody else knows the job.
     pub(super) async fn publish(&self, job: Job) -> Result<Job, CatalogError> {
@@ -63,6 +63,7 @@ impl Shared {
 
     async fn advance(&self, job: Job, state: JobState) -> Result<Job, CatalogError> {
         let ended_ms = state.is_over().then(|| (self.context.wall)());
+        assert!(!job.state.is_over(), "job {} is not over before it goes on", job.job);
         let next = Job { state, ended_ms, reason: String::new(), ..job.clone() };
         self.context.catalog.change_job(&job, &next).await?;
         Ok(next)
@@ -105,7 +106,8 @@ impl Shared {
             let list = ListRequest { prefix: hidden.clone(), start_after, max_keys: PAGE, delimiter: None };
             let page = self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await?;
             found.extend(page.objects.into_iter().map(|(from, _)| {
-                let to = format!("{}{}", place.prefix, from.get(hidden.len()..).unwrap_or_default());
+                let name = from.strip_prefix(&hidden);
+                let to = format!("{}{}", place.prefix, name.expect("a listing has what begins with its prefix"));
                 Publication { from, to }
             }));
             if !page.truncated {
@@ -124,20 +126,14 @@ impl Shared {
     }
 
     async fn remove_inputs(&self, job: u64) -> Result<(), CatalogError> {
-        let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
         loop {
             let page = self.context.catalog.job_inputs(job, PAGE).await?;
             if page.is_empty() {
                 return Ok(());
             }
-            let removals = page.into_iter().map(|input| {
-                let service = &service;
-                async move {
-                    service.displaced(self.context.catalog.remove_job_input(job, &input).await?);
-                    Ok::<(), CatalogError>(())
-                }
-            });
-            stream::iter(removals).buffer_unordered(REMOVED_BESIDE).try_collect::<()>().await?;
+            let catalog = &self.context.catalog;
+            self.remove(page.into_iter().map(|input| async move { catalog.remove_job_input(job, &input).await }))
+                .await?;
         }
     }
 
@@ -148,7 +144,6 @@ impl Shared {
     }
 
     async fn roll_back_objects(&self, job: u64) -> Result<(), CatalogError> {
-        let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
         loop {
             let list = ListRequest { prefix: prefix(job), max_keys: PAGE, ..ListRequest::default() };
             let page = match self.context.catalog.list_objects(HIDDEN_BUCKET, &list).await {
@@ -158,15 +153,23 @@ impl Shared {
             if page.objects.is_empty() {
                 return Ok(());
             }
-            let removals = page.objects.into_iter().map(|(key, _)| {
-                let service = &service;
-                async move {
-                    service.displaced(self.context.catalog.delete_object(HIDDEN_BUCKET, &key).await?);
-                    Ok::<(), CatalogError>(())
-                }
-            });
-            stream::iter(removals).buffer_unordered(REMOVED_BESIDE).try_collect::<()>().await?;
+            let catalog = &self.context.catalog;
+            let keys = page.objects.into_iter().map(|(key, _)| key);
+            self.remove(keys.map(|key| async move { catalog.delete_object(HIDDEN_BUCKET, &key).await })).await?;
         }
+    }
+
+    /// Carries out removals beside one another, and frees what they displace.
+    async fn remove<Removal>(&self, removals: impl Iterator<Item = Removal> + Send) -> Result<(), CatalogError>
+    where
+        Removal: Future<Output = Result<Displaced, CatalogError>> + Send,
+    {
+        let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
+        let mut removals = stream::iter(removals).buffer_unordered(REMOVED_BESIDE);
+        while let Some(displaced) = removals.try_next().await? {
+            service.displaced(displaced);
+        }
+        Ok(())
     }
 
     /// Removes what jobs that are over have left: a write may have come to its end behind them.

@@ -7,6 +7,7 @@
 
 use super::places::directory;
 use super::report::{Place, Request};
+use crate::error::text;
 use batch::Format;
 use catalog::{Catalog, CatalogError, ListRequest, Object, VersionId};
 use model::{BlobId, GroupId};
@@ -51,20 +52,15 @@ impl Input {
 pub(super) type ReadInput = (VersionId, Arc<str>);
 
 /// Finds the objects below `from`, or the one that has that very key, and where they lie.
-pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found, String> {
+pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<FoundInput, String> {
     let from = &request.from;
     let no_bucket = |error| match error {
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
         error => error.to_string(),
     };
-    let mut found = Found {
-        format: request
-            .format
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(|error: batch::UnknownFormat| error.to_string())?,
-        ..Found::default()
+    let mut found = FoundInput {
+        format: request.format.as_deref().map(str::parse).transpose().map_err(text)?,
+        ..FoundInput::default()
     };
     if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
         match catalog.head_object(&from.bucket, &from.prefix).await {
@@ -95,16 +91,16 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found
 
 /// Refuses input that is known not to be readable: no group wakes for a job that could not come to its end.
 async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Result<(), String> {
-    let quarantined = catalog.are_unreadable(versions).await.map_err(|error| error.to_string())?;
+    let quarantined = catalog.are_unreadable(versions).await.map_err(text)?;
     let Some(first) = versions.iter().zip(quarantined).find(|(_, quarantined)| *quarantined) else { return Ok(()) };
-    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(|error| error.to_string())? else { return Ok(()) };
+    let Some(found) = catalog.unreadable_of(*first.0).await.map_err(text)? else { return Ok(()) };
     let catalog::Unreadable { bucket, key, reason, .. } = found;
     Err(format!("s3://{bucket}/{key} is in quarantine: {reason}; write it again, or delete it"))
 }
 
 /// The input, as far as it is listed.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundInput {
     /// Its format, stated by the user or by its names.
     pub format: Option<Format>,
     /// The first object whose name said so.
@@ -130,7 +126,7 @@ impl Placed {
     }
 }
 
-impl Found {
+impl FoundInput {
     /// Takes a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());
@@ -141,7 +137,7 @@ impl Found {
         }
         let versions: Vec<_> = listed.iter().map(|(_, version)| *version).collect();
         none_is_quarantined(catalog, &versions).await?;
-        self.place(catalog, &from.bucket, listed).await.map_err(|error| error.to_string())
+        self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
     /// Learns from the name of an object what it is, unless that was said.

@@ -4,22 +4,23 @@
 //! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
 //! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read.
 
-use super::buffer::Buffer;
+use super::buffer::PartitionBuffer;
 use super::heavy::heavy;
 use super::input::ReadInput;
 use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
-use super::writer::{Run, WriteBatch, WriteTarget};
+use super::writer::{OffloadedRun, WriteBatch, WriteTarget};
 use crate::world::{Context, WorldHandle};
 use batch::MultisetChecksum;
 use catalog::Blob;
 use engine::repartition::JobPlanner;
 use engine::{JobClass, JobId, JobTimes, PriorityClass};
 use model::{ClassId, GroupId, Time};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Steps between two forecasts, at least. There are more between them the more steps there were: a forecast goes
@@ -35,7 +36,7 @@ pub(super) struct JobWork {
     pub job: JobId,
     pub request: Request,
     pub records: Arc<Records>,
-    pub buffer: Mutex<Buffer>,
+    pub buffer: Mutex<PartitionBuffer>,
     pub memory: Memory,
     pub limits: Limits,
     destinations: Vec<GroupId>,
@@ -43,14 +44,14 @@ pub(super) struct JobWork {
     began: Time,
     /// Groups that were woken for the background, and for others, before it began.
     wakes_before: [u64; 2],
-    state: Mutex<State>,
+    state: Mutex<JobFigures>,
 }
 
 /// The part that changes with every step.
 #[derive(Default)]
-struct State {
+struct JobFigures {
     /// By the group they lie on and their destination.
-    runs: BTreeMap<(GroupId, GroupId), Vec<Run>>,
+    runs: BTreeMap<(GroupId, GroupId), Vec<OffloadedRun>>,
     next_run: u64,
     /// The number of each partition's next object.
     numbers: BTreeMap<usize, u64>,
@@ -61,12 +62,12 @@ struct State {
     /// Why the last step of a class came to nothing, for people.
     faults: BTreeMap<ClassId, String>,
     steps: u64,
-    forecast: Forecast,
+    forecast: TimeLeft,
 }
 
 /// The time that the rest takes, as of a certain step.
 #[derive(Clone, Copy, Default)]
-struct Forecast {
+struct TimeLeft {
     left: Duration,
     /// The step from which on it is simulated anew.
     until: u64,
@@ -86,7 +87,7 @@ impl JobWork {
     ) -> Option<Self> {
         let memory = survey.memory;
         let progress = Progress { lost_objects: survey.lost_objects, ..Progress::default() };
-        let buffer = Buffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
+        let buffer = PartitionBuffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
         Some(Self {
             job,
             records: Arc::new(Records::new(&request.from.bucket, survey.spec.clone())),
@@ -101,19 +102,11 @@ impl JobWork {
             planned_objects: survey.plan.objects + survey.lost_objects,
             began: context.clock.now(),
             wakes_before: wakes(world).await?,
-            state: Mutex::new(State { progress, ..State::default() }),
+            state: Mutex::new(JobFigures { progress, ..JobFigures::default() }),
             context: context.clone(),
             world: world.clone(),
             request: request.clone(),
         })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn buffer(&self) -> MutexGuard<'_, Buffer> {
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A class of the job, for its operations.
@@ -137,12 +130,12 @@ impl JobWork {
 
     /// The number of a partition's next object.
     pub fn number_of(&self, partition: usize) -> u64 {
-        self.state().numbers.get(&partition).copied().unwrap_or(0)
+        self.state.lock().numbers.get(&partition).copied().unwrap_or(0)
     }
 
     /// The number of the next run.
     pub fn next_run(&self) -> u64 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.next_run += 1;
         state.next_run
     }
@@ -151,7 +144,7 @@ impl JobWork {
     pub async fn target_behind(&self, class: ClassId, batch: &WriteBatch) -> Option<WriteTarget> {
         let number = self.destination_number(batch.target.destination());
         let most = self.reported_at_most(batch.target);
-        let reported = self.buffer().reportable(number, batch.taken_bytes(), most);
+        let reported = self.buffer.lock().reportable(number, batch.taken_bytes(), most);
         let of = self.of(class);
         let order = self.world.ask(move |rack, _| rack.job_ahead(of, reported)).await.flatten();
         order.and_then(WriteTarget::of)
@@ -159,8 +152,8 @@ impl JobWork {
 
     /// Input was read, and what came of it is buffered; returns the bytes to report, by destination.
     pub fn was_read(&self, done: &mut super::reader::Done) -> Vec<(GroupId, u64)> {
-        let reported = self.buffer().settle(std::mem::take(&mut done.unreported));
-        let mut state = self.state();
+        let reported = self.buffer.lock().settle(std::mem::take(&mut done.unreported));
+        let mut state = self.state.lock();
         let progress = &mut state.progress;
         progress.input_bytes += done.input_bytes + done.lost_bytes;
         progress.rows += done.rows;
@@ -172,7 +165,7 @@ impl JobWork {
     /// Of what was buffered for a target's destination `bytes` were written; returns the bytes to report.
     pub fn release(&self, target: WriteTarget, bytes: u64) -> u64 {
         let number = self.destination_number(target.destination());
-        self.buffer().release(number, bytes, self.reported_at_most(target))
+        self.buffer.lock().release(number, bytes, self.reported_at_most(target))
     }
 
     /// A batch is written: it is buffered no more. Returns the bytes to report.
@@ -180,7 +173,7 @@ impl JobWork {
         let bytes = batch.taken_bytes();
         drop(std::mem::take(&mut batch.taken));
         let reported = self.release(batch.target, bytes);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match batch.target {
             WriteTarget::Deliver(_) => {
                 for partition in batch.partitions() {
@@ -191,6 +184,7 @@ impl JobWork {
                 state.output += batch.tally();
             }
             WriteTarget::Offload { on, target } => {
+                assert!(reported <= self.memory.chunk_bytes, "a run is no more than a chunk");
                 state.offloaded_in_all += blob.payload_bytes;
                 state.progress.offloaded_bytes += reported;
                 state.runs.entry((on, target)).or_default().push(batch.as_run(blob, reported));
@@ -200,43 +194,45 @@ impl JobWork {
     }
 
     /// Takes a run of at most so many bytes.
-    pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<Run> {
-        let mut state = self.state();
+    pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<OffloadedRun> {
+        let mut state = self.state.lock();
         let runs = state.runs.entry((on, target)).or_default();
         let fits = runs.iter().position(|run| run.counted <= most_bytes)?;
         Some(runs.remove(fits))
     }
 
     /// Puts back a run that could not be read.
-    pub fn put_back(&self, on: GroupId, target: GroupId, run: Run) {
-        self.state().runs.entry((on, target)).or_default().push(run);
+    pub fn put_back(&self, on: GroupId, target: GroupId, run: OffloadedRun) {
+        self.state.lock().runs.entry((on, target)).or_default().push(run);
     }
 
     /// A run lies offloaded no more.
-    pub fn was_refilled(&self, run: &Run) {
-        self.state().progress.offloaded_bytes -= run.counted;
+    pub fn was_refilled(&self, run: &OffloadedRun) {
+        let mut state = self.state.lock();
+        assert!(state.progress.offloaded_bytes >= run.counted, "a run that is back was offloaded");
+        state.progress.offloaded_bytes -= run.counted;
     }
 
     /// Remembers why a step of a class came to nothing.
     pub fn set_fault(&self, class: ClassId, fault: String) {
-        self.state().faults.insert(class, fault);
+        self.state.lock().faults.insert(class, fault);
     }
 
     /// Why the last step of a class that failed came to nothing.
     pub fn fault(&self, class: ClassId) -> String {
-        self.state().faults.get(&class).cloned().unwrap_or_default()
+        self.state.lock().faults.get(&class).cloned().unwrap_or_default()
     }
 
     /// A step has ended: what is buffered is within bounds.
     pub fn step_ended(&self) {
         let (held, peak) = {
-            let buffer = self.buffer();
+            let buffer = self.buffer.lock();
             (buffer.held_bytes(), buffer.peak_bytes())
         };
         // The eighth was set aside for runs that are back.
         let most = self.memory.buffer_bytes + self.memory.buffer_bytes / 8;
         assert!(held <= most, "{held} bytes are buffered, and {} are allowed", self.memory.buffer_bytes);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.steps += 1;
         state.progress.buffered_bytes = held;
         state.progress.peak_buffered_bytes = peak;
@@ -247,10 +243,10 @@ impl JobWork {
         let job = self.job;
         let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_blocked(job)));
         let Some((planner, blocked)) = self.world.ask(look).await.flatten() else {
-            return self.state().progress.clone();
+            return self.state.lock().progress.clone();
         };
         let (strategy, left) = (strategies(&planner), self.left(planner).await);
-        let mut progress = self.state().progress.clone();
+        let mut progress = self.state.lock().progress.clone();
         progress.strategy = strategy;
         progress.waits = blocked.map(|(class, _)| self.fault(class)).unwrap_or_default();
         progress.left_s = self.context.clock.to_wall(left).as_secs_f64();
@@ -262,14 +258,14 @@ impl JobWork {
     /// The time that the rest takes, simulated anew when there were steps enough since the last time.
     async fn left(&self, planner: JobPlanner) -> Duration {
         let (steps, forecast) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.steps, state.forecast)
         };
         if steps < forecast.until {
             return forecast.left;
         }
         let left = heavy(move || planner.forecast().total()).await;
-        self.state().forecast = Forecast { left, until: steps + FORECAST_EVERY.max(steps / FORECAST_PART) };
+        self.state.lock().forecast = TimeLeft { left, until: steps + FORECAST_EVERY.max(steps / FORECAST_PART) };
         left
     }
 
@@ -282,7 +278,7 @@ impl JobWork {
         let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_times(job)));
         let (planner, times) = self.world.ask(look).await.flatten().ok_or(None)?;
         let wakes = wakes(&self.world).await.ok_or(None)?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         assert!(planner.done(), "the job is done, and not everything is delivered");
         self.records.finish().map_err(|error| Some(error.to_string()))?;
         let (input, output) = (self.records.tally(), state.output);
@@ -304,7 +300,7 @@ impl JobWork {
         Ok((outcome, std::mem::take(&mut state.read)))
     }
 
-    fn outcome(&self, state: &State, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
+    fn outcome(&self, state: &JobFigures, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
         let hours = |span: Duration| span.as_secs_f64() / 3600.0;
         let progress = &state.progress;
         Outcome {

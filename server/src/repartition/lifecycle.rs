@@ -2,10 +2,10 @@
 
 use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
-use super::plan::{self, SurveyError};
+use super::plan;
 use super::report::{Kept, Outcome, Request};
-use super::runner::{self, BROKEN, Ended};
-use super::shared::{Shared, json, kept};
+use super::runner::{self, BROKEN, JobEnded};
+use super::shared::{Jobs, json, kept};
 use crate::world::JobActions;
 use catalog::{CatalogError, Job, JobState};
 use engine::{JobEvent, JobId};
@@ -13,11 +13,11 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-impl Shared {
+impl Jobs {
     /// Begins a job, which waits its turn among the others.
     pub(super) fn spawn(self: &Arc<Self>, job: Job) {
         let shared = Arc::clone(self);
-        self.running().insert(job.job, None);
+        self.running.lock().insert(job.job, None);
         let actions = self.world.queue_job(JobId(job.job));
         (self.context.spawn)(Box::pin(async move {
             let number = job.job;
@@ -29,7 +29,7 @@ impl Shared {
                 tracing::error!(job = number, %error, "a repartition does not go on");
                 shared.park(job, &error).await;
             }
-            shared.running().remove(&number);
+            shared.running.lock().remove(&number);
         }));
     }
 
@@ -42,14 +42,14 @@ impl Shared {
             // A mistake in a record must not take the server along.
             Ok(()) => {
                 let transformed = AssertUnwindSafe(self.transform(&job, &mut actions)).catch_unwind().await;
-                transformed.unwrap_or_else(|_| Err(Ended::Failed(BROKEN.into())))
+                transformed.unwrap_or_else(|_| Err(JobEnded::Failed(BROKEN.into())))
             }
             Err(ended) => Err(ended),
         };
         let _lock = self.lock(number).await;
         // It may have been cancelled when all was written.
         let cancelled = self.context.catalog.job(number).await?.is_some_and(|job| kept(&job).cancelled);
-        match if cancelled { Err(Ended::Cancelled) } else { came } {
+        match if cancelled { Err(JobEnded::Cancelled) } else { came } {
             Ok(outcome) => {
                 let publishing = |job: &Job| {
                     let report = json(&Kept { outcome: Some(outcome.clone()), ..kept(job) });
@@ -59,12 +59,12 @@ impl Shared {
                 let job = self.publish(job).await?;
                 self.tidy(job).await
             }
-            Err(Ended::Closing) => self.not_its_doing(job).await,
-            Err(Ended::Cancelled) => {
+            Err(JobEnded::Closing) => self.not_its_doing(job).await,
+            Err(JobEnded::Cancelled) => {
                 self.roll_back(number).await?;
                 self.end(job, JobState::Cancelled, String::new()).await
             }
-            Err(Ended::Failed(reason)) => {
+            Err(JobEnded::Failed(reason)) => {
                 tracing::warn!(job = number, reason, "a repartition failed; it is rolled back");
                 self.roll_back(number).await?;
                 self.end(job, JobState::Failed, reason).await
@@ -73,15 +73,15 @@ impl Shared {
     }
 
     /// Everything up to an output that is complete and verified, and not yet published.
-    async fn transform(&self, job: &Job, actions: &mut JobActions) -> Result<Outcome, Ended> {
-        let failed = |error: CatalogError| Ended::Failed(error.to_string());
+    async fn transform(&self, job: &Job, actions: &mut JobActions) -> Result<Outcome, JobEnded> {
+        let failed = |error: CatalogError| JobEnded::Failed(error.to_string());
         let request: Request =
-            serde_json::from_str(&job.request).map_err(|error| Ended::Failed(format!("its request: {error}")))?;
+            serde_json::from_str(&job.request).map_err(|error| JobEnded::Failed(format!("its request: {error}")))?;
         let (number, (outcome, read)) = (job.job, self.carry_out(job, &request, actions).await?);
         let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
         if hidden != outcome.output_objects {
             let written = outcome.output_objects;
-            return Err(Ended::Failed(format!(
+            return Err(JobEnded::Failed(format!(
                 "{hidden} objects of {written} that were written are there; nothing is published. Please report this"
             )));
         }
@@ -92,21 +92,18 @@ impl Shared {
         Ok(outcome)
     }
 
-    async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, Ended> {
+    async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, JobEnded> {
         let survey = plan::survey(&self.context, &self.world, &self.spec, request).await;
-        let survey = survey.map_err(|error| match error {
-            SurveyError::Closing => Ended::Closing,
-            SurveyError::Refused(reason) => Ended::Failed(reason),
-        })?;
+        let survey = survey.map_err(JobEnded::of)?;
         // What there is to read may have changed since it was asked for.
         let planned = |job: &Job| {
             let report = json(&Kept { plan: Some(survey.plan.clone()), works: true, ..kept(job) });
             Job { report, ..job.clone() }
         };
-        self.enter(job.clone(), planned).await.map_err(|error| Ended::Failed(error.to_string()))?;
+        self.enter(job.clone(), planned).await.map_err(|error| JobEnded::Failed(error.to_string()))?;
         let work = JobWork::begin(&self.context, &self.world, JobId(job.job), request, &survey).await;
-        let work = Arc::new(work.ok_or(Ended::Closing)?);
-        if let Some(running) = self.running().get_mut(&job.job) {
+        let work = Arc::new(work.ok_or(JobEnded::Closing)?);
+        if let Some(running) = self.running.lock().get_mut(&job.job) {
             *running = Some(Arc::clone(&work));
         }
         let scale = self.context.clock.scale();
@@ -116,6 +113,6 @@ impl Shared {
             (survey, spec)
         })
         .await;
-        runner::run(&work, spec.map_err(Ended::Failed)?, survey.inputs, actions).await
+        runner::run(&work, spec.map_err(JobEnded::Failed)?, survey.inputs, actions).await
     }
 }

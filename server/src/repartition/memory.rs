@@ -94,6 +94,7 @@ impl Needs {
         let is_parquet = self.format == Format::Parquet;
         let reading = if is_parquet { given / 4 } else { 0 };
         let buffer_bytes = (given - reading - (given - reading) / 9).max(1);
+        assert!(reading + buffer_bytes <= given, "no more memory is shared out than was given");
         let object_bytes = self.object_bytes.unwrap_or(OBJECT_BYTES);
         let object_bytes = object_bytes.min(buffer_bytes / (2 * classes)).max(OBJECT_BYTES_MIN);
         Ok(Memory {

@@ -13,29 +13,13 @@ use super::input::{Input, Placed, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
 use super::report::{self, Request};
+use crate::error::text;
 use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
 use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, JobSpec, Part, Terms};
 use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Why there is no survey.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SurveyError {
-    /// The server is about to end.
-    #[error("the server is stopping")]
-    Closing,
-    /// The request is wrong, for a reason stated to people.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl From<String> for SurveyError {
-    fn from(reason: String) -> Self {
-        Self::Refused(reason)
-    }
-}
 
 /// Everything that a job is begun with.
 #[derive(Debug)]
@@ -96,13 +80,13 @@ impl Survey {
 /// Surveys what `request` asks for. Reads the catalog, and changes nothing.
 ///
 /// # Errors
-/// [`SurveyError`].
+/// The mistake in the request, in words; `None` if the world has ended.
 pub(super) async fn survey(
     context: &Context,
     world: &WorldHandle,
     spec: &RackSpec,
     request: &Request,
-) -> Result<Survey, SurveyError> {
+) -> Result<Survey, Option<String>> {
     let (from, to) = places(request)?;
     removes_nothing_else(request)?;
     let found = listed(&context.catalog, request).await?;
@@ -110,7 +94,7 @@ pub(super) async fn survey(
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
-    let look = world.ask(Room::of).await.ok_or(SurveyError::Closing)?;
+    let look = world.ask(RackRoom::of).await.ok_or(None)?;
     let pinned = (context.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
     let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };
@@ -144,7 +128,7 @@ fn records_of(request: &Request, format: Format) -> Result<Spec, String> {
 
 /// The rack's free room, and its settings that matter to a plan.
 #[derive(Debug)]
-struct Room {
+struct RackRoom {
     classes: Vec<Vec<GroupId>>,
     /// Payload bytes that each group can still take.
     free: Vec<u64>,
@@ -158,7 +142,7 @@ struct Room {
     today: Day,
 }
 
-impl Room {
+impl RackRoom {
     fn of(rack: &engine::Rack, now: Time) -> Self {
         let code = rack.spec().code;
         let starts = |group: &engine::layout::Group| {
@@ -195,7 +179,7 @@ struct Surveying {
     records: Spec,
     partitions: usize,
     placed: Placed,
-    room: Room,
+    room: RackRoom,
     pinned: Option<ClassId>,
 }
 
@@ -212,8 +196,10 @@ impl Surveying {
             DestinationOf::Spread { partitions: self.partitions, destinations: destinations.len() }
         };
         let parts = self.parts(&destinations, destination_of);
+        let in_parts: u64 = parts.iter().flat_map(|part| &part.input_bytes).sum();
+        assert_eq!(in_parts, input_bytes, "each byte of the input is read in one class");
         let alpha = expansion(self.records.format);
-        let terms = self.terms();
+        let terms = Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
         let memory = self.needs(parts.len()).share()?;
         let plan = report::Plan {
             objects: self.objects(),
@@ -327,10 +313,6 @@ impl Surveying {
             }
         };
         by_class.into_iter().map(part).collect()
-    }
-
-    fn terms(&self) -> Terms {
-        Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) }
     }
 
     /// The needs that memory is shared out for.
@@ -473,9 +455,4 @@ fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
 /// Whether two choices are of one strategy.
 fn same(a: Choice, b: Choice) -> bool {
     std::mem::discriminant(&a) == std::mem::discriminant(&b)
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -10,10 +10,10 @@
 //!
 //! Invariants: all input of a group is reported once, and no more than there is.
 
-use super::buffer::{Buffer, Unreported};
+use super::buffer::{PartitionBuffer, Unreported};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
-use super::source::{BlobReader, GAP_BYTES, Opened, Source, SourceError, open, read_files};
+use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, open};
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -21,9 +21,10 @@ use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
 use bytes::Bytes;
 use engine::Rejection;
 use model::GroupId;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, OnceLock};
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
@@ -95,11 +96,11 @@ fn noted(piece: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, batch::E
 }
 
 /// An object that is being read.
-struct Open {
+struct OpenInput {
     group: GroupId,
     input: Input,
     name: String,
-    source: Source,
+    source: InputSource,
     decoder: Decoder,
     /// Bytes that were given to the decoder.
     given: u64,
@@ -163,27 +164,22 @@ pub(super) struct Limits {
 }
 
 /// Reads the input of one class.
-pub(super) struct Reader {
+pub(super) struct InputReader {
     context: Context,
     records: Arc<Records>,
     blobs: BlobReader,
     queues: BTreeMap<GroupId, VecDeque<Input>>,
-    open: BTreeMap<GroupId, Open>,
+    open: BTreeMap<GroupId, OpenInput>,
     owed: BTreeMap<GroupId, u64>,
     /// The group that was read last.
     last: Option<GroupId>,
     limits: Limits,
 }
 
-/// Whether an order goes on.
-enum Step {
-    /// The order is done, or can do no more.
-    Enough,
-    /// Go on.
-    More,
-}
+/// An order goes on, or is done as far as it can be.
+type Step = ControlFlow<()>;
 
-impl Reader {
+impl InputReader {
     pub fn new(
         context: Context,
         records: Arc<Records>,
@@ -201,15 +197,15 @@ impl Reader {
     }
 
     /// Reads on `group`, about `bytes` of input, into `buffer`.
-    pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<Buffer>) -> Done {
+    pub async fn read(&mut self, group: GroupId, bytes: u64, buffer: &Mutex<PartitionBuffer>) -> Done {
         if self.last.replace(group) != Some(group) {
             self.blobs.close();
         }
         let mut done = Done { input_bytes: self.owed.remove(&group).unwrap_or(0), ..Done::default() };
         loop {
             match self.step(group, bytes, buffer, &mut done).await {
-                Ok(Step::More) => {}
-                Ok(Step::Enough) => return done,
+                Ok(Step::Continue(())) => {}
+                Ok(Step::Break(())) => return done,
                 Err(fault) => {
                     done.fault = Some(fault);
                     return done;
@@ -222,7 +218,7 @@ impl Reader {
         &mut self,
         group: GroupId,
         bytes: u64,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
         let busy = self.open.iter().find(|(_, open)| open.busy).map(|(group, _)| *group);
@@ -231,7 +227,7 @@ impl Reader {
         }
         let budget = bytes.saturating_sub(done.input_bytes + done.lost_bytes);
         if budget == 0 {
-            return Ok(Step::Enough);
+            return Ok(Step::Break(()));
         }
         if !self.open.contains_key(&group) {
             return self.begin(group, done).await;
@@ -242,17 +238,17 @@ impl Reader {
     /// Opens the next object of the group.
     async fn begin(&mut self, group: GroupId, done: &mut Done) -> Result<Step, ReadFault> {
         let queue = self.queues.entry(group).or_default();
-        let Some(input) = queue.front().cloned() else { return Ok(Step::Enough) };
+        let Some(input) = queue.front().cloned() else { return Ok(Step::Break(())) };
         let found = open(&self.context, &self.records.bucket, &input).await;
         let found = found.map_err(|source| ReadFault::Bytes { name: "an object of the input".into(), source })?;
         queue.pop_front();
         let Some(Opened { name, source }) = found else {
             done.lost_objects += 1;
             done.lost_bytes += input.bytes;
-            return Ok(Step::More);
+            return Ok(Step::Continue(()));
         };
         let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
-        let open = Open {
+        let open = OpenInput {
             group,
             input,
             name,
@@ -266,22 +262,23 @@ impl Reader {
             whole: None,
         };
         self.open.insert(group, open);
-        Ok(Step::More)
+        Ok(Step::Continue(()))
     }
 
     /// Gives the decoder of the group's object what it asks for.
     async fn ask(&mut self, group: GroupId, budget: u64, done: &mut Done) -> Result<Step, ReadFault> {
-        let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Enough) };
+        let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Break(())) };
         let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
         // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
         // that no other object of the class takes memory meanwhile.
+        assert!(open.reported <= open.given && open.given <= open.input.bytes, "no more is reported than was read");
         let finished = open.given - open.reported;
         if finished > 0 && open.decoder.held_bytes() == 0 {
             open.reported = open.given;
             done.input_bytes += finished;
             if finished >= budget {
-                return Ok(Step::Enough);
+                return Ok(Step::Break(()));
             }
         }
         let ahead = open.input.together(self.queues.get(&group).into_iter().flatten(), budget);
@@ -295,7 +292,7 @@ impl Reader {
         open.given = (open.given + bytes.len() as u64).min(open.input.bytes);
         open.decoder.give(&range, bytes);
         open.busy = true;
-        Ok(Step::More)
+        Ok(Step::Continue(()))
     }
 
     /// Takes what the decoder of `busy`'s object has, a batch at a time, for an order on `group`.
@@ -303,14 +300,14 @@ impl Reader {
         &mut self,
         busy: GroupId,
         group: GroupId,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
-        let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Enough) };
+        let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Break(())) };
         if !open.pending.is_empty() {
             let fits = self.deposit(&mut open.pending, buffer, done);
             self.open.insert(busy, open);
-            return Ok(if fits? { Step::More } else { Step::Enough });
+            return fits;
         }
         let records = Arc::clone(&self.records);
         let (mut open, need) = heavy(move || {
@@ -329,14 +326,15 @@ impl Reader {
             Need::Batch(_) => {
                 let fits = self.deposit(&mut open.pending, buffer, done);
                 self.open.insert(busy, open);
-                Ok(if fits? { Step::More } else { Step::Enough })
+                fits
             }
             Need::Bytes(_) => {
                 open.busy = false;
                 self.open.insert(busy, open);
-                Ok(Step::More)
+                Ok(Step::Continue(()))
             }
             Need::End => {
+                assert!(open.pending.is_empty(), "an object ends when all of it is in the buffer");
                 let rest = open.input.bytes - open.reported;
                 if open.group == group {
                     done.input_bytes += rest;
@@ -344,33 +342,33 @@ impl Reader {
                     *self.owed.entry(open.group).or_default() += rest;
                 }
                 done.read.push((open.input.version, Arc::clone(&open.input.key)));
-                Ok(Step::More)
+                Ok(Step::Continue(()))
             }
         }
     }
 
-    /// Puts pieces into the buffer, if the chunk limit allows it; whether it did.
+    /// Puts pieces into the buffer, if the chunk limit allows it; if not, the order has done enough.
     fn deposit(
         &self,
         pieces: &mut Vec<(usize, RecordBatch)>,
-        buffer: &Mutex<Buffer>,
+        buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
-    ) -> Result<bool, ReadFault> {
+    ) -> Result<Step, ReadFault> {
         let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
         if done.unreported.bytes() + bytes > self.limits.chunk_bytes {
             if done.unreported.bytes() > 0 {
-                return Ok(false);
+                return Ok(Step::Break(()));
             }
             let Limits { chunk_bytes, memory_bytes: buffer_bytes, .. } = self.limits;
             let needed_bytes = bytes * buffer_bytes.div_ceil(chunk_bytes);
             return Err(batch::Error::BufferTooSmall { buffer_bytes, needed_bytes }.into());
         }
-        let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buffer = buffer.lock();
         for (partition, piece) in pieces.drain(..) {
             done.rows += piece.num_rows() as u64;
             buffer.put(partition, piece, &mut done.unreported)?;
         }
-        Ok(true)
+        Ok(Step::Continue(()))
     }
 }
 
@@ -387,7 +385,7 @@ async fn quarantine_source(context: &Context, bucket: &str, input: &Input, error
     }
 }
 
-impl Open {
+impl OpenInput {
     /// The bytes `range` of the object. What lies behind it in its blob is read along up to `ahead`, if it is what will
     /// be asked for next: a decoder that begins at the end of its object jumps back.
     async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
@@ -401,18 +399,6 @@ impl Open {
         match &self.whole {
             Some(whole) => Ok(whole.slice(range.start as usize..range.end as usize)),
             None => self.source.fetch(blobs, range, ahead).await,
-        }
-    }
-}
-
-impl Source {
-    async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
-        match self {
-            Self::Rack { blob, offset, .. } => {
-                let wanted = *offset + range.start..*offset + range.end;
-                blobs.read(blob, wanted, ahead.min(blob.payload_bytes)).await
-            }
-            Self::Workshop { files, open } => read_files(files, open, range).await,
         }
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Why a job ended before its output was complete.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum JobEnded {
     /// It was cancelled.
     Cancelled,
     /// The server is about to end: it begins anew with the next one.
@@ -26,15 +26,22 @@ pub(super) enum Ended {
     Failed(String),
 }
 
+impl JobEnded {
+    /// It failed for a reason, or else the world has ended.
+    pub fn of(failed: Option<String>) -> Self {
+        failed.map_or(Self::Closing, Self::Failed)
+    }
+}
+
 /// The reason of a job that failed in a way that must not be.
 pub(super) const BROKEN: &str = "it failed in a way that must not be; please report this";
 
 /// Waits for the turn of a job.
-pub(super) async fn turn(actions: &mut JobActions) -> Result<(), Ended> {
+pub(super) async fn turn(actions: &mut JobActions) -> Result<(), JobEnded> {
     match actions.recv().await {
         Some(JobAction::Plan) => Ok(()),
-        Some(JobAction::Ended { end: JobEnd::Cancelled }) => Err(Ended::Cancelled),
-        Some(JobAction::Ended { .. }) | None => Err(Ended::Closing),
+        Some(JobAction::Ended { end: JobEnd::Cancelled }) => Err(JobEnded::Cancelled),
+        Some(JobAction::Ended { .. }) | None => Err(JobEnded::Closing),
         Some(JobAction::Step { .. }) => unreachable!("a job has its turn before it works"),
     }
 }
@@ -46,7 +53,7 @@ pub(super) async fn run(
     spec: JobSpec,
     inputs: BTreeMap<GroupId, Vec<Input>>,
     actions: &mut JobActions,
-) -> Result<Complete, Ended> {
+) -> Result<Complete, JobEnded> {
     let mut idle = classes(work, &spec, inputs);
     work.world.report_job(work.job, JobEvent::Planned(Box::new(spec)));
     let mut steps = FuturesUnordered::new();
@@ -72,11 +79,11 @@ pub(super) async fn run(
     };
     assert!(steps.is_empty() || end == JobEnd::Closing, "a job ends with no step in hand");
     match end {
-        JobEnd::Done => work.complete().await.map_err(|failed| failed.map_or(Ended::Closing, Ended::Failed)),
-        JobEnd::Cancelled => Err(Ended::Cancelled),
-        JobEnd::Closing => Err(Ended::Closing),
-        JobEnd::Failed { class } => Err(Ended::Failed(work.fault(class))),
-        JobEnd::GaveUp { class, reason } => Err(Ended::Failed(gave_up(&work.fault(class), reason))),
+        JobEnd::Done => work.complete().await.map_err(JobEnded::of),
+        JobEnd::Cancelled => Err(JobEnded::Cancelled),
+        JobEnd::Closing => Err(JobEnded::Closing),
+        JobEnd::Failed { class } => Err(JobEnded::Failed(work.fault(class))),
+        JobEnd::GaveUp { class, reason } => Err(JobEnded::Failed(gave_up(&work.fault(class), reason))),
     }
 }
 

@@ -6,14 +6,11 @@
 
 use super::input::Input;
 use super::plan::Survey;
-use super::source::{Opened, Source, SourceError, open, read_files};
+use super::source::{BlobReader, InputSource, Opened, open};
 use crate::world::{Context, MemoryReads, WorldHandle};
 use batch::{Decoder, Format, Need, Partitioner};
-use bytes::{Bytes, BytesMut};
 use engine::{GroupState, PriorityClass};
-use futures::StreamExt;
 use model::GroupId;
-use std::ops::Range;
 
 /// Holds what is to be done with records against one object of the input. Answers a warning if that cannot be decided
 /// from one object, or none could be read.
@@ -24,6 +21,7 @@ pub(super) async fn check(context: &Context, world: &WorldHandle, survey: &Surve
     let Some((input, mut opened)) = chosen(context, world, survey).await else { return Ok(None) };
     let (spec, name) = (&survey.spec, opened.name.clone());
     let reads = MemoryReads::new(context.clone(), world.clone());
+    let mut blobs = BlobReader::new(reads, PriorityClass::Client);
     let mut decoder = Decoder::open(spec, input.bytes, survey.memory.decoder_bytes(spec.format));
     loop {
         if let Some(schema) = decoder.schema().filter(|_| schema_decides(spec.format)) {
@@ -32,7 +30,7 @@ pub(super) async fn check(context: &Context, world: &WorldHandle, survey: &Surve
         }
         let need = decoder.next().map_err(|error| error.at(&name, decoder.records_before()).to_string())?;
         match need {
-            Need::Bytes(range) => match fetch(&reads, &mut opened.source, range.clone()).await {
+            Need::Bytes(range) => match opened.source.fetch(&mut blobs, range.clone(), 0).await {
                 Ok(bytes) => decoder.give(&range, bytes),
                 Err(error) => return Ok(Some(format!("the columns could not be checked: {name}: {error}"))),
             },
@@ -70,7 +68,7 @@ fn missing_key(partitioner: &Partitioner, rows: usize, name: &str) -> Option<Str
 async fn chosen(context: &Context, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
     // What lies in the workshop stands behind what lies in the group that it is read along with.
     for input in survey.inputs.values().filter_map(|inputs| inputs.last()) {
-        if let Ok(Some(opened @ Opened { source: Source::Workshop { .. }, .. })) =
+        if let Ok(Some(opened @ Opened { source: InputSource::Workshop { .. }, .. })) =
             open(context, &survey.bucket, input).await
         {
             return Some((input.clone(), opened));
@@ -88,17 +86,4 @@ async fn chosen(context: &Context, world: &WorldHandle, survey: &Survey) -> Opti
         }
     }
     None
-}
-
-async fn fetch(reads: &MemoryReads, source: &mut Source, range: Range<u64>) -> Result<Bytes, SourceError> {
-    let (blob, offset) = match source {
-        Source::Rack { blob, offset, .. } => (blob.clone(), *offset),
-        Source::Workshop { files, open } => return read_files(files, open, range).await,
-    };
-    let mut stream = reads.stream(blob, offset + range.start..offset + range.end, PriorityClass::Client);
-    let mut all = BytesMut::new();
-    while let Some(piece) = stream.next().await {
-        all.extend_from_slice(&piece?);
-    }
-    Ok(all.freeze())
 }

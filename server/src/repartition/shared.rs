@@ -7,40 +7,33 @@ use super::report::Kept;
 use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
 use model::RackSpec;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How often a job begins anew by itself after a server that was not told to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.
-pub(super) struct Shared {
+pub(super) struct Jobs {
     pub context: Context,
     pub world: WorldHandle,
     pub spec: RackSpec,
     /// Jobs that have a task, with their work once they are at work.
-    running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
+    pub running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
     /// Held by whoever changes a job's state. One for each job since the server began.
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-impl Shared {
+impl Jobs {
     /// No job has a task yet.
     pub fn new(context: Context, world: WorldHandle, spec: RackSpec) -> Self {
         Self { context, world, spec, running: Mutex::default(), locks: Mutex::default() }
     }
 
-    /// Jobs that have a task, with their work once they are at work.
-    pub fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Arc<JobWork>>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Locks a job's state: nobody else changes it meanwhile.
     pub async fn lock(&self, job: u64) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(locks.entry(job).or_default())
-        };
+        let lock = Arc::clone(self.locks.lock().entry(job).or_default());
         lock.lock_owned().await
     }
 
@@ -95,6 +88,7 @@ impl Shared {
         loop {
             job = self.context.catalog.job(job.job).await?.unwrap_or(job);
             let changed = change(&job);
+            assert_eq!(changed.job, job.job, "a change of a job is of that job");
             match self.context.catalog.change_job(&job, &changed).await {
                 Ok(()) => return Ok(changed),
                 Err(CatalogError::PreconditionFailed) => {}

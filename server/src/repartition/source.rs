@@ -39,7 +39,7 @@ pub(super) enum SourceError {
 }
 
 /// Where an object lies, kept there.
-pub(super) enum Source {
+pub(super) enum InputSource {
     Rack { blob: Blob, offset: u64, _hold: crate::holds::Hold },
     Workshop { files: Vec<(Range<u64>, SlotHold)>, open: Option<(usize, StagedReader)> },
 }
@@ -48,7 +48,7 @@ pub(super) enum Source {
 pub(super) struct Opened {
     /// Its name, for people.
     pub name: String,
-    pub source: Source,
+    pub source: InputSource,
 }
 
 /// Finds `input` and keeps it. `None` if it was deleted or overwritten.
@@ -60,7 +60,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
             Place::Stored { blob, offset } => {
                 let hold = context.holds.guard(blob);
                 let found = context.catalog.blob(blob).await?;
-                found.map(|blob| Source::Rack { blob, offset, _hold: hold })
+                found.map(|blob| InputSource::Rack { blob, offset, _hold: hold })
             }
             place => {
                 let slots = context.catalog.slots_of(input.version, place).await?;
@@ -70,7 +70,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
                     Some((range, context.staging.hold(*slot)?))
                 });
                 let files: Option<Vec<_>> = held.collect();
-                files.filter(|files| !files.is_empty()).map(|files| Source::Workshop { files, open: None })
+                files.filter(|files| !files.is_empty()).map(|files| InputSource::Workshop { files, open: None })
             }
         };
         // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
@@ -93,9 +93,23 @@ async fn placed(context: &Context, bucket: &str, input: &Input) -> Result<Option
     }
 }
 
+impl InputSource {
+    /// The bytes `range` of the object; what follows in its blob is read along up to `ahead`.
+    pub async fn fetch(&mut self, blobs: &mut BlobReader, range: Range<u64>, ahead: u64) -> Result<Bytes, SourceError> {
+        match self {
+            Self::Rack { blob, offset, .. } => {
+                let wanted = *offset + range.start..*offset + range.end;
+                blobs.read(blob, wanted, ahead.min(blob.payload_bytes)).await
+            }
+            Self::Workshop { files, open } => read_files(files, open, range).await,
+        }
+    }
+}
+
 /// Reads ranges of a blob, going on with one stream as long as they follow one another.
 pub(super) struct BlobReader {
     reads: MemoryReads,
+    priority: PriorityClass,
     open: Option<Stream>,
 }
 
@@ -108,9 +122,9 @@ struct Stream {
 }
 
 impl BlobReader {
-    /// Reads by `reads`.
-    pub fn new(reads: MemoryReads) -> Self {
-        Self { reads, open: None }
+    /// Reads by `reads`, as work of that class.
+    pub fn new(reads: MemoryReads, priority: PriorityClass) -> Self {
+        Self { reads, priority, open: None }
     }
 
     /// Ends the operation that is open.
@@ -128,11 +142,11 @@ impl BlobReader {
         if !goes_on {
             self.open = None;
             let rest = range.start..end.max(range.end);
-            let bytes = self.reads.stream(blob.clone(), rest.clone(), PriorityClass::Background);
+            let bytes = self.reads.stream(blob.clone(), rest.clone(), self.priority);
             self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
         }
         let read = async {
-            let Some(open) = &mut self.open else { return Err(ended()) };
+            let Some(open) = &mut self.open else { return Err(Rejection::Closing) };
             open.skip(range.start).await?;
             open.take((range.end - range.start) as usize).await
         };
@@ -154,33 +168,27 @@ impl Stream {
     }
 
     async fn take(&mut self, bytes: usize) -> Result<Bytes, Rejection> {
-        while self.left.is_empty() && bytes > 0 {
-            self.left = self.bytes.next().await.ok_or_else(ended)??;
-        }
-        if self.left.len() >= bytes {
-            self.rest.start += bytes as u64;
-            return Ok(self.left.split_to(bytes));
-        }
-        let mut all = BytesMut::with_capacity(bytes);
-        while all.len() < bytes {
-            if self.left.is_empty() {
-                self.left = self.bytes.next().await.ok_or_else(ended)??;
-            }
+        let mut all = BytesMut::new();
+        loop {
             let now = self.left.split_to(self.left.len().min(bytes - all.len()));
+            self.rest.start += now.len() as u64;
+            assert!(self.rest.start <= self.rest.end, "a stream gives no more than was ordered");
+            if now.len() == bytes {
+                return Ok(now);
+            }
+            all.reserve(bytes - all.len());
             all.extend_from_slice(&now);
+            if all.len() == bytes {
+                return Ok(all.freeze());
+            }
+            // A stream of reads gives all of its bytes, or says why not, unless the world has ended.
+            self.left = self.bytes.next().await.ok_or(Rejection::Closing)??;
         }
-        self.rest.start += bytes as u64;
-        Ok(all.freeze())
     }
 }
 
-/// A stream of reads gives all of its bytes, or says why not, unless the world has ended.
-fn ended() -> Rejection {
-    Rejection::Closing
-}
-
 /// Bytes of an object that lies in files of the workshop.
-pub(super) async fn read_files(
+async fn read_files(
     files: &[(Range<u64>, SlotHold)],
     open: &mut Option<(usize, StagedReader)>,
     range: Range<u64>,

@@ -26,7 +26,7 @@ use workshop::{PackMember, PackPlan};
 
 /// A run that lies offloaded.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct OffloadedRun {
     pub blob: Blob,
     /// Its members: partition, key in the hidden bucket, where in the blob.
     pub members: Vec<(usize, String, std::ops::Range<u64>)>,
@@ -79,7 +79,7 @@ impl WriteTarget {
 pub(super) struct WriteBatch {
     pub target: WriteTarget,
     pub taken: Vec<PartitionBatches>,
-    drafts: Vec<Draft>,
+    drafts: Vec<ObjectDraft>,
 }
 
 impl WriteBatch {
@@ -109,14 +109,16 @@ impl WriteBatch {
     }
 
     /// The run that it has become, of which so many bytes were reported.
-    pub fn as_run(&self, blob: Blob, counted: u64) -> Run {
+    pub fn as_run(&self, blob: Blob, counted: u64) -> OffloadedRun {
         let mut at = 0;
-        let member = |draft: &Draft| {
+        let member = |draft: &ObjectDraft| {
             let range = at..at + draft.bytes.len() as u64;
             at = range.end;
             (draft.partition, draft.hidden.clone(), range)
         };
-        Run { blob, members: self.drafts.iter().map(member).collect(), counted }
+        let members = self.drafts.iter().map(member).collect();
+        assert!(at <= blob.payload_bytes, "the members of a run lie in its payload");
+        OffloadedRun { blob, members, counted }
     }
 }
 
@@ -140,7 +142,7 @@ pub(super) enum WriteFault {
 }
 
 /// An object that is to be written.
-struct Draft {
+struct ObjectDraft {
     partition: usize,
     /// Its key in the hidden bucket.
     hidden: String,
@@ -157,7 +159,7 @@ struct Draft {
 
 /// Writes for one class.
 #[derive(Clone)]
-pub(super) struct Writer {
+pub(super) struct PartitionWriter {
     pub context: Context,
     pub world: WorldHandle,
     pub records: Arc<Records>,
@@ -168,7 +170,7 @@ pub(super) struct Writer {
     pub decoder_bytes: u64,
 }
 
-impl Writer {
+impl PartitionWriter {
     /// Encodes what was taken as objects at home; `numbers` tells the number of a partition's next object.
     pub async fn encode_objects(
         &self,
@@ -238,6 +240,7 @@ impl Writer {
             keys.push(draft.hidden.clone());
             bytes.push(draft.bytes.clone());
         }
+        assert_eq!(keys.len(), batch.drafts.len(), "each object has its key in the hidden bucket");
         let plan = PackPlan::new(members).map_err(|error| WriteFault::Other(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
         self.world.write(WriteOrder { pack: Arc::new(plan.of_memory(bytes)), group, keys, job: self.job, answer });
@@ -261,10 +264,16 @@ impl Summed {
         Self { etag: s3::etag_of(&encoded.bytes), crc_base64, encoded }
     }
 
-    fn draft(self, partition: usize, hidden: String, place: (String, String), content_type: &'static str) -> Draft {
+    fn draft(
+        self,
+        partition: usize,
+        hidden: String,
+        place: (String, String),
+        content_type: &'static str,
+    ) -> ObjectDraft {
         let Self { encoded: Encoded { bytes, tally, .. }, etag, crc_base64 } = self;
         let (bucket, key) = place;
-        Draft { partition, hidden, bucket, key, content_type, bytes, tally, etag, crc_base64 }
+        ObjectDraft { partition, hidden, bucket, key, content_type, bytes, tally, etag, crc_base64 }
     }
 }
 
@@ -292,7 +301,7 @@ fn run_prefix(job: u64) -> String {
     format!("{}run/", prefix(job))
 }
 
-impl Draft {
+impl ObjectDraft {
     /// Its S3 record, as if it had been put.
     fn object(&self, version: VersionId, modified_ms: u64) -> Object {
         Object {

@@ -1,10 +1,11 @@
 //! The operator's word on drives: one is given up for good, another takes its place.
 
+use super::StatusService;
 use super::snapshot::drive_report;
-use super::{StatusService, untold};
-use crate::admin::Untold;
+use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
-use crate::replace::{self, ReplaceError};
+use crate::error::text;
+use crate::replace;
 use crate::report::DriveReport;
 use engine::{Event, Rack};
 use model::{Code, DriveId, GroupId};
@@ -12,53 +13,52 @@ use std::collections::BTreeMap;
 
 impl StatusService {
     /// Gives up `drive` for good, unless blobs may be lost by that and the operator does not insist.
-    pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<DriveReport>, Untold> {
+    pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<DriveReport>, AdminError> {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
         }
         if let Some(refusal) = self.look(move |rack, _| fails_too_many(rack, drive)).await?.filter(|_| !force) {
-            return Err(Untold::Because(refusal));
+            return Err(AdminError::Because(refusal));
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
-        let first = self.context.catalog.fail_drive(drive, now_ms).await.map_err(|error| untold(&error))?;
+        let first = self.context.catalog.fail_drive(drive, now_ms).await?;
         if first {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
-            self.world.tell(Event::DriveFailed { drive });
+            self.world.report(Event::DriveFailed { drive });
             self.context.counters.absences.note(drive, None);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 
     /// Takes another drive in the place of `drive`, which failed.
-    pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, Untold> {
+    pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
         let number = drive.0;
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
         // One at a time, so that nobody writes where somebody else has just looked.
         let _turn = self.replacing.lock().await;
         if !self.look(move |rack, _| rack.has_failed(drive)).await? {
-            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+            return Err(AdminError::Because(replace::not_failed(drive)));
         }
         if !self.world.may_be_replaced(drive).await {
-            return Err(Untold::Because(format!(
+            return Err(AdminError::Because(format!(
                 "what was begun on drive {number} before it failed is not over yet; say this again when its group \
                  sleeps, which `larder drive list` shows"
             )));
         }
-        let fresh = fresh_label(label).map_err(|error| Untold::Because(error.to_string()))?;
-        let taken = tokio::task::spawn_blocking(move || replace::take(&path, &fresh)).await;
-        let taken = taken.map_err(|error| Untold::Because(error.to_string()))?;
-        let uuid = taken.map_err(|error| Untold::Because(error.to_string()))?;
+        let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
+        let taken = tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()));
+        let uuid = taken.map_err(AdminError::Because)?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await.map_err(|error| untold(&error))?;
+        let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await?;
         let Some(lost_bytes) = lost_bytes else {
-            return Err(Untold::Because(ReplaceError::NotFailed(number).to_string()));
+            return Err(AdminError::Because(replace::not_failed(drive)));
         };
         tracing::info!(%drive, "another drive took the place of one that failed");
         self.context.counters.absences.note(drive, None);
         self.emulated.replace(drive);
-        self.world.tell(Event::DriveReplaced { drive, lost_bytes });
+        self.world.report(Event::DriveReplaced { drive, lost_bytes });
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 }

@@ -1,49 +1,37 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Totals, UnusableStack,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Status, Totals, UnusableStack,
+    WorkshopStatus,
 };
 use disk::Clock;
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
-/// The state of the engine at one moment.
-#[derive(Default)]
-pub(super) struct Snapshot {
-    pub(super) rack: String,
-    pub(super) migrations_under_way: u64,
-    pub(super) power: PowerStatus,
-    pub(super) drives: DriveCounts,
-    pub(super) rebuilds: Vec<RebuildReport>,
-    pub(super) classes: Vec<ClassStatus>,
-    pub(super) totals: Totals,
-    pub(super) capacity: CapacityStatus,
-    /// Drives that missed deadlines, each with their number.
-    pub(super) late: Vec<(DriveId, u64)>,
-}
-
-impl Snapshot {
-    pub(super) fn of(rack: &Rack, clock: &dyn Clock) -> Self {
-        let spec = rack.spec();
-        let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
-        Self {
-            rack: spec.name.clone(),
+/// The engine's part of a status.
+pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
+    let spec = rack.spec();
+    let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
+    Status {
+        rack: spec.name.clone(),
+        workshop: WorkshopStatus {
             migrations_under_way: rack.migrations_under_way() as u64,
-            power: PowerStatus {
-                watts: rack.ledger().watts_mw() as f64 / 1000.0,
-                standby_watts: standby_mw as f64 / 1000.0,
-                active_drives: rack.ledger().active_drives() as u64,
-                active_drives_max: rack.layout().drives_active_max().into(),
-                fuse_trips: 0,
-            },
-            drives: drive_counts(rack),
-            rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
-            classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
-            totals: totals(rack),
-            capacity: capacity(rack),
-            late: late(rack),
-        }
+            ..WorkshopStatus::default()
+        },
+        power: PowerStatus {
+            watts: rack.ledger().watts_mw() as f64 / 1000.0,
+            standby_watts: standby_mw as f64 / 1000.0,
+            active_drives: rack.ledger().active_drives() as u64,
+            active_drives_max: rack.layout().drives_active_max().into(),
+            fuse_trips: 0,
+        },
+        drives: drive_counts(rack),
+        rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+        totals: totals(rack),
+        capacity: capacity(rack),
+        ..Status::default()
     }
 }
 
@@ -91,10 +79,7 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = PriorityClass::ALL
-        .iter()
-        .position(|priority| *priority == PriorityClass::Background)
-        .map_or(0, |i| stats.group_wakes[i]);
+    let background = stats.group_wakes[PriorityClass::Background as usize];
     let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,
@@ -181,7 +166,7 @@ pub(super) fn group_state(state: GroupState) -> &'static str {
 }
 
 /// The drives that missed deadlines, each with their number.
-fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
+pub(super) fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
     let all = rack.spec().drives.iter().map(|drive| (drive.id, rack.missed_deadlines(drive.id)));
     all.filter(|(_, missed)| *missed > 0).collect()
 }

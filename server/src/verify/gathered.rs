@@ -31,9 +31,9 @@ impl LostBlob {
 }
 
 /// Counts a payload and forgets it.
-pub(super) struct Counted(pub(super) u64);
+pub(super) struct DiscardedPayload(pub(super) u64);
 
-impl PayloadSink for Counted {
+impl PayloadSink for DiscardedPayload {
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
         self.0 += bytes.len() as u64;
         Box::pin(std::future::ready(Ok(())))

@@ -5,8 +5,9 @@
 //! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key,
 //! as they lie in packs, so that what is read is mostly read once.
 
-use super::gathered::{Counted, LostBlob};
-use super::{Finding, Kind, PAGE, VerifyError, Work};
+use super::gathered::{DiscardedPayload, LostBlob};
+use super::{Finding, FindingKind, PAGE, Verification};
+use crate::error::ServerError;
 use catalog::{Blob, Place};
 use disk::stack::{Policy, StackReader};
 use model::BlobId;
@@ -18,7 +19,7 @@ const GATHERED_MAX: usize = 1_024;
 /// Objects of a blob that are named in what is found of it.
 const NAMED_MAX: usize = 5;
 
-impl Work<'_> {
+impl Verification<'_> {
     /// `blob` cannot be read as a whole. Its objects are told with those of others.
     pub(super) async fn lost_blob(
         &mut self,
@@ -26,14 +27,14 @@ impl Work<'_> {
         why: String,
         mend: &'static str,
         may_come_back: bool,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ServerError> {
         let names = Vec::new();
         self.lost.push(LostBlob { blob: blob.clone(), why, mend, may_come_back, lost: 0, readable: 0, names });
         if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
     }
 
     /// Reports every object in the gathered blobs that cannot be read, and then the blobs.
-    pub(super) async fn tell_lost(&mut self) -> Result<(), VerifyError> {
+    pub(super) async fn tell_lost(&mut self) -> Result<(), ServerError> {
         let gathered = std::mem::take(&mut self.lost).into_iter();
         let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
         let (mut open, mut after) = (None, None);
@@ -57,7 +58,7 @@ impl Work<'_> {
                     lost.names.push(object.clone());
                 }
                 let what = format!("{bytes} bytes at byte {offset} of the blob cannot be read");
-                let kind = if lost.may_come_back { Kind::ObjectUnavailable } else { Kind::ObjectLost };
+                let kind = if lost.may_come_back { FindingKind::ObjectUnavailable } else { FindingKind::ObjectLost };
                 let found = Finding::new(kind, what, lost.mend).object(Some(object)).blob(blob);
                 self.found(found);
             }
@@ -68,9 +69,9 @@ impl Work<'_> {
         }
         for lost in blobs.into_values() {
             let (kind, objects) = if lost.may_come_back {
-                (Kind::BlobUnavailable, &mut self.report.rack.unavailable_objects)
+                (FindingKind::BlobUnavailable, &mut self.report.rack.unavailable_objects)
             } else {
-                (Kind::BlobLost, &mut self.report.rack.lost_objects)
+                (FindingKind::BlobLost, &mut self.report.rack.lost_objects)
             };
             *objects += lost.lost;
             self.found(Finding::new(kind, lost.told(), lost.mend).blob(lost.blob.blob));
@@ -93,5 +94,5 @@ impl Work<'_> {
 /// True if the payload bytes `range` of `blob` can be read; an empty range always can.
 async fn is_readable(reader: Option<&mut StackReader>, blob: &Blob, range: Range<u64>) -> bool {
     let Some(reader) = reader.filter(|_| range.end <= blob.payload_bytes) else { return range.is_empty() };
-    range.is_empty() || reader.read(range, &mut Counted(0)).await.is_ok()
+    range.is_empty() || reader.read(range, &mut DiscardedPayload(0)).await.is_ok()
 }

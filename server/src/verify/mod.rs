@@ -1,6 +1,7 @@
 //! `larder verify`: catalog, workshop and drives are held against each other.
 //!
-//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack.
+//! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack; all of them
+//!    against the digest that the catalog's file keeps of its keys.
 //! 2. Every staged version against its file; every file of the workshop against the catalog.
 //! 3. Group by group, so that a group need be awake but once: every blob against its stacks, every stack against the
 //!    blobs.
@@ -16,13 +17,14 @@ mod rack;
 mod report;
 mod staged;
 
-pub use report::{CatalogCounts, Finding, Kind, Leftovers, RackCounts, Report, WorkshopCounts};
+pub use report::{Finding, FindingKind, Leftovers, RackCounts, Report, WorkshopCounts};
 
 use crate::data_dir::DataDir;
-use catalog::{Catalog, CatalogError, SqliteStore, StoreError};
+use crate::error::ServerError;
+use crate::lineage;
+use catalog::{Catalog, SqliteStore};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
-use engine::layout::LayoutError;
 use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,26 +72,6 @@ pub enum Step<'a> {
     Found(&'a Finding),
 }
 
-/// Why nothing can be said.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    /// The catalog cannot be opened or read.
-    #[error("catalog: {0}")]
-    Catalog(#[from] CatalogError),
-    /// The workshop cannot be listed.
-    #[error("workshop: {0}; see that its directories are there and can be read")]
-    Workshop(DriveError),
-    /// The rack cannot be laid out.
-    #[error("rack: {0}")]
-    Layout(#[from] LayoutError),
-}
-
-impl From<StoreError> for VerifyError {
-    fn from(error: StoreError) -> Self {
-        Self::Catalog(error.into())
-    }
-}
-
 /// The three sides that are compared.
 pub struct Ground {
     /// The rack.
@@ -109,12 +91,12 @@ pub struct Ground {
 /// Verifies the data directory `dir`, which no server holds. `watch` is told how it gets on.
 ///
 /// # Errors
-/// [`VerifyError`] if nothing can be said. What is wrong is no error but a [`Finding`].
+/// [`ServerError`] if nothing can be said. What is wrong is no error but a [`Finding`].
 pub fn verify_directory<'a>(
     dir: &'a DataDir,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
-) -> BoxFuture<'a, Result<Report, VerifyError>> {
+) -> BoxFuture<'a, Result<Report, ServerError>> {
     // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below it.
     Box::pin(open_and_verify(dir, options, watch))
 }
@@ -123,26 +105,26 @@ async fn open_and_verify(
     dir: &DataDir,
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Report, VerifyError> {
+) -> Result<Report, ServerError> {
     watch(Step::Catalog);
     let store = Arc::new(SqliteStore::open_read_only(dir.catalog())?);
     let damage = store.check_pages().await?;
     if !damage.is_empty() {
         let mut report = Report::default();
         for line in damage {
-            let finding = Finding::new(Kind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
+            let finding = Finding::new(FindingKind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
             watch(Step::Found(&finding));
             report.found(finding);
         }
         return Ok(report);
     }
-    let open = |name: &str| -> Result<Arc<dyn Drive>, VerifyError> {
-        Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name)).map_err(VerifyError::Workshop)?))
+    let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
+        Ok(Arc::new(DirectoryDrive::open(dir.workshop().join(name))?))
     };
     // A server claims its catalog after it has made the workshop: one that is claimed, and has none, has lost it.
     let catalog = Catalog::open_read_only(store).await?;
-    let never_served = catalog.rack_uuid().await?.is_none() && !dir.workshop().join("staged").exists();
-    if never_served {
+    let claimed = catalog.rack_uuid().await?.is_some();
+    if !claimed && catalog.incomplete().is_none() && !dir.workshop().join("staged").exists() {
         return Ok(Report { clean: true, ..Report::default() });
     }
     let replacements = catalog.replacements().await?;
@@ -189,12 +171,12 @@ pub async fn verify(
     ground: &Ground,
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Report, VerifyError> {
+) -> Result<Report, ServerError> {
     let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
     let (lost, is_newest) = (Vec::new(), true);
-    let mut work = Work { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
+    let mut work = Verification { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
     work.catalog().await?;
     work.workshop().await?;
     work.rack().await?;
@@ -203,7 +185,7 @@ pub async fn verify(
 }
 
 /// A verification under way.
-struct Work<'a> {
+struct Verification<'a> {
     ground: &'a Ground,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
@@ -219,31 +201,25 @@ struct Work<'a> {
     report: Report,
 }
 
-impl Work<'_> {
-    async fn catalog(&mut self) -> Result<(), VerifyError> {
+impl Verification<'_> {
+    async fn catalog(&mut self) -> Result<(), ServerError> {
         (self.watch)(Step::Catalog);
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
-            self.found(Finding::new(Kind::ForeignCatalog, what, "put this rack's own catalog back"));
+            self.found(Finding::new(FindingKind::ForeignCatalog, what, "put this rack's own catalog back"));
         }
-        let audit = self.ground.catalog.audit().await?;
-        self.report.catalog = CatalogCounts {
-            objects: audit.objects,
-            staged: audit.staged,
-            staged_bytes: audit.staged_bytes,
-            stored: audit.stored,
-            stored_bytes: audit.stored_bytes,
-            uploads: audit.uploads,
-            upload_bytes: audit.upload_bytes,
-            blobs: audit.blobs,
-            dead_bytes: audit.dead_bytes,
-        };
-        self.report.leftovers.unfinished_blobs = audit.intents;
-        let told = audit.told.len() as u64;
-        for what in audit.told {
-            self.found(Finding::new(Kind::CatalogRecord, what, REPORT));
+        if let Some(flaw) = self.ground.catalog.incomplete() {
+            let what = format!("catalog.db is not complete: {flaw}");
+            self.found(Finding::new(FindingKind::CatalogFile, what, lineage::MEND));
         }
-        self.report.finding_count += audit.contradictions - told;
+        let mut audit = self.ground.catalog.audit().await?;
+        let told = std::mem::take(&mut audit.told);
+        let (untold, unfinished) = (audit.contradictions - told.len() as u64, audit.intents);
+        (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, unfinished);
+        for what in told {
+            self.found(Finding::new(FindingKind::CatalogRecord, what, REPORT));
+        }
+        self.report.finding_count += untold;
         Ok(())
     }
 

@@ -5,14 +5,15 @@
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
-use super::gathered::Counted;
-use super::{Finding, Kind, PAGE, REPORT, Step, VerifyError, Work};
+use super::gathered::DiscardedPayload;
+use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
+use crate::error::{ServerError, text};
 use catalog::{Blob, Known, Member};
 use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
 use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
-use model::{BlobId, Code, DriveId, GroupId};
+use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
@@ -41,8 +42,8 @@ struct Accounts {
     groups: BTreeSet<GroupId>,
 }
 
-impl Work<'_> {
-    pub(super) async fn rack(&mut self) -> Result<(), VerifyError> {
+impl Verification<'_> {
+    pub(super) async fn rack(&mut self) -> Result<(), ServerError> {
         let layout = synthesise(&self.ground.rack)?;
         let accounts = self.accounts(&layout).await?;
         self.report.rack.groups = accounts.groups.len() as u64;
@@ -57,7 +58,7 @@ impl Work<'_> {
             if let Err(error) = drive
                 && !self.failed.contains(&id)
             {
-                let found = Finding::new(Kind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
+                let found = Finding::new(FindingKind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
                 self.found(found.drive(id));
             }
         }
@@ -75,14 +76,14 @@ impl Work<'_> {
     }
 
     /// Every blob's record against the rack, and what the blobs make together.
-    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, VerifyError> {
+    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, ServerError> {
         let mut accounts = Accounts::default();
         let mut after = None;
         loop {
             let page = self.ground.catalog.sound_blobs(None, after.as_ref(), PAGE).await?;
             for blob in page.items {
                 if let Some(what) = misfit(&blob, layout) {
-                    self.found(Finding::new(Kind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
+                    self.found(Finding::new(FindingKind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
                 }
                 accounts.groups.insert(blob.group);
                 for drive in blob.drives {
@@ -101,14 +102,14 @@ impl Work<'_> {
             if bytes > capacity_bytes {
                 let what =
                     format!("the blobs on drive {drive} take {bytes} bytes, and its capacity is {capacity_bytes}");
-                self.found(Finding::new(Kind::Accounts, what, REPORT).drive(drive));
+                self.found(Finding::new(FindingKind::Accounts, what, REPORT).drive(drive));
             }
         }
         Ok(accounts)
     }
 
     /// The blobs whose first stack lies on `drive`.
-    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), VerifyError> {
+    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), ServerError> {
         let mut after = None;
         loop {
             let page = self.ground.catalog.sound_blobs(Some(drive), after.as_ref(), PAGE).await?;
@@ -122,7 +123,7 @@ impl Work<'_> {
             });
             // A deep look fills all the buffers that a transfer may have.
             let at_once = if self.options.deep { 1 } else { AT_ONCE };
-            let looked: Vec<Result<_, VerifyError>> = looked.buffered(at_once).collect().await;
+            let looked: Vec<Result<_, ServerError>> = looked.buffered(at_once).collect().await;
             for looked in looked {
                 let (blob, looked) = looked?;
                 if let Some(looked) = looked {
@@ -138,7 +139,7 @@ impl Work<'_> {
 
     /// `None` if there is nothing to expect of it: nothing lives in it, so that it may be half removed, or its record
     /// makes no sense.
-    async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, VerifyError> {
+    async fn look_at(&self, blob: &Blob) -> Result<Option<Looked>, ServerError> {
         if !self.ground.catalog.is_blob_living(blob.blob).await? || !makes_sense(blob) {
             return Ok(None);
         }
@@ -148,7 +149,7 @@ impl Work<'_> {
             let inspection = stack::inspect(described, &drives).await;
             return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
         }
-        let mut counted = Counted(0);
+        let mut counted = DiscardedPayload(0);
         let inspection = stack::inspect_deeply(described, &drives, &mut counted).await;
         let unlike = match &inspection.payload {
             Ok(()) => self.compare_index(blob, &drives).await?,
@@ -157,7 +158,7 @@ impl Work<'_> {
         Ok(Some(Looked { inspection, checked_bytes: counted.0, unlike }))
     }
 
-    async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), VerifyError> {
+    async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), ServerError> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
         let lost = payload.err();
@@ -188,7 +189,7 @@ impl Work<'_> {
                 Flaw::Drive(disk::DriveError::NotFound(_)) => format!("stack {name} on drive {drive} is missing"),
                 flaw => format!("stack {name} on drive {drive}: {flaw}"),
             };
-            self.found(Finding::new(Kind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
+            self.found(Finding::new(FindingKind::StackBad, what, mend).blob(blob.blob).drive(drive).file(&name));
         }
         if let Some(error) = lost {
             let mend = if may_come_back { DRIVE } else { GONE };
@@ -196,7 +197,7 @@ impl Work<'_> {
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
-            self.found(Finding::new(Kind::PayloadUnlike, what, REPORT).blob(blob.blob));
+            self.found(Finding::new(FindingKind::PayloadUnlike, what, REPORT).blob(blob.blob));
         }
         Ok(())
     }
@@ -207,22 +208,17 @@ impl Work<'_> {
     }
 
     pub(super) fn described(&self, blob: &Blob) -> stack::Blob {
-        stack::Blob {
-            rack: self.ground.rack_uuid,
-            id: blob.blob,
-            code: code_of(blob),
-            payload_bytes: blob.payload_bytes,
-        }
+        stack::Blob { rack: self.ground.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
     }
 
     /// The files on `drive`, each of which must belong to a blob that lies there.
-    async fn files_of(&mut self, id: DriveId) -> Result<(), VerifyError> {
+    async fn files_of(&mut self, id: DriveId) -> Result<(), ServerError> {
         let Some(drive) = self.drive(id) else { return Ok(()) };
         let names = match drive.list().await {
             Ok(names) => names,
             Err(error) => {
                 let what = format!("drive {id} cannot be listed: {error}");
-                self.found(Finding::new(Kind::DriveUnusable, what, DRIVE).drive(id));
+                self.found(Finding::new(FindingKind::DriveUnusable, what, DRIVE).drive(id));
                 return Ok(());
             }
         };
@@ -236,7 +232,7 @@ impl Work<'_> {
             let label = disk::label::file_name();
             for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
                 let what = format!("{name} on drive {id} is no stack");
-                self.found(Finding::new(Kind::Stranger, what, STRANGER).drive(id).file(name));
+                self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
             }
         }
         Ok(())
@@ -248,7 +244,7 @@ impl Work<'_> {
         name: &FileName,
         (blob, index): (BlobId, u8),
         known: Known,
-    ) -> Result<(), VerifyError> {
+    ) -> Result<(), ServerError> {
         let bytes = drive.len(name).await.unwrap_or(0);
         // Only what is deleted in the newest catalog is deleted for certain: versions never come back.
         let is_deleted = match &known {
@@ -273,7 +269,7 @@ impl Work<'_> {
             }
             Known::Blob(_) if is_deleted => {
                 let what = format!("stack {name} on drive {id} takes {bytes} bytes, and its blob is deleted");
-                self.found(Finding::new(Kind::Orphan, what, ORPHAN).drive(id).file(name));
+                self.found(Finding::new(FindingKind::Orphan, what, ORPHAN).drive(id).file(name));
                 return Ok(());
             }
             Known::Nothing if blob.number >= self.blobs_end => "its blob was written under a newer catalog",
@@ -281,7 +277,7 @@ impl Work<'_> {
             Known::Begun(_) | Known::Blob(_) => "to this catalog that stack of its blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
-        self.found(Finding::new(Kind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
+        self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
     }
 
@@ -296,7 +292,7 @@ impl Work<'_> {
         &self,
         blob: &Blob,
         drives: &[Option<Arc<dyn Drive>>],
-    ) -> Result<Option<String>, VerifyError> {
+    ) -> Result<Option<String>, ServerError> {
         let index = match self.read_index(blob, drives).await {
             Ok(Some(index)) => index,
             Ok(None) => return Ok(None),
@@ -358,13 +354,9 @@ fn has(index: &[IndexEntry], member: &Member) -> bool {
     there.any(|entry| entry.object.version == member.version && entry.object.bytes == member.bytes)
 }
 
-fn code_of(blob: &Blob) -> Code {
-    Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes }
-}
-
 /// True if the lengths in the record of `blob` can be those of stacks at all.
 fn makes_sense(blob: &Blob) -> bool {
-    let code = code_of(blob);
+    let code = blob.code();
     code.data >= 1
         && code.stacks() == blob.drives.len()
         && code.stacks() <= 255
@@ -386,9 +378,4 @@ fn misfit(blob: &Blob, layout: &Layout) -> Option<String> {
     let mut homes = blob.drives.iter().map(|drive| layout.group_of(*drive));
     let fits = homes.all(|home| home == Some(blob.group));
     (!fits).then(|| format!("blob {} lies in group {}, which has other drives", blob.blob, blob.group))
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -1,5 +1,6 @@
 //! The findings of a verification, for people and programs.
 
+use catalog::Audit;
 use serde::Serialize;
 
 /// Findings that are told one by one; more are only counted.
@@ -8,8 +9,8 @@ const TOLD_MAX: usize = 1_000;
 /// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The catalog's file is damaged.
+pub enum FindingKind {
+    /// The catalog's file is damaged, or records of it are missing.
     CatalogFile,
     /// A record of the catalog is damaged, or contradicts another one.
     CatalogRecord,
@@ -49,7 +50,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The finding, in words.
     pub what: String,
     /// The mend.
@@ -69,7 +70,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub(super) fn new(kind: Kind, what: impl Into<String>, mend: &'static str) -> Self {
+    pub(super) fn new(kind: FindingKind, what: impl Into<String>, mend: &'static str) -> Self {
         Self { kind, what: what.into(), mend, object: None, blob: None, drive: None, file: None }
     }
 
@@ -88,29 +89,6 @@ impl Finding {
     pub(super) fn file(self, file: &disk::FileName) -> Self {
         Self { file: Some(file.to_string()), ..self }
     }
-}
-
-/// Records of the catalog.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CatalogCounts {
-    /// Objects.
-    pub objects: u64,
-    /// Versions in the workshop.
-    pub staged: u64,
-    /// Payload bytes of those.
-    pub staged_bytes: u64,
-    /// Versions in the rack.
-    pub stored: u64,
-    /// Payload bytes of those.
-    pub stored_bytes: u64,
-    /// Uploads in parts that are neither completed nor aborted.
-    pub uploads: u64,
-    /// The bytes of their parts.
-    pub upload_bytes: u64,
-    /// Blobs, those without living versions included.
-    pub blobs: u64,
-    /// Payload bytes in the rack that nobody refers to, and that wait for their group's next wake.
-    pub dead_bytes: u64,
 }
 
 /// Files of the workshop that were looked at.
@@ -172,7 +150,7 @@ pub struct Report {
     /// The first of them, lost objects left out: there may be any number.
     pub findings: Vec<Finding>,
     /// Records of the catalog.
-    pub catalog: CatalogCounts,
+    pub catalog: Audit,
     /// Files of the workshop that were looked at.
     pub workshop: WorkshopCounts,
     /// Stacks of the rack that were looked at.
@@ -184,7 +162,9 @@ pub struct Report {
 impl Report {
     pub(super) fn found(&mut self, finding: Finding) {
         self.finding_count += 1;
-        if self.findings.len() < TOLD_MAX && !matches!(finding.kind, Kind::ObjectLost | Kind::ObjectUnavailable) {
+        if self.findings.len() < TOLD_MAX
+            && !matches!(finding.kind, FindingKind::ObjectLost | FindingKind::ObjectUnavailable)
+        {
             self.findings.push(finding);
         }
     }

@@ -1,6 +1,7 @@
 //! The workshop against the catalog: every staged version has its file, every file its version.
 
-use super::{Finding, Kind, PAGE, RESTORE, Step, VerifyError, Work};
+use super::{Finding, FindingKind, PAGE, RESTORE, Step, Verification};
+use crate::error::ServerError;
 use crate::lineage;
 use catalog::StagedSlot;
 use futures::StreamExt;
@@ -14,7 +15,7 @@ const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is no
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
 /// The finding on a staged file.
-enum Found {
+enum StagedFinding {
     /// It is good and takes so many bytes; so many of its payload were compared.
     Good {
         charged_bytes: u64,
@@ -24,9 +25,9 @@ enum Found {
     Damaged(String),
 }
 
-impl Work<'_> {
-    pub(super) async fn workshop(&mut self) -> Result<(), VerifyError> {
-        let inventory = self.staging.inventory().await.map_err(VerifyError::Workshop)?;
+impl Verification<'_> {
+    pub(super) async fn workshop(&mut self) -> Result<(), ServerError> {
+        let inventory = self.staging.inventory().await?;
         (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
         let mut referred = vec![false; inventory.slots.len()];
         for parts in [false, true] {
@@ -54,9 +55,9 @@ impl Work<'_> {
         self.unreferred(&unreferred).await?;
         for name in &inventory.strangers {
             let what = format!("{name} in the workshop is no staged file");
-            self.found(Finding::new(Kind::Stranger, what, STRANGER).file(name));
+            self.found(Finding::new(FindingKind::Stranger, what, STRANGER).file(name));
         }
-        let recalls = self.ground.spool.list().await.map_err(VerifyError::Workshop)?;
+        let recalls = self.ground.spool.list().await?;
         self.report.leftovers.spool_files = recalls.len() as u64;
         Ok(())
     }
@@ -72,33 +73,33 @@ impl Work<'_> {
         for (staged, found) in looked {
             let name = staged_file_name(staged.slot);
             let (kind, what) = match found {
-                Found::Good { charged_bytes, checked_bytes } => {
+                StagedFinding::Good { charged_bytes, checked_bytes } => {
                     self.report.workshop.files += 1;
                     self.report.workshop.file_bytes += charged_bytes;
                     self.report.workshop.checked_bytes += checked_bytes;
                     continue;
                 }
-                Found::Missing => (Kind::StagedMissing, format!("the staged file {name} is missing")),
-                Found::Damaged(what) => (Kind::StagedDamaged, what),
+                StagedFinding::Missing => (FindingKind::StagedMissing, format!("the staged file {name} is missing")),
+                StagedFinding::Damaged(what) => (FindingKind::StagedDamaged, what),
             };
             let object = self.object_of(staged.version).await;
             self.found(Finding::new(kind, what, LOST).object(object).file(&name));
         }
     }
 
-    async fn staged_file(&self, staged: StagedSlot) -> Found {
+    async fn staged_file(&self, staged: StagedSlot) -> StagedFinding {
         let reader = match self.staging.open(staged.slot).await {
             Ok(reader) if ![0, staged.version.0].contains(&reader.stamp().version) => {
                 let error = ReadError::AnotherVersion { slot: staged.slot };
-                return Found::Damaged(error.to_string());
+                return StagedFinding::Damaged(error.to_string());
             }
             Ok(reader) => reader,
-            Err(ReadError::NotFound { .. }) => return Found::Missing,
-            Err(error) => return Found::Damaged(error.to_string()),
+            Err(ReadError::NotFound { .. }) => return StagedFinding::Missing,
+            Err(error) => return StagedFinding::Damaged(error.to_string()),
         };
         if reader.bytes() != staged.bytes {
             let (name, bytes) = (staged_file_name(staged.slot), reader.bytes());
-            return Found::Damaged(format!("{name} holds {bytes} bytes, and its record says {}", staged.bytes));
+            return StagedFinding::Damaged(format!("{name} holds {bytes} bytes, and its record says {}", staged.bytes));
         }
         let mut checked_bytes = 0;
         if self.options.deep {
@@ -106,27 +107,27 @@ impl Work<'_> {
             while let Some(block) = blocks.next().await {
                 match block {
                     Ok(block) => checked_bytes += block.len() as u64,
-                    Err(error) => return Found::Damaged(error.to_string()),
+                    Err(error) => return StagedFinding::Damaged(error.to_string()),
                 }
             }
         }
         match self.staging.charged_bytes(staged.slot).await {
-            Ok(charged_bytes) => Found::Good { charged_bytes, checked_bytes },
-            Err(error) => Found::Damaged(error.to_string()),
+            Ok(charged_bytes) => StagedFinding::Good { charged_bytes, checked_bytes },
+            Err(error) => StagedFinding::Damaged(error.to_string()),
         }
     }
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
-    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), VerifyError> {
+    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), ServerError> {
         let newest = self.ground.catalog.sequence_at_open().0;
         let runs = self.ground.catalog.runs().await?;
-        let marked = self.staging.marked_runs().await.map_err(VerifyError::Workshop)?;
+        let marked = self.staging.marked_runs().await?;
         self.is_newest =
             marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
         let runs = runs.unwrap_or_default();
         if !self.is_newest {
             let what = "the workshop was last used with a newer catalog than this";
-            self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE));
+            self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE));
         }
         for &slot in slots {
             let (stamp, is_finished) = match self.staging.open(slot).await {
@@ -137,7 +138,7 @@ impl Work<'_> {
             if stamp.is_some_and(|stamp| !lineage::is_aside(stamp.run) && stamp.sequence > newest) {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
-                self.found(Finding::new(Kind::ForeignCatalog, what, RESTORE).file(&name));
+                self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
             // What a run that this catalog remembers has left, or nobody finished, goes; see `lineage.rs`.
@@ -145,11 +146,11 @@ impl Work<'_> {
             if !is_ours && is_finished {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was finished, and is unknown to this catalog");
-                self.found(Finding::new(Kind::Unknown, what, UNKNOWN).file(&name));
+                self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).file(&name));
                 continue;
             }
             self.report.leftovers.staged_files += 1;
-            let bytes = self.staging.charged_bytes(slot).await.map_err(VerifyError::Workshop)?;
+            let bytes = self.staging.charged_bytes(slot).await?;
             self.report.leftovers.staged_bytes += bytes;
         }
         Ok(())

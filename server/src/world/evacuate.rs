@@ -3,11 +3,12 @@
 //! Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Its bytes come
 //! from the drives through memory (`world/memory_read.rs`); the only file they are written to is the copy itself.
 
-use super::handle::{Message, WorldHandle};
 use super::memory_read::MemoryReads;
 use super::quarantine::quarantine;
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
+use crate::error::text;
 use catalog::{Blob, Place, PlacedObject, Version, VersionId};
 use engine::{Event, PriorityClass, Rejection};
 use futures::StreamExt;
@@ -26,33 +27,32 @@ impl World {
         if !self.evacuating.insert(blob) {
             return;
         }
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let reads = MemoryReads::new(context.clone(), handle.clone());
-            let evacuation = Evacuation { context: context.clone(), reads, handle: handle.clone() };
+            let evacuation = BlobEvacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
             // What was copied has to find its way back to the rack, however far this got.
-            handle.tell(Event::StagingChanged(usage_of(&context)));
+            handle.report(Event::StagingChanged(usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),
                 Err(error) => {
                     tracing::warn!(%blob, error, "evacuation given up; it is tried again at the group's next wake");
                 }
             }
-            handle.send(Message::Evacuated(blob));
+            handle.run(move |world| assert!(world.evacuating.remove(&blob), "an evacuation of {blob} ends once"));
         });
     }
 }
 
 /// Copies what lives in a blob back to the workshop, version by version, each of which leaves the blob only when its
 /// copy is durable.
-struct Evacuation {
+struct BlobEvacuation {
     context: Context,
     reads: MemoryReads,
     handle: WorldHandle,
 }
 
-impl Evacuation {
+impl BlobEvacuation {
     /// The index of the pack says whose each member is; the catalog, which of them still live there.
     async fn run(&self, id: BlobId) -> Result<u64, String> {
         let blob = self.context.catalog.blob(id).await.map_err(text)?.ok_or("the blob is gone")?;
@@ -90,11 +90,13 @@ impl Evacuation {
     }
 
     async fn bytes(&self, blob: &Blob, range: Range<u64>) -> Result<Vec<u8>, String> {
-        let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+        let range_bytes = range.end - range.start;
+        let mut bytes = Vec::with_capacity(range_bytes as usize);
         let mut stream = self.reads.stream(blob.clone(), range, PriorityClass::Background);
         while let Some(piece) = stream.next().await {
             bytes.extend_from_slice(&piece.map_err(text)?);
         }
+        assert_eq!(bytes.len() as u64, range_bytes, "a stream gives all of its bytes");
         Ok(bytes)
     }
 
@@ -120,20 +122,16 @@ impl Evacuation {
             };
             writer.write(&piece).await.map_err(text)?;
         }
-        writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
+        let staged = writer.finish_for_version(entry.object.version.0).await.map_err(text)?;
+        assert_eq!((staged.slot, staged.bytes), (slot, bytes), "the copy that is committed is all that was read");
         let at = (entry.bucket.as_str(), entry.key.as_str());
         let moved = self.context.catalog.restage(at, entry.object.version, blob.blob, slot).await.map_err(text)?;
         match &moved {
             Some(dead) => {
-                self.handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
+                self.handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes });
             }
             None => self.context.staging.free(slot).await.map_err(text)?,
         }
         Ok(moved.is_some())
     }
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -1,8 +1,8 @@
 //! Repartition jobs in the world: what the engine wants done for a job goes to whoever carries it out, and what came of
 //! it comes back as an event.
 
-use super::handle::{Message, WorldHandle};
 use super::state::World;
+use super::state::WorldHandle;
 use engine::{Event, JobAction, JobClass, JobEvent, JobId, Request};
 use tokio::sync::mpsc;
 
@@ -13,18 +13,18 @@ impl WorldHandle {
     /// Queues a job; its turn comes, and everything after it, by the actions.
     pub fn queue_job(&self, job: JobId) -> JobActions {
         let (sender, actions) = mpsc::unbounded_channel();
-        self.send(Message::QueueJob(job, sender));
+        self.run(move |world| world.queue_job(job, sender));
         actions
     }
 
     /// Reports what happened to a job.
     pub fn report_job(&self, job: JobId, event: JobEvent) {
-        self.send(Message::Event(Event::Job { job, event }));
+        self.report(Event::Job { job, event });
     }
 }
 
 impl World {
-    pub(super) fn queue_job(&mut self, job: JobId, actions: mpsc::UnboundedSender<JobAction>) {
+    fn queue_job(&mut self, job: JobId, actions: mpsc::UnboundedSender<JobAction>) {
         self.job_actions.insert(job, actions);
         self.apply(Event::Job { job, event: JobEvent::Queued });
     }

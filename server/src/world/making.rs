@@ -4,32 +4,41 @@
 //! The order is that of a migration: intent, stacks, sync, read back, commit. Whatever fails before the commit leaves
 //! the stacks dead and nothing known; there is nothing to free after it.
 
-use super::handle::Message;
-use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, Written};
+use super::operation::{MakeError, Making, Operation, Origin, WriteOrder, WrittenBlob};
 use super::outcome::give_up;
 use super::state::World;
 use catalog::JobObject;
 use disk::stack;
 use engine::{Outcome, PinnedTo, PriorityClass, Rejection, Request, Work};
 use model::OpId;
+use std::sync::Arc;
 use workshop::HeldPack;
 
 impl World {
     pub(super) fn order_write(&mut self, order: WriteOrder) {
         let WriteOrder { pack, group, keys, job, answer } = order;
         assert_eq!(keys.len(), pack.plan().members().len(), "each member has a key");
-        let op = OpId(self.next_op);
-        self.next_op += 1;
+        let op = self.next_op();
+        let of = Origin::Memory(Box::new(Making { keys, job, answer }));
+        self.submit_write(op, pack, of, PinnedTo::Group(group));
+    }
+
+    /// Submits the write of `pack`.
+    pub(super) fn submit_write(&mut self, op: OpId, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
+        let job = match &of {
+            Origin::Memory(making) => Some(making.job),
+            Origin::Workshop(_) => None,
+        };
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
-        let work = Work::Write { bytes, stack_bytes, pin: PinnedTo::Group(group), migration: false };
-        let of = Origin::Memory(Box::new(Making { keys, answer }));
-        self.operations.insert(op, Operation::Write { pack, of, written: None });
-        self.submit(Some(job), Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
+        let work = Work::Write { bytes, stack_bytes, pin, migration: job.is_none() };
+        let before = self.operations.insert(op, Operation::Write { pack, of, written: None });
+        assert!(before.is_none(), "{op} is one operation");
+        self.submit(job, Request { op, priority: PriorityClass::Background, overtake_limit: None, work });
     }
 
     /// A blob of bytes in memory is written, or was given up.
-    pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<Written>, outcome: &Outcome) {
+    pub(super) fn made(&mut self, pack: &HeldPack, making: Making, written: Option<WrittenBlob>, outcome: &Outcome) {
         let Making { keys, answer, .. } = making;
         let (Outcome::Written { group, drives }, Some(written)) = (outcome, written) else {
             let error = match outcome {
@@ -46,8 +55,7 @@ impl World {
         let made: Vec<JobObject> = placed
             .map(|((member, offset), key)| JobObject { key, object: member.object.clone(), offset: *offset })
             .collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let committed = context.catalog.commit_job_blob(&blob, &made).await;
             let told = match committed {
                 Ok(()) => Ok(blob),
@@ -57,7 +65,7 @@ impl World {
                 }
             };
             let _ = answer.send(told);
-            handle.send(Message::Committed { versions: Vec::new() });
+            handle.run(|world| world.committed(&[]));
         });
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! A stream that is dropped withdraws what it has queued, and ends what it has in service.
 
-use super::handle::{Message, WorldHandle};
 use super::read_target::MemorySink;
 use super::read_target::{ReadOrder, ReadTarget};
+use super::state::WorldHandle;
 use crate::context::Context;
 use crate::holds::Hold;
 use bytes::Bytes;
@@ -50,21 +50,21 @@ impl MemoryReads {
     ) -> BoxStream<'static, Result<Bytes, Rejection>> {
         let hold = self.context.holds.guard(blob.blob);
         let reads = self.clone();
-        let reader = Reader { reads, blob, priority, plan: MemoryRead::new(range), operation: None, _hold: hold };
+        let reader = MemoryReader { reads, blob, priority, plan: MemoryRead::new(range), operation: None, _hold: hold };
         try_unfold(reader, |mut reader| async move { Ok(reader.next().await?.map(|bytes| (bytes, reader))) }).boxed()
     }
 }
 
-struct Reader {
+struct MemoryReader {
     reads: MemoryReads,
     blob: Blob,
     priority: PriorityClass,
     plan: MemoryRead,
-    operation: Option<Operation>,
+    operation: Option<MemoryOperation>,
     _hold: Hold,
 }
 
-impl Reader {
+impl MemoryReader {
     async fn next(&mut self) -> Result<Option<Bytes>, Rejection> {
         loop {
             if self.operation.is_none() {
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    fn order(&self, range: Range<u64>) -> Operation {
+    fn order(&self, range: Range<u64>) -> MemoryOperation {
         let (sink, bytes) = MemorySink::new();
         let refused = Arc::<OnceLock<Rejection>>::default();
         let world = self.reads.world.clone();
@@ -100,23 +100,23 @@ impl Reader {
             job: self.reads.job,
             refused: Arc::clone(&refused),
         });
-        Operation { bytes, refused, world, ended: false }
+        MemoryOperation { bytes, refused, world, ended: false }
     }
 }
 
 /// An operation under way.
-struct Operation {
+struct MemoryOperation {
     bytes: mpsc::Receiver<Bytes>,
     refused: Arc<OnceLock<Rejection>>,
     world: WorldHandle,
     ended: bool,
 }
 
-impl Drop for Operation {
+impl Drop for MemoryOperation {
     fn drop(&mut self) {
         if !self.ended {
             self.bytes.close();
-            self.world.send(Message::ReadAbandoned);
+            self.world.run(|world| world.withdraw(super::operation::Operation::is_abandoned));
         }
     }
 }

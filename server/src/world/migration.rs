@@ -4,16 +4,15 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
-use super::handle::{Message, WorldHandle};
-use super::operation::{Operation, Origin, StagedCursor, Written};
+use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
 use super::quarantine::{missing, quarantine, survey};
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
 use catalog::{Blob, Member, VersionId};
-use disk::stack;
-use engine::{Event, Outcome, PinnedTo, PriorityClass, Request, StagedEntry, Work};
+use engine::{Event, Outcome, PinnedTo, StagedEntry};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,27 +21,26 @@ use workshop::{HeldPack, PackError, PackMember, PackPlan};
 
 /// The staged versions that the engine asks for.
 #[derive(Clone, Copy)]
-pub(super) struct StagedQuery {
+pub(super) struct StagedScan {
     pub(super) older_than: Duration,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) limit: u32,
 }
 
 impl World {
-    pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedQuery, restart: bool) {
+    pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedScan, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let listed = list(&context, query, go_on).await;
             let (entries, next) = listed.unwrap_or_else(|error| {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
                 (Vec::new(), None)
             });
-            handle.send(Message::Staged { attempt, entries, next });
+            handle.run(move |world| world.staged_page(attempt, entries, next));
         });
     }
 
-    pub(super) fn staged_page(&mut self, attempt: Attempt, entries: Vec<StagedEntry>, next: Option<StagedCursor>) {
+    fn staged_page(&mut self, attempt: Attempt, entries: Vec<StagedEntry>, next: Option<StagedCursor>) {
         let more = next.is_some();
         self.staged_cursor = next;
         let free = |entry: &StagedEntry| !self.migrating.contains(&VersionId(entry.version));
@@ -52,14 +50,14 @@ impl World {
 
     pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
+        assert!(!versions.is_empty(), "a pack is made of something");
         self.migrating.extend(&versions);
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let pack = gather(&context, &versions).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
             });
-            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
+            handle.run(move |world| world.composed(op, versions, pack, pin));
         });
     }
 
@@ -69,8 +67,7 @@ impl World {
             Some(Operation::Write { of: Origin::Workshop(versions), .. }) => std::mem::take(versions),
             _ => Vec::new(),
         };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let pack = match survey(&context, &versions).await {
                 Ok(left) => gather(&context, &left).await,
                 Err(error) => Err(error.to_string()),
@@ -79,21 +76,17 @@ impl World {
                 tracing::error!(%error, "a pack could not be composed anew; its versions stay in the workshop");
                 None
             });
-            handle.send(Message::Composed { op, versions, pack: pack.map(Arc::new), pin });
+            handle.run(move |world| world.composed(op, versions, pack, pin));
         });
     }
 
-    pub(super) fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<Arc<HeldPack>>, pin: PinnedTo) {
-        let Some(pack) = pack else {
+    fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<HeldPack>, pin: PinnedTo) {
+        let Some(pack) = pack.map(Arc::new) else {
             self.release_versions(&versions);
             self.apply(Event::Cancelled { op });
             return;
         };
-        let bytes = pack.plan().payload_bytes();
-        let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
-        let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.operations.insert(op, Operation::Write { pack, of: Origin::Workshop(versions), written: None });
-        self.apply(Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }));
+        self.submit_write(op, pack, Origin::Workshop(versions), pin);
     }
 
     /// A write has come to its end. If it is done, its blob is committed and what it was made of is freed.
@@ -101,18 +94,17 @@ impl World {
         &mut self,
         pack: Arc<HeldPack>,
         versions: Vec<VersionId>,
-        written: Option<Written>,
+        written: Option<WrittenBlob>,
         outcome: &Outcome,
     ) {
         match (outcome, written) {
             (Outcome::Written { group, drives }, Some(written)) => {
                 let blob = written.into_committed(*group, drives);
                 self.committing += 1;
-                let (handle, context) = (self.handle.clone(), self.context.clone());
-                self.start(async move {
+                self.start_with(move |handle, context| async move {
                     commit(&context, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
-                    handle.send(Message::Committed { versions });
+                    handle.run(move |world| world.committed(&versions));
                 });
             }
             (outcome, _) => {
@@ -133,6 +125,7 @@ impl World {
     }
 
     pub(super) fn committed(&mut self, versions: &[VersionId]) {
+        assert!(self.committing > 0, "a commit that ends was begun");
         self.committing -= 1;
         self.release_versions(versions);
     }
@@ -146,10 +139,10 @@ impl World {
 
 async fn list(
     context: &Context,
-    query: StagedQuery,
+    query: StagedScan,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
-    let StagedQuery { older_than, coldest_bytes, limit } = query;
+    let StagedScan { older_than, coldest_bytes, limit } = query;
     let now_ms = (context.wall)();
     let (until_ms, after) = if let Some(cursor) = go_on {
         (cursor.until_ms, Some(cursor.after))
@@ -240,6 +233,9 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
         .collect();
+    assert_eq!(members.len(), plan.members().len(), "each member of {} has its place", blob.blob);
+    let within = members.iter().all(|member| member.offset + member.bytes <= blob.payload_bytes);
+    assert!(within, "the members of {} lie in its payload", blob.blob);
     match context.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
@@ -250,9 +246,9 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
                 tracing::warn!(%error, "a migrated file could not be removed yet");
             }
             if done.dead_bytes > 0 {
-                handle.tell(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
+                handle.report(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.tell(Event::StagingChanged(usage_of(context)));
+            handle.report(Event::StagingChanged(usage_of(context)));
         }
         Err(error) => {
             tracing::error!(

@@ -4,6 +4,7 @@
 //! given out last or never, and a few headers. Nothing is changed on the drive.
 
 use crate::context::Context;
+use crate::error::text;
 use crate::lineage::{self, MEND};
 use catalog::Known;
 use disk::stack::{self, Header, Provenance};
@@ -78,9 +79,4 @@ async fn newer_run(
     let ours = header.blob.rack == context.rack_uuid && header.blob.id == blob;
     let Provenance { sequence, run, .. } = header.provenance;
     Ok((ours && lineage::is_newer(&context.lineage, run, sequence)).then_some(run))
-}
-
-#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
-fn text(error: impl ToString) -> String {
-    error.to_string()
 }

@@ -1,9 +1,10 @@
 //! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
 //! of one operation.
 
-use super::read_target::Progress;
+use super::read_target::ReadProgress;
+use crate::holds::Hold;
 use catalog::{Blob, Cursor, VersionId};
-use engine::{DeadBlob, JobClass, Rejection};
+use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
 use std::sync::atomic::AtomicU32;
@@ -16,14 +17,16 @@ pub(super) enum Operation {
     Read {
         blob: Blob,
         /// Here while no transfer has it.
-        progress: Option<Box<Progress>>,
+        progress: Option<Box<ReadProgress>>,
         refused: Arc<OnceLock<Rejection>>,
+        /// Keeps the blob's stacks.
+        _hold: Hold,
     },
     Write {
         pack: Arc<HeldPack>,
         of: Origin,
         /// Set when the stacks are written and synced.
-        written: Option<Written>,
+        written: Option<WrittenBlob>,
     },
     Rebuild(Rebuild),
 }
@@ -74,19 +77,20 @@ pub enum MakeError {
 /// The keys of a blob's members, and where its outcome is reported.
 pub(super) struct Making {
     pub(super) keys: Vec<String>,
+    pub(super) job: JobClass,
     pub(super) answer: oneshot::Sender<Result<Blob, MakeError>>,
 }
 
 /// A blob whose stacks are written and synced.
 #[derive(Clone, Debug)]
-pub(crate) struct Written {
+pub(crate) struct WrittenBlob {
     pub(super) blob: Blob,
     pub(super) sealed: Sealed,
     /// Every fragment was read back, and the payload's checksum is the one that it was sealed with.
     pub(super) read_back: bool,
 }
 
-impl Written {
+impl WrittenBlob {
     /// The blob, to be committed now that the engine counts it as written to `drives` of `group`.
     pub(super) fn into_committed(self, group: GroupId, drives: &[DriveId]) -> Blob {
         let Self { blob, sealed, read_back } = self;
@@ -111,12 +115,6 @@ pub(crate) struct Rebuild {
 pub(crate) struct StagedCursor {
     pub(super) until_ms: u64,
     pub(super) after: Cursor,
-}
-
-/// A page of a group's blobs with dead bytes.
-pub(crate) struct DeadPage {
-    pub(crate) blobs: Vec<DeadBlob>,
-    pub(crate) next: Option<Cursor>,
 }
 
 /// Done when the starts of one batch of actions, and of all before it, are remembered.

@@ -1,16 +1,23 @@
 //! Outcomes of transfers, in the engine's words, and blobs that come to nothing.
 
-use super::handle::WorldHandle;
+use super::state::WorldHandle;
 use crate::context::Context;
 use catalog::Blob;
-use disk::stack::{self, StackOutcome};
-use engine::{DriveOutcome, DriveResult, Event};
-use model::{Code, DriveId};
+use disk::stack::{self, Policy, StackOutcome};
+use engine::{DriveOutcome, DriveResult, Event, ReadPolicy};
+use model::DriveId;
 use std::sync::atomic::Ordering;
 
 pub(super) fn described(context: &Context, blob: &Blob) -> stack::Blob {
-    let code = Code { data: blob.code_data, parity: blob.code_parity, fragment_bytes: blob.fragment_bytes };
-    stack::Blob { rack: context.rack_uuid, id: blob.blob, code, payload_bytes: blob.payload_bytes }
+    stack::Blob { rack: context.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
+}
+
+/// The treatment of spare stacks, in the words of the stacks.
+pub(super) fn policy_of(policy: ReadPolicy) -> Policy {
+    match policy {
+        ReadPolicy::All => Policy::All,
+        ReadPolicy::K => Policy::K,
+    }
 }
 
 /// The outcome of each drive, in the engine's words; repairs are counted. A drive with something bad on it is named in
@@ -41,7 +48,7 @@ pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Ve
 /// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
 pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
     match context.catalog.abort_blob(blob.blob).await {
-        Ok(Some(dead)) => handle.tell(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
+        Ok(Some(dead)) => handle.report(Event::SpaceDead { group: dead.group, bytes: dead.bytes }),
         Ok(None) => {}
         Err(error) => {
             tracing::error!(blob = %blob.blob, %error, "a failed blob could not be given up; the next start does it");

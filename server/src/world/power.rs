@@ -1,12 +1,11 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
-use super::handle::Message;
 use super::newer;
 use super::state::World;
-use crate::context::{Context, Counters};
+use crate::context::{Context, WorldCounters};
 use catalog::{Catalog, CatalogError, DriveRecord};
 use disk::label::{self, DriveUuid};
-use disk::{Drive, DriveError, DriveFuture};
+use disk::{Drive, DriveError};
 use engine::{Action, Event, Loss};
 use futures::future::FutureExt;
 use model::{Attempt, DriveId};
@@ -48,81 +47,61 @@ impl World {
     }
 
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {
-        self.note_command(drive, attempt);
-        let (handle, device, persisted) = (self.handle.clone(), self.drive(drive), self.starts_persisted.clone());
-        let (last, counters) = (Arc::clone(&self.last_commands), Arc::clone(&self.context.counters));
-        self.start(async move {
+        let (persisted, last) = (self.starts_persisted.clone(), Arc::clone(&self.last_commands));
+        let command = PowerCommand { drive, attempt, name: "start", loss: Loss::SpinUpFailed };
+        self.command(command, move |device, _| async move {
             persisted.await;
             // The engine has given this start up, and may have given the drive's permits to others.
             if last[drive.index()].load(Ordering::Relaxed) != attempt.0 {
                 tracing::warn!(%drive, "a start was remembered too late to be made; the catalog's disk is very slow");
-                return;
+                return Ok(None);
             }
-            let event = match device.spin_up().await {
-                Ok(()) => Event::SpunUp { drive, attempt },
-                Err(error) => {
-                    failed(&counters, &Command { drive, attempt, name: "start", loss: Loss::SpinUpFailed }, &error)
-                }
-            };
-            handle.send(Message::Event(event));
+            device.spin_up().await.map(|()| Some(Event::SpunUp { drive, attempt }))
         });
     }
 
-    fn note_command(&self, drive: DriveId, attempt: Attempt) {
-        self.last_commands[drive.index()].store(attempt.0, Ordering::Relaxed);
-    }
-
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
-        self.note_command(drive, attempt);
-        let (handle, device, context) = (self.handle.clone(), self.drive(drive), self.context.clone());
-        self.start(async move {
-            let mounted = match device.mount().await {
-                Ok(space) => is_not_replaced(&context, drive, &*device).await.map(|()| space),
-                Err(error) => Err(error),
-            };
-            let event = match mounted {
-                Ok(space) => {
-                    context.counters.absences.note(drive, None);
-                    // Before anything of the group can be removed.
-                    newer::look(&context, drive, &*device).await;
-                    Event::Mounted { drive, attempt, free_bytes: space.free_bytes }
-                }
-                Err(error) => failed(
-                    &context.counters,
-                    &Command { drive, attempt, name: "mount", loss: Loss::MountFailed },
-                    &error,
-                ),
-            };
-            handle.send(Message::Event(event));
+        let command = PowerCommand { drive, attempt, name: "mount", loss: Loss::MountFailed };
+        self.command(command, move |device, context| async move {
+            let space = device.mount().await?;
+            is_not_replaced(&context, drive, &*device).await?;
+            context.counters.absences.note(drive, None);
+            // Before anything of the group can be removed.
+            newer::look(&context, drive, &*device).await;
+            Ok(Some(Event::Mounted { drive, attempt, free_bytes: space.free_bytes }))
         });
     }
 
     pub(super) fn unmount(&self, drive: DriveId, attempt: Attempt) {
-        let command = Command { drive, attempt, name: "unmount", loss: Loss::MountFailed };
-        self.command(command, |device| device.unmount(), Event::Unmounted { drive, attempt });
+        let command = PowerCommand { drive, attempt, name: "unmount", loss: Loss::MountFailed };
+        self.command(command, move |device, _| async move {
+            device.unmount().await.map(|()| Some(Event::Unmounted { drive, attempt }))
+        });
     }
 
     pub(super) fn stop(&self, drive: DriveId, attempt: Attempt) {
-        let command = Command { drive, attempt, name: "stop", loss: Loss::MountFailed };
-        self.command(command, |device| device.stop(), Event::Stopped { drive, attempt });
+        let command = PowerCommand { drive, attempt, name: "stop", loss: Loss::MountFailed };
+        self.command(command, move |device, _| async move {
+            device.stop().await.map(|()| Some(Event::Stopped { drive, attempt }))
+        });
     }
 
-    fn command(
+    /// Gives a drive a command, whose outcome is an event unless nobody waits for it any more.
+    fn command<Answer>(
         &self,
-        command: Command,
-        give: impl for<'a> FnOnce(&'a dyn Drive) -> DriveFuture<'a, ()> + Send + 'static,
-        done: Event,
-    ) {
-        let Command { drive, attempt, .. } = command;
-        self.note_command(drive, attempt);
-        let (handle, device, counters) = (self.handle.clone(), self.drive(drive), Arc::clone(&self.context.counters));
+        command: PowerCommand,
+        give: impl FnOnce(Arc<dyn Drive>, Context) -> Answer + Send + 'static,
+    ) where
+        Answer: Future<Output = Result<Option<Event>, DriveError>> + Send,
+    {
+        self.last_commands[command.drive.index()].store(command.attempt.0, Ordering::Relaxed);
+        let (handle, device, context) = (self.handle.clone(), self.drive(command.drive), self.context.clone());
         self.start(async move {
-            let answer = give(Arc::as_ref(&device)).await;
-            let event = match answer {
-                Ok(()) => done,
-                Err(error) => failed(&counters, &command, &error),
-            };
-            handle.send(Message::Event(event));
+            let answer = give(device, context.clone()).await;
+            let event = answer.unwrap_or_else(|error| Some(failed(&context.counters, &command, &error)));
+            if let Some(event) = event {
+                handle.report(event);
+            }
         });
     }
 }
@@ -146,7 +125,7 @@ async fn is_not_replaced(context: &Context, drive: DriveId, device: &dyn Drive) 
 }
 
 /// A command that a drive did not do.
-struct Command {
+struct PowerCommand {
     drive: DriveId,
     attempt: Attempt,
     /// For the log.
@@ -155,8 +134,8 @@ struct Command {
     loss: Loss,
 }
 
-fn failed(counters: &Counters, command: &Command, error: &DriveError) -> Event {
-    let Command { drive, attempt, name, loss: otherwise } = *command;
+fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) -> Event {
+    let PowerCommand { drive, attempt, name, loss: otherwise } = *command;
     let (loss, mend) = match error {
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),

@@ -5,10 +5,9 @@
 //!
 //! Invariants: a read that is tried again, with other drives, goes on where it stood.
 
-use super::handle::Message;
 use super::operation::Operation;
-use super::outcome::{described, drive_outcomes};
-use super::read_target::{Progress, ReadOrder, ReadTarget};
+use super::outcome::{described, drive_outcomes, policy_of};
+use super::read_target::{ReadOrder, ReadProgress, ReadTarget};
 use super::state::World;
 use crate::losses::Losses;
 use catalog::Blob;
@@ -27,9 +26,10 @@ impl World {
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
         let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
-        self.context.holds.hold(blob.blob);
-        let progress = Some(Box::new(Progress::new(range, target)));
-        self.operations.insert(op, Operation::Read { blob, progress, refused });
+        let hold = self.context.holds.guard(blob.blob);
+        let progress = Some(Box::new(ReadProgress::new(range, target)));
+        let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold: hold });
+        assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority, overtake_limit: None, work });
     }
 
@@ -50,26 +50,22 @@ impl World {
         let read = Read {
             blob: described(&self.context, blob),
             stacks: stacks_with_drives,
-            policy: match policy {
-                ReadPolicy::All => Policy::All,
-                ReadPolicy::K => Policy::K,
-            },
+            policy: policy_of(policy),
             progress,
         };
         let stacks = stacks.to_vec();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let (progress, done, outcomes) = read.run(id, &context.counters.losses).await;
             name_damaged(id, &stacks, &outcomes);
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
-            handle.send(Message::ReadEnded { event, op, progress });
+            handle.run(move |world| world.transfer_read(op, progress, event));
         });
     }
 
     /// A transfer is over; what it read into comes back, for an attempt with other drives to go on with.
-    pub(super) fn transfer_read(&mut self, op: OpId, ended: Box<Progress>, event: Event) {
+    fn transfer_read(&mut self, op: OpId, ended: Box<ReadProgress>, event: Event) {
         if let Some(Operation::Read { progress, .. }) = self.operations.get_mut(&op) {
             *progress = Some(ended);
         }
@@ -77,8 +73,13 @@ impl World {
     }
 
     /// The operation is over.
-    pub(super) fn read_ended(&self, blob: &Blob, progress: Progress, refused: &OnceLock<Rejection>, outcome: &Outcome) {
-        self.context.holds.release(blob.blob);
+    pub(super) fn read_ended(
+        &self,
+        blob: &Blob,
+        progress: ReadProgress,
+        refused: &OnceLock<Rejection>,
+        outcome: &Outcome,
+    ) {
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
@@ -105,13 +106,13 @@ impl World {
     }
 
     /// Remembers what was lost when `blob` was read, or that nothing was.
-    fn note_loss(&self, blob: &Blob, progress: &Progress, outcome: &Outcome) {
+    fn note_loss(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
         let losses = &self.context.counters.losses;
         match outcome {
             Outcome::Read => losses.forget(blob.blob, &progress.given()),
             // The transfer knows the stripe, unless drives that failed for good were not asked at all.
             Outcome::Failed(Rejection::DataLost) => {
-                let stripe = u64::from(blob.code_data) * u64::from(blob.fragment_bytes);
+                let stripe = blob.code().stripe_bytes();
                 let at = progress.given().end - progress.given().end % stripe;
                 if losses.within(blob.blob, &(at..progress.range.end.max(at))).is_none() {
                     losses.met(blob.blob, at, Vec::new());
@@ -126,12 +127,12 @@ struct Read {
     blob: stack::Blob,
     stacks: Vec<(u8, Arc<dyn Drive>)>,
     policy: Policy,
-    progress: Box<Progress>,
+    progress: Box<ReadProgress>,
 }
 
 impl Read {
     /// Goes on where the target ends. Done is also what the target, not the rack, could not take.
-    async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<Progress>, bool, Vec<StackOutcome>) {
+    async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<ReadProgress>, bool, Vec<StackOutcome>) {
         let stripe_bytes = self.blob.code.stripe_bytes();
         let range = self.progress.given().end..self.progress.range.end;
         let opened = StackReader::open(self.blob, self.stacks, self.policy).await;

@@ -73,7 +73,7 @@ impl MemorySink {
 }
 
 /// A read under way: its target, and how much of it is there.
-pub(crate) struct Progress {
+pub(crate) struct ReadProgress {
     pub(super) range: Range<u64>,
     pub(super) target: ReadTarget,
     given_bytes: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Progress {
     pub(super) closed: bool,
 }
 
-impl Progress {
+impl ReadProgress {
     /// Nothing is read yet.
     pub(super) fn new(range: Range<u64>, target: ReadTarget) -> Self {
         Self { range, target, given_bytes: 0, closed: false }
@@ -117,7 +117,7 @@ impl Progress {
     }
 }
 
-impl PayloadSink for Progress {
+impl PayloadSink for ReadProgress {
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
         Box::pin(async move {
             let given = self.give(bytes).await;
@@ -134,9 +134,9 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
     use tokio::time::Instant;
 
-    fn progress(bytes: u64) -> (Progress, mpsc::Receiver<Bytes>) {
+    fn progress(bytes: u64) -> (ReadProgress, mpsc::Receiver<Bytes>) {
         let (sink, consumer) = MemorySink::new();
-        (Progress::new(0..bytes, ReadTarget::Memory(sink)), consumer)
+        (ReadProgress::new(0..bytes, ReadTarget::Memory(sink)), consumer)
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,14 +4,13 @@
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.
 
-use super::handle::Message;
 use super::operation::{Operation, Rebuild};
-use super::outcome::{described, drive_outcomes};
+use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{self, Lost, Policy, StackOutcome};
-use engine::{BlobOnDrive, Event, ReadPolicy, Transfer};
+use disk::stack::{self, Lost, StackOutcome};
+use engine::{BlobOnDrive, Event, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::sync::Arc;
 
@@ -26,13 +25,14 @@ impl World {
                     (Vec::new(), None)
                 }
             };
-            handle.send(Message::Event(Event::OnDrivePage { drive, attempt, blobs, next }));
+            handle.report(Event::OnDrivePage { drive, attempt, blobs, next });
         });
     }
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let Transfer::Rebuild { blob, group, drives, lost, stacks, policy, target, .. } = transfer else { return };
         self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
+        assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
         let sources = self.with_drives(&stacks);
         let members = &self.rack.layout().groups[group.index()].drives;
         let bystanders = members.iter().filter(|drive| !drives.contains(drive));
@@ -40,10 +40,6 @@ impl World {
         let device = self.drive(target);
         let (handle, context) = (self.handle.clone(), self.context.clone());
         let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
-        let policy = match policy {
-            ReadPolicy::All => Policy::All,
-            ReadPolicy::K => Policy::K,
-        };
         self.start(async move {
             let found = match context.catalog.blob(blob).await {
                 Ok(found) => found.filter(|found| found.drives == drives),
@@ -55,7 +51,7 @@ impl World {
             let Some(mut found) = found else {
                 // It is gone, or lies elsewhere: no drive was asked.
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Rebuilt { event, op, written: None });
+                handle.report(event);
                 return;
             };
             // Under a newer catalog the lost stack may have been rebuilt already, and be one of them.
@@ -63,8 +59,12 @@ impl World {
                 stack::remove(context.rack_uuid, blob, &bystanders).await;
             }
             found.drives[usize::from(lost)] = target;
+            assert!(
+                found.drives.iter().filter(|drive| **drive == target).count() == 1,
+                "a drive holds one of its stacks"
+            );
             let order = Lost { index: lost, drives: found.drives.clone(), target: device };
-            let report = stack::rebuild(described(&context, &found), sources, policy, order).await;
+            let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
                 Ok(written) => Some((found, written.payload_crc64)),
@@ -74,8 +74,16 @@ impl World {
                 }
             };
             let event = Event::TransferEnded { op, attempt, done: written.is_some(), outcomes };
-            handle.send(Message::Rebuilt { event, op, written });
+            handle.run(move |world| world.rebuilt(op, written, event));
         });
+    }
+
+    /// A stack was rebuilt, or was not: its blob as it lies then, and the checksum of its payload.
+    fn rebuilt(&mut self, op: OpId, written: Option<(Blob, u64)>, event: Event) {
+        if let Some(Operation::Rebuild(rebuild)) = self.operations.get_mut(&op) {
+            rebuild.written = written;
+        }
+        self.apply(event);
     }
 
     /// Reads back the stack that a rebuild wrote; what does not read back is removed.
@@ -84,8 +92,7 @@ impl World {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let outcome = stack::verify_stack(described(&context, &blob), index, &device, payload_crc64).await;
             let done = outcome == StackOutcome::Fine;
             if !done {
@@ -93,7 +100,7 @@ impl World {
                 stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
             }
             let outcomes = drive_outcomes(&context, &[target], vec![outcome]);
-            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+            handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
     }
 
@@ -120,7 +127,7 @@ impl World {
                     false
                 }
             };
-            handle.send(Message::Event(Event::StackMoved { op, attempt, done }));
+            handle.report(Event::StackMoved { op, attempt, done });
         });
     }
 }

@@ -1,9 +1,7 @@
 //! Reclaiming: listing the dead bytes of a group, and forgetting blobs whose stacks are gone.
 
-use super::handle::Message;
-use super::operation::DeadPage;
 use super::state::World;
-use catalog::{Catalog, VersionId};
+use catalog::{Catalog, Cursor, VersionId};
 use engine::{DeadBlob, Event};
 use model::{Attempt, BlobId, GroupId, OpId};
 
@@ -15,27 +13,27 @@ impl World {
         let after = if restart { None } else { self.dead_cursors.get(&group).cloned() };
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let page = match catalog.dead_page(group, after.as_ref(), limit as usize).await {
+            let (blobs, next) = match catalog.dead_page(group, after.as_ref(), limit as usize).await {
                 Ok(page) => {
                     let mut blobs = Vec::with_capacity(page.items.len());
                     for dead in page.items {
                         let readable = !dead.living || is_readable(&catalog, dead.blob.blob).await;
                         blobs.push(dead_blob(dead, readable));
                     }
-                    DeadPage { blobs, next: page.next }
+                    (blobs, page.next)
                 }
                 Err(error) => {
                     tracing::error!(%group, %error, "dead blobs could not be listed; they wait for the next wake");
-                    DeadPage { blobs: Vec::new(), next: None }
+                    (Vec::new(), None)
                 }
             };
-            handle.send(Message::DeadBlobs { group, attempt, page });
+            handle.run(move |world| world.dead_page(group, attempt, blobs, next));
         });
     }
 
-    pub(super) fn dead_page(&mut self, group: GroupId, attempt: Attempt, page: DeadPage) {
-        let more = page.next.is_some();
-        match page.next {
+    fn dead_page(&mut self, group: GroupId, attempt: Attempt, blobs: Vec<DeadBlob>, next: Option<Cursor>) {
+        let more = next.is_some();
+        match next {
             Some(cursor) => self.dead_cursors.insert(group, cursor),
             None => self.dead_cursors.remove(&group),
         };
@@ -45,7 +43,7 @@ impl World {
         let may_remove = self.context.lineage.may_remove();
         let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.context.holds.is_held(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
-            page.blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
+            blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
         let held_bytes = held.iter().map(|dead| dead.dead_bytes).sum();
         self.apply(Event::DeadPage { group, attempt, blobs, held_bytes, more });
     }

@@ -1,17 +1,23 @@
-//! The state of the world: the engine, the operations that are not over, and its place in listings.
+//! The state of the world: the engine, the operations that are not over, and its place in listings; and the handle by
+//! which everybody else talks to the one task that owns it all.
+//!
+//! Whatever comes to that task is a step: a function of the world, called between two events of the engine.
 
-use super::handle::{Message, WorldHandle};
-use super::operation::{LastCommands, Operation, StagedCursor, StartsPersisted};
+use super::operation::{LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
+use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
 use disk::{DeadlineDrive, Deadlines, Drive};
-use engine::{JobAction, JobId, Rack};
+use engine::{Event, JobAction, JobId, Rack};
 use futures::future::FutureExt;
-use model::{BlobId, DriveId, GroupId, OpId};
+use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use tokio::sync::{mpsc, oneshot};
+
+/// A step of the world's task.
+pub(super) type Step = Box<dyn FnOnce(&mut World) + Send>;
 
 /// The interpreter of the engine's actions.
 pub struct World {
@@ -20,7 +26,7 @@ pub struct World {
     /// The drives, held to the engine's deadlines.
     pub(super) drives: Vec<Arc<dyn Drive>>,
     pub(super) handle: WorldHandle,
-    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    pub(super) steps: mpsc::UnboundedReceiver<Step>,
     pub(super) operations: BTreeMap<OpId, Operation>,
     pub(super) next_op: u64,
     /// Versions that belong to a write under way.
@@ -42,8 +48,8 @@ impl World {
     /// A world around `rack`, which has not been told of any drive yet.
     pub fn new(rack: Rack, context: Context) -> (Self, WorldHandle) {
         assert_eq!(context.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
-        let (sender, messages) = mpsc::unbounded_channel();
-        let handle = WorldHandle::new(sender);
+        let (sender, steps) = mpsc::unbounded_channel();
+        let handle = WorldHandle { steps: sender };
         let drives = with_deadlines(&rack, &context);
         let last_commands = context.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
@@ -51,7 +57,7 @@ impl World {
             context,
             drives,
             handle: handle.clone(),
-            messages,
+            steps,
             operations: BTreeMap::new(),
             next_op: 1,
             migrating: BTreeSet::new(),
@@ -79,8 +85,77 @@ impl World {
         Arc::clone(&self.drives[drive.index()])
     }
 
+    /// Starts a task that reports by the handle what came of it.
+    pub(super) fn start_with<Task>(&self, task: impl FnOnce(WorldHandle, Context) -> Task)
+    where
+        Task: Future<Output = ()> + Send + 'static,
+    {
+        self.start(task(self.handle.clone(), self.context.clone()));
+    }
+
     pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         (self.context.spawn)(Box::pin(task));
+    }
+}
+
+/// The handle by which everybody else talks to the world.
+#[derive(Clone)]
+pub struct WorldHandle {
+    steps: mpsc::UnboundedSender<Step>,
+}
+
+impl WorldHandle {
+    /// Orders a read. Its outcome shows at its target.
+    pub fn read(&self, order: ReadOrder) {
+        self.run(|world| world.order_read(order));
+    }
+
+    /// Asks for a blob of bytes in memory. What becomes of it is answered.
+    pub fn write(&self, order: WriteOrder) {
+        self.run(|world| world.order_write(order));
+    }
+
+    /// Reports a fact to the engine.
+    pub fn report(&self, event: Event) {
+        self.run(|world| world.apply(event));
+    }
+
+    /// Looks at the engine, between two events. `None` if the world has ended.
+    pub async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack, Time) -> T + Send + 'static) -> Option<T> {
+        self.look(|world| look(&world.rack, world.context.clock.now())).await
+    }
+
+    /// True if `version` belongs to a pack that is being written.
+    pub async fn is_migrating(&self, version: VersionId) -> bool {
+        self.look(move |world| world.migrating.contains(&version)).await.unwrap_or(false)
+    }
+
+    /// True if another drive may take the place of `drive`, which failed: no blob can come to be counted on it.
+    pub async fn may_be_replaced(&self, drive: DriveId) -> bool {
+        self.look(move |world| world.rack.may_be_replaced(drive) && world.committing == 0).await.unwrap_or(false)
+    }
+
+    /// Takes in nothing more, lets what is in service end, and puts every group to sleep.
+    pub async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        self.run(|world| {
+            world.closing = Some(done);
+            world.apply(Event::Closing);
+        });
+        let _ = closed.await;
+    }
+
+    async fn look<T: Send + 'static>(&self, look: impl FnOnce(&World) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.run(|world| {
+            let _ = answer.send(look(world));
+        });
+        answered.await.ok()
+    }
+
+    /// Has the world's task take a step. A world that has ended takes none, and nobody is left to act on it.
+    pub(super) fn run(&self, step: impl FnOnce(&mut World) + Send + 'static) {
+        let _ = self.steps.send(Box::new(step));
     }
 }
 

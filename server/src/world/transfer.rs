@@ -3,11 +3,11 @@
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
 //! drive is reported as it fared.
 
-use super::handle::{Message, WorldHandle};
-use super::operation::{Operation, Written};
+use super::operation::{Operation, WrittenBlob};
 use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
 use super::state::World;
+use super::state::WorldHandle;
 use crate::context::Context;
 use catalog::Blob;
 use disk::Drive;
@@ -36,7 +36,7 @@ impl World {
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
         let job = self.operations.get(&op);
         let Some(Operation::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
-        let write = Write {
+        let write = BlobWrite {
             context: self.context.clone(),
             pack: Arc::clone(pack),
             code: self.rack.spec().code,
@@ -44,15 +44,14 @@ impl World {
             class: self.rack.layout().class_of(group),
             devices: drives.iter().map(|drive| (*drive, self.drive(*drive))).collect(),
         };
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let (written, outcomes, unreadable) = write.run(&handle).await;
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
                 None => Event::TransferEnded { op, attempt, done: written.is_some(), outcomes },
             };
-            handle.send(Message::WriteEnded { event, op, written });
+            handle.run(move |world| world.write_transferred(op, written, event));
         });
     }
 
@@ -63,14 +62,13 @@ impl World {
             _ => panic!("{op} is verified, and was not written"),
         };
         let devices: Vec<Arc<dyn Drive>> = drives.iter().map(|drive| self.drive(*drive)).collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
+        self.start_with(move |handle, context| async move {
             let blob = described(&context, &written.blob);
             let report = stack::verify(blob, &devices, written.sealed.checksum).await;
             let outcomes = drive_outcomes(&context, &drives, report.outcomes);
             let done = report.result.is_ok();
             let written = match report.result {
-                Ok(()) => Some(Written { read_back: true, ..written }),
+                Ok(()) => Some(WrittenBlob { read_back: true, ..written }),
                 Err(error) => {
                     tracing::error!(
                         blob = %blob.id, %error,
@@ -81,35 +79,40 @@ impl World {
                 }
             };
             let event = Event::TransferEnded { op, attempt, done, outcomes };
-            handle.send(Message::WriteEnded { event, op, written });
+            handle.run(move |world| world.write_transferred(op, written, event));
         });
     }
 
+    /// A write, or its verification, is over.
+    fn write_transferred(&mut self, op: OpId, written: Option<WrittenBlob>, event: Event) {
+        if let Some(Operation::Write { written: place, .. }) = self.operations.get_mut(&op) {
+            *place = written;
+        }
+        self.apply(event);
+    }
+
     fn delete(&mut self, op: OpId, attempt: Attempt, blob: BlobId, stacks: &[(u8, DriveId)]) {
-        self.deleting.insert(op, blob);
+        let before = self.deleting.insert(op, blob);
+        assert!(before.is_none_or(|before| before == blob), "{op} removes one blob");
         let devices = self.with_drives(stacks);
         let stacks = stacks.to_vec();
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
         let all = self.rack.spec().drives.iter().map(|drive| drive.id);
         let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
-        let (handle, context) = (self.handle.clone(), self.context.clone());
-        self.start(async move {
-            if !context.lineage.may_remove() {
-                tracing::warn!(%blob, "a blob without living objects stays: the catalog is older than the rack");
-                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Event(event));
-                return;
-            }
-            if !knows_no_others(&context, blob, &stacks, &failed).await {
-                tracing::warn!(%blob, "a dead blob does not lie where it did; it goes at its group's next wake");
-                let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
-                handle.send(Message::Event(event));
-                return;
+        self.start_with(move |handle, context| async move {
+            let stays = match context.lineage.may_remove() {
+                false => Some("the catalog is older than the rack"),
+                true if knows_no_others(&context, blob, &stacks, &failed).await => None,
+                true => Some("it does not lie where it did, and goes at its group's next wake"),
+            };
+            if let Some(why) = stays {
+                tracing::warn!(%blob, why, "a blob without living objects stays");
+                return handle.report(Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() });
             }
             let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
             let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
             let outcomes = drive_outcomes(&context, &drives, outcomes);
-            handle.send(Message::Event(Event::TransferEnded { op, attempt, done, outcomes }));
+            handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
     }
 }
@@ -135,15 +138,10 @@ async fn knows_no_others(
     }
 }
 
-/// The outcome of writing the stacks of a blob.
-struct Filled {
-    sealed: Option<Sealed>,
-    outcomes: Vec<StackOutcome>,
-    /// If the pack could not be read: the versions that are to blame.
-    unreadable: Option<Vec<u64>>,
-}
+/// What was written, if it was; the outcome of each drive; and if the pack could not be read, the versions to blame.
+type Filled<T> = (Option<T>, Vec<StackOutcome>, Option<Vec<u64>>);
 
-struct Write {
+struct BlobWrite {
     context: Context,
     pack: Arc<HeldPack>,
     code: Code,
@@ -152,10 +150,9 @@ struct Write {
     devices: Vec<(DriveId, Arc<dyn Drive>)>,
 }
 
-impl Write {
-    /// Intent, stacks, sync. A failure leaves nothing but a dead blob. With it, the outcome of each drive, and if the
-    /// pack could not be read, the versions that are to blame.
-    async fn run(&self, handle: &WorldHandle) -> (Option<Written>, Vec<StackOutcome>, Option<Vec<u64>>) {
+impl BlobWrite {
+    /// Intent, stacks, sync. A failure leaves nothing but a dead blob.
+    async fn run(&self, handle: &WorldHandle) -> Filled<WrittenBlob> {
         let unused = || self.devices.iter().map(|_| StackOutcome::Unused).collect();
         let before = self.context.catalog.sequence();
         let blob = match self.begin().await {
@@ -167,15 +164,14 @@ impl Write {
         };
         assert!(self.context.catalog.sequence() > before, "the intent of {} is durable before its stacks", blob.blob);
         let report = StackWriter::create(described(&self.context, &blob), self.provenance(&blob), &self.devices).await;
-        let filled = match report.result {
-            Err(_) => Filled { sealed: None, outcomes: report.outcomes, unreadable: None },
+        let (sealed, outcomes, unreadable) = match report.result {
+            Err(_) => (None, report.outcomes, None),
             Ok(writer) => self.fill(writer).await,
         };
-        let Some(sealed) = filled.sealed else {
+        if sealed.is_none() {
             give_up(&self.context, handle, &blob).await;
-            return (None, filled.outcomes, filled.unreadable);
-        };
-        (Some(Written { blob, sealed, read_back: false }), filled.outcomes, None)
+        }
+        (sealed.map(|sealed| WrittenBlob { blob, sealed, read_back: false }), outcomes, unreadable)
     }
 
     /// As of after the intent, so that it is above what any catalog counts that does not know the blob.
@@ -186,6 +182,9 @@ impl Write {
     }
 
     async fn begin(&self) -> Result<Blob, catalog::CatalogError> {
+        assert_eq!(self.devices.len(), self.code.stacks(), "a blob has as many drives as stacks");
+        let distinct: BTreeSet<DriveId> = self.devices.iter().map(|(drive, _)| *drive).collect();
+        assert_eq!(distinct.len(), self.devices.len(), "each stack of a blob lies on a drive of its own");
         let payload_bytes = self.pack.plan().payload_bytes();
         let blob = Blob {
             blob: self.context.catalog.next_blob_id((self.context.nonce)()).await?,
@@ -205,7 +204,7 @@ impl Write {
     }
 
     /// The pack's bytes into the stacks.
-    async fn fill(&self, mut writer: StackWriter) -> Filled {
+    async fn fill(&self, mut writer: StackWriter) -> Filled<Sealed> {
         let mut source = PackSource::new(Arc::clone(&self.pack));
         loop {
             let (error, unreadable) = match source.next().await {
@@ -217,13 +216,14 @@ impl Write {
                 Err(error) => (error.to_string(), Some(self.unreadable(&error, source.reading()))),
             };
             tracing::warn!(error, "a pack could not be written");
-            return Filled { sealed: None, outcomes: writer.abort().await, unreadable };
+            return (None, writer.abort().await, unreadable);
         }
         let report = writer.finish().await;
         let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
         assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
+        assert!(source.sealed().is_some(), "a pack that was given to its end is sealed");
         let sealed = source.sealed().filter(|_| report.result.is_ok());
-        Filled { sealed, outcomes: report.outcomes, unreadable: None }
+        (sealed, report.outcomes, None)
     }
 
     /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.

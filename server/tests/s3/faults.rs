@@ -7,7 +7,7 @@ use catalog::{
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use s3::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, StoreError, StoreFuture};
+use s3::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -73,9 +73,9 @@ impl Faulty {
         self.hooks.fault.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or(Fault::None)
     }
 
-    fn cold(&self) -> Result<(), StoreError> {
+    fn cold(&self) -> Result<(), ServiceError> {
         match self.fault() {
-            Fault::Cold(retry_after_s) => Err(StoreError::SlowDown { retry_after_s, reason: "It is cold.".into() }),
+            Fault::Cold(retry_after_s) => Err(ServiceError::SlowDown { retry_after_s, reason: "It is cold.".into() }),
             _ => Ok(()),
         }
     }
@@ -90,7 +90,7 @@ impl Faulty {
         let bytes = match fault {
             Fault::Breaks | Fault::Hangs => {
                 let first = bytes.take(1).map(|piece| piece.map(|piece| piece.slice(..piece.len().min(1))));
-                let lost = StoreError::DataLost { what: "a test".into() };
+                let lost = ServiceError::DataLost { what: "a test".into() };
                 let rest = match fault {
                     Fault::Hangs => futures::stream::pending().boxed(),
                     _ => futures::stream::iter([Err(lost)]).boxed(),
@@ -132,7 +132,7 @@ struct CountedSink {
 }
 
 impl PutSink for CountedSink {
-    fn write(&mut self, bytes: Bytes) -> StoreFuture<'_, ()> {
+    fn write(&mut self, bytes: Bytes) -> ServiceFuture<'_, ()> {
         self.sink.write(bytes)
     }
 
@@ -143,7 +143,7 @@ impl PutSink for CountedSink {
         })
     }
 
-    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> StoreFuture<'static, u64> {
+    fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64> {
         Box::pin(async move {
             let Self { sink, _open } = *self;
             sink.commit(etag, checksums).await
@@ -156,23 +156,23 @@ impl ObjectStore for Faulty {
         Arc::new(Self { service: self.service.authorised(authority), hooks: Arc::clone(&self.hooks) })
     }
 
-    fn create_bucket(&self, bucket: Bucket) -> StoreFuture<'_, Bucket> {
+    fn create_bucket(&self, bucket: Bucket) -> ServiceFuture<'_, Bucket> {
         self.service.create_bucket(bucket)
     }
 
-    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> StoreFuture<'a, Bucket> {
+    fn change_bucket<'a>(&'a self, name: &'a str, change: BucketChange) -> ServiceFuture<'a, Bucket> {
         self.service.change_bucket(name, change)
     }
 
-    fn head_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, Bucket> {
+    fn head_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, Bucket> {
         self.service.head_bucket(name)
     }
 
-    fn list_buckets<'a>(&'a self, owner: &'a str) -> StoreFuture<'a, Vec<Bucket>> {
+    fn list_buckets<'a>(&'a self, owner: &'a str) -> ServiceFuture<'a, Vec<Bucket>> {
         self.service.list_buckets(owner)
     }
 
-    fn delete_bucket<'a>(&'a self, name: &'a str) -> StoreFuture<'a, ()> {
+    fn delete_bucket<'a>(&'a self, name: &'a str) -> ServiceFuture<'a, ()> {
         self.service.delete_bucket(name)
     }
 
@@ -182,7 +182,7 @@ impl ObjectStore for Faulty {
         key: &'a str,
         object: Object,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+    ) -> ServiceFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move {
             self.cold()?;
             self.check_room(object.bytes)?;
@@ -190,18 +190,18 @@ impl ObjectStore for Faulty {
         })
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
+    fn check_room(&self, bytes: u64) -> Result<(), ServiceError> {
         match self.fault() {
-            Fault::Full => Err(StoreError::NoRoom { reason: "The rack is full.".into() }),
+            Fault::Full => Err(ServiceError::NoRoom { reason: "The rack is full.".into() }),
             _ => self.service.check_room(bytes),
         }
     }
 
-    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Object> {
+    fn head<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Object> {
         self.service.head(bucket, key)
     }
 
-    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> StoreFuture<'a, Located> {
+    fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Located> {
         self.service.locate(bucket, key)
     }
 
@@ -211,7 +211,7 @@ impl ObjectStore for Faulty {
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> StoreFuture<'a, Option<ObjectBytes>> {
+    ) -> ServiceFuture<'a, Option<ObjectBytes>> {
         Box::pin(async move {
             self.cold()?;
             let fault = self.fault();
@@ -220,15 +220,15 @@ impl ObjectStore for Faulty {
         })
     }
 
-    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> StoreFuture<'a, Object> {
+    fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object> {
         self.service.change(bucket, key, change)
     }
 
-    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> StoreFuture<'a, ()> {
+    fn delete<'a>(&'a self, bucket: &'a str, key: &'a str, condition: PutCondition) -> ServiceFuture<'a, ()> {
         self.service.delete(bucket, key, condition)
     }
 
-    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> StoreFuture<'a, Listing> {
+    fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> ServiceFuture<'a, Listing> {
         self.service.list(bucket, request)
     }
 
@@ -238,15 +238,15 @@ impl ObjectStore for Faulty {
         key: &'a str,
         metadata: MetadataChange,
         condition: PutCondition,
-    ) -> StoreFuture<'a, Option<Object>> {
+    ) -> ServiceFuture<'a, Option<Object>> {
         self.service.replace_metadata(bucket, key, metadata, condition)
     }
 
-    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> StoreFuture<'a, VersionId> {
+    fn create_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: Upload) -> ServiceFuture<'a, VersionId> {
         self.service.create_upload(bucket, key, upload)
     }
 
-    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, Upload> {
+    fn upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, Upload> {
         self.service.upload(bucket, key, upload)
     }
 
@@ -256,23 +256,23 @@ impl ObjectStore for Faulty {
         key: &'a str,
         part: PartId,
         bytes: u64,
-    ) -> StoreFuture<'a, Box<dyn PutSink>> {
+    ) -> ServiceFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move { Ok(self.counted(self.service.begin_part(bucket, key, part, bytes).await?)) })
     }
 
-    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> StoreFuture<'a, ()> {
+    fn complete_upload<'a>(&'a self, bucket: &'a str, key: &'a str, completion: Completion) -> ServiceFuture<'a, ()> {
         self.service.complete_upload(bucket, key, completion)
     }
 
-    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> StoreFuture<'a, ()> {
+    fn abort_upload<'a>(&'a self, bucket: &'a str, key: &'a str, upload: VersionId) -> ServiceFuture<'a, ()> {
         self.service.abort_upload(bucket, key, upload)
     }
 
-    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> StoreFuture<'a, UploadListing> {
+    fn list_uploads<'a>(&'a self, bucket: &'a str, request: UploadListRequest) -> ServiceFuture<'a, UploadListing> {
         self.service.list_uploads(bucket, request)
     }
 
-    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> StoreFuture<'_, Vec<Part>> {
+    fn parts(&self, upload: VersionId, after: u32, limit: usize) -> ServiceFuture<'_, Vec<Part>> {
         Box::pin(async move {
             if self.fault() == Fault::LosesUploads {
                 self.service.abort_upload("shelf", "k", upload).await?;

@@ -24,7 +24,7 @@ mod versions;
 use client::{Call, Reply};
 use faults::Faulty;
 use s3::{AccessKeys, Frontend, HostDomain, S3Limits, Traffic, serve};
-use server::world::Counters;
+use server::world::WorldCounters;
 use site::Site;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn domain() -> Option<HostDomain> {
 struct Front {
     address: SocketAddr,
     store: Faulty,
-    counters: Arc<Counters>,
+    counters: Arc<WorldCounters>,
     traffic: Arc<Traffic>,
     stop: Option<oneshot::Sender<()>>,
     running: JoinHandle<std::io::Result<()>>,

@@ -7,7 +7,7 @@ use server::boot;
 use server::config::Config;
 use server::holds::Holds;
 use server::object_service::ObjectService;
-use server::world::{Context, Counters};
+use server::world::{Context, WorldCounters};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use workshop::{Spool, Staging};
@@ -21,7 +21,7 @@ const SEED: u64 = 1;
 /// A service with its counters, by which the engine tells it what there is room for.
 pub struct Site {
     pub service: ObjectService,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<WorldCounters>,
 }
 
 fn wall_ms() -> u64 {
@@ -46,7 +46,7 @@ impl Site {
         let clock = boot::clock(&catalog, wall_ms(), 1).await.unwrap();
         let medium = || Arc::new(MemoryDrive::new(DRIVE_BYTES)) as Arc<dyn disk::Drive>;
         let rack = Arc::new(EmulatedRack::new(&spec, SEED, Arc::clone(&clock), |_| medium()));
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(WorldCounters::default());
         let context = Context {
             clock,
             wall: Arc::new(wall_ms),

@@ -6,7 +6,7 @@ use engine::GroupState;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::GroupId;
-use s3::store::{GetBody, ObjectStore, StoreError};
+use s3::store::{GetBody, ObjectStore, ServiceError};
 use std::time::Duration;
 
 /// Waits in small steps, so that it is there at the moment.
@@ -58,7 +58,7 @@ fn a_version_may_change_at_any_step_of_its_migration() {
             larder.audit(&facts).await;
             let now = larder.get_patiently("k0001").await;
             match (step % 2, now) {
-                (0, Err(StoreError::NoSuchKey)) | (1, Ok(2)) => {}
+                (0, Err(ServiceError::NoSuchKey)) | (1, Ok(2)) => {}
                 (_, now) => panic!("step {step}: {now:?}"),
             }
             assert_eq!(larder.get_patiently("k0000").await.unwrap(), 1);
@@ -87,7 +87,7 @@ fn who_waits_for_a_cold_object_gets_the_version_that_was_there_when_he_asked() {
             if overwrite {
                 assert_eq!(larder.get("o").await.unwrap(), 2);
             } else {
-                assert!(matches!(larder.get("o").await, Err(StoreError::NoSuchKey)));
+                assert!(matches!(larder.get("o").await, Err(ServiceError::NoSuchKey)));
             }
             larder.settle().await;
             larder.audit(&facts).await;
@@ -261,7 +261,7 @@ fn closing_with_work_in_flight_ends_it_and_loses_nothing() {
             let reading = async {
                 for key in larder.keys().await {
                     match larder.get(&key).await {
-                        Ok(_) | Err(StoreError::SlowDown { .. } | StoreError::Unavailable { .. }) => {}
+                        Ok(_) | Err(ServiceError::SlowDown { .. } | ServiceError::Unavailable { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }

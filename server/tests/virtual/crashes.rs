@@ -24,7 +24,7 @@ struct Left {
 fn site(rng: &mut Rng) -> Site {
     let mut site = Site::new(if rng.below(4) == 0 { "pelican-mini" } else { "nas8" });
     site.seed = rng.next_u64();
-    site.patience = SECOND * [1, 20, 45][rng.below(3) as usize];
+    site.max_wait = SECOND * [1, 20, 45][rng.below(3) as usize];
     site.workshop_bytes = [6 * MIB, 32 * MIB][rng.below(2) as usize];
     site.spool_bytes = [2 * MIB, 8 * MIB, 64 * MIB][rng.below(3) as usize];
     site.policy.idle_timeout = IdleTimeout::After(SECOND * rng.between(5, 300) as u32);

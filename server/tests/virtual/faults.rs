@@ -5,7 +5,7 @@ use catalog::{Blob, Place};
 use engine::{DrivePhase, GroupState};
 use model::DriveId;
 use model::physics::PowerState;
-use s3::store::StoreError;
+use s3::store::ServiceError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn r_lost_drives_cost_nothing_and_one_more_is_refused_until_it_is_back() {
             for drive in &other.drives[..=r] {
                 larder.rack.pull(*drive);
             }
-            assert!(matches!(larder.get("p").await, Err(StoreError::Unavailable { .. })));
+            assert!(matches!(larder.get("p").await, Err(ServiceError::Unavailable { .. })));
             for drive in other.drives.iter().chain(&blob.drives) {
                 larder.rack.plug(*drive);
             }
@@ -130,7 +130,7 @@ fn more_rot_than_the_code_makes_up_for_is_said_loudly() {
         facts.media[stack.drive].flip_bit(&stack.name, 10_000, 16);
     }
     site.run(async |larder| {
-        assert!(matches!(larder.get("o").await, Err(StoreError::DataLost { .. })));
+        assert!(matches!(larder.get("o").await, Err(ServiceError::DataLost { .. })));
         assert_eq!(larder.ask(|rack| rack.stats().data_lost).await, 1);
     });
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::join_all;
 use model::{DriveId, Rng};
-use s3::store::{ObjectStore, StoreError};
+use s3::store::{ObjectStore, ServiceError};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Book {
         for key in known {
             let seen = match larder.get_patiently(&key).await {
                 Ok(serial) => Some(serial),
-                Err(StoreError::NoSuchKey) => None,
+                Err(ServiceError::NoSuchKey) => None,
                 Err(error) => panic!("{key}: {error}"),
             };
             self.check(&key, seen);
@@ -173,7 +173,7 @@ impl Client<'_> {
         self.book.begins(key, Some(serial));
         match self.larder.put(key, serial, bytes).await {
             Ok(()) => self.book.is_sure(key, Some(serial)),
-            Err(StoreError::SlowDown { .. }) => {}
+            Err(ServiceError::SlowDown { .. }) => {}
             Err(error) => self.may_fail(key, &error),
         }
     }
@@ -223,8 +223,8 @@ impl Client<'_> {
         (0..self.rng.between(1, 4)).map(|_| self.rng.below(300 * KIB)).collect()
     }
 
-    fn may_be_refused(&self, key: &str, error: &StoreError) {
-        if !matches!(error, StoreError::SlowDown { .. }) {
+    fn may_be_refused(&self, key: &str, error: &ServiceError) {
+        if !matches!(error, ServiceError::SlowDown { .. }) {
             self.may_fail(key, error);
         }
     }
@@ -240,8 +240,8 @@ impl Client<'_> {
     async fn get(&mut self, key: &str) {
         match self.larder.get(key).await {
             Ok(serial) => self.book.check(key, Some(serial)),
-            Err(StoreError::NoSuchKey) => self.book.check(key, None),
-            Err(StoreError::SlowDown { .. }) => {}
+            Err(ServiceError::NoSuchKey) => self.book.check(key, None),
+            Err(ServiceError::SlowDown { .. }) => {}
             Err(error) => self.may_fail(key, &error),
         }
     }
@@ -264,8 +264,8 @@ impl Client<'_> {
         }
     }
 
-    fn may_fail(&self, key: &str, error: &StoreError) {
+    fn may_fail(&self, key: &str, error: &ServiceError) {
         assert!(self.weather == Weather::Foul, "{key}: {error}");
-        assert!(!matches!(error, StoreError::DataLost { .. } | StoreError::Internal(_)), "{key}: {error}");
+        assert!(!matches!(error, ServiceError::DataLost { .. } | ServiceError::Internal(_)), "{key}: {error}");
     }
 }

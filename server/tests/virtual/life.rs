@@ -86,9 +86,9 @@ fn many_small_objects_share_packs() {
 }
 
 #[test]
-fn an_impatient_client_is_told_when_to_come_again_and_finds_it_in_the_spool() {
+fn a_client_that_waits_briefly_is_told_when_to_come_again_and_finds_it_in_the_spool() {
     let mut site = Site::nas8();
-    site.patience = SECOND;
+    site.max_wait = SECOND;
     site.run(async |larder| {
         larder.put("o", 5, 3 * MIB).await.unwrap();
         larder.settle().await;
@@ -105,9 +105,9 @@ fn an_impatient_client_is_told_when_to_come_again_and_finds_it_in_the_spool() {
 }
 
 #[test]
-fn without_any_patience_a_retry_finds_what_was_recalled() {
+fn without_any_wait_a_retry_finds_what_was_recalled() {
     let mut site = Site::nas8();
-    site.patience = Duration::ZERO;
+    site.max_wait = Duration::ZERO;
     site.run(async |larder| {
         larder.put("o", 5, 3 * MIB).await.unwrap();
         larder.settle().await;

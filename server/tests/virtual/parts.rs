@@ -6,7 +6,7 @@ use catalog::{
     Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Object, Place, PutCondition, Upload, UploadListRequest, VersionId,
 };
 use futures::future::join_all;
-use s3::store::{Completion, ObjectStore, PartId, StoreError};
+use s3::store::{Completion, ObjectStore, PartId, ServiceError};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,7 +33,7 @@ fn checksum(bytes: &[u8]) -> Checksum {
 }
 
 impl Larder {
-    pub async fn begin(&self, key: &str, serial: u64, lengths: Vec<u64>) -> Result<OpenUpload, StoreError> {
+    pub async fn begin(&self, key: &str, serial: u64, lengths: Vec<u64>) -> Result<OpenUpload, ServiceError> {
         let upload = Upload {
             version: VersionId::default(),
             initiated_ms: 0,
@@ -50,7 +50,7 @@ impl Larder {
     }
 
     /// Puts part `number` of `upload`.
-    pub async fn put_part(&self, upload: &OpenUpload, number: u32) -> Result<(), StoreError> {
+    pub async fn put_part(&self, upload: &OpenUpload, number: u32) -> Result<(), ServiceError> {
         let before = &upload.lengths[..number as usize - 1];
         let (start, bytes) = (before.iter().sum::<u64>() as usize, upload.lengths[before.len()]);
         let whole = Bytes::from(content(&upload.key, upload.serial, upload.bytes()));
@@ -61,7 +61,7 @@ impl Larder {
         sink.commit(format!("p{number}"), vec![checksum(&part)]).await.map(drop)
     }
 
-    pub async fn complete(&self, upload: &OpenUpload) -> Result<(), StoreError> {
+    pub async fn complete(&self, upload: &OpenUpload) -> Result<(), ServiceError> {
         let chosen = |number: u32| ChosenPart { number, etag: format!("p{number}") };
         let object = Object {
             version: upload.version,
@@ -123,7 +123,7 @@ fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
             larder.put_part(&upload, number).await.unwrap();
         }
         let refused = larder.put("p", 1, 8 * MIB).await;
-        assert!(matches!(refused, Err(StoreError::SlowDown { .. })), "the workshop is full of parts");
+        assert!(matches!(refused, Err(ServiceError::SlowDown { .. })), "the workshop is full of parts");
         let mut watch = larder.service.stale_watch(HOUR).await.unwrap();
         assert_eq!(larder.service.abort_stale(&mut watch, Duration::ZERO).await.unwrap(), 0);
         tokio::time::sleep(2 * HOUR).await;
@@ -134,7 +134,7 @@ fn parts_of_open_uploads_take_room_never_move_and_give_it_back() {
         larder.files_are_removed().await;
         assert_eq!(facts.staged_files(), 0);
         larder.put("p", 1, 8 * MIB).await.unwrap();
-        assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
+        assert!(matches!(larder.put_part(&upload, 1).await, Err(ServiceError::NoSuchUpload)));
         larder.audit(&facts).await;
     });
 }
@@ -160,7 +160,7 @@ fn of_completions_aborts_and_parts_at_once_one_wins_and_no_file_is_left() {
             let (completions, _, ()) = tokio::join!(completions, parts, abort);
             let won = completions.iter().filter(|done| done.is_ok()).count();
             assert!(won <= 1 && (won == 1 || round % 2 == 0), "{completions:?}");
-            assert!(completions.iter().all(|done| matches!(done, Ok(()) | Err(StoreError::NoSuchUpload))));
+            assert!(completions.iter().all(|done| matches!(done, Ok(()) | Err(ServiceError::NoSuchUpload))));
             assert_eq!(larder.get(&key).await.is_ok(), won == 1);
             larder.audit(&facts).await;
         }
@@ -181,7 +181,7 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
         let left_open = larder.begin("parts", 2, vec![MIB; 7]).await.unwrap();
         let refused = larder.put_part(&left_open, 1).await;
         assert!(
-            matches!(&refused, Err(StoreError::SlowDown { reason, .. }) if reason.contains("abort")),
+            matches!(&refused, Err(ServiceError::SlowDown { reason, .. }) if reason.contains("abort")),
             "{refused:?}"
         );
         // What they hold is neither hurried to the rack nor in the way of what can be.
@@ -232,7 +232,7 @@ fn an_upload_is_stale_some_time_after_its_last_part() {
         }
         tokio::time::sleep(HOUR / 2).await;
         assert_eq!(looked().await, 1);
-        assert!(matches!(larder.put_part(&upload, 1).await, Err(StoreError::NoSuchUpload)));
+        assert!(matches!(larder.put_part(&upload, 1).await, Err(ServiceError::NoSuchUpload)));
     });
 }
 
@@ -272,7 +272,7 @@ fn a_put_that_outlives_its_bucket_does_not_get_into_the_next_one_of_its_name() {
         tokio::time::sleep(SECOND).await;
         larder.service.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         let committed = sink.commit("e".into(), Vec::new()).await;
-        assert!(matches!(committed, Err(StoreError::NoSuchBucket)), "{committed:?}");
+        assert!(matches!(committed, Err(ServiceError::NoSuchBucket)), "{committed:?}");
         larder.files_are_removed().await;
         assert_eq!((facts.staged_files(), larder.keys().await.len()), (0, 0));
     });

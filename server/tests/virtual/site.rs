@@ -15,11 +15,11 @@ use engine::{
 use futures::{FutureExt, StreamExt};
 use model::physics::PowerState;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
-use s3::store::{GetBody, ObjectStore, StoreError};
+use s3::store::{GetBody, ObjectStore, ServiceError};
 use server::boot;
 use server::holds::Holds;
 use server::object_service::ObjectService;
-use server::world::{Context, Counters, Spawn, Tracer, WorldHandle};
+use server::world::{Context, Spawn, Tracer, WorldCounters, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -45,7 +45,7 @@ pub struct Site {
     pub trace: Option<Tracer>,
     pub spec: RackSpec,
     pub policy: RackPolicy,
-    pub patience: Duration,
+    pub max_wait: Duration,
     pub workshop_bytes: u64,
     pub spool_bytes: u64,
     pub seed: u64,
@@ -139,7 +139,7 @@ impl Site {
         Self {
             trace: None,
             policy: policy(&spec),
-            patience: 45 * SECOND,
+            max_wait: 45 * SECOND,
             workshop_bytes: 256 * MIB,
             spool_bytes: 64 * MIB,
             seed: 1,
@@ -258,12 +258,12 @@ impl Site {
             lineage: Arc::default(),
             recall_order: Arc::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
-            counters: Arc::new(Counters::default()),
+            counters: Arc::new(WorldCounters::default()),
             trace: self.trace.clone(),
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
         let world = boot::boot(spec, policy, self.seed, &context, Arc::clone(&rack)).await.unwrap();
-        let service = ObjectService::new(context.clone(), world.clone(), self.patience);
+        let service = ObjectService::new(context.clone(), world.clone(), self.max_wait);
         if service.head_bucket(BUCKET).await.is_err() {
             service.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         }
@@ -338,12 +338,12 @@ pub fn told(object: &Object) -> (u64, u64) {
     (serial.parse().unwrap(), object.bytes)
 }
 
-pub fn retry_after_s(error: &StoreError) -> Option<u32> {
-    if let StoreError::SlowDown { retry_after_s, .. } = error { Some(*retry_after_s) } else { None }
+pub fn retry_after_s(error: &ServiceError) -> Option<u32> {
+    if let ServiceError::SlowDown { retry_after_s, .. } = error { Some(*retry_after_s) } else { None }
 }
 
 impl Larder {
-    pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), StoreError> {
+    pub async fn put(&self, key: &str, serial: u64, bytes: u64) -> Result<(), ServiceError> {
         let bucket = self.service.head_bucket(BUCKET).await?;
         let object = Object { bytes, ..Object::default() };
         let mut sink = self.service.begin_put(&bucket, key, object, PutCondition::None).await?;
@@ -365,20 +365,20 @@ impl Larder {
     }
 
     /// What lies at `key`, checked byte by byte: its serial number.
-    pub async fn get(&self, key: &str) -> Result<u64, StoreError> {
+    pub async fn get(&self, key: &str) -> Result<u64, ServiceError> {
         self.get_range(key, None).await
     }
 
-    pub async fn get_range(&self, key: &str, range: Option<Range<u64>>) -> Result<u64, StoreError> {
+    pub async fn get_range(&self, key: &str, range: Option<Range<u64>>) -> Result<u64, ServiceError> {
         let body = self.service.get(BUCKET, key, range.clone()).await?;
         read_out(key, body, range).await
     }
 
     /// As [`get`](Self::get), asking again as long as it is told to come again.
-    pub async fn get_patiently(&self, key: &str) -> Result<u64, StoreError> {
+    pub async fn get_patiently(&self, key: &str) -> Result<u64, ServiceError> {
         loop {
             match self.get(key).await {
-                Err(StoreError::SlowDown { retry_after_s, .. }) => {
+                Err(ServiceError::SlowDown { retry_after_s, .. }) => {
                     tokio::time::sleep(SECOND * retry_after_s).await;
                 }
                 other => return other,
@@ -543,7 +543,7 @@ impl Larder {
 }
 
 /// Takes a body to its end and checks every byte of it; gives the serial number.
-pub async fn read_out(key: &str, body: GetBody, range: Option<Range<u64>>) -> Result<u64, StoreError> {
+pub async fn read_out(key: &str, body: GetBody, range: Option<Range<u64>>) -> Result<u64, ServiceError> {
     let GetBody { object, mut bytes } = body;
     let (serial, length) = told(&object);
     let mut all = Vec::new();

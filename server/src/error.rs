@@ -1,0 +1,51 @@
+//! Errors of the server as a whole, and of commands on a data directory that no server holds: sentences for people,
+//! each with its mend. Nobody distinguishes them.
+
+use crate::config::ConfigError;
+use crate::data_dir::DataDirError;
+use crate::descriptors::TooFewDescriptors;
+use catalog::{CatalogError, StoreError};
+use disk::DriveError;
+use engine::layout::LayoutError;
+use std::io;
+
+/// Why the server does not run, or a command on its data directory does nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// There is no data directory to work with.
+    #[error(transparent)]
+    DataDir(#[from] DataDirError),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The catalog cannot be opened, read or written.
+    #[error("catalog: {0}")]
+    Catalog(#[from] CatalogError),
+    /// The workshop cannot be used.
+    #[error("workshop: {0}; see that its directories are there and can be read and written")]
+    Workshop(#[from] DriveError),
+    /// The rack cannot be laid out.
+    #[error("rack: {0}")]
+    Layout(#[from] LayoutError),
+    /// The process may have too few files open.
+    #[error(transparent)]
+    Descriptors(#[from] TooFewDescriptors),
+    /// The system refuses a step.
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
+    /// Things contradict one another, or it would lose data.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<StoreError> for ServerError {
+    fn from(error: StoreError) -> Self {
+        Self::Catalog(error.into())
+    }
+}
+
+/// `error` in words.
+#[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
+pub(crate) fn text(error: impl ToString) -> String {
+    error.to_string()
+}
