@@ -6,6 +6,7 @@
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
 use crate::seal::{Sealed, Sequence};
+use crate::store::Entry;
 use model::{BlobId, ClassId, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,11 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<
 pub(crate) fn decode_at<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
     let (body, sequence) = value.open(key)?;
     Ok((decode_body(key, body)?, sequence))
+}
+
+/// The record that `entry` holds.
+pub(crate) fn value<T: DeserializeOwned>(entry: &Entry) -> Result<T, CatalogError> {
+    decode(&entry.key, &entry.value)
 }
 
 fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
@@ -284,6 +290,13 @@ impl PlacedObject {
     pub fn version(&self, bucket: &str, key: &str) -> Version {
         let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
         Version { version, bucket: bucket.to_owned(), key: key.to_owned(), bytes, staged_ms, place }
+    }
+
+    /// Its mark among the staged versions.
+    pub(crate) fn mark(&self) -> StagedMark {
+        let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
+        let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
+        StagedMark { version, bytes, staged_ms, slot }
     }
 
     /// True if it is `version`, and in the workshop.
