@@ -46,12 +46,12 @@ fn wanted(request: &S3Request) -> Result<Vec<&'static str>, ErrorResponse> {
     let wanted: Option<Vec<&str>> =
         names.map(|name| NAMES.into_iter().find(|known| known.as_bytes() == name.trim_ascii())).collect();
     let Some(wanted) = wanted else {
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid attribute name specified."));
+        return Err(ErrorCode::InvalidArgument.with("Invalid attribute name specified."));
     };
     if wanted.is_empty() {
         let message =
             "The x-amz-object-attributes header specifying the attributes to be retrieved is missing or empty";
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+        return Err(ErrorCode::InvalidArgument.with(message));
     }
     Ok(wanted)
 }

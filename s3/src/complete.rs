@@ -38,7 +38,7 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let claimed = claimed_checksum(&request)?;
     let body = request.small_body_bytes(&DigestClaims::of_md5(&request.headers)?).await?;
     // A hostile list takes many times its bytes once it is parsed, so parsing waits for a permit as well.
-    let _permit = front.completions.acquire().await.map_err(|_| ErrorResponse::from(ErrorCode::ServiceUnavailable))?;
+    let _permit = front.completions.acquire().await.map_err(|_| ErrorCode::ServiceUnavailable)?;
     let listed = listed(parsed(&body)?)?;
     let upload = match front.store.upload(&request.bucket, &request.key, id).await {
         Ok(upload) => upload,
@@ -128,7 +128,7 @@ fn claimed_checksum(request: &S3Request) -> Result<Option<Checksum>, ErrorRespon
         let base64 = request.header(name.as_str())?.unwrap_or_default().to_owned();
         if claimed.replace(Checksum { kind, base64 }).is_some() {
             let message = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
-            return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+            return Err(ErrorCode::InvalidRequest.with(message));
         }
     }
     Ok(claimed)
@@ -204,7 +204,7 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
                 "The upload was created using a {kind} checksum. The complete request must include the checksum for \
                  each part. It was missing for part {number} in the request."
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
         None => Ok(()),
     }
@@ -224,7 +224,7 @@ fn check_sizes(request: &S3Request, parts: &[Part]) -> Result<(), ErrorResponse>
             let message = format!(
                 "The provided 'x-amz-mp-object-size' header value {claimed} does not match what was computed: {bytes}"
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
         _ => Ok(()),
     }
@@ -257,7 +257,7 @@ fn check_claim(
         let message = format!(
             "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
         );
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     }
     let Some(claimed) = claimed.filter(|claimed| claimed.kind == computed.kind) else { return Ok(()) };
     // Clients spell a composite one with or without the number of parts.
@@ -266,5 +266,5 @@ fn check_claim(
         return Ok(());
     }
     let message = format!("The {} you specified did not match the calculated checksum.", spelling(claimed.kind));
-    Err(ErrorResponse::new(ErrorCode::BadDigest, message))
+    Err(ErrorCode::BadDigest.with(message))
 }

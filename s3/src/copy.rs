@@ -49,10 +49,8 @@ impl CopyOrigin {
                 Ok(Self { bucket: bucket.into(), key: key.into() })
             }
             Ok(_) => Err(ErrorResponse::not_implemented("A copy source that is an access point")),
-            Err(_) => Err(ErrorResponse::new(
-                ErrorCode::InvalidArgument,
-                "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
-            )),
+            Err(_) => Err(ErrorCode::InvalidArgument
+                .with("Copy Source must mention the source bucket and key: sourcebucket/sourcekey")),
         }
     }
 
@@ -96,7 +94,7 @@ fn too_large() -> ErrorResponse {
     let message = format!(
         "The specified copy source is larger than the maximum allowable size for a copy source: {COPY_BYTES_MAX}"
     );
-    ErrorResponse::new(ErrorCode::InvalidRequest, message)
+    ErrorCode::InvalidRequest.with(message)
 }
 
 /// Moves the bytes of a source into a sink.
@@ -115,7 +113,7 @@ fn replaces(request: &S3Request, name: &str) -> Result<bool, ErrorResponse> {
     match request.header(name)? {
         None | Some("COPY") => Ok(false),
         Some("REPLACE") => Ok(true),
-        Some(_) => Err(ErrorResponse::new(ErrorCode::InvalidArgument, format!("Unknown directive in {name}."))),
+        Some(_) => Err(ErrorCode::InvalidArgument.with(format!("Unknown directive in {name}."))),
     }
 }
 
@@ -184,7 +182,7 @@ pub(crate) async fn object(front: &Frontend, request: S3Request) -> Answer {
 fn unchanged() -> ErrorResponse {
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
                    object's metadata, storage class, website redirect location or encryption attributes.";
-    ErrorResponse::new(ErrorCode::InvalidRequest, message)
+    ErrorCode::InvalidRequest.with(message)
 }
 
 /// A copy of an object. Each of its methods returns `None` if the source is another version by then.
@@ -237,9 +235,7 @@ impl Copy<'_> {
 /// The bytes of a source must be what was stored: its MD5 says so, if it came in one piece.
 fn check_copy(object: &Object, digests: Digests) -> Result<Digests, ErrorResponse> {
     match md5_of_etag(&object.etag) {
-        Some(md5) if md5 != digests.md5 => {
-            Err(ErrorResponse::new(ErrorCode::InternalError, "the copy is not what was stored"))
-        }
+        Some(md5) if md5 != digests.md5 => Err(ErrorCode::InternalError.with("the copy is not what was stored")),
         _ => Ok(digests),
     }
 }
@@ -303,11 +299,11 @@ fn range(request: &S3Request, bytes: u64) -> Result<Range<u64>, ErrorResponse> {
     let (first, last) = parsed.ok_or_else(|| {
         let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are \
                        the zero-based offsets of the first and last bytes to copy";
-        ErrorResponse::new(ErrorCode::InvalidArgument, message)
+        ErrorCode::InvalidArgument.with(message)
     })?;
     if last >= bytes {
         let message = format!("Range specified is not valid for source object of size: {bytes}");
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+        return Err(ErrorCode::InvalidArgument.with(message));
     }
     Ok(first..last + 1)
 }

@@ -86,7 +86,7 @@ async fn delete_listed(bucket: &Owned, request: &S3Request, object: &ObjectIdent
         return Err(ErrorResponse::not_implemented("Deleting on a condition other than the ETag"));
     }
     if object.key.is_empty() {
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "The key is empty."));
+        return Err(ErrorCode::InvalidArgument.with("The key is empty."));
     }
     if !s3s::path::check_key(&object.key) {
         return Err(ErrorCode::KeyTooLongError.into());

@@ -1,6 +1,5 @@
 //! ListMultipartUploads and ListParts.
 
-use crate::digest::spelling;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::{ListParameters, number};
@@ -24,7 +23,7 @@ fn initiator(user: &str) -> Initiator {
 }
 
 fn algorithm(upload: &Upload) -> Option<ChecksumAlgorithm> {
-    upload.checksum_named.then(|| ChecksumAlgorithm::from(spelling(upload.checksum).to_uppercase()))
+    upload.checksum_named.then(|| ChecksumAlgorithm::from_static(upload.checksum.name()))
 }
 
 fn checksum_type(upload: &Upload) -> Option<ChecksumType> {
@@ -78,7 +77,7 @@ pub(crate) async fn uploads(front: &Frontend, request: &S3Request) -> Answer {
 }
 
 fn invalid_marker() -> ErrorResponse {
-    ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid uploadId marker")
+    ErrorCode::InvalidArgument.with("Invalid uploadId marker")
 }
 
 /// Where the next page goes on: the last entry of this one, upload or common prefix.

@@ -22,8 +22,8 @@ pub(crate) fn empty(status: StatusCode) -> S3Response<Body> {
 /// A response in XML.
 pub(crate) fn document<T: Serialize>(value: &T) -> Answer {
     let document = xml::write(value);
-    let document = document
-        .map_err(|error| ErrorResponse::new(ErrorCode::InternalError, format!("cannot write the answer: {error}")))?;
+    let document =
+        document.map_err(|error| ErrorCode::InternalError.with(format!("cannot write the answer: {error}")))?;
     let mut answer = S3Response::new(Body::from(document));
     answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     Ok(answer)
@@ -54,8 +54,8 @@ pub(crate) fn validators(object: &Object) -> Result<HeaderMap, ErrorResponse> {
 /// `InternalError` for a value that no header can have.
 pub(crate) fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ErrorResponse> {
     let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
-    let (name, value) = pair
-        .ok_or_else(|| ErrorResponse::new(ErrorCode::InternalError, format!("header {name} cannot be given back")))?;
+    let (name, value) =
+        pair.ok_or_else(|| ErrorCode::InternalError.with(format!("header {name} cannot be given back")))?;
     headers.insert(name, value);
     Ok(())
 }
@@ -63,7 +63,7 @@ pub(crate) fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<()
 /// An ETag as a header spells it.
 pub(crate) fn etag_value(etag: &str) -> Result<HeaderValue, ErrorResponse> {
     HeaderValue::try_from(format!("\"{etag}\""))
-        .map_err(|_| ErrorResponse::new(ErrorCode::InternalError, "an ETag cannot be given back"))
+        .map_err(|_| ErrorCode::InternalError.with("an ETag cannot be given back"))
 }
 
 /// Adds checksums of a whole object to an answer.

@@ -14,7 +14,6 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -65,8 +64,8 @@ pub struct TrafficStats {
 
 #[derive(Default)]
 struct TrafficState {
-    requests: usize,
-    unsigned: usize,
+    /// The counts as they are reported, but for those of connections.
+    stats: TrafficStats,
     by_requester: HashMap<Requester, usize>,
     connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
@@ -87,10 +86,6 @@ pub struct Traffic {
     state: Mutex<TrafficState>,
     /// A connection has ended or become idle.
     changed: Notify,
-    refused_requests: AtomicU64,
-    refused_connections: AtomicU64,
-    evicted_connections: AtomicU64,
-    slow_clients: AtomicU64,
 }
 
 /// Why a connection is not admitted yet.
@@ -106,15 +101,7 @@ enum NotYet {
 impl Traffic {
     /// A listener without connections.
     pub fn new(limits: &S3Limits) -> Arc<Self> {
-        Arc::new(Self {
-            limits: limits.clone(),
-            state: Mutex::default(),
-            changed: Notify::new(),
-            refused_requests: AtomicU64::new(0),
-            refused_connections: AtomicU64::new(0),
-            evicted_connections: AtomicU64::new(0),
-            slow_clients: AtomicU64::new(0),
-        })
+        Arc::new(Self { limits: limits.clone(), state: Mutex::default(), changed: Notify::new() })
     }
 
     /// The limits.
@@ -128,18 +115,13 @@ impl Traffic {
         TrafficStats {
             connections: state.connections.len(),
             idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
-            requests: state.requests,
-            unsigned_requests: state.unsigned,
-            refused_requests: self.refused_requests.load(Ordering::Relaxed),
-            refused_connections: self.refused_connections.load(Ordering::Relaxed),
-            evicted_connections: self.evicted_connections.load(Ordering::Relaxed),
-            slow_clients: self.slow_clients.load(Ordering::Relaxed),
+            ..state.stats
         }
     }
 
     /// Counts a client that was too slow and is cut off.
     pub(crate) fn too_slow(&self) {
-        self.slow_clients.fetch_add(1, Ordering::Relaxed);
+        self.lock().stats.slow_clients += 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, TrafficState> {
@@ -154,22 +136,22 @@ impl Traffic {
             Requester::User(_) => (false, limits.user_requests),
             Requester::Peer(_) => (true, limits.peer_requests),
         };
-        let refusal = if state.requests >= limits.requests {
+        let refusal = if state.stats.requests >= limits.requests {
             Some("Too many requests at once.")
         } else if state.by_requester.get(&requester).is_some_and(|requests| *requests >= most) {
             Some("Too many requests of yours at once.")
-        } else if is_unsigned && state.unsigned >= limits.unsigned_requests {
+        } else if is_unsigned && state.stats.unsigned_requests >= limits.unsigned_requests {
             Some("Too many unsigned requests at once.")
         } else {
             None
         };
         if let Some(refusal) = refusal {
-            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            state.stats.refused_requests += 1;
             return Err(refusal);
         }
-        state.requests += 1;
-        assert!(state.requests <= limits.requests, "admitted within the limit");
-        state.unsigned += usize::from(is_unsigned);
+        state.stats.requests += 1;
+        assert!(state.stats.requests <= limits.requests, "admitted within the limit");
+        state.stats.unsigned_requests += usize::from(is_unsigned);
         *state.by_requester.entry(requester.clone()).or_default() += 1;
         Ok(RequestPermit { traffic: Arc::clone(self), requester })
     }
@@ -191,7 +173,7 @@ impl Traffic {
             match self.try_connect(peer) {
                 Ok(connected) => return Some(connected),
                 Err(NotYet::OfPeer) => {
-                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    self.lock().stats.refused_connections += 1;
                     return None;
                 }
                 Err(NotYet::AtAll) => changed.await,
@@ -235,7 +217,7 @@ impl Traffic {
         if !too_early.is_zero() {
             return Err(Some(too_early));
         }
-        self.evicted_connections.fetch_add(1, Ordering::Relaxed);
+        state.stats.evicted_connections += 1;
         let connection = state.leave(number).ok_or(None)?;
         connection.evicted.notify_one();
         Ok(())
@@ -265,9 +247,9 @@ pub(crate) struct RequestPermit {
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.traffic.lock();
-        assert!(state.requests > 0, "a permit counts while it lives");
-        state.requests -= 1;
-        state.unsigned -= usize::from(matches!(self.requester, Requester::Peer(_)));
+        assert!(state.stats.requests > 0, "a permit counts while it lives");
+        state.stats.requests -= 1;
+        state.stats.unsigned_requests -= usize::from(matches!(self.requester, Requester::Peer(_)));
         if let Some(requests) = state.by_requester.get_mut(&self.requester) {
             *requests -= 1;
             if *requests == 0 {

@@ -45,8 +45,8 @@ pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
         upload_id: Some(upload_id::format(upload)),
         ..CreateMultipartUploadOutput::default()
     })?;
-    if let Some(value) = named.and_then(|kind| HeaderValue::try_from(spelling(kind).to_uppercase()).ok()) {
-        answer.headers.insert("x-amz-checksum-algorithm", value);
+    if let Some(kind) = named {
+        answer.headers.insert("x-amz-checksum-algorithm", HeaderValue::from_static(kind.name()));
         answer.headers.insert("x-amz-checksum-type", HeaderValue::from_static(checksum_type(composite)));
     }
     Ok(answer)
@@ -55,7 +55,7 @@ pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
 /// The kind of checksum that a client names as it begins, if any, and true if the object's is to be one of its parts'
 /// checksums.
 fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool), ErrorResponse> {
-    let invalid = |message: String| ErrorResponse::new(ErrorCode::InvalidRequest, message);
+    let invalid = |message: String| ErrorCode::InvalidRequest.with(message);
     let kind = requested_algorithm(request)?;
     let composite = match request.header("x-amz-checksum-type")? {
         None => None,
@@ -93,7 +93,7 @@ pub(crate) fn requested_algorithm(request: &S3Request) -> Result<Option<Checksum
     kind_named(name).map(Some).ok_or_else(|| {
         let message = "Checksum algorithm provided is unsupported. Please try again with any of the valid types: \
                        [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
-        ErrorResponse::new(ErrorCode::InvalidRequest, message)
+        ErrorCode::InvalidRequest.with(message)
     })
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Resu
             let message = format!(
                 "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
     }
 }

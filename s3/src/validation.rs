@@ -236,11 +236,11 @@ fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
     if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
         let message = format!("Query-string authentication requires a signature, which is missing besides {name}.");
-        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+        return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
     }
     if query.iter().any(|(name, _)| name.starts_with("response-")) {
         let message = "Request specific response headers cannot be used for anonymous GET requests.";
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     }
     Ok(())
 }
@@ -261,13 +261,13 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
     if expires.is_some_and(|expires_s| expires_s > PRESIGNED_MAX_S) {
         let message = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
                        less than 604800 seconds";
-        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+        return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
     }
     // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
     let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
     let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     };
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     let unsigned = headers
@@ -276,13 +276,9 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
     if let Some(name) = unsigned {
         let message = format!("There were headers present in the request which were not signed: {name}");
-        return Err(ErrorResponse::new(ErrorCode::AccessDenied, message));
+        return Err(ErrorCode::AccessDenied.with(message));
     }
-    if is_signed("host") {
-        Ok(())
-    } else {
-        Err(ErrorResponse::new(ErrorCode::AccessDenied, "The host header must be signed."))
-    }
+    if is_signed("host") { Ok(()) } else { Err(ErrorCode::AccessDenied.with("The host header must be signed.")) }
 }
 
 #[cfg(test)]
