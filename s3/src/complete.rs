@@ -4,13 +4,13 @@
 //! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it
 //! with the same parts gets the same answer. That is what a client needs whose first answer was lost.
 
-use crate::digest::{DigestClaims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling};
+use crate::digest::{DigestClaims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling, type_of};
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::encoded;
 use crate::put::condition;
 use crate::request::{S3Request, parsed, part_number_out_of_range};
-use crate::response::{Answer, base64_of, document};
+use crate::response::{Answer, document, with_checksums};
 use crate::store::{Completion, StoreError};
 use crate::upload::{check_kind, checksum_type};
 use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload, VersionId};
@@ -104,20 +104,14 @@ async fn already_complete(front: &Frontend, request: &S3Request, listed: &[Liste
 
 fn result(request: &S3Request, etag: &str, checksums: &[Checksum]) -> Answer {
     let host = request.header("host")?.unwrap_or_default();
-    let composite = checksums.iter().any(Checksum::is_composite);
-    document(&CompleteMultipartUploadOutput {
+    let output = with_checksums!(CompleteMultipartUploadOutput, checksums, {
         bucket: Some(request.bucket.clone()),
         key: Some(request.key.clone()),
         location: Some(format!("http://{host}/{}/{}", request.bucket, encoded(&request.key))),
         e_tag: Some(ETag::Strong(etag.to_owned())),
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
-        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(checksum_type(composite))),
-        ..CompleteMultipartUploadOutput::default()
-    })
+        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(type_of(checksums))),
+    }, ..CompleteMultipartUploadOutput::default());
+    document(&output)
 }
 
 /// The checksum of the object that the headers claim.

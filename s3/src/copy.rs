@@ -11,7 +11,7 @@ use crate::frontend::Frontend;
 use crate::precondition::{ConditionOutcome, evaluate, seconds};
 use crate::put::{check_early, commit, condition, metadata, or_abort, stored_headers};
 use crate::request::S3Request;
-use crate::response::{Answer, base64_of, document};
+use crate::response::{Answer, document, with_checksums};
 use crate::store::{GetBody, PartId, PutSink};
 use crate::upload::{commit_part, requested_algorithm};
 use crate::{tagging, versions};
@@ -241,16 +241,11 @@ fn check_copy(object: &Object, digests: Digests) -> Result<Digests, ErrorRespons
 }
 
 fn result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
-    document(&CopyObjectResult {
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
+    document(&with_checksums!(CopyObjectResult, checksums, {
         checksum_type: Some(ChecksumType::from_static(digest::type_of(checksums))),
         e_tag: Some(ETag::Strong(etag.to_owned())),
         last_modified: Some(seconds(modified_ms).into()),
-    })
+    }))
 }
 
 /// Makes a part of an upload of bytes of an object.
@@ -279,15 +274,10 @@ pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
 }
 
 fn part_result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
-    document(&CopyPartResult {
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
+    document(&with_checksums!(CopyPartResult, checksums, {
         e_tag: Some(ETag::Strong(etag.to_owned())),
         last_modified: Some(seconds(modified_ms).into()),
-    })
+    }))
 }
 
 /// The requested range of the `bytes` bytes of a source. Unlike a read's, it must lie within them.

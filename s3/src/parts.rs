@@ -5,10 +5,10 @@ use crate::frontend::Frontend;
 use crate::list::{ListParameters, number};
 use crate::precondition::seconds;
 use crate::request::S3Request;
-use crate::response::{Answer, base64_of, document, owner};
+use crate::response::{Answer, document, owner, with_checksums};
 use crate::upload;
 use crate::upload_id;
-use catalog::{ChecksumKind, Part, Upload, UploadListRequest, UploadListing};
+use catalog::{Part, Upload, UploadListRequest, UploadListing};
 use s3s::dto::{
     self, ChecksumAlgorithm, ChecksumType, CommonPrefix, ETag, Initiator, ListMultipartUploadsOutput, ListPartsOutput,
     MultipartUpload, StorageClass,
@@ -127,16 +127,10 @@ pub(crate) async fn of_upload(front: &Frontend, request: &S3Request) -> Answer {
 }
 
 fn entry(part: &Part) -> dto::Part {
-    let of = |kind| base64_of(std::slice::from_ref(&part.checksum), kind);
-    dto::Part {
-        checksum_crc32: of(ChecksumKind::Crc32),
-        checksum_crc32c: of(ChecksumKind::Crc32c),
-        checksum_crc64nvme: of(ChecksumKind::Crc64Nvme),
-        checksum_sha1: of(ChecksumKind::Sha1),
-        checksum_sha256: of(ChecksumKind::Sha256),
+    with_checksums!(dto::Part, [&part.checksum], {
         e_tag: Some(ETag::Strong(part.etag.clone())),
         last_modified: Some(seconds(part.modified_ms).into()),
         part_number: i32::try_from(part.number).ok(),
         size: i64::try_from(part.bytes).ok(),
-    }
+    })
 }

@@ -4,7 +4,7 @@ use crate::digest;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::precondition::seconds;
 use crate::xml;
-use catalog::{Checksum, ChecksumKind, Object};
+use catalog::{Checksum, Object};
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::dto::Owner;
@@ -34,10 +34,23 @@ pub(crate) fn owner(user: &str) -> Owner {
     Owner { display_name: Some(user.to_owned()), id: Some(user.to_owned()) }
 }
 
-/// The checksum of kind `kind`, in base64, if it is among `checksums`.
-pub(crate) fn base64_of(checksums: &[Checksum], kind: ChecksumKind) -> Option<String> {
-    checksums.iter().find(|checksum| checksum.kind == kind).map(|checksum| checksum.base64.clone())
+/// An output of the protocol library's with those of `$checksums` in its fields for them, and these other fields.
+macro_rules! with_checksums {
+    ($output:path, $checksums:expr, { $($field:ident: $value:expr),* $(,)? } $(, ..$rest:expr)?) => {{
+        use catalog::ChecksumKind;
+        let base64 = |kind| $checksums.iter().find(|sum| sum.kind == kind).map(|sum| sum.base64.clone());
+        $output {
+            checksum_crc32: base64(ChecksumKind::Crc32),
+            checksum_crc32c: base64(ChecksumKind::Crc32c),
+            checksum_crc64nvme: base64(ChecksumKind::Crc64Nvme),
+            checksum_sha1: base64(ChecksumKind::Sha1),
+            checksum_sha256: base64(ChecksumKind::Sha256),
+            $($field: $value,)*
+            $(..$rest)?
+        }
+    }};
 }
+pub(crate) use with_checksums;
 
 /// ETag and modification time of an object.
 pub(crate) fn validators(object: &Object) -> Result<HeaderMap, ErrorResponse> {

@@ -12,6 +12,7 @@ use crate::limits::S3Limits;
 use disk::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,13 +229,17 @@ impl TrafficState {
     /// Counts a connection no more.
     fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&number)?;
-        if let Some(connections) = self.by_peer.get_mut(&connection.peer) {
-            *connections -= 1;
-            if *connections == 0 {
-                self.by_peer.remove(&connection.peer);
-            }
-        }
+        uncount(&mut self.by_peer, &connection.peer);
         Some(connection)
+    }
+}
+
+/// One less of `of`, which is forgotten with its last one.
+fn uncount<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
+    let count = counts.get_mut(of).expect("what is counted less was counted before");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(of);
     }
 }
 
@@ -250,12 +255,7 @@ impl Drop for RequestPermit {
         assert!(state.stats.requests > 0, "a permit counts while it lives");
         state.stats.requests -= 1;
         state.stats.unsigned_requests -= usize::from(matches!(self.requester, Requester::Peer(_)));
-        if let Some(requests) = state.by_requester.get_mut(&self.requester) {
-            *requests -= 1;
-            if *requests == 0 {
-                state.by_requester.remove(&self.requester);
-            }
-        }
+        uncount(&mut state.by_requester, &self.requester);
     }
 }
 

@@ -47,28 +47,13 @@ const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
 fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
         Operation::ListBuckets => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
-        Operation::GetBucketLocation => &["location"],
-        Operation::DeleteObjects => &["delete"],
         Operation::ListObjects => &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
-        Operation::ListObjectsV2 => &[
-            "continuation-token",
-            "delimiter",
-            "encoding-type",
-            "fetch-owner",
-            "list-type",
-            "max-keys",
-            "prefix",
-            "start-after",
-        ],
-        Operation::ListObjectVersions => &[
-            "delimiter",
-            "encoding-type",
-            "key-marker",
-            "max-keys",
-            "prefix",
-            "version-id-marker",
-            "versions",
-        ],
+        Operation::ListObjectsV2 => {
+            &["continuation-token", "delimiter", "encoding-type", "fetch-owner", "max-keys", "prefix", "start-after"]
+        }
+        Operation::ListObjectVersions => {
+            &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker"]
+        }
         Operation::GetObject | Operation::HeadObject => &[
             "partNumber",
             "response-cache-control",
@@ -79,32 +64,20 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
             "response-expires",
             "versionId",
         ],
-        Operation::GetBucketAcl | Operation::PutBucketAcl => &["acl"],
-        Operation::GetObjectAcl | Operation::PutObjectAcl => &["acl", "versionId"],
-        Operation::GetBucketTagging | Operation::PutBucketTagging | Operation::DeleteBucketTagging => &["tagging"],
-        Operation::GetObjectTagging | Operation::PutObjectTagging | Operation::DeleteObjectTagging => {
-            &["tagging", "versionId"]
-        }
-        Operation::GetBucketOwnershipControls
-        | Operation::PutBucketOwnershipControls
-        | Operation::DeleteBucketOwnershipControls => &["ownershipControls"],
-        Operation::GetObjectAttributes => &["attributes", "versionId"],
-        Operation::DeleteObject => &["versionId"],
-        Operation::CreateMultipartUpload => &["uploads"],
+        Operation::DeleteObject
+        | Operation::GetObjectAcl
+        | Operation::PutObjectAcl
+        | Operation::GetObjectTagging
+        | Operation::PutObjectTagging
+        | Operation::DeleteObjectTagging
+        | Operation::GetObjectAttributes => &["versionId"],
         Operation::UploadPart | Operation::UploadPartCopy => &["partNumber", "uploadId"],
-        Operation::CompleteMultipartUpload | Operation::AbortMultipartUpload => &["uploadId"],
-        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker", "uploadId"],
+        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker"],
         Operation::ListMultipartUploads => {
-            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"]
+            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker"]
         }
-        Operation::CreateBucket
-        | Operation::HeadBucket
-        | Operation::DeleteBucket
-        | Operation::PutObject
-        | Operation::CopyObject
-        // Their parameters are known by the table of configurations.
-        | Operation::GetConfiguration
-        | Operation::DeleteConfiguration => &[],
+        // Those of configurations are known by their table.
+        _ => &[],
     }
 }
 
@@ -114,7 +87,7 @@ fn is_valid_parameter(operation: Operation, name: &str) -> bool {
         Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
         _ => false,
     };
-    configures || parameters(operation).contains(&name)
+    configures || operation::is_named_by(operation, name) || parameters(operation).contains(&name)
 }
 
 /// Refuses headers and parameters that are not valid for `operation`.
