@@ -135,6 +135,7 @@ impl Encoder {
 
     /// The next `rows` rows of the next piece.
     fn take(&mut self, rows: usize) -> Option<RecordBatch> {
+        assert!(rows > 0, "pieces come to their end");
         let piece = self.pieces.pop()?;
         if piece.num_rows() > rows {
             self.pieces.push(piece.slice(rows, piece.num_rows() - rows));
@@ -148,6 +149,7 @@ impl Encoder {
     fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
         let piece = self.take(ROWS_AT_A_TIME)?;
         let ends = row_ends(&piece);
+        assert_eq!(ends.len(), piece.num_rows(), "each row has its end");
         let fit = ends.partition_point(|end| *end <= bytes).max(1);
         if fit < piece.num_rows() {
             self.pieces.push(piece.slice(fit, piece.num_rows() - fit));

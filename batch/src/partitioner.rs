@@ -85,6 +85,7 @@ impl Partitioner {
             return Ok(Vec::new());
         }
         let partitions = self.partitions_of(&kept)?;
+        assert_eq!(partitions.len(), kept.num_rows(), "every row has its partition");
         let kept = self.projection.apply(kept)?;
         let tally = multiset_checksum(&kept)?;
         let count = self.values.lock().count().max(self.partitions_max);

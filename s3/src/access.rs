@@ -188,6 +188,7 @@ pub(crate) async fn object_acl(front: &Frontend, request: &S3Request) -> Answer 
 pub(crate) async fn put_bucket_acl(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
     let acl = requested_acl(&mut request, &bucket).await?;
+    assert!(must_agree(acl, bucket.ownership).is_ok(), "no bucket is public whose owner rules that out");
     bucket.store.change_bucket(&request.bucket, BucketChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }

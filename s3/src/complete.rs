@@ -52,10 +52,13 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
         Err(_) if is_gone(front, &request, id).await? => return already_complete(front, &request, &listed).await,
         Err(error) => return Err(error),
     };
+    assert_eq!(parts.len(), listed.len(), "each part of the list was found");
     check_sizes(&request, &parts)?;
     let checksum = checksum_of(&upload, &parts)?;
     check_claim(&request, &upload, claimed.as_ref(), &checksum)?;
     let object = object_of(upload, &parts, etag_of(&listed)?, checksum);
+    assert!(object.bytes <= OBJECT_BYTES_MAX, "an object that is too large was refused");
+    assert_eq!(object.parts.count() as usize, listed.len(), "an object has the parts of the list");
     let (etag, checksums) = (object.etag.clone(), object.checksums.clone());
     let chosen = listed.iter().map(|listed| listed.chosen.clone()).collect();
     let completion = Completion { object, parts: chosen, condition };

@@ -197,6 +197,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Replaces the metadata of an object that is copied onto itself.
     async fn metadata_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
+        assert!(!self.target.changes_nothing(), "a copy onto itself changes something");
         let (headers, metadata) = self.target.description(object);
         let (version, acl, tags) = (object.version, self.target.acl, self.target.tags.clone());
         let replaced = MetadataChange { version, headers, metadata, acl, tags, modified_ms: 0 };
@@ -208,6 +209,7 @@ impl Copy<'_> {
     /// Copies the bytes of `object`.
     async fn bytes_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
         let Self { front, request, bucket, source, target } = *self;
+        assert!(object.bytes <= COPY_BYTES_MAX, "a source that is too large was refused");
         front.store.check_room(object.bytes)?;
         // A source that is too cold is refused before anything is reserved for the copy.
         let Some(got) = source.open(front, object, 0..object.bytes).await? else { return Ok(None) };
@@ -257,6 +259,7 @@ pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
     for _ in 0..TRIES {
         let object = source.look(front, &request).await?;
         let range = range(&request, object.bytes)?;
+        assert!(range.start <= range.end && range.end <= object.bytes, "a range lies within its source");
         let bytes = range.end - range.start;
         if bytes > COPY_BYTES_MAX {
             return Err(too_large());

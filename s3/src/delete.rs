@@ -61,6 +61,7 @@ pub(crate) async fn many(front: &Frontend, mut request: S3Request) -> Answer {
         .collect()
         .await;
 
+    assert!((1..=KEYS).contains(&results.len()), "every key of the list has its answer");
     let mut output = DeleteObjectsOutput::default();
     let (deleted, errors) = (output.deleted.get_or_insert_default(), output.errors.get_or_insert_default());
     for (key, version_id, result) in results {

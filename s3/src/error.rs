@@ -105,7 +105,9 @@ error_codes! {
 
 impl ErrorCode {
     fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
-        &SPELLING[self as usize]
+        let row = &SPELLING[self as usize];
+        assert!(row.0 == self, "each code stands in its own row");
+        row
     }
 
     /// The status of an answer with it.

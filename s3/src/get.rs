@@ -167,6 +167,7 @@ impl ObjectResponse<'_> {
         replace_headers(request, headers)?;
         match range {
             RequestedRange::Bytes(range) => {
+                assert!(!range.is_empty(), "a part that is sent has a byte");
                 answer.status = Some(StatusCode::PARTIAL_CONTENT);
                 let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
                 set(headers, "content-range", &value)?;

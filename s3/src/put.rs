@@ -112,6 +112,7 @@ impl Reception<'_> {
             if received > self.bytes {
                 return Err(ErrorCode::IncompleteBody.into());
             }
+            assert!(received <= self.bytes, "no more is staged than room was reserved for");
             hasher.feed(piece.clone()).await?;
             sink.write(piece).await?;
         }
@@ -137,6 +138,7 @@ pub(crate) async fn commit(
     etag: String,
     checksums: Vec<Checksum>,
 ) -> Result<u64, ErrorResponse> {
+    assert!(!etag.is_empty() && !checksums.is_empty(), "an object is committed with its ETag and a checksum");
     match tokio::spawn(sink.commit(etag, checksums)).await {
         Ok(committed) => committed.map_err(ErrorResponse::from),
         Err(error) => Err(ErrorCode::InternalError.with(format!("the commit ended: {error}"))),

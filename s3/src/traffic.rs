@@ -153,7 +153,13 @@ impl Traffic {
         state.stats.requests += 1;
         assert!(state.stats.requests <= limits.requests, "admitted within the limit");
         state.stats.unsigned_requests += usize::from(is_unsigned);
-        *state.by_requester.entry(requester.clone()).or_default() += 1;
+        assert!(
+            state.stats.unsigned_requests <= limits.unsigned_requests,
+            "unsigned requests have a limit of their own"
+        );
+        let requests = state.by_requester.entry(requester.clone()).or_default();
+        *requests += 1;
+        assert!(*requests <= most, "a requester is admitted within its limit");
         Ok(RequestPermit { traffic: Arc::clone(self), requester })
     }
 
@@ -198,6 +204,8 @@ impl Traffic {
         let connection = ConnectionRecord { peer, idle_since: Some(clock::monotonic()), evicted: Arc::clone(&evicted) };
         state.connections.insert(number, connection);
         *state.by_peer.entry(peer).or_default() += 1;
+        assert!(state.connections.len() <= self.limits.connections, "connected within the limit");
+        assert!(state.by_peer[&peer] <= self.limits.peer_connections, "a peer is connected within its limit");
         Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
     }
 
@@ -264,7 +272,9 @@ pub(crate) struct DrainPermit(Arc<Traffic>);
 
 impl Drop for DrainPermit {
     fn drop(&mut self) {
-        self.0.lock().drains -= 1;
+        let mut state = self.0.lock();
+        assert!((1..=DRAINS).contains(&state.drains), "a permit counts while it lives");
+        state.drains -= 1;
     }
 }
 

@@ -81,6 +81,7 @@ fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool
         let (form, kind) = (checksum_type(composite), spelling(kind));
         return Err(invalid(format!("The {form} checksum type cannot be used with the {kind} checksum algorithm.")));
     }
+    assert!(if composite { may_be_composite } else { may_be_full }, "the kind takes this form");
     Ok((Some(kind), composite))
 }
 
@@ -125,6 +126,8 @@ pub(crate) async fn part(front: &Frontend, mut request: S3Request) -> Answer {
     let sink = bucket.store.begin_part(&request.bucket, &request.key, part, bytes).await?;
     let reception = Reception { front, request: &mut request, claims: &claims, bytes };
     let (sink, digests) = reception.into_sink(sink, hasher).await?;
+    let kept = digests.also.as_ref().unwrap_or(&digests.checksum);
+    assert_eq!(kept.kind, upload.checksum, "a part is kept with a checksum of its upload's kind");
     let (etag, checksum) = (digests.etag(), digests.checksum.clone());
     commit_part(sink, digests).await?;
 
