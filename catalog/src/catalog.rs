@@ -317,7 +317,8 @@ impl Catalog {
         }
     }
 
-    /// Every entry that begins with `prefix`, as [`Catalog::each_entry`] gives them. For lists that are known to be short.
+    /// Every entry that begins with `prefix`, as [`Catalog::each_entry`] gives them. For lists that are known to be
+    /// short.
     pub(crate) async fn all_entries<T>(
         &self,
         prefix: &[u8],
