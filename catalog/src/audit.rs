@@ -151,7 +151,9 @@ impl Catalog {
     ) -> Result<(), CatalogError> {
         let mut walk = Steps::over(tag);
         while let Some(entries) = self.step(audit, &mut walk, &parse).await? {
-            entries.into_iter().for_each(|(entry, said)| check(audit, &entry, said));
+            for (entry, said) in entries {
+                check(audit, &entry, said);
+            }
         }
         Ok(())
     }

@@ -192,11 +192,12 @@ impl Traffic {
     fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NotYet> {
         let mut state = self.lock();
         if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
-            self.evict(&mut state, |connection| connection.peer == peer)
+            state
+                .evict(|connection| connection.peer == peer)
                 .map_err(|soon| soon.map_or(NotYet::OfPeer, NotYet::Soon))?;
         }
         if state.connections.len() >= self.limits.connections {
-            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
+            state.evict(|_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
         }
         state.next += 1;
         let number = state.next;
@@ -208,32 +209,28 @@ impl Traffic {
         assert!(state.by_peer[&peer] <= self.limits.peer_connections, "a peer is connected within its limit");
         Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
     }
+}
 
+impl TrafficState {
     /// Closes the one of those that are meant that has been idle longest.
     ///
     /// # Errors
     /// If none may be closed: the time until the first may, if any is idle. A connection that is about to send a
     /// request must get the time for it, or many clients at once would close each other's connections for ever.
-    fn evict(
-        &self,
-        state: &mut TrafficState,
-        is_meant: impl Fn(&ConnectionRecord) -> bool,
-    ) -> Result<(), Option<Duration>> {
-        let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
+    fn evict(&mut self, is_meant: impl Fn(&ConnectionRecord) -> bool) -> Result<(), Option<Duration>> {
+        let meant = self.connections.iter().filter(|(_, connection)| is_meant(connection));
         let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
         let (since, number) = idle.min().ok_or(None)?;
         let too_early = IDLE_MIN.saturating_sub(since.elapsed());
         if !too_early.is_zero() {
             return Err(Some(too_early));
         }
-        state.stats.evicted_connections += 1;
-        let connection = state.leave(number).ok_or(None)?;
+        self.stats.evicted_connections += 1;
+        let connection = self.leave(number).ok_or(None)?;
         connection.evicted.notify_one();
         Ok(())
     }
-}
 
-impl TrafficState {
     /// Counts a connection no more.
     fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&number)?;

@@ -30,15 +30,16 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
         }
     };
     let begun = StackWriter::create_lost(blob, reader.provenance(), lost).await;
-    let (result, outcome) = match begun.result {
-        Err(error) => (Err(error), begun.outcomes),
-        Ok(mut writer) => match reader.read(0..blob.payload_bytes, &mut writer).await {
-            Err(error) => (Err(error), writer.abort().await),
-            Ok(()) => {
-                let Report { result, outcomes } = writer.finish().await;
-                (result, outcomes)
+    let Report { result, outcomes: outcome } = match begun.result {
+        Err(error) => Report { result: Err(error), outcomes: begun.outcomes },
+        Ok(mut writer) => {
+            let read = reader.read(0..blob.payload_bytes, &mut writer).await;
+            if let Err(error) = read {
+                Report { result: Err(error), outcomes: writer.abort().await }
+            } else {
+                writer.finish().await
             }
-        },
+        }
     };
     let is_right = |written: &Written| written.payload_crc64 == reader.payload_crc64();
     assert!(result.as_ref().map_or(true, is_right), "what was read and found right was written");

@@ -64,7 +64,7 @@ macro_rules! step {
         $turn:literal
     ) => {
         let sum = $a
-            + u32x16::splat($simd, const { T[$step / 4][$step % 4] })
+            + u32x16::splat($simd, const { T.as_flattened()[$step] })
             + $block[const { $word($step) % 16 }]
             + $mix($b, $c, $d);
         $a = $b + ((sum << $turn) | (sum >> (32 - $turn)));
