@@ -12,8 +12,7 @@
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
 use batch::{
-    Decoder, Encoder, Format, MultisetChecksum, Need, Partitioner, Spec, encode, held_bytes, multiset_checksum,
-    read_back,
+    Decoder, Encoder, Format, MultisetChecksum, Need, Partitioner, Spec, held_bytes, multiset_checksum, read_back,
 };
 use bytes::Bytes;
 use model::Rng;
@@ -121,7 +120,11 @@ fn make(format: Format, folder: &Path, rows_count: u64) -> u64 {
             let batches: Vec<_> = from.map(|from| rows(from, &mut rng)).collect();
             bytes += batches.iter().map(held_bytes).sum::<u64>();
             let schema = batches[0].schema();
-            fs::write(path, &encode(format, &schema, batches, u64::MAX).unwrap()[0].bytes).unwrap();
+            fs::write(
+                path,
+                &Encoder::objects(format, &schema, batches, u64::MAX).collect::<Result<Vec<_>, _>>().unwrap()[0].bytes,
+            )
+            .unwrap();
         } else {
             let mut out = String::new();
             if format == Format::Csv {
@@ -305,7 +308,9 @@ fn stages(spec: &Spec, source: &Path) {
     assert_eq!(tally, partitioner.tally());
     let begun = Instant::now();
     for pieces in pieces.into_values() {
-        encode(spec.output, &pieces[0].schema(), pieces, OBJECT_BYTES).unwrap();
+        Encoder::objects(spec.output, &pieces[0].schema(), pieces, OBJECT_BYTES)
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap();
     }
     let encode_s = begun.elapsed().as_secs_f64();
     let rate = |seconds: f64| bytes as f64 / seconds / 1e9;

@@ -135,6 +135,7 @@ impl Encoder {
 
     /// The next `rows` rows of the next piece.
     fn take(&mut self, rows: usize) -> Option<RecordBatch> {
+        assert!(rows > 0, "pieces come to their end");
         let piece = self.pieces.pop()?;
         if piece.num_rows() > rows {
             self.pieces.push(piece.slice(rows, piece.num_rows() - rows));
@@ -148,6 +149,7 @@ impl Encoder {
     fn take_bytes(&mut self, bytes: u64) -> Option<(RecordBatch, u64)> {
         let piece = self.take(ROWS_AT_A_TIME)?;
         let ends = row_ends(&piece);
+        assert_eq!(ends.len(), piece.num_rows(), "each row has its end");
         let fit = ends.partition_point(|end| *end <= bytes).max(1);
         if fit < piece.num_rows() {
             self.pieces.push(piece.slice(fit, piece.num_rows() - fit));
@@ -281,33 +283,12 @@ impl Iterator for Encoder {
     }
 }
 
-/// All objects of [`Encoder::objects`] at once; where memory matters, take them from the encoder one by one.
-///
-/// # Errors
-/// [`Error::VerificationFailed`], or whatever Arrow and Parquet refuse.
-pub fn encode(
-    format: Format,
-    schema: &SchemaRef,
-    pieces: Vec<RecordBatch>,
-    object_bytes: u64,
-) -> Result<Vec<Encoded>, Error> {
-    Encoder::objects(format, schema, pieces, object_bytes).collect()
-}
-
 /// The multiset checksum of an object, decoded as [`Encoder`] does to verify it.
 ///
 /// # Errors
 /// [`Error::VerificationFailed`] if it has other columns, or the error of decoding it.
 pub fn read_back(format: Format, schema: &SchemaRef, object: &Bytes) -> Result<MultisetChecksum, Error> {
     caught("reading back", || Encoder::objects(format, schema, Vec::new(), 0).read_back(object))
-}
-
-/// All runs of [`Encoder::runs`] at once.
-///
-/// # Errors
-/// As [`encode`].
-pub fn encode_run(schema: &SchemaRef, pieces: Vec<RecordBatch>, object_bytes: u64) -> Result<Vec<Encoded>, Error> {
-    Encoder::runs(schema, pieces, object_bytes).collect()
 }
 
 /// The pieces of a run, in the order they were written, each in memory of its own.
@@ -429,7 +410,7 @@ mod tests {
     #[test]
     fn a_run_that_lost_its_end_is_refused() {
         let pieces = vec![price("price", 1, 2), price("price", 2, 2)];
-        let run = encode_run(&pieces[0].schema(), pieces.clone(), 1 << 20).unwrap().remove(0).bytes;
+        let run = Encoder::runs(&pieces[0].schema(), pieces.clone(), 1 << 20).next().unwrap().unwrap().bytes;
         assert_eq!(decode_run(&run), Ok(pieces));
         let cut = run.slice(..run.len() - END_OF_RUN.len());
         assert!(decode_run(&cut).unwrap_err().to_string().ends_with("its end is missing"));

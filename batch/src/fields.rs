@@ -184,6 +184,7 @@ impl Projection {
     }
 
     pub(crate) fn apply(&self, batch: RecordBatch) -> Result<RecordBatch, Error> {
+        let rows = batch.num_rows();
         let (schema, rewritten): (_, BinaryArray) = match self {
             Self::All => return Ok(batch),
             Self::Columns(indices) => {
@@ -200,6 +201,7 @@ impl Projection {
             }
             Self::Json(names, seen) => (batch.schema(), json::chosen(records(&batch)?, names, seen)?),
         };
+        assert_eq!(rewritten.len(), rows, "a record stays a record, whatever is chosen of it");
         RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
     }
 

@@ -26,6 +26,7 @@ use arrow_array::{
 use arrow_buffer::{ArrowNativeType, i256};
 use arrow_cast::cast;
 use arrow_schema::{DataType, TimeUnit};
+use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 const NULL: u64 = 0x6e75_6c6c_206e_756c;
@@ -161,20 +162,11 @@ fn plain_values(array: &ArrayRef) -> Result<Vec<u64>, Error> {
             let keys = dictionary.normalized_keys();
             keys.into_iter().map(|key| distinct.get(key).copied().unwrap_or(NULL)).collect()
         }
-        T::List(_) => lists(array.as_list::<i32>().values(), &offsets(array.as_list::<i32>().value_offsets()))?,
-        T::LargeList(_) => lists(array.as_list::<i64>().values(), &offsets(array.as_list::<i64>().value_offsets()))?,
-        T::Map(..) => {
-            let map = array.as_map();
-            let entries: ArrayRef = std::sync::Arc::new(map.entries().clone());
-            lists(&entries, &offsets(map.value_offsets()))?
-        }
-        T::FixedSizeList(_, length) => {
-            let length = usize::try_from(*length).map_err(|_| no_hash(kind))?;
-            let list = array.as_fixed_size_list();
-            lists(list.values(), &(0..=list.len()).map(|row| row * length).collect::<Vec<_>>())?
-        }
         T::Struct(_) => hash_rows(array.as_struct().columns(), array.len())?,
-        _ => return Err(no_hash(kind)),
+        _ => {
+            let (elements, offsets) = elements(array).ok_or_else(|| no_hash(kind))?;
+            lists(&elements, &offsets)?
+        }
     })
 }
 
@@ -235,7 +227,7 @@ fn decimals(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     let of = |value: i256| XxHash3_64::oneshot(&value.to_le_bytes());
     let wide: ArrayRef = match array.data_type() {
         DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) => cast(array, &DataType::Decimal128(38, *scale)),
-        _ => Ok(std::sync::Arc::clone(array)),
+        _ => Ok(Arc::clone(array)),
     }
     .map_err(Error::columns("reading decimals"))?;
     if let Some(decimals) = wide.as_any().downcast_ref::<Decimal128Array>() {
@@ -245,9 +237,30 @@ fn decimals(array: &ArrayRef) -> Result<Vec<u64>, Error> {
     Ok(decimals.values().iter().map(|value| of(*value)).collect())
 }
 
-/// The beginning of each list, and the end of the last one.
-pub(crate) fn offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Vec<usize> {
-    offsets.iter().map(|offset| offset.as_usize()).collect()
+/// The elements of an array of lists of any kind, and where those of each row begin; `None` for other arrays.
+pub(crate) fn elements(array: &ArrayRef) -> Option<(ArrayRef, Vec<usize>)> {
+    fn offsets<O: OffsetSizeTrait>(offsets: &[O]) -> Vec<usize> {
+        offsets.iter().map(|offset| offset.as_usize()).collect()
+    }
+    Some(match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            (Arc::clone(list.values()), offsets(list.value_offsets()))
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            (Arc::clone(list.values()), offsets(list.value_offsets()))
+        }
+        DataType::Map(..) => {
+            let map = array.as_map();
+            (Arc::new(map.entries().clone()), offsets(map.value_offsets()))
+        }
+        DataType::FixedSizeList(_, length) => {
+            let (list, length) = (array.as_fixed_size_list(), usize::try_from(*length).ok()?);
+            (Arc::clone(list.values()), (0..=list.len()).map(|row| row * length).collect())
+        }
+        _ => return None,
+    })
 }
 
 fn lists(elements: &ArrayRef, offsets: &[usize]) -> Result<Vec<u64>, Error> {

@@ -42,7 +42,7 @@ mod values;
 
 pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
 pub use decoder::{Decoder, Need};
-pub use encode::{Encoded, Encoder, decode_run, encode, encode_run, read_back};
+pub use encode::{Encoded, Encoder, decode_run, read_back};
 pub use error::Error;
 pub use expression::Literal;
 pub use filter::Filter;

@@ -23,7 +23,7 @@ use crate::hash::{hash_rows, partition_of};
 use crate::tally::{MultisetChecksum, multiset_checksum};
 use crate::values::Values;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float16Type, Float32Type, Float64Type};
+use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use arrow_schema::SortOptions;
 use arrow_schema::{DataType, Schema};
@@ -85,6 +85,7 @@ impl Partitioner {
             return Ok(Vec::new());
         }
         let partitions = self.partitions_of(&kept)?;
+        assert_eq!(partitions.len(), kept.num_rows(), "every row has its partition");
         let kept = self.projection.apply(kept)?;
         let tally = multiset_checksum(&kept)?;
         let count = self.values.lock().count().max(self.partitions_max);
@@ -198,31 +199,18 @@ fn ranges(name: &str, column: &ArrayRef, bounds: &[Literal], text_fields: bool) 
     let (values, bounds) = comparable(name, column, bounds, text_fields)?;
     let compare = comparator(&values, &bounds)?;
     let count = bounds.len() as u32;
-    let below = |row| {
-        let (mut low, mut high) = (0, bounds.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if compare(row, middle).is_ge() { low = middle + 1 } else { high = middle }
-        }
-        low as u32
-    };
+    let indices: Vec<usize> = (0..bounds.len()).collect();
+    let below = |row| indices.partition_point(|bound| compare(row, *bound).is_ge()) as u32;
     let mut partitions: Vec<u32> = (0..values.len()).map(below).collect();
-    for row in nan_rows(&values) {
-        partitions[row] = count;
+    // Columns of floats are compared as doubles. No bound is above what is not a number.
+    if let Some(doubles) = values.as_primitive_opt::<Float64Type>() {
+        for (partition, double) in partitions.iter_mut().zip(doubles) {
+            if double.is_some_and(f64::is_nan) {
+                *partition = count;
+            }
+        }
     }
     Ok(partitions)
-}
-
-fn nan_rows(values: &ArrayRef) -> Vec<usize> {
-    fn nan<T>(values: impl Iterator<Item = Option<T>>, is: impl Fn(T) -> bool) -> Vec<usize> {
-        values.enumerate().filter_map(|(row, value)| is(value?).then_some(row)).collect()
-    }
-    match values.data_type() {
-        DataType::Float16 => nan(values.as_primitive::<Float16Type>().iter(), |value| value.to_f32().is_nan()),
-        DataType::Float32 => nan(values.as_primitive::<Float32Type>().iter(), f32::is_nan),
-        DataType::Float64 => nan(values.as_primitive::<Float64Type>().iter(), f64::is_nan),
-        _ => Vec::new(),
-    }
 }
 
 /// The row numbers ordered by partition, and the end of each partition.

@@ -1,11 +1,10 @@
 //! The sizes of rows when they are written out without dictionaries, views and compression, as in Parquet's plain
 //! encoding, except that a null takes as much as a value of fixed width.
 
-use crate::hash::offsets;
+use crate::hash::elements;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, OffsetSizeTrait, RecordBatch};
 use arrow_schema::DataType;
-use std::sync::Arc;
 
 /// The size of a text without its characters, or of a list without its elements.
 const OFFSET_BYTES: u64 = 4;
@@ -32,31 +31,14 @@ fn add_bytes(column: &ArrayRef, rows: &mut [u64]) -> u64 {
         T::Binary => add_lengths(column.as_binary::<i32>().value_offsets(), rows),
         T::LargeUtf8 => add_lengths(column.as_string::<i64>().value_offsets(), rows),
         T::LargeBinary => add_lengths(column.as_binary::<i64>().value_offsets(), rows),
-        T::List(_) => {
-            let list = column.as_list::<i32>();
-            add_lists(list.values(), &offsets(list.value_offsets()), rows)
-        }
-        T::LargeList(_) => {
-            let list = column.as_list::<i64>();
-            add_lists(list.values(), &offsets(list.value_offsets()), rows)
-        }
-        T::Map(..) => {
-            let map = column.as_map();
-            let entries: ArrayRef = Arc::new(map.entries().clone());
-            add_lists(&entries, &offsets(map.value_offsets()), rows)
-        }
-        T::FixedSizeList(_, length) => {
-            let list = column.as_fixed_size_list();
-            let length = length.unsigned_abs() as usize;
-            let offsets: Vec<_> = (0..=list.len()).map(|row| row * length).collect();
-            add_lists(list.values(), &offsets, rows)
-        }
         T::Struct(_) => column.as_struct().columns().iter().map(|field| add_bytes(field, rows)).sum(),
         T::FixedSizeBinary(width) => u64::from(width.unsigned_abs()),
         T::Boolean | T::Null => 1,
-        kind => match kind.primitive_width() {
-            Some(width) => width as u64,
-            None => (column.get_array_memory_size() / column.len().max(1)) as u64,
+        kind => match (elements(column), kind.primitive_width()) {
+            (Some((elements, offsets)), _) => add_lists(&elements, &offsets, rows),
+            (None, Some(width)) => width as u64,
+            // Of a kind that no reader gives: rows have an equal share of it.
+            (None, None) => (column.get_array_memory_size() / column.len().max(1)) as u64,
         },
     }
 }

@@ -94,6 +94,7 @@ impl Values {
         self.names.push(if taken { format!("{name}~{number}") } else { name });
         self.known.push(value.map(<[u8]>::to_vec));
         self.numbers.entry(hash).or_default().push(number);
+        assert_eq!(self.names.len(), self.known.len(), "every value has a name");
         number
     }
 }

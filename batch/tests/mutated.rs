@@ -5,8 +5,7 @@
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use batch::{
-    Decoder, Error, Format, MultisetChecksum, Need, Partitioner, Spec, decode_run, encode, encode_run,
-    multiset_checksum,
+    Decoder, Encoder, Error, Format, MultisetChecksum, Need, Partitioner, Spec, decode_run, multiset_checksum,
 };
 use bytes::Bytes;
 use model::Rng;
@@ -40,7 +39,8 @@ fn through(spec: &Spec, object: &Bytes) -> Result<MultisetChecksum, Error> {
                 };
                 for (_, piece) in partitioner.split(&batch)? {
                     let schema = piece.schema();
-                    let objects = encode(spec.output, &schema, vec![piece], 1 << 20)?;
+                    let objects =
+                        Encoder::objects(spec.output, &schema, vec![piece], 1 << 20).collect::<Result<Vec<_>, _>>()?;
                     written += objects.iter().map(|object| object.tally).sum();
                 }
             }
@@ -80,7 +80,11 @@ fn mutated_objects_are_refused_or_read_and_never_panic() {
     let csv: String = (0..200).flat_map(|row| [row.to_string(), format!(",\"a, {row}\",x\n")]).collect();
     let json: String =
         (0..200).map(|row| format!("{{\"id\":{row},\"v\":[{row},null,\"\\u00e9\"]}}\n")).collect::<Vec<_>>().concat();
-    let parquet = encode(Format::Parquet, &rows().schema(), vec![rows()], 1 << 20).unwrap().remove(0).bytes;
+    let parquet = Encoder::objects(Format::Parquet, &rows().schema(), vec![rows()], 1 << 20)
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap()
+        .remove(0)
+        .bytes;
     let fixed = Format::Fixed { record_bytes: 8 };
     let objects = [
         (Format::Csv, Bytes::from(format!("id,t,x\n{csv}"))),
@@ -99,13 +103,14 @@ fn mutated_objects_are_refused_or_read_and_never_panic() {
 
 #[test]
 fn mutated_runs_are_refused_or_read_and_never_panic() {
-    let run = encode_run(&rows().schema(), vec![rows()], 1 << 20).unwrap().remove(0).bytes;
+    let run =
+        Encoder::runs(&rows().schema(), vec![rows()], 1 << 20).collect::<Result<Vec<_>, _>>().unwrap().remove(0).bytes;
     let mut rng = Rng::for_thing(8, 0);
     let again = |pieces: Vec<RecordBatch>| {
         // Whatever it is, it can be written again, or is refused.
         let tally: MultisetChecksum = pieces.iter().map(|piece| multiset_checksum(piece).unwrap()).sum();
         let Some(schema) = pieces.first().map(RecordBatch::schema) else { return };
-        if let Ok(runs) = encode_run(&schema, pieces, u64::MAX) {
+        if let Ok(runs) = Encoder::runs(&schema, pieces, u64::MAX).collect::<Result<Vec<_>, _>>() {
             assert_eq!(runs.iter().map(|run| run.tally).sum::<MultisetChecksum>(), tally);
         }
     };

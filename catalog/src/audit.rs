@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::key::{self, Tag};
 use crate::record::{
     Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
-    VersionId, decode,
+    VersionId, value,
 };
 use crate::store::{Entry, KeyRange};
 use crate::unreadable::Unreadable;
@@ -76,15 +76,12 @@ impl Audit {
     /// The indexes must know `placed` where it lies. (Every entry of an index is held against its object as well, so
     /// that one which knows it elsewhere is found there.)
     fn place(&mut self, entry: &Entry, placed: &PlacedObject, found: &Indexes) {
-        let PlacedObject { object: Object { version, bytes, .. }, place, staged_ms } = placed;
-        let (version, bytes, staged_ms) = (*version, *bytes, *staged_ms);
-        match *place {
+        let bytes = placed.object.bytes;
+        match placed.place {
             Place::Staged { .. } | Place::Parts => {
-                let slot = if let Place::Staged { slot } = *place { slot } else { IN_PARTS };
                 self.staged += 1;
                 self.staged_bytes = self.staged_bytes.saturating_add(bytes);
-                let fits = found.mark == Some(StagedMark { version, bytes, staged_ms, slot });
-                let known = fits && found.aged == Some(bytes) && found.owned;
+                let known = found.mark == Some(placed.mark()) && found.aged == Some(bytes) && found.owned;
                 self.demand(known, entry, "staged, but not in the indexes of what is staged");
             }
             Place::Stored { .. } => {
@@ -128,22 +125,48 @@ impl Catalog {
         Ok(audit)
     }
 
-    /// The next page of the walk over everything that begins with `prefix`.
-    async fn step(&self, prefix: &[u8], walk: &mut Steps) -> Result<Option<Vec<Entry>>, CatalogError> {
+    /// The next entries of a walk that can be parsed, with what they say; the others are contradictions.
+    async fn step<T>(
+        &self,
+        audit: &mut Audit,
+        walk: &mut Steps,
+        parse: impl Fn(&Entry) -> Result<T, CatalogError>,
+    ) -> Result<Option<Vec<(Entry, T)>>, CatalogError> {
         if walk.over {
             return Ok(None);
         }
-        let page = self.entries(prefix, walk.after.as_ref(), STEP).await?;
-        walk.over = page.next.is_none();
-        walk.after = page.next;
-        Ok(Some(page.items))
+        let page = self.entries(&walk.prefix, walk.after.as_ref(), STEP).await?;
+        (walk.over, walk.after) = (page.next.is_none(), page.next);
+        let mut good = Vec::with_capacity(page.items.len());
+        for entry in page.items {
+            match parse(&entry) {
+                Ok(said) => good.push((entry, said)),
+                Err(error) => audit.demand(false, &entry, &error.to_string()),
+            }
+        }
+        Ok(Some(good))
+    }
+
+    /// Gives `check` every record of a kind that can be parsed.
+    async fn each<T>(
+        &self,
+        audit: &mut Audit,
+        tag: Tag,
+        parse: impl Fn(&Entry) -> Result<T, CatalogError>,
+        mut check: impl FnMut(&mut Audit, &Entry, T),
+    ) -> Result<(), CatalogError> {
+        let mut walk = Steps::over(tag);
+        while let Some(entries) = self.step(audit, &mut walk, &parse).await? {
+            for (entry, said) in entries {
+                check(audit, &entry, said);
+            }
+        }
+        Ok(())
     }
 
     async fn audit_objects(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Object), &mut walk).await? {
-            let objects =
-                parsed(entries, audit, |entry| Ok((key::bucket_and_key(&entry.key)?, value::<PlacedObject>(entry)?)));
+        let mut walk = Steps::over(Tag::Object);
+        while let Some(objects) = self.step(audit, &mut walk, named::<PlacedObject>).await? {
             let placed = |of: fn(&PlacedObject) -> Vec<u8>| objects.iter().map(|(_, (_, placed))| of(placed)).collect();
             let buckets = objects.iter().map(|(_, ((bucket, _), _))| key::bucket(bucket)).collect();
             let buckets = self.look_up::<Bucket>(buckets).await?;
@@ -173,9 +196,8 @@ impl Catalog {
 
     /// The owner of a number in the workshop is a staged object or an open upload.
     async fn audit_owners(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Version), &mut walk).await? {
-            let owners = parsed(entries, audit, |entry| Ok((key::numbers::<1>(&entry.key)?, value::<Owner>(entry)?)));
+        let mut walk = Steps::over(Tag::Version);
+        while let Some(owners) = self.step(audit, &mut walk, numbered::<1, Owner>).await? {
             let at = owners.iter().map(|(_, (_, owner))| key::object(&owner.bucket, &owner.key)).collect();
             let objects = self.look_up::<PlacedObject>(at).await?;
             let upload =
@@ -192,10 +214,8 @@ impl Catalog {
 
     async fn audit_staged(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut slots = BTreeSet::new();
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Staged), &mut walk).await? {
-            let marks =
-                parsed(entries, audit, |entry| Ok((key::bucket_and_key(&entry.key)?, value::<StagedMark>(entry)?)));
+        let mut walk = Steps::over(Tag::Staged);
+        while let Some(marks) = self.step(audit, &mut walk, named::<StagedMark>).await? {
             let at = marks.iter().map(|(_, ((bucket, key), _))| key::object(bucket, key)).collect();
             let objects = self.look_up::<PlacedObject>(at).await?;
             for ((entry, (_, mark)), placed) in marks.iter().zip(objects) {
@@ -211,9 +231,8 @@ impl Catalog {
     }
 
     async fn audit_aged(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Aged), &mut walk).await? {
-            let ages = parsed(entries, audit, |entry| Ok((key::numbers::<2>(&entry.key)?, value::<u64>(entry)?)));
+        let mut walk = Steps::over(Tag::Aged);
+        while let Some(ages) = self.step(audit, &mut walk, numbered::<2, u64>).await? {
             let owners = ages.iter().map(|(_, ([_, version], _))| key::version(VersionId(*version))).collect();
             let owners = self.look_up::<Owner>(owners).await?;
             let at = |owner: &Owner| key::object(&owner.bucket, &owner.key);
@@ -231,9 +250,9 @@ impl Catalog {
     }
 
     async fn audit_blobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Blob), &mut walk).await? {
-            for (entry, blob) in parsed(entries, audit, value::<Blob>) {
+        let mut walk = Steps::over(Tag::Blob);
+        while let Some(blobs) = self.step(audit, &mut walk, value::<Blob>).await? {
+            for (entry, blob) in blobs {
                 audit.blobs += 1;
                 audit.demand(key::blob(blob.blob) == entry.key, &entry, "it has another number");
                 let stacks = blob.drives.iter().map(|&drive| key::on_drive(drive, blob.blob)).collect();
@@ -249,8 +268,8 @@ impl Catalog {
 
     /// Living members and tombstones of a blob together are its members, side by side; or it is dead as a whole.
     async fn audit_extents(&self, audit: &mut Audit, entry: &Entry, blob: &Blob) -> Result<(), CatalogError> {
-        let mut extents = self.extents(&key::members(blob.blob), member_of).await?;
-        let dead = self.extents(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
+        let mut extents = self.all_entries(&key::members(blob.blob), member_of).await?;
+        let dead = self.all_entries(&key::tombs_of(blob.group, blob.blob), dead_of).await?;
         if dead.iter().any(|member| member.version == WHOLE) {
             audit.demand(extents.is_empty() && dead.len() == 1, entry, "dead as a whole, and yet in parts");
             return Ok(());
@@ -265,22 +284,9 @@ impl Catalog {
         Ok(())
     }
 
-    async fn extents(
-        &self,
-        prefix: &[u8],
-        parse: fn(&Entry) -> Result<Member, CatalogError>,
-    ) -> Result<Vec<Member>, CatalogError> {
-        let (mut extents, mut walk) = (Vec::new(), Steps::default());
-        while let Some(entries) = self.step(prefix, &mut walk).await? {
-            extents.extend(entries.iter().filter_map(|entry| parse(entry).ok()));
-        }
-        Ok(extents)
-    }
-
     async fn audit_stacks(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::OnDrive), &mut walk).await? {
-            let stacks = parsed(entries, audit, |entry| key::numbers::<3>(&entry.key));
+        let mut walk = Steps::over(Tag::OnDrive);
+        while let Some(stacks) = self.step(audit, &mut walk, |entry| key::numbers::<3>(&entry.key)).await? {
             let blobs = stacks.iter().map(|(_, [_, number, nonce])| key::blob(BlobId::new(*number, *nonce))).collect();
             for ((entry, [drive, _, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let fits = blob.is_some_and(|blob| blob.drives.contains(&DriveId(*drive as u32)));
@@ -291,9 +297,10 @@ impl Catalog {
     }
 
     async fn audit_members(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Member), &mut walk).await? {
-            let members = parsed(entries, audit, |entry| Ok((key::numbers::<4>(&entry.key)?, member_of(entry)?)));
+        let mut walk = Steps::over(Tag::Member);
+        while let Some(members) =
+            self.step(audit, &mut walk, |entry| Ok((key::numbers::<4>(&entry.key)?, member_of(entry)?))).await?
+        {
             let blobs =
                 members.iter().map(|(_, ([number, nonce, ..], _))| key::blob(BlobId::new(*number, *nonce))).collect();
             let blobs = self.look_up::<Blob>(blobs).await?;
@@ -312,9 +319,10 @@ impl Catalog {
     }
 
     async fn audit_tombs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Tomb), &mut walk).await? {
-            let tombs = parsed(entries, audit, |entry| Ok((key::numbers::<5>(&entry.key)?, dead_of(entry)?)));
+        let mut walk = Steps::over(Tag::Tomb);
+        while let Some(tombs) =
+            self.step(audit, &mut walk, |entry| Ok((key::numbers::<5>(&entry.key)?, dead_of(entry)?))).await?
+        {
             let blobs =
                 tombs.iter().map(|(_, ([_, number, nonce, ..], _))| key::blob(BlobId::new(*number, *nonce))).collect();
             let blobs = self.look_up::<Blob>(blobs).await?;
@@ -333,41 +341,32 @@ impl Catalog {
     }
 
     async fn audit_intents(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Intent), &mut walk).await? {
-            for (entry, blob) in parsed(entries, audit, value::<Blob>) {
-                audit.intents += 1;
-                audit.demand(key::intent(blob.blob) == entry.key, &entry, "it has another number");
-            }
-        }
-        Ok(())
+        self.each(audit, Tag::Intent, value::<Blob>, |audit, entry, blob| {
+            audit.intents += 1;
+            audit.demand(key::intent(blob.blob) == entry.key, entry, "it has another number");
+        })
+        .await
     }
 
     /// The kinds that nothing else speaks of: each record must say what its key says.
     async fn audit_small(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Bucket), &mut walk).await? {
-            for (entry, bucket) in parsed(entries, audit, value::<Bucket>) {
-                audit.demand(key::bucket(&bucket.name) == entry.key, &entry, "it has another name");
-            }
-        }
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::User), &mut walk).await? {
-            for (entry, user) in parsed(entries, audit, value::<User>) {
-                audit.demand(key::user(&user.name) == entry.key, &entry, "it has another name");
-            }
-        }
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Drive), &mut walk).await? {
-            for (entry, record) in parsed(entries, audit, value::<DriveRecord>) {
-                audit.demand(key::drive(record.drive) == entry.key, &entry, "it has another number");
-                let fits = u64::from(record.starts) <= record.starts_total;
-                audit.demand(fits, &entry, "more starts in a day than ever");
-            }
-        }
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Unreadable), &mut walk).await? {
-            for (entry, said) in parsed(entries, audit, value::<Unreadable>) {
+        self.each(audit, Tag::Bucket, value::<Bucket>, |audit, entry, bucket| {
+            audit.demand(key::bucket(&bucket.name) == entry.key, entry, "it has another name");
+        })
+        .await?;
+        self.each(audit, Tag::User, value::<User>, |audit, entry, user| {
+            audit.demand(key::user(&user.name) == entry.key, entry, "it has another name");
+        })
+        .await?;
+        self.each(audit, Tag::Drive, value::<DriveRecord>, |audit, entry, record| {
+            audit.demand(key::drive(record.drive) == entry.key, entry, "it has another number");
+            let fits = u64::from(record.starts) <= record.starts_total;
+            audit.demand(fits, entry, "more starts in a day than ever");
+        })
+        .await?;
+        let mut walk = Steps::over(Tag::Unreadable);
+        while let Some(marks) = self.step(audit, &mut walk, value::<Unreadable>).await? {
+            for (entry, said) in marks {
                 let at = key::object(&said.bucket, &said.key);
                 let living = self.look_up_one::<PlacedObject>(&at).await?;
                 let lives = living.is_some_and(|living| key::unreadable(living.object.version) == entry.key);
@@ -386,20 +385,16 @@ impl Catalog {
     /// The inputs of a job belong to a job that exists.
     async fn audit_jobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut jobs = BTreeSet::new();
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Job), &mut walk).await? {
-            for (entry, job) in parsed(entries, audit, value::<Job>) {
-                audit.demand(key::job(job.job) == entry.key, &entry, "it has another number");
-                jobs.insert(job.job);
-            }
-        }
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::JobInput), &mut walk).await? {
-            for (entry, [job, _]) in parsed(entries, audit, |entry| key::numbers::<2>(&entry.key)) {
-                audit.demand(jobs.contains(&job), &entry, "its job is missing");
-            }
-        }
-        Ok(())
+        self.each(audit, Tag::Job, value::<Job>, |audit, entry, job| {
+            audit.demand(key::job(job.job) == entry.key, entry, "it has another number");
+            jobs.insert(job.job);
+        })
+        .await?;
+        let parse = |entry: &Entry| key::numbers::<2>(&entry.key);
+        self.each(audit, Tag::JobInput, parse, |audit, entry, [job, _]| {
+            audit.demand(jobs.contains(&job), entry, "its job is missing");
+        })
+        .await
     }
 
     /// No number is in use that the counter `name` has not given out.
@@ -407,9 +402,9 @@ impl Catalog {
         let mut ends = Vec::new();
         for copy in crate::ids::COPIES {
             let at = key::counter(name, copy);
-            let Some(value) = self.store.get(&at).await? else { continue };
-            let counter = Entry { key: at, value };
-            let end = decode::<u64>(&counter.key, &counter.value);
+            let Some(said) = self.store.get(&at).await? else { continue };
+            let counter = Entry { key: at, value: said };
+            let end = value::<u64>(&counter);
             audit.demand(end.is_ok(), &counter, "it is no number");
             ends.extend(end.ok().map(|end| (end, counter)));
         }
@@ -425,10 +420,8 @@ impl Catalog {
 
     /// Every key begins with a tag of the table of keys.
     async fn audit_strays(&self, audit: &mut Audit) -> Result<(), CatalogError> {
-        let mut tags = Tag::ALL.map(|tag| tag as u8);
-        tags.sort_unstable();
         let mut start = Bound::Unbounded;
-        for tag in tags.into_iter().map(Some).chain([None]) {
+        for tag in key::TAGS.iter().copied().map(Some).chain([None]) {
             let end = tag.map_or(Bound::Unbounded, |tag| Bound::Excluded(vec![tag]));
             for stray in self.store.scan(KeyRange { start, end }, STEP).await? {
                 audit.demand(false, &stray, "no record has such a key");
@@ -442,9 +435,10 @@ impl Catalog {
 impl Catalog {
     async fn audit_uploads(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut open = BTreeSet::new();
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Upload), &mut walk).await? {
-            let uploads = parsed(entries, audit, |entry| Ok((key::upload_at(&entry.key)?, value::<Upload>(entry)?)));
+        let mut walk = Steps::over(Tag::Upload);
+        while let Some(uploads) =
+            self.step(audit, &mut walk, |entry| Ok((key::upload_at(&entry.key)?, value::<Upload>(entry)?))).await?
+        {
             let buckets = uploads.iter().map(|(_, ((bucket, ..), _))| key::bucket(bucket)).collect();
             let buckets = self.look_up::<Bucket>(buckets).await?;
             let owners = uploads.iter().map(|(_, ((.., number), _))| key::version(*number)).collect();
@@ -464,9 +458,10 @@ impl Catalog {
     /// A part is one of an open upload, or of an object that knows of it.
     async fn audit_parts(&self, audit: &mut Audit, open: &BTreeSet<VersionId>) -> Result<(), CatalogError> {
         let (mut slots, mut of_objects) = (BTreeSet::new(), 0);
-        let mut walk = Steps::default();
-        while let Some(entries) = self.step(&key::all(Tag::Part), &mut walk).await? {
-            let parts = parsed(entries, audit, |entry| Ok((key::numbers::<2>(&entry.key)?, part_of(entry)?)));
+        let mut walk = Steps::over(Tag::Part);
+        while let Some(parts) =
+            self.step(audit, &mut walk, |entry| Ok((key::numbers::<2>(&entry.key)?, part_of(entry)?))).await?
+        {
             let owners = parts.iter().map(|(_, ([owner, _], _))| key::version(VersionId(*owner))).collect();
             let owners = self.look_up::<Owner>(owners).await?;
             for (index, (entry, ([owner, number], part))) in parts.iter().enumerate() {
@@ -491,42 +486,39 @@ impl Catalog {
 
     /// An object that came in parts has all of them.
     async fn audit_parts_of(&self, audit: &mut Audit, entry: &Entry, object: &Object) -> Result<(), CatalogError> {
-        let (mut count, mut walk) = (0_u32, Steps::default());
-        while let Some(entries) = self.step(&key::parts(object.version), &mut walk).await? {
-            audit.parts_of_objects += entries.len() as u64;
-            count += entries.iter().filter(|entry| part_of(entry).is_ok_and(|part| fits(&part, object))).count() as u32;
-        }
+        let mut count = 0_u32;
+        let is_its = |entry: &Entry| Ok(part_of(entry).is_ok_and(|part| fits(&part, object)));
+        let add = |is_its| {
+            audit.parts_of_objects += 1;
+            count += u32::from(is_its);
+        };
+        self.each_entry(&key::parts(object.version), is_its, add).await?;
         audit.demand(count > 0 && count == object.parts.count(), entry, "its parts are not all there");
         Ok(())
     }
 }
 
-/// Where a walk is.
-#[derive(Default)]
+/// A walk over the records of one kind.
 struct Steps {
+    prefix: Vec<u8>,
     after: Option<Cursor>,
     over: bool,
 }
 
-/// The record that `entry` holds.
-fn value<T: DeserializeOwned>(entry: &Entry) -> Result<T, CatalogError> {
-    decode(&entry.key, &entry.value)
+impl Steps {
+    fn over(tag: Tag) -> Self {
+        Self { prefix: key::all(tag), after: None, over: false }
+    }
 }
 
-/// Those of `entries` that can be parsed, with what they say; the others are contradictions.
-fn parsed<T>(
-    entries: Vec<Entry>,
-    audit: &mut Audit,
-    parse: impl Fn(&Entry) -> Result<T, CatalogError>,
-) -> Vec<(Entry, T)> {
-    let mut good = Vec::with_capacity(entries.len());
-    for entry in entries {
-        match parse(&entry) {
-            Ok(said) => good.push((entry, said)),
-            Err(error) => audit.demand(false, &entry, &error.to_string()),
-        }
-    }
-    good
+/// The numbers of a key, and the record.
+fn numbered<const N: usize, T: DeserializeOwned>(entry: &Entry) -> Result<([u64; N], T), CatalogError> {
+    Ok((key::numbers(&entry.key)?, value(entry)?))
+}
+
+/// Bucket and key of a store key, and the record.
+fn named<T: DeserializeOwned>(entry: &Entry) -> Result<((String, String), T), CatalogError> {
+    Ok((key::bucket_and_key(&entry.key)?, value(entry)?))
 }
 
 /// The dead member, or the whole dead blob, of a tombstone.

@@ -1,10 +1,10 @@
 //! Blobs: from intent through commit to removal, and the dead bytes in them.
 
-use crate::catalog::{Catalog, Cursor, Page, STEP};
+use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::leave_workshop;
-use crate::record::{Blob, Member, Owner, Place, PlacedObject, VersionId, decode, encode};
+use crate::record::{Blob, Member, Owner, Place, PlacedObject, VersionId, decode, encode, value};
 use crate::staging::DeadBytes;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId, GroupId};
@@ -48,13 +48,13 @@ impl Catalog {
         assert_eq!(drives.len(), blob.drives.len(), "no two stacks of a blob are on one drive");
         let at = key::intent(blob.blob);
         let checks = vec![Check::Absent(at.clone()), Check::Absent(key::blob(blob.blob))];
-        let begun = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(blob))] }).await?;
-        if begun { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+        let batch = Batch { checks, writes: vec![Write::Put(at, encode(blob))] };
+        self.apply_or(batch, CatalogError::PreconditionFailed).await
     }
 
     /// The blobs that were begun and neither committed nor aborted. At boot each is aborted.
     pub async fn pending_intents(&self) -> Result<Vec<Blob>, CatalogError> {
-        self.all_entries(&key::all(Tag::Intent), |entry| decode(&entry.key, &entry.value)).await
+        self.all_entries(&key::all(Tag::Intent), value).await
     }
 
     /// Makes the blob, whose stacks are synced and read back, the place of its members, all at once. A member that was
@@ -153,15 +153,12 @@ impl Catalog {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<Member>, CatalogError> {
-        let page = self.entries(&key::members(blob), after, limit).await?;
-        Ok(Page { items: self.sound_entries(&page.items, member_of), next: page.next })
+        self.page(&key::members(blob), after, limit, member_of).await
     }
 
     /// A page of all blobs, by number.
     pub async fn blobs_page(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<Blob>, CatalogError> {
-        let page = self.entries(&key::all(Tag::Blob), after, limit).await?;
-        let items = self.sound_entries(&page.items, |entry| decode(&entry.key, &entry.value));
-        Ok(Page { items, next: page.next })
+        self.page(&key::all(Tag::Blob), after, limit, value).await
     }
 
     /// A page of the blobs of `group` with dead bytes, by number.
@@ -199,19 +196,13 @@ impl Catalog {
     /// The dead bytes of every group that has some. Reads every tombstone: for boot.
     pub async fn dead_totals(&self) -> Result<Vec<(GroupId, u64)>, CatalogError> {
         let mut totals = BTreeMap::new();
-        let mut after = None;
-        loop {
-            let page = self.entries(&key::all(Tag::Tomb), after.as_ref(), STEP).await?;
-            let tomb = |entry: &Entry| Ok((key::numbers::<5>(&entry.key)?, decode::<u64>(&entry.key, &entry.value)?));
-            for ([group, ..], bytes) in self.sound_entries(&page.items, tomb) {
-                let total: &mut u64 = totals.entry(GroupId(group as u32)).or_default();
-                *total = total.saturating_add(bytes);
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(totals.into_iter().collect());
-            }
-        }
+        let tomb = |entry: &Entry| Ok((key::numbers::<5>(&entry.key)?, value::<u64>(entry)?));
+        self.each_entry(&key::all(Tag::Tomb), tomb, |([group, ..], bytes)| {
+            let total: &mut u64 = totals.entry(GroupId(group as u32)).or_default();
+            *total = total.saturating_add(bytes);
+        })
+        .await?;
+        Ok(totals.into_iter().collect())
     }
 
     /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Again is no error.
@@ -222,12 +213,12 @@ impl Catalog {
         let at = key::blob(blob);
         let members = KeyRange::prefix(&key::members(blob));
         let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(()) };
-        let checks = vec![Check::Is(at.clone(), raw), Check::Empty(members.clone())];
+        let checks = vec![Check::Is(at.clone(), raw), Check::Empty(members)];
         let mut writes = vec![Write::Delete(at.clone())];
         writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
         writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
         let forgotten = self.apply(Batch { checks, writes }).await?;
-        let in_use = !forgotten && !self.store.scan(members, 1).await?.is_empty();
+        let in_use = !forgotten && self.is_blob_living(blob).await?;
         if in_use { Err(CatalogError::BlobInUse(blob)) } else { Ok(()) }
     }
 
@@ -238,23 +229,15 @@ impl Catalog {
 
     async fn dead_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<DeadRecord>, CatalogError> {
         let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
-        let living = !self.store.scan(KeyRange::prefix(&key::members(blob)), 1).await?.is_empty();
-        if !living {
-            let (lost, dead_bytes) = (self.lost_of(&found).await?, found.payload_bytes);
-            return Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }));
-        }
+        let (living, lost) = (self.is_blob_living(blob).await?, self.lost_of(&found).await?);
         let mut dead_bytes = 0_u64;
-        let mut after = None;
-        loop {
-            let page = self.entries(&key::tombs_of(group, blob), after.as_ref(), STEP).await?;
-            let bytes = self.sound_entries(&page.items, |entry| decode::<u64>(&entry.key, &entry.value));
-            dead_bytes = bytes.into_iter().fold(dead_bytes, u64::saturating_add);
-            after = page.next;
-            if after.is_none() {
-                let lost = self.lost_of(&found).await?;
-                return Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }));
-            }
+        if living {
+            let add = |bytes| dead_bytes = dead_bytes.saturating_add(bytes);
+            self.each_entry(&key::tombs_of(group, blob), value::<u64>, add).await?;
+        } else {
+            dead_bytes = found.payload_bytes;
         }
+        Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }))
     }
 }
 
@@ -304,7 +287,7 @@ fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Ba
     assert!(placed.is_staged_as(version), "only a version of the workshop moves into a blob");
     let at = key::object(&bucket, &key);
     batch.checks.push(Check::Is(at.clone(), raw));
-    leave_workshop(&bucket, &key, placed.staged_ms, version, batch);
+    leave_workshop(&bucket, &key, &placed, batch);
     batch.writes.push(Write::Put(key::member(blob.blob, offset, version), encode(&bytes)));
     placed.place = Place::Stored { blob: blob.blob, offset };
     batch.writes.push(Write::Put(at, encode(&placed)));
@@ -313,5 +296,5 @@ fn move_member(blob: &Blob, member: &Member, found: StagedMember, batch: &mut Ba
 /// The member of an entry of the member index.
 pub(crate) fn member_of(entry: &Entry) -> Result<Member, CatalogError> {
     let [_, _, offset, version] = key::numbers(&entry.key)?;
-    Ok(Member { version: VersionId(version), offset, bytes: decode(&entry.key, &entry.value)? })
+    Ok(Member { version: VersionId(version), offset, bytes: value(entry)? })
 }

@@ -3,7 +3,7 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Bucket, BucketChange, DriveRecord, User, decode, encode};
+use crate::record::{Bucket, BucketChange, DriveRecord, User, encode, value};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::DriveId;
 
@@ -13,12 +13,8 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::UserExists`] if there is one of that name.
     pub async fn add_user(&self, user: &User) -> Result<(), CatalogError> {
-        let at = key::user(&user.name);
-        let checks = vec![Check::Absent(at.clone())];
-        let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
-        writes.push(Write::Put(at, encode(user)));
-        let made = self.apply(Batch { checks, writes }).await?;
-        if made { Ok(()) } else { Err(CatalogError::UserExists) }
+        let batch = self.user_batch(user, Check::Absent(key::user(&user.name))).await?;
+        self.apply_or(batch, CatalogError::UserExists).await
     }
 
     /// Replaces the user of that name by `user`. Requests that the old keys signed cannot commit any more.
@@ -26,12 +22,15 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchUser`] if there is none.
     pub async fn replace_user(&self, user: &User) -> Result<(), CatalogError> {
-        let at = key::user(&user.name);
-        let checks = vec![Check::Present(at.clone())];
+        let batch = self.user_batch(user, Check::Present(key::user(&user.name))).await?;
+        self.apply_or(batch, CatalogError::NoSuchUser).await
+    }
+
+    /// The batch that sets a user along with the access key of that user, if `check` holds.
+    async fn user_batch(&self, user: &User, check: Check) -> Result<Batch, CatalogError> {
         let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
-        writes.push(Write::Put(at, encode(user)));
-        let made = self.apply(Batch { checks, writes }).await?;
-        if made { Ok(()) } else { Err(CatalogError::NoSuchUser) }
+        writes.push(Write::Put(key::user(&user.name), encode(user)));
+        Ok(Batch { checks: vec![check], writes })
     }
 
     /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Requests
@@ -44,19 +43,19 @@ impl Catalog {
         let checks = vec![Check::Present(at.clone())];
         let mut writes = self.new_access_key(name, None).await?;
         writes.push(Write::Delete(at));
-        if self.apply(Batch { checks, writes }).await? { Ok(()) } else { Err(CatalogError::NoSuchUser) }
+        self.apply_or(Batch { checks, writes }, CatalogError::NoSuchUser).await
     }
 
     /// Has `name`, who need be no user that the catalog knows, sign with `access_key` from now on and with no other.
     pub async fn set_access_key(&self, name: &str, access_key: &str) -> Result<(), CatalogError> {
         let writes = self.new_access_key(name, Some(access_key)).await?;
-        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+        self.write(writes).await
     }
 
     /// The writes that make `access_key` the only one of `name`. The caller makes changes of users one after the other.
     async fn new_access_key(&self, name: &str, access_key: Option<&str>) -> Result<Vec<Write>, CatalogError> {
         let of_name = |entry: &Entry| {
-            let holder: String = decode(&entry.key, &entry.value)?;
+            let holder: String = value(entry)?;
             Ok((holder == name).then(|| Write::Delete(entry.key.clone())))
         };
         let old = self.all_entries(&key::all(Tag::AccessKey), of_name).await?;
@@ -66,7 +65,7 @@ impl Catalog {
 
     /// All users, by name.
     pub async fn users(&self) -> Result<Vec<User>, CatalogError> {
-        self.all_entries(&key::all(Tag::User), |entry| decode(&entry.key, &entry.value)).await
+        self.all_entries(&key::all(Tag::User), value).await
     }
 
     /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.
@@ -141,7 +140,7 @@ impl Catalog {
 
     /// All buckets, by name.
     pub async fn buckets(&self) -> Result<Vec<Bucket>, CatalogError> {
-        self.all_entries(&key::all(Tag::Bucket), |entry| decode(&entry.key, &entry.value)).await
+        self.all_entries(&key::all(Tag::Bucket), value).await
     }
 
     /// Changes a bucket, and answers what it is now.
@@ -149,23 +148,12 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchBucket`]; [`CatalogError::Conflict`].
     pub async fn change_bucket(&self, name: &str, change: &BucketChange) -> Result<Bucket, CatalogError> {
-        let at = key::bucket(name);
-        let mut retries = self.retries();
-        loop {
-            let _permit = retries.next().await?;
-            let Some((mut bucket, raw)) = self.read_raw::<Bucket>(&at).await? else {
-                return Err(CatalogError::NoSuchBucket);
-            };
-            match change {
-                BucketChange::Acl(acl) => bucket.acl = *acl,
-                BucketChange::Ownership(ownership) => bucket.ownership = *ownership,
-                BucketChange::Tags(tags) => bucket.tags.clone_from(tags),
-            }
-            let writes = vec![Write::Put(at.clone(), encode(&bucket))];
-            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
-                return Ok(bucket);
-            }
-        }
+        let changed = self.change::<Bucket>(key::bucket(name), |bucket| match change {
+            BucketChange::Acl(acl) => bucket.acl = *acl,
+            BucketChange::Ownership(ownership) => bucket.ownership = *ownership,
+            BucketChange::Tags(tags) => bucket.tags.clone_from(tags),
+        });
+        changed.await?.ok_or(CatalogError::NoSuchBucket)
     }
 
     /// Removes a bucket that holds nothing, uploads in parts included. A PUT at the same time is either refused, or
@@ -199,6 +187,6 @@ impl Catalog {
 
     /// The records of all drives, by id.
     pub async fn drives(&self) -> Result<Vec<DriveRecord>, CatalogError> {
-        self.all_entries(&key::all(Tag::Drive), |entry| decode(&entry.key, &entry.value)).await
+        self.all_entries(&key::all(Tag::Drive), value).await
     }
 }

@@ -15,6 +15,7 @@ use crate::record::{decode, encode};
 use crate::rules;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ops::Range;
 use std::sync::Arc;
@@ -207,6 +208,16 @@ impl Catalog {
         }
     }
 
+    /// Commits `batch`, or answers `refusal` if one of its checks did not hold.
+    pub(crate) async fn apply_or(&self, batch: Batch, refusal: CatalogError) -> Result<(), CatalogError> {
+        if self.apply(batch).await? { Ok(()) } else { Err(refusal) }
+    }
+
+    /// Commits `writes`, whatever was there.
+    pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<(), CatalogError> {
+        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+    }
+
     /// As [`Catalog::apply`], if the right of `grant` still holds.
     async fn apply_granted(&self, grant: &Grant, batch: &Batch) -> Result<bool, CatalogError> {
         for _ in 0..GRANT_TRIES {
@@ -265,37 +276,73 @@ impl Catalog {
         Ok(Page { items, next })
     }
 
+    /// As [`Catalog::entries`], decoded by `read`, but for those that are damaged, which are quarantined.
+    pub(crate) async fn page<T>(
+        &self,
+        prefix: &[u8],
+        after: Option<&Cursor>,
+        limit: usize,
+        read: impl Fn(&Entry) -> Result<T, CatalogError>,
+    ) -> Result<Page<T>, CatalogError> {
+        let page = self.entries(prefix, after, limit).await?;
+        Ok(Page { items: self.sound_entries(&page.items, read), next: page.next })
+    }
+
     /// Those of `entries` that `read` makes sense of; the others are quarantined and left out.
     pub(crate) fn sound_entries<T>(
         &self,
         entries: &[Entry],
         read: impl Fn(&Entry) -> Result<T, CatalogError>,
     ) -> Vec<T> {
-        let mut sound = Vec::with_capacity(entries.len());
-        for entry in entries {
-            match read(entry) {
-                Ok(said) => sound.push(said),
-                Err(error) => self.quarantine(&entry.key, &error.to_string()),
-            }
-        }
-        sound
+        let sound = |entry: &Entry| read(entry).inspect_err(|error| self.quarantine(&entry.key, &error.to_string()));
+        entries.iter().filter_map(|entry| sound(entry).ok()).collect()
     }
 
-    /// Every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are quarantined.
-    /// For lists that are known to be short.
+    /// Gives `take` every entry that begins with `prefix`, decoded by `read`, but for those that are damaged, which are
+    /// quarantined.
+    pub(crate) async fn each_entry<T>(
+        &self,
+        prefix: &[u8],
+        read: impl Fn(&Entry) -> Result<T, CatalogError>,
+        mut take: impl FnMut(T),
+    ) -> Result<(), CatalogError> {
+        let mut after = None;
+        loop {
+            let page = self.page(prefix, after.as_ref(), STEP, &read).await?;
+            page.items.into_iter().for_each(&mut take);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Every entry that begins with `prefix`, as [`Catalog::each_entry`] gives them. For lists that are known to be
+    /// short.
     pub(crate) async fn all_entries<T>(
         &self,
         prefix: &[u8],
         read: impl Fn(&Entry) -> Result<T, CatalogError>,
     ) -> Result<Vec<T>, CatalogError> {
         let mut all = Vec::new();
-        let mut after = None;
+        self.each_entry(prefix, read, |item| all.push(item)).await?;
+        Ok(all)
+    }
+
+    /// Changes the record at `at`, again if others change it meanwhile; `None` if there is none.
+    pub(crate) async fn change<T: Serialize + DeserializeOwned>(
+        &self,
+        at: Vec<u8>,
+        change: impl Fn(&mut T),
+    ) -> Result<Option<T>, CatalogError> {
+        let mut retries = self.retries();
         loop {
-            let page = self.entries(prefix, after.as_ref(), STEP).await?;
-            all.extend(self.sound_entries(&page.items, &read));
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(all),
+            let _permit = retries.next().await?;
+            let Some((mut record, raw)) = self.read_raw::<T>(&at).await? else { return Ok(None) };
+            change(&mut record);
+            let writes = vec![Write::Put(at.clone(), encode(&record))];
+            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+                return Ok(Some(record));
             }
         }
     }

@@ -7,8 +7,8 @@
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Blob, decode, encode};
-use crate::store::{Batch, Check, Entry, KeyRange, Write};
+use crate::record::{Blob, encode, value};
+use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ impl Catalog {
         // A drive whose record is damaged failed all the same: its key says so, and to believe in it could lose data.
         self.all_entries(&key::all(Tag::Failed), |entry| {
             let [drive] = key::numbers(&entry.key)?;
-            let at_ms = decode(&entry.key, &entry.value).unwrap_or_else(|error| {
+            let at_ms = value(entry).unwrap_or_else(|error| {
                 self.quarantine(&entry.key, &error.to_string());
                 0
             });
@@ -214,7 +214,7 @@ impl Catalog {
     async fn on_drive(&self, ids: &[BlobId], next: Option<BlobId>) -> Result<OnDrive, CatalogError> {
         let mut blobs = Vec::with_capacity(ids.len());
         for blob in self.blobs(ids).await?.into_iter().flatten() {
-            let living = !self.store.scan(KeyRange::prefix(&key::members(blob.blob)), 1).await?.is_empty();
+            let living = self.is_blob_living(blob.blob).await?;
             blobs.push((blob, living));
         }
         Ok(OnDrive { blobs, next })

@@ -47,21 +47,13 @@ impl Catalog {
 
     /// No slot below `end` is given out from now on. Only for boot, before any is.
     pub async fn skip_slots(&self, end: u64) -> Result<(), CatalogError> {
-        let mut retries = self.retries();
-        loop {
-            let _permit = retries.next().await?;
-            let (start, checks) = self.counter("slot").await?;
-            let writes = COPIES.map(|copy| Write::Put(key::counter("slot", copy), encode(&end))).into();
-            if start >= end || self.apply(Batch { checks, writes }).await? {
-                return Ok(());
-            }
-        }
+        self.advance("slot", |start| start.max(end)).await.map(drop)
     }
 
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {
         let mut block = block.lock().await;
         if block.is_empty() {
-            *block = self.reserve(name).await?;
+            *block = self.advance(name, |start| start + BLOCK).await?;
         }
         let id = block.start;
         assert!(id > 0 && id < block.end, "a number comes from a block that is reserved");
@@ -69,16 +61,16 @@ impl Catalog {
         Ok(id)
     }
 
-    /// Another process on the same store may reserve at the same time, hence the check.
-    async fn reserve(&self, name: &str) -> Result<Range<u64>, CatalogError> {
+    /// Sets the counter `name` to the `end` that follows from what it is, and answers the numbers between.
+    async fn advance(&self, name: &str, end: impl Fn(u64) -> u64) -> Result<Range<u64>, CatalogError> {
         let mut retries = self.retries();
         loop {
             let _permit = retries.next().await?;
             let (start, checks) = self.counter(name).await?;
-            let end = start + BLOCK;
+            let end = end(start);
             let writes = COPIES.map(|copy| Write::Put(key::counter(name, copy), encode(&end))).into();
-            assert_eq!(checks.len(), COPIES.len(), "a block is reserved only from what every copy says");
-            if self.apply(Batch { checks, writes }).await? {
+            assert!(start <= end && checks.len() == COPIES.len(), "a counter only grows, from what every copy says");
+            if start == end || self.apply(Batch { checks, writes }).await? {
                 return Ok(start..end);
             }
         }

@@ -14,7 +14,7 @@ use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::Displaced;
 use crate::object::{enter_workshop, leave_workshop};
-use crate::record::{Blob, Bucket, Member, Object, Place, PlacedObject, Version, VersionId, decode, encode};
+use crate::record::{Blob, Bucket, Member, Object, Place, PlacedObject, VersionId, encode, value};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -119,22 +119,13 @@ impl Catalog {
 
     /// The highest number of a job that has a record, damaged or not; 0 if there is none.
     async fn last_job(&self) -> Result<u64, CatalogError> {
-        let (mut highest, mut after) = (0, None);
-        loop {
-            let page = self.entries(&key::all(Tag::Job), after.as_ref(), STEP).await?;
-            if let Some(last) = page.items.last() {
-                [highest] = key::numbers(&last.key)?;
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(highest);
-            }
-        }
+        let jobs = self.all_entries(&key::all(Tag::Job), |entry| key::numbers::<1>(&entry.key)).await?;
+        Ok(jobs.last().map_or(0, |[job]| *job))
     }
 
     /// All jobs, by number.
     pub async fn jobs(&self) -> Result<Vec<Job>, CatalogError> {
-        self.all_entries(&key::all(Tag::Job), |entry| decode(&entry.key, &entry.value)).await
+        self.all_entries(&key::all(Tag::Job), value).await
     }
 
     /// The job of that number.
@@ -150,14 +141,14 @@ impl Catalog {
         assert_eq!(old.job, new.job, "the number of a job never changes");
         let at = key::job(old.job);
         let writes = vec![Write::Put(at.clone(), encode(new))];
-        let done = self.apply(Batch { checks: vec![Check::Is(at, encode(old))], writes }).await?;
-        if done { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
+        self.apply_or(Batch { checks: vec![Check::Is(at, encode(old))], writes }, CatalogError::PreconditionFailed)
+            .await
     }
 
     /// Forgets a job that is over, and what it had read.
     pub async fn forget_job(&self, job: u64) -> Result<(), CatalogError> {
         let writes = vec![Write::Delete(key::job(job)), Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
-        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+        self.write(writes).await
     }
 
     /// Records that `job` has read these objects of `bucket`, by version and key, which are to be removed when its
@@ -176,28 +167,26 @@ impl Catalog {
                 Write::Put(key::job_input(job, *version), encode(&(bucket, &**key)))
             };
             let writes = page.iter().map(put).collect();
-            if !self.apply(Batch { checks: vec![Check::Present(key::job(job))], writes }).await? {
-                return Err(CatalogError::PreconditionFailed);
-            }
+            let batch = Batch { checks: vec![Check::Present(key::job(job))], writes };
+            self.apply_or(batch, CatalogError::PreconditionFailed).await?;
         }
         Ok(())
     }
 
     /// The first `limit` objects that `job` has read and that are still to be removed.
     pub async fn job_inputs(&self, job: u64, limit: usize) -> Result<Vec<JobInput>, CatalogError> {
-        let page = self.entries(&key::job_inputs(job), None, limit).await?;
         let input = |entry: &Entry| {
             let [_, version] = key::numbers(&entry.key)?;
-            let (bucket, key) = decode(&entry.key, &entry.value)?;
+            let (bucket, key) = value(entry)?;
             Ok(JobInput { version: VersionId(version), bucket, key })
         };
-        Ok(self.sound_entries(&page.items, input))
+        Ok(self.page(&key::job_inputs(job), None, limit, input).await?.items)
     }
 
     /// Forgets all versions that `job` has read: they stay.
     pub async fn clear_job_inputs(&self, job: u64) -> Result<(), CatalogError> {
         let writes = vec![Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
-        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+        self.write(writes).await
     }
 
     /// Removes an object that `job` has read, if that version lives; it is not to be removed any more then.
@@ -312,11 +301,9 @@ impl Catalog {
         batch.checks.push(Check::Is(source.clone(), raw.clone()));
         batch.checks.push(Check::Absent(target.clone()));
         // A version that was evacuated to the workshop meanwhile is known there by name.
-        if let place @ Place::Staged { .. } = placed.place {
-            let (version, bytes, staged_ms) = (placed.object.version, placed.object.bytes, placed.staged_ms);
-            leave_workshop(HIDDEN_BUCKET, from, staged_ms, version, batch);
-            let (bucket, key) = (bucket.to_owned(), to.clone());
-            enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, batch);
+        if matches!(placed.place, Place::Staged { .. }) {
+            leave_workshop(HIDDEN_BUCKET, from, &placed, batch);
+            enter_workshop(bucket, to, &placed, batch);
         }
         batch.writes.push(Write::Delete(source));
         batch.writes.push(Write::Put(target, raw));

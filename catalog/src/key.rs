@@ -61,32 +61,8 @@ pub(crate) enum Tag {
     Unreadable = b'Z',
 }
 
-impl Tag {
-    /// Every tag there is.
-    pub(crate) const ALL: [Self; 21] = [
-        Self::Counter,
-        Self::Meta,
-        Self::User,
-        Self::AccessKey,
-        Self::Bucket,
-        Self::Object,
-        Self::Version,
-        Self::Staged,
-        Self::Aged,
-        Self::Intent,
-        Self::Blob,
-        Self::OnDrive,
-        Self::Member,
-        Self::Tomb,
-        Self::Drive,
-        Self::Upload,
-        Self::Part,
-        Self::Failed,
-        Self::Job,
-        Self::JobInput,
-        Self::Unreadable,
-    ];
-}
+/// Every tag there is, in order.
+pub(crate) const TAGS: &[u8; 21] = b"ABDFIJKLMNOPQRSTUVWXZ";
 
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
@@ -296,6 +272,11 @@ pub(crate) fn numbers<const N: usize>(key: &[u8]) -> Result<[u64; N], CatalogErr
         *number = u64::from_be_bytes(*word);
     }
     Ok(numbers)
+}
+
+/// The key behind the first `at` bytes of a store key, which are those of its bucket.
+pub(crate) fn behind_bucket(key: &[u8], at: usize) -> Result<String, CatalogError> {
+    utf8(key, key.get(at..).unwrap_or_default().to_vec())
 }
 
 /// The bucket and the object's key behind the tag of `key`.

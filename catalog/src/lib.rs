@@ -65,6 +65,4 @@ pub use unreadable::Unreadable;
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};
 
 #[cfg(test)]
-mod conformance;
-#[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
-use crate::record::{Object, PlacedObject, decode};
+use crate::record::{Object, PlacedObject, value};
 use crate::store::{Entry, KeyRange, after_prefix};
 use std::ops::Bound;
 
@@ -50,96 +50,93 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`].
     pub async fn list_objects(&self, bucket: &str, request: &ListRequest) -> Result<Listing, CatalogError> {
         self.bucket(bucket).await?;
-        let walk = ListWalk::new(bucket, request);
-        if request.max_keys == 0 { Ok(Listing::default()) } else { walk.run(self).await }
-    }
-}
-
-/// A page being filled.
-struct ListWalk<'a> {
-    request: &'a ListRequest,
-    delimiter: Option<&'a str>,
-    /// The key of "" in this bucket.
-    bucket_prefix: Vec<u8>,
-    /// The walk is over at this store key.
-    end: Bound<Vec<u8>>,
-    /// The walk goes on at this store key.
-    from: Bound<Vec<u8>>,
-    listing: Listing,
-}
-
-impl<'a> ListWalk<'a> {
-    fn new(bucket: &str, request: &'a ListRequest) -> Self {
-        let bucket_prefix = key::object(bucket, "");
-        let range = KeyRange::prefix(&key::object(bucket, &request.prefix));
-        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
-        let from = match request.start_after.as_deref() {
+        let bucket_bytes = key::object(bucket, "").len();
+        let walk = ListWalk {
+            prefix: &request.prefix,
+            delimiter: request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
+            entries_max: request.max_keys,
+            store_prefix: &|prefix| key::object(bucket, prefix),
+            key: &|entry| key::behind_bucket(&entry.key, bucket_bytes),
+            item: |entry| value(entry).map(|PlacedObject { object, .. }| object),
+        };
+        let from = request.start_after.as_deref().map_or(Bound::Unbounded, |key| {
             // Behind a common prefix lies nothing of it: so a page goes on behind its last entry, whichever kind that
             // is.
-            Some(key) if common_prefix(&request.prefix, delimiter, key) == Some(key) => {
-                behind(&key::object(bucket, key))
-            }
-            Some(key) => Bound::Excluded(key::object(bucket, key)),
-            None => range.start.clone(),
-        };
-        let from = later(range.start, from);
-        Self { request, delimiter, bucket_prefix, end: range.end, from, listing: Listing::default() }
+            let at = key::object(bucket, key);
+            if walk.is_common(key) { behind(&at) } else { Bound::Excluded(at) }
+        });
+        let (objects, common_prefixes, truncated) = walk.run(self, from).await?;
+        Ok(Listing { objects, common_prefixes, truncated })
     }
+}
 
-    async fn run(mut self, catalog: &Catalog) -> Result<Listing, CatalogError> {
-        let whole_page = (self.request.max_keys.saturating_add(1)).min(LAST_READ);
+/// How a page is filled.
+pub(crate) struct ListWalk<'a, T> {
+    /// Only keys that begin so.
+    pub prefix: &'a str,
+    /// Keys are rolled up to the first occurrence of this behind the prefix.
+    pub delimiter: Option<&'a str>,
+    /// Entries and common prefixes together, at most.
+    pub entries_max: usize,
+    /// What the store keys begin with whose key begins so.
+    pub store_prefix: &'a (dyn Fn(&str) -> Vec<u8> + Sync),
+    /// The key of an entry.
+    pub key: &'a (dyn Fn(&Entry) -> Result<String, CatalogError> + Sync),
+    /// What is listed of an entry.
+    pub item: fn(&Entry) -> Result<T, CatalogError>,
+}
+
+/// The entries of a page by key, its common prefixes, and whether there are more of either.
+type Listed<T> = (Vec<(String, T)>, Vec<String>, bool);
+
+impl<T> ListWalk<'_, T> {
+    /// The page that starts at store key `from`.
+    pub(crate) async fn run(&self, catalog: &Catalog, from: Bound<Vec<u8>>) -> Result<Listed<T>, CatalogError> {
+        let (mut items, mut common_prefixes) = (Vec::new(), Vec::new());
+        if self.entries_max == 0 {
+            return Ok((items, common_prefixes, false));
+        }
+        let KeyRange { start, end } = KeyRange::prefix(&(self.store_prefix)(self.prefix));
+        let mut from = later(start, from);
+        let whole_page = (self.entries_max.saturating_add(1)).min(LAST_READ);
         let first_read = if self.delimiter.is_some() { FIRST_READ.min(whole_page) } else { whole_page };
         let mut read = first_read;
         loop {
-            let range = KeyRange { start: self.from.clone(), end: self.end.clone() };
-            let entries = catalog.store.scan(range, read).await?;
-            let exhausted = entries.len() < read;
+            let entries = catalog.store.scan(KeyRange { start: from.clone(), end: end.clone() }, read).await?;
             let mut jumped = false;
             for entry in &entries {
-                if !is_behind(&entry.key, &self.from) {
+                if !is_behind(&entry.key, &from) {
                     continue;
                 }
-                if self.count() == self.request.max_keys {
-                    self.listing.truncated = true;
-                    return Ok(self.listing);
+                if items.len() + common_prefixes.len() == self.entries_max {
+                    return Ok((items, common_prefixes, true));
                 }
-                jumped = self.take(catalog, entry);
+                let key = catalog.sound_entries(std::slice::from_ref(entry), self.key).pop();
+                let common = key.as_deref().and_then(|key| common_prefix(self.prefix, self.delimiter, key));
+                jumped = common.is_some();
+                if let Some(common) = common {
+                    from = behind(&(self.store_prefix)(common));
+                    common_prefixes.push(common.to_owned());
+                    continue;
+                }
+                from = Bound::Excluded(entry.key.clone());
+                items.extend(key.zip(catalog.sound_entries(std::slice::from_ref(entry), self.item).pop()));
             }
-            if exhausted {
-                return Ok(self.listing);
+            if entries.len() < read {
+                return Ok((items, common_prefixes, false));
             }
             read = if jumped { first_read } else { (read * 2).min(LAST_READ) };
         }
     }
 
-    fn count(&self) -> usize {
-        self.listing.objects.len() + self.listing.common_prefixes.len()
-    }
-
-    /// Lists one entry and moves behind it; whether that was a jump over a common prefix.
-    fn take(&mut self, catalog: &Catalog, entry: &Entry) -> bool {
-        let key = entry.key.get(self.bucket_prefix.len()..).unwrap_or_default().to_vec();
-        let Ok(key) = String::from_utf8(key) else {
-            catalog.quarantine(&entry.key, "its key is not UTF-8");
-            self.from = Bound::Excluded(entry.key.clone());
-            return false;
-        };
-        if let Some(common) = common_prefix(&self.request.prefix, self.delimiter, &key) {
-            let mut store_prefix = self.bucket_prefix.clone();
-            store_prefix.extend_from_slice(common.as_bytes());
-            self.from = behind(&store_prefix);
-            self.listing.common_prefixes.push(common.to_owned());
-            return true;
-        }
-        self.from = Bound::Excluded(entry.key.clone());
-        let placed = catalog.sound_entries(std::slice::from_ref(entry), |entry| decode(&entry.key, &entry.value));
-        self.listing.objects.extend(placed.into_iter().map(|PlacedObject { object, .. }| (key.clone(), object)));
-        false
+    /// True if `key` is itself a common prefix of this listing.
+    pub(crate) fn is_common(&self, key: &str) -> bool {
+        common_prefix(self.prefix, self.delimiter, key) == Some(key)
     }
 }
 
 /// The part of `key` up to and with the first delimiter behind `prefix`, if there is one.
-pub(crate) fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
+fn common_prefix<'k>(prefix: &str, delimiter: Option<&str>, key: &'k str) -> Option<&'k str> {
     let delimiter = delimiter?;
     let behind_prefix = key.strip_prefix(prefix)?;
     let at = behind_prefix.find(delimiter)?;
@@ -164,7 +161,7 @@ fn is_behind(key: &[u8], from: &Bound<Vec<u8>>) -> bool {
 }
 
 /// The later of two starts.
-pub(crate) fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+fn later(a: Bound<Vec<u8>>, b: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     match &b {
         Bound::Unbounded => a,
         Bound::Included(key) | Bound::Excluded(key) => {

@@ -70,7 +70,7 @@ impl Catalog {
     pub async fn set_found_older(&self, why: Option<&str>) -> Result<(), CatalogError> {
         let at = key::meta("found-older");
         let write = why.map_or_else(|| Write::Delete(at.clone()), |why| Write::Put(at.clone(), encode(&why)));
-        self.apply(Batch { checks: Vec::new(), writes: vec![write] }).await.map(drop)
+        self.write(vec![write]).await
     }
 }
 

@@ -4,8 +4,8 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::key;
 use crate::record::{
-    Acl, Blob, Bucket, IN_PARTS, Member, Object, ObjectChange, Owner, Place, PlacedObject, StagedMark, Version,
-    VersionId, decode_at, encode,
+    Acl, Blob, Bucket, IN_PARTS, Member, Object, ObjectChange, Owner, Place, PlacedObject, Version, VersionId,
+    decode_at, encode,
 };
 use crate::seal::Sequence;
 use crate::store::{Batch, Check, KeyRange, Write};
@@ -158,23 +158,16 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoSuchBucket`], [`CatalogError::NoSuchKey`]; [`CatalogError::Conflict`].
     pub async fn change_object(&self, bucket: &str, key: &str, change: &ObjectChange) -> Result<Object, CatalogError> {
-        let at = key::object(bucket, key);
-        let mut retries = self.retries();
-        loop {
-            let _permit = retries.next().await?;
-            let Some((mut placed, raw)) = self.read_raw::<PlacedObject>(&at).await? else {
-                self.bucket(bucket).await?;
-                return Err(self.not_there(CatalogError::NoSuchKey));
-            };
-            match change {
-                ObjectChange::Acl(acl) => placed.object.acl = *acl,
-                ObjectChange::Tags(tags) => placed.object.tags.clone_from(tags),
-            }
-            let writes = vec![Write::Put(at.clone(), encode(&placed))];
-            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
-                return Ok(placed.object);
-            }
+        let changed =
+            self.change::<PlacedObject>(key::object(bucket, key), |PlacedObject { object, .. }| match change {
+                ObjectChange::Acl(acl) => object.acl = *acl,
+                ObjectChange::Tags(tags) => object.tags.clone_from(tags),
+            });
+        if let Some(changed) = changed.await? {
+            return Ok(changed.object);
         }
+        self.bucket(bucket).await?;
+        Err(self.not_there(CatalogError::NoSuchKey))
     }
 
     /// Removes the object at `key`; it is no error if there is none.
@@ -264,14 +257,14 @@ impl Catalog {
             self.quarantine(&at, "the object stays in the workshop as it is");
             return Ok(None);
         };
-        let here = placed.object.version == version && !matches!(placed.place, Place::Stored { .. });
-        let PlacedObject { object, place, staged_ms } = placed;
-        Ok(here.then_some(StagedObject { bucket, key, object, place, staged_ms, sequence }))
+        let here = placed.is_staged_as(version);
+        Ok(here.then_some(StagedObject { bucket, key, placed, sequence }))
     }
 
     /// The version of that number, if it is in the workshop and its record is sound.
     pub async fn staged_version(&self, version: VersionId) -> Result<Option<Version>, CatalogError> {
-        Ok(self.staged_object(version).await?.map(|found| found.version()))
+        let found = self.staged_object(version).await?;
+        Ok(found.map(|StagedObject { bucket, key, placed, .. }| placed.version(&bucket, &key)))
     }
 
     /// The key of the version or open upload of that number in the workshop, for people.
@@ -300,7 +293,8 @@ impl Catalog {
             return Ok(Ok(Displaced::Nothing));
         };
         batch.checks.push(Check::Is(at, old.raw.clone()));
-        let Some(PlacedObject { object, place, staged_ms }) = &old.placed else { return Ok(Ok(Displaced::Nothing)) };
+        let Some(placed) = &old.placed else { return Ok(Ok(Displaced::Nothing)) };
+        let PlacedObject { object, place, .. } = placed;
         let (version, bytes) = (object.version, object.bytes);
         batch.writes.push(Write::Delete(key::unreadable(version)));
         if !object.parts.is_empty() {
@@ -308,7 +302,7 @@ impl Catalog {
         }
         match *place {
             place @ (Place::Staged { .. } | Place::Parts) => {
-                leave_workshop(bucket, key, *staged_ms, version, batch);
+                leave_workshop(bucket, key, placed, batch);
                 let slots = self.slots_of(version, place).await?;
                 Ok(Ok(Displaced::Staged { version, slots, bytes }))
             }
@@ -350,28 +344,10 @@ pub struct StagedObject {
     pub bucket: String,
     /// Its key.
     pub key: String,
-    /// Its S3 record.
-    pub object: Object,
-    /// Where in the workshop.
-    pub place: Place,
-    /// When it was staged first, in milliseconds of the Unix epoch.
-    pub staged_ms: u64,
+    /// Its record, whose place is in the workshop.
+    pub placed: PlacedObject,
     /// The batch that wrote its record last.
     pub sequence: Sequence,
-}
-
-impl StagedObject {
-    /// Its version.
-    pub fn version(&self) -> Version {
-        Version {
-            version: self.object.version,
-            bucket: self.bucket.clone(),
-            key: self.key.clone(),
-            bytes: self.object.bytes,
-            staged_ms: self.staged_ms,
-            place: self.place,
-        }
-    }
 }
 
 /// The object was overwritten or deleted while it was looked at.
@@ -384,41 +360,30 @@ pub(crate) fn mark_dead(group: GroupId, blob: BlobId, member: Member, batch: &mu
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
 
-/// Adds to `batch`: `version` is known as one in the workshop, by its number, by its key and by its age.
-pub(crate) fn enter_workshop(version: &Version, batch: &mut Batch) {
-    let Version { version: number, bytes, staged_ms, place, .. } = *version;
+/// Adds to `batch`: a version is known as one in the workshop, by its number, by its key and by its age.
+pub(crate) fn enter_workshop(bucket: &str, key: &str, placed: &PlacedObject, batch: &mut Batch) {
+    let PlacedObject { object: Object { version, bytes, .. }, place, staged_ms } = placed;
     assert!(!matches!(place, Place::Stored { .. }), "a version in the rack is in no index of the workshop");
-    assert!(number.0 > 0, "versions are numbered from 1");
-    let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
-    let mark = StagedMark { version: number, bytes, staged_ms, slot };
-    let (bucket, key) = (version.bucket.clone(), version.key.clone());
-    batch.writes.push(Write::Put(key::staged(&bucket, &key), encode(&mark)));
-    batch.writes.push(Write::Put(key::aged(staged_ms, number), encode(&bytes)));
-    batch
-        .writes
-        .push(Write::Put(key::version(number), encode(&Owner { bucket, key, in_parts: place == Place::Parts })));
+    assert!(version.0 > 0, "versions are numbered from 1");
+    let owner = Owner { bucket: bucket.to_owned(), key: key.to_owned(), in_parts: *place == Place::Parts };
+    batch.writes.push(Write::Put(key::staged(bucket, key), encode(&placed.mark())));
+    batch.writes.push(Write::Put(key::aged(*staged_ms, *version), encode(bytes)));
+    batch.writes.push(Write::Put(key::version(*version), encode(&owner)));
 }
 
 /// Adds to `batch`: a version is no longer known as one in the workshop.
-pub(crate) fn leave_workshop(bucket: &str, key: &str, staged_ms: u64, version: VersionId, batch: &mut Batch) {
+pub(crate) fn leave_workshop(bucket: &str, key: &str, placed: &PlacedObject, batch: &mut Batch) {
+    let version = placed.object.version;
     batch.writes.push(Write::Delete(key::staged(bucket, key)));
-    batch.writes.push(Write::Delete(key::aged(staged_ms, version)));
+    batch.writes.push(Write::Delete(key::aged(placed.staged_ms, version)));
     batch.writes.push(Write::Delete(key::version(version)));
 }
 
 /// Adds to `batch`: `object`, which is staged at `place`, is the living version of `key`.
 pub(crate) fn place_new(bucket: &str, key: &str, object: &Object, place: Place, batch: &mut Batch) {
-    let version = Version {
-        version: object.version,
-        bucket: bucket.to_owned(),
-        key: key.to_owned(),
-        bytes: object.bytes,
-        staged_ms: object.modified_ms,
-        place,
-    };
     let placed = PlacedObject { object: object.clone(), place, staged_ms: object.modified_ms };
     batch.writes.push(Write::Put(key::object(bucket, key), encode(&placed)));
-    enter_workshop(&version, batch);
+    enter_workshop(bucket, key, &placed, batch);
 }
 
 /// An error unless `condition` holds for the object that is there.

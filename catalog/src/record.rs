@@ -6,6 +6,7 @@
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
 use crate::seal::{Sealed, Sequence};
+use crate::store::Entry;
 use model::{BlobId, ClassId, Code, DriveId, GroupId};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,11 @@ pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<
 pub(crate) fn decode_at<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
     let (body, sequence) = value.open(key)?;
     Ok((decode_body(key, body)?, sequence))
+}
+
+/// The record that `entry` holds.
+pub(crate) fn value<T: DeserializeOwned>(entry: &Entry) -> Result<T, CatalogError> {
+    decode(&entry.key, &entry.value)
 }
 
 fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
@@ -130,6 +136,32 @@ pub enum ChecksumKind {
     Sha1,
     /// SHA-256.
     Sha256,
+}
+
+impl ChecksumKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [Self::Crc32, Self::Crc32c, Self::Crc64Nvme, Self::Sha1, Self::Sha256];
+
+    /// S3's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crc32 => "CRC32",
+            Self::Crc32c => "CRC32C",
+            Self::Crc64Nvme => "CRC64NVME",
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA256",
+        }
+    }
+
+    /// The bytes of such a checksum before it is written as Base64.
+    pub fn digest_bytes(self) -> usize {
+        match self {
+            Self::Crc32 | Self::Crc32c => 4,
+            Self::Crc64Nvme => 8,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+        }
+    }
 }
 
 /// A checksum of an object's bytes, as S3 spells it.
@@ -284,6 +316,13 @@ impl PlacedObject {
     pub fn version(&self, bucket: &str, key: &str) -> Version {
         let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
         Version { version, bucket: bucket.to_owned(), key: key.to_owned(), bytes, staged_ms, place }
+    }
+
+    /// Its mark among the staged versions.
+    pub(crate) fn mark(&self) -> StagedMark {
+        let Self { object: Object { version, bytes, .. }, place, staged_ms } = *self;
+        let slot = if let Place::Staged { slot } = place { slot } else { IN_PARTS };
+        StagedMark { version, bytes, staged_ms, slot }
     }
 
     /// True if it is `version`, and in the workshop.

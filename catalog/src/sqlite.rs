@@ -150,15 +150,16 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        self.pool.get(key)
+        let key = key.to_vec();
+        self.pool.read(move |reader| reader.get(&key))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.pool.get_many(keys)
+        self.pool.read(move |reader| reader.get_many(&keys))
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        self.pool.scan(range, limit)
+        self.pool.read(move |reader| reader.scan(range, limit))
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {

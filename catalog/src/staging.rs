@@ -4,7 +4,7 @@ use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::{enter_workshop, mark_dead};
-use crate::record::{IN_PARTS, Member, Place, PlacedObject, StagedMark, Version, VersionId, decode, encode};
+use crate::record::{IN_PARTS, Member, Place, PlacedObject, StagedMark, Version, VersionId, encode, value};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, GroupId};
 
@@ -54,12 +54,8 @@ impl Catalog {
         loop {
             let page = self.entries(&key::all(Tag::Staged), after.as_ref(), STEP).await?;
             for entry in &page.items {
-                let version = match staged_version(entry) {
-                    Ok(version) => version,
-                    Err(error) => {
-                        self.quarantine(&entry.key, &error.to_string());
-                        continue;
-                    }
+                let Some(version) = self.sound_entries(std::slice::from_ref(entry), staged_version).pop() else {
+                    continue;
                 };
                 if version.staged_ms <= staged_until_ms {
                     items.push(version);
@@ -100,32 +96,25 @@ impl Catalog {
     /// The staged versions in total. Reads the whole index: for boot.
     pub async fn staged_usage(&self) -> Result<StagedUsage, CatalogError> {
         let mut usage = StagedUsage::default();
-        let mut after = None;
-        loop {
-            let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
-            for (_, bytes) in self.sound_entries(&page.items, aged) {
-                usage.bytes = usage.bytes.saturating_add(bytes);
-                usage.count += 1;
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(usage);
-            }
-        }
+        self.each_entry(&key::all(Tag::Aged), aged, |(_, bytes)| {
+            usage.bytes = usage.bytes.saturating_add(bytes);
+            usage.count += 1;
+        })
+        .await?;
+        Ok(usage)
     }
 
     /// A page of the slots that hold a living version each; for those of parts see [`Catalog::part_slots`]. May be
     /// short of `limit` before the last page, and without those whose record is damaged: see
     /// [`Catalog::quarantined`].
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
-        let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
         let slot = |entry: &Entry| {
-            let StagedMark { version, bytes, slot, .. } = decode(&entry.key, &entry.value)?;
+            let StagedMark { version, bytes, slot, .. } = value(entry)?;
             Ok(StagedSlot { slot, version, bytes })
         };
-        let mut items = self.sound_entries(&page.items, slot);
-        items.retain(|staged| staged.slot != IN_PARTS);
-        Ok(Page { items, next: page.next })
+        let mut page = self.page(&key::all(Tag::Staged), after, limit, slot).await?;
+        page.items.retain(|staged| staged.slot != IN_PARTS);
+        Ok(page)
     }
 
     /// Moves `version` of the object at `(bucket, key)`, whose bytes were copied to the workshop file of `slot`, out of
@@ -153,11 +142,10 @@ impl Catalog {
             }
             let Some(group) = self.group_of(blob, (bucket, key), &raw).await? else { continue };
             let mut batch = Batch { checks: vec![Check::Is(at.clone(), raw)], writes: Vec::new() };
-            let (bytes, staged_ms, place) = (placed.object.bytes, placed.staged_ms, Place::Staged { slot });
-            placed.place = place;
+            let bytes = placed.object.bytes;
+            placed.place = Place::Staged { slot };
             batch.writes.push(Write::Put(at.clone(), encode(&placed)));
-            let (bucket, key) = (bucket.to_owned(), key.to_owned());
-            enter_workshop(&Version { version, bucket, key, bytes, staged_ms, place }, &mut batch);
+            enter_workshop(bucket, key, &placed, &mut batch);
             mark_dead(group, blob, Member { version, offset, bytes }, &mut batch);
             if self.apply(batch).await? {
                 return Ok(Some(DeadBytes { group, blob, bytes }));
@@ -169,12 +157,12 @@ impl Catalog {
 /// The time at which the version of an entry of the index by age was staged, and its length.
 fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
     let [staged_ms, _] = key::numbers(&entry.key)?;
-    Ok((staged_ms, decode(&entry.key, &entry.value)?))
+    Ok((staged_ms, value(entry)?))
 }
 
 /// The version of an entry of the index of staged versions.
 fn staged_version(entry: &Entry) -> Result<Version, CatalogError> {
-    let StagedMark { version, bytes, staged_ms, slot } = decode(&entry.key, &entry.value)?;
+    let StagedMark { version, bytes, staged_ms, slot } = value(entry)?;
     let (bucket, key) = key::bucket_and_key(&entry.key)?;
     Ok(Version { version, bucket, key, bytes, staged_ms, place: Place::of_mark(slot) })
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod blobs;
+pub(crate) mod conformance;
 mod damage;
 mod history;
 mod jobs;

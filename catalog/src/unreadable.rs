@@ -6,7 +6,7 @@
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Place, PlacedObject, Version, VersionId, decode, encode};
+use crate::record::{Place, PlacedObject, Version, VersionId, encode, value};
 use crate::store::{Batch, Check, Entry, Write};
 use serde::{Deserialize, Serialize};
 
@@ -53,8 +53,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Store`].
     pub async fn clear_unreadable(&self, version: VersionId) -> Result<(), CatalogError> {
-        let writes = vec![Write::Delete(key::unreadable(version))];
-        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+        self.write(vec![Write::Delete(key::unreadable(version))]).await
     }
 
     /// The record of `version`, if it is known to be unreadable.
@@ -83,7 +82,7 @@ impl Catalog {
     /// [`CatalogError::Store`], [`CatalogError::Damaged`].
     pub async fn unreadable_usage(&self) -> Result<(u64, u64), CatalogError> {
         let all = key::all(Tag::Unreadable);
-        let bytes_of = |entry: &Entry| decode::<Unreadable>(&entry.key, &entry.value).map(|found| found.bytes);
+        let bytes_of = |entry: &Entry| value::<Unreadable>(entry).map(|found| found.bytes);
         let bytes = self.all_entries(&all, bytes_of).await?;
         Ok((bytes.len() as u64, bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))))
     }
@@ -97,8 +96,6 @@ impl Catalog {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<Unreadable>, CatalogError> {
-        let page = self.entries(&key::all(Tag::Unreadable), after, limit).await?;
-        let items = self.sound_entries(&page.items, |entry| decode(&entry.key, &entry.value));
-        Ok(Page { items, next: page.next })
+        self.page(&key::all(Tag::Unreadable), after, limit, value).await
     }
 }

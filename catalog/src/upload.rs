@@ -10,10 +10,10 @@
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::list::{behind, common_prefix, later};
+use crate::list::{ListWalk, behind};
 use crate::object::{Displaced, PutCondition, check_condition, place_new};
 use crate::parts::PARTS_MAX;
-use crate::record::{IN_PARTS, Object, Owner, Part, Place, Upload, VersionId, decode, encode};
+use crate::record::{IN_PARTS, Object, Owner, Part, Place, Upload, VersionId, decode, encode, value};
 use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,8 +84,7 @@ impl Catalog {
         let owner_at = key::version(upload.version);
         let checks = vec![Check::Present(key::bucket(bucket)), Check::Absent(owner_at.clone())];
         let writes = vec![Write::Put(at, encode(upload)), Write::Put(owner_at, encode(&owner))];
-        let begun = self.apply(Batch { checks, writes }).await?;
-        if begun { Ok(()) } else { Err(CatalogError::NoSuchBucket) }
+        self.apply_or(Batch { checks, writes }, CatalogError::NoSuchBucket).await
     }
 
     /// The upload of that number to `key`.
@@ -217,36 +216,22 @@ impl Catalog {
     /// [`CatalogError::NoSuchBucket`].
     pub async fn list_uploads(&self, bucket: &str, request: &UploadListRequest) -> Result<UploadListing, CatalogError> {
         self.bucket(bucket).await?;
-        let mut listing = UploadListing::default();
-        let delimiter = request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty());
-        let range = KeyRange::prefix(&key::uploads(bucket, &request.prefix));
-        let mut from = later(range.start, first_behind(bucket, request, delimiter));
-        loop {
-            let entries = self.store.scan(KeyRange { start: from.clone(), end: range.end.clone() }, STEP).await?;
-            let exhausted = entries.len() < STEP;
-            let mut jumped = false;
-            for entry in &entries {
-                if listing.uploads.len() + listing.common_prefixes.len() == request.max_uploads {
-                    listing.truncated = request.max_uploads > 0;
-                    return Ok(listing);
-                }
-                let Some((key, upload)) = self.sound_entries(std::slice::from_ref(entry), listed).pop() else {
-                    from = Bound::Excluded(entry.key.clone());
-                    continue;
-                };
-                if let Some(common) = common_prefix(&request.prefix, delimiter, &key) {
-                    from = behind(&key::uploads(bucket, common));
-                    listing.common_prefixes.push(common.to_owned());
-                    jumped = true;
-                    break;
-                }
-                from = Bound::Excluded(entry.key.clone());
-                listing.uploads.push((key, upload));
-            }
-            if exhausted && !jumped {
-                return Ok(listing);
-            }
-        }
+        let walk = ListWalk {
+            prefix: &request.prefix,
+            delimiter: request.delimiter.as_deref().filter(|delimiter| !delimiter.is_empty()),
+            entries_max: request.max_uploads,
+            store_prefix: &|prefix| key::uploads(bucket, prefix),
+            key: &|entry| key::upload_at(&entry.key).map(|(_, key, _)| key),
+            item: value::<Upload>,
+        };
+        let from = match &request.after {
+            None => Bound::Unbounded,
+            Some((key, Some(upload))) => Bound::Excluded(key::upload(bucket, key, *upload)),
+            Some((key, None)) if walk.is_common(key) => behind(&key::uploads(bucket, key)),
+            Some((key, None)) => behind(&key::uploads_to(bucket, key)),
+        };
+        let (uploads, common_prefixes, truncated) = walk.run(self, from).await?;
+        Ok(UploadListing { uploads, common_prefixes, truncated })
     }
 
     /// A page of the uploads of all buckets, each with its bucket and key.
@@ -255,32 +240,26 @@ impl Catalog {
         after: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page<(String, String, Upload)>, CatalogError> {
-        let page = self.entries(&key::all(Tag::Upload), after, limit).await?;
         let upload = |entry: &Entry| {
             let (bucket, key, _) = key::upload_at(&entry.key)?;
-            Ok((bucket, key, decode(&entry.key, &entry.value)?))
+            Ok((bucket, key, value(entry)?))
         };
-        let items = self.sound_entries(&page.items, upload);
-        Ok(Page { items, next: page.next })
+        self.page(&key::all(Tag::Upload), after, limit, upload).await
     }
 
     /// The open uploads in total. Reads all of them: for status.
     pub async fn upload_usage(&self) -> Result<UploadUsage, CatalogError> {
         let mut usage = UploadUsage::default();
-        let mut after = None;
-        loop {
-            let page = self.uploads_page(after.as_ref(), STEP).await?;
-            for (_, _, upload) in &page.items {
-                usage.uploads += 1;
-                let parts = self.all_entries(&key::parts(upload.version), part_of).await?;
-                usage.parts += parts.len() as u64;
-                usage.bytes = parts.iter().fold(usage.bytes, |sum, part| sum.saturating_add(part.bytes));
-            }
-            after = page.next;
-            if after.is_none() {
-                return Ok(usage);
-            }
+        let begun = |entry: &Entry| Ok(value::<Upload>(entry)?.version);
+        for version in self.all_entries(&key::all(Tag::Upload), begun).await? {
+            usage.uploads += 1;
+            let add = |part: Part| {
+                usage.parts += 1;
+                usage.bytes = usage.bytes.saturating_add(part.bytes);
+            };
+            self.each_entry(&key::parts(version), part_of, add).await?;
         }
+        Ok(usage)
     }
 
     /// The slots of parts that the workshop must have, those of open uploads and those of versions that lie in their
@@ -347,24 +326,6 @@ impl Catalog {
     }
 }
 
-/// The key and the upload of an entry.
-fn listed(entry: &Entry) -> Result<(String, Upload), CatalogError> {
-    let (_, key, _) = key::upload_at(&entry.key)?;
-    Ok((key, decode(&entry.key, &entry.value)?))
-}
-
-/// Where a listing starts because of what it is to be behind of.
-fn first_behind(bucket: &str, request: &UploadListRequest, delimiter: Option<&str>) -> Bound<Vec<u8>> {
-    match &request.after {
-        None => Bound::Unbounded,
-        Some((key, Some(upload))) => Bound::Excluded(key::upload(bucket, key, *upload)),
-        Some((key, None)) if common_prefix(&request.prefix, delimiter, key) == Some(key) => {
-            behind(&key::uploads(bucket, key))
-        }
-        Some((key, None)) => behind(&key::uploads_to(bucket, key)),
-    }
-}
-
 /// Adds to `batch` what makes of the parts `seen` those of `object`; gives the others.
 fn choose(
     object: &Object,
@@ -396,7 +357,7 @@ fn choose(
 
 /// The part in an entry.
 pub(crate) fn part_of(entry: &Entry) -> Result<Part, CatalogError> {
-    decode(&entry.key, &entry.value)
+    value(entry)
 }
 
 /// True if `part` can be one of `object`, whose parts have known lengths.

@@ -18,7 +18,8 @@
 //!
 //! The times are the caller's; nothing is decided here.
 
-use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
+use crate::{Buffer, Clock, Drive, DriveError, FileName, Space, finished};
+use async_trait::async_trait;
 use model::Time;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -105,10 +106,8 @@ impl DeadlineDrive {
         if let Ok(answer) = answered.await {
             return answer;
         }
-        match task.await.map_err(tokio::task::JoinError::try_into_panic) {
-            Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            _ => Err(DriveError::NotReady("shutting down")),
-        }
+        finished(task.await);
+        Err(DriveError::NotReady("shutting down"))
     }
 
     /// A place for a request, unless there is none by `until`.
@@ -172,63 +171,64 @@ impl DriveRequest {
     }
 }
 
+#[async_trait]
 impl Drive for DeadlineDrive {
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.create(&name, bytes).await }))
+        self.ask(self.deadlines.write, move |inner| async move { inner.create(&name, bytes).await }).await
     }
 
-    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+    async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.create_sparse(&name, bytes).await }))
+        self.ask(self.deadlines.write, move |inner| async move { inner.create_sparse(&name, bytes).await }).await
     }
 
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.write_at(&name, offset, data).await }))
+        self.ask(self.deadlines.write, move |inner| async move { inner.write_at(&name, offset, data).await }).await
     }
 
-    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.read_at(&name, offset, into).await }))
+        self.ask(self.deadlines.read, move |inner| async move { inner.read_at(&name, offset, into).await }).await
     }
 
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.sync, move |inner| async move { inner.sync(&name).await }))
+        self.ask(self.deadlines.sync, move |inner| async move { inner.sync(&name).await }).await
     }
 
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.write, move |inner| async move { inner.remove(&name).await }))
+        self.ask(self.deadlines.write, move |inner| async move { inner.remove(&name).await }).await
     }
 
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         let name = name.clone();
-        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.len(&name).await }))
+        self.ask(self.deadlines.read, move |inner| async move { inner.len(&name).await }).await
     }
 
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.list().await }))
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.ask(self.deadlines.read, move |inner| async move { inner.list().await }).await
     }
 
-    fn space(&self) -> DriveFuture<'_, Space> {
-        Box::pin(self.ask(self.deadlines.read, move |inner| async move { inner.space().await }))
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.ask(self.deadlines.read, move |inner| async move { inner.space().await }).await
     }
 
-    fn spin_up(&self) -> DriveFuture<'_, ()> {
-        Box::pin(self.ask(self.deadlines.spin_up, move |inner| async move { inner.spin_up().await }))
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.ask(self.deadlines.spin_up, move |inner| async move { inner.spin_up().await }).await
     }
 
-    fn mount(&self) -> DriveFuture<'_, Space> {
-        Box::pin(self.ask(self.deadlines.mount, move |inner| async move { inner.mount().await }))
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.ask(self.deadlines.mount, move |inner| async move { inner.mount().await }).await
     }
 
-    fn unmount(&self) -> DriveFuture<'_, ()> {
-        Box::pin(self.ask(self.deadlines.unmount, move |inner| async move { inner.unmount().await }))
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.ask(self.deadlines.unmount, move |inner| async move { inner.unmount().await }).await
     }
 
-    fn stop(&self) -> DriveFuture<'_, ()> {
-        Box::pin(self.ask(self.deadlines.stop, move |inner| async move { inner.stop().await }))
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.ask(self.deadlines.stop, move |inner| async move { inner.stop().await }).await
     }
 }

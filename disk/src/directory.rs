@@ -16,11 +16,13 @@ mod shared_sync;
 pub use open_files::{DESCRIPTORS_PER_FILE, OpenFiles};
 
 use crate::buffer::ALIGNMENT_BYTES;
+use crate::finished;
 use crate::label::{self, Label, LabelError};
-use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
+use crate::{Buffer, Drive, DriveError, FileName, Space};
+use async_trait::async_trait;
 use open_files::{DriveKey, OpenFile};
-use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
+use rustix::io::Errno;
 use shared_sync::SharedSync;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -52,13 +54,10 @@ enum Allocation {
 
 struct DirectoryState {
     root: PathBuf,
-    capacity_bytes: Option<u64>,
     mode: IoMode,
     files: OpenFiles,
     /// The key of this drive's files among them.
     key: DriveKey,
-    /// Bytes of all files; counted at the first request for it, and before any is created or removed.
-    used_bytes: Mutex<Option<u64>>,
     /// How many files were removed: one that was opened before may be gone.
     removals: AtomicU64,
     directory_sync: SharedSync,
@@ -87,11 +86,9 @@ impl DirectoryDrive {
         let files = OpenFiles::new(OPEN_FILES);
         let shared = DirectoryState {
             root: path.into(),
-            capacity_bytes: None,
             mode: IoMode::default(),
             key: files.join(),
             files,
-            used_bytes: Mutex::default(),
             removals: AtomicU64::new(0),
             directory_sync: SharedSync::default(),
         };
@@ -100,13 +97,6 @@ impl DirectoryDrive {
 
     fn shared_mut(&mut self) -> &mut DirectoryState {
         Arc::get_mut(&mut self.shared).expect("a drive is set up before it is used")
-    }
-
-    /// Holds at most `capacity_bytes`, whatever the file system has room for.
-    #[must_use]
-    pub fn with_capacity(mut self, capacity_bytes: u64) -> Self {
-        self.shared_mut().capacity_bytes = Some(capacity_bytes);
-        self
     }
 
     /// Transfers bytes in `mode`.
@@ -133,27 +123,18 @@ impl DirectoryDrive {
     }
 
     /// Runs `work` on a thread that may block, within the bound on concurrent calls.
-    fn run<T, F>(&self, work: F) -> DriveFuture<'_, T>
+    async fn run<T, F>(&self, work: F) -> Result<T, DriveError>
     where
         T: Send + 'static,
         F: FnOnce(&DirectoryState) -> Result<T, DriveError> + Send + 'static,
     {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move {
-            let files = shared.files.clone();
-            let call = move |place| {
-                let answer = work(&shared);
-                drop(place); // whatever became of the caller, it is held until the call is over
-                answer
-            };
-            match files.place_for(call).await {
-                Ok(answer) => answer,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Err(DriveError::NotReady("shutting down")),
-                },
-            }
-        })
+        let call = move |place| {
+            let answer = work(&shared);
+            drop(place); // whatever became of the caller, it is held until the call is over
+            answer
+        };
+        finished(self.shared.files.place_for(call).await).unwrap_or(Err(DriveError::NotReady("shutting down")))
     }
 }
 
@@ -191,15 +172,19 @@ impl DirectoryState {
             return Ok(file);
         }
         let removals = self.removals.load(Ordering::SeqCst);
-        let opened = match self.open_file(name) {
+        let file = self.opened(|| self.open_file(name)).map_err(|source| self.error("opening", name, source))?;
+        Ok(self.files.insert(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
+    }
+
+    /// The result of `open`, which is tried again with unused files closed where no more can be opened.
+    fn opened<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match open() {
             Err(error) if is_exhausted(&error) => {
                 self.files.close_unused();
-                self.open_file(name)
+                open()
             }
             other => other,
-        };
-        let file = opened.map_err(|source| self.error("opening", name, source))?;
-        Ok(self.files.insert(self.key, file, || self.removals.load(Ordering::SeqCst) == removals))
+        }
     }
 
     fn open_file(&self, name: &FileName) -> io::Result<OpenFile> {
@@ -243,42 +228,13 @@ impl DirectoryState {
     }
 
     fn create(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
-        let exists = self.path(name).try_exists().map_err(|source| self.error("creating", name, source))?;
-        if exists {
-            return Err(DriveError::Exists(name.clone()));
-        }
-        {
-            let mut used = self.used_bytes.lock();
-            let already = self.used_bytes_of(&mut used)?;
-            if self.capacity_bytes.is_some_and(|capacity| bytes > capacity.saturating_sub(already)) {
-                return Err(DriveError::Full);
-            }
-            let used_bytes = already + bytes;
-            assert!(
-                self.capacity_bytes.is_none_or(|capacity| used_bytes <= capacity),
-                "files stay within the capacity"
-            );
-            *used = Some(used_bytes);
-        }
-        self.create_file(name, bytes, room).inspect_err(|_| self.release(bytes))
-    }
-
-    /// Creates a file whose bytes are counted already.
-    fn create_file(&self, name: &FileName, bytes: u64, room: Allocation) -> Result<(), DriveError> {
         let path = self.path(name);
         let removals = self.removals.load(Ordering::SeqCst);
         // For the owner alone, since it holds users' data.
         let open_count = self.files.make_room();
         let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
-        let made = match make() {
-            Err(error) if is_exhausted(&error) => {
-                self.files.close_unused();
-                make()
-            }
-            other => other,
-        };
-        let file = made.map_err(|source| self.error("creating", name, source))?;
+        let file = self.opened(make).map_err(|source| self.error("creating", name, source))?;
         let sized = match room {
             Allocation::AtOnce => preallocate(&file, bytes),
             Allocation::AsWritten => file.set_len(bytes),
@@ -299,24 +255,6 @@ impl DirectoryState {
                 Err(error)
             }
         }
-    }
-
-    fn release(&self, bytes: u64) {
-        let mut used = self.used_bytes.lock();
-        *used = used.map(|used| used.saturating_sub(bytes));
-    }
-
-    /// Bytes of all files, counted once and updated from then on.
-    fn used_bytes_of(&self, used: &mut Option<u64>) -> Result<u64, DriveError> {
-        if let Some(used) = *used {
-            return Ok(used);
-        }
-        let mut sum = 0;
-        for name in self.list()? {
-            sum += fs::metadata(self.path(&name)).map_err(|source| self.error("measuring", &name, source))?.len();
-        }
-        *used = Some(sum);
-        Ok(sum)
     }
 
     fn list(&self) -> Result<Vec<FileName>, DriveError> {
@@ -352,14 +290,11 @@ impl DirectoryState {
 
     fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let failed = |source| self.error("removing", name, source);
-        self.used_bytes_of(&mut self.used_bytes.lock())?;
         let path = self.path(name);
-        let bytes = fs::metadata(&path).map_err(failed)?.len();
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
         fs::remove_file(&path).map_err(failed)?;
         self.removals.fetch_add(1, Ordering::SeqCst);
         self.files.close(self.key, Some(name));
-        self.release(bytes);
         self.sync_directory().map_err(failed)
     }
 
@@ -375,37 +310,21 @@ impl DirectoryState {
 
     /// Returns when what came and went before is durable.
     fn sync_directory(&self) -> io::Result<()> {
-        self.directory_sync.run(|| self.open_root()?.sync_all())
-    }
-
-    fn open_root(&self) -> io::Result<File> {
-        match File::open(&self.root) {
-            Err(error) if is_exhausted(&error) => {
-                self.files.close_unused();
-                File::open(&self.root)
-            }
-            other => other,
-        }
+        self.directory_sync.run(|| self.opened(|| File::open(&self.root))?.sync_all())
     }
 
     fn space(&self) -> Result<Space, DriveError> {
         let failed = |source| DriveError::Io { context: format!("measuring {}", self.root.display()), source };
-        let real = rustix::fs::statvfs(&self.root).map_err(|errno| failed(errno.into()))?;
-        let real_free_bytes = real.f_bavail * real.f_frsize;
-        let Some(capacity_bytes) = self.capacity_bytes else {
-            return Ok(Space { capacity_bytes: real.f_blocks * real.f_frsize, free_bytes: real_free_bytes });
-        };
-        let used_bytes = self.used_bytes_of(&mut self.used_bytes.lock())?;
-        let free_bytes = capacity_bytes.saturating_sub(used_bytes).min(real_free_bytes);
+        let found = rustix::fs::statvfs(&self.root).map_err(|errno| failed(errno.into()))?;
+        let (capacity_bytes, free_bytes) = (found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize);
         Ok(Space { capacity_bytes, free_bytes })
     }
 }
 
 /// True if the process, or the system as a whole, may open no more files: not the drive's fault.
 fn is_exhausted(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = error.raw_os_error();
-    errno == Some(Errno::MFILE.raw_os_error()) || errno == Some(Errno::NFILE.raw_os_error())
+    let exhausted = [Errno::MFILE, Errno::NFILE].map(|errno| Some(errno.raw_os_error()));
+    exhausted.contains(&error.raw_os_error())
 }
 
 fn open_buffered(path: &Path) -> io::Result<File> {
@@ -428,90 +347,92 @@ fn preallocate(file: &File, bytes: u64) -> io::Result<()> {
     }
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
         // Some file systems cannot promise the room; writing then finds out.
-        Err(rustix::io::Errno::OPNOTSUPP) => file.set_len(bytes),
+        Err(Errno::OPNOTSUPP) => file.set_len(bytes),
         other => Ok(other?),
     }
 }
 
+#[async_trait]
 impl Drive for DirectoryDrive {
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         let name = name.clone();
-        self.run(move |shared| shared.create(&name, bytes, Allocation::AtOnce))
+        self.run(move |shared| shared.create(&name, bytes, Allocation::AtOnce)).await
     }
 
-    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
+    async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
         let name = name.clone();
-        self.run(move |shared| shared.create(&name, bytes, Allocation::AsWritten))
+        self.run(move |shared| shared.create(&name, bytes, Allocation::AsWritten)).await
     }
 
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
         let name = name.clone();
         self.run(move |shared| {
             let file = shared.file(&name)?;
             let written = shared.handle(&file, offset, &data)?.write_all_at(&data, offset);
             written.map(|()| data).map_err(|source| shared.error("writing", &name, source))
         })
+        .await
     }
 
-    fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> Result<Buffer, DriveError> {
         let name = name.clone();
         self.run(move |shared| {
             let file = shared.file(&name)?;
             let read = shared.handle(&file, offset, &into)?.read_exact_at(&mut into, offset);
             read.map(|()| into).map_err(|source| shared.error("reading", &name, source))
         })
+        .await
     }
 
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
-        self.run(move |shared| shared.sync(&name))
+        self.run(move |shared| shared.sync(&name)).await
     }
 
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
-        self.run(move |shared| shared.remove(&name))
+        self.run(move |shared| shared.remove(&name)).await
     }
 
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         let name = name.clone();
-        self.run(move |shared| shared.len(&name))
+        self.run(move |shared| shared.len(&name)).await
     }
 
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        self.run(DirectoryState::list)
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.run(DirectoryState::list).await
     }
 
-    fn space(&self) -> DriveFuture<'_, Space> {
-        self.run(DirectoryState::space)
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.run(DirectoryState::space).await
     }
 
-    fn spin_up(&self) -> DriveFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        Ok(())
     }
 
-    fn mount(&self) -> DriveFuture<'_, Space> {
-        Box::pin(async move {
-            if let Some(label) = &self.label {
-                self.run(|shared| {
-                    // A label that was wrong may have been read through one of these.
-                    shared.files.close(shared.key, None);
-                    shared.must_be_there()
-                })
-                .await?;
-                label::check(self, label).await?;
-            }
-            self.space().await
-        })
+    async fn mount(&self) -> Result<Space, DriveError> {
+        if let Some(label) = &self.label {
+            self.run(|shared| {
+                // A label that was wrong may have been read through one of these.
+                shared.files.close(shared.key, None);
+                shared.must_be_there()
+            })
+            .await?;
+            label::check(self, label).await?;
+        }
+        self.space().await
     }
 
-    fn unmount(&self) -> DriveFuture<'_, ()> {
+    async fn unmount(&self) -> Result<(), DriveError> {
         self.run(|shared| {
             shared.files.close(shared.key, None);
             Ok(())
         })
+        .await
     }
 
-    fn stop(&self) -> DriveFuture<'_, ()> {
-        Box::pin(std::future::ready(Ok(())))
+    async fn stop(&self) -> Result<(), DriveError> {
+        Ok(())
     }
 }

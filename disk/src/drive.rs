@@ -8,6 +8,7 @@
 
 use crate::Buffer;
 use crate::label::LabelError;
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use std::fmt;
 use std::io;
@@ -58,39 +59,40 @@ pub struct Space {
 }
 
 /// A drive: files, and the commands of its power. Nothing is done before the future is polled.
+#[async_trait]
 pub trait Drive: Send + Sync + 'static {
     /// Makes a file of `bytes` zero bytes, preallocated. Fails with [`DriveError::Exists`] if there is one of that
     /// name, with [`DriveError::Full`] if it does not fit; there is no such file then.
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()>;
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError>;
     /// As [`Drive::create`], but room on the medium may be taken as the file is written rather than at once, and be
     /// found missing then ([`DriveError::Full`]).
-    fn create_sparse(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
-        self.create(name, bytes)
+    async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        self.create(name, bytes).await
     }
     /// Writes all of `data` at `offset`. Returns the buffer. Writing past the preallocated end is
     /// [`DriveError::Short`].
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer>;
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
-    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer>;
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError>;
     /// Returns when the file's bytes and its name survive a power cut.
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()>;
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError>;
     /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()>;
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError>;
     /// The file's length in bytes.
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64>;
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError>;
     /// All files, in the order of their names.
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>>;
+    async fn list(&self) -> Result<Vec<FileName>, DriveError>;
     /// Its capacity, and the free part of it.
-    fn space(&self) -> DriveFuture<'_, Space>;
+    async fn space(&self) -> Result<Space, DriveError>;
 
     /// Starts the platters; returns when they turn at speed.
-    fn spin_up(&self) -> DriveFuture<'_, ()>;
+    async fn spin_up(&self) -> Result<(), DriveError>;
     /// Mounts the file system and checks the label; returns what is free.
-    fn mount(&self) -> DriveFuture<'_, Space>;
+    async fn mount(&self) -> Result<Space, DriveError>;
     /// Unmounts the file system. Files cannot be reached until it is mounted again.
-    fn unmount(&self) -> DriveFuture<'_, ()>;
+    async fn unmount(&self) -> Result<(), DriveError>;
     /// Stops the platters (STANDBY IMMEDIATE).
-    fn stop(&self) -> DriveFuture<'_, ()>;
+    async fn stop(&self) -> Result<(), DriveError>;
 }
 
 /// The reason why a drive did not do a call.

@@ -18,6 +18,7 @@
 //!   thread.
 
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
+use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad};
 use model::{DriveId, RackSpec, Time};
@@ -456,123 +457,102 @@ impl EmulatedDrive {
     }
 }
 
+#[async_trait]
 impl Drive for EmulatedDrive {
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move {
-            let begun = self.begin(|physics, now, _| physics.touch(now))?;
-            let reserved = self.reserve(bytes);
-            let created = match &reserved {
-                Ok(()) => self.inner.create(&name, bytes).await,
-                // A full drive answers `Full` only if the name is free.
-                Err(_) => match self.inner.len(&name).await {
-                    Ok(_) => Err(DriveError::Exists(name)),
-                    Err(_) => Err(DriveError::Full),
-                },
-            };
-            if created.is_err() && reserved.is_ok() {
-                self.release(bytes);
-            }
-            created?;
-            self.finish(begun).await
-        })
-    }
-
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
-        let name = name.clone();
-        Box::pin(async move {
-            let bytes = data.len();
-            self.transferred(&name, offset, bytes, self.inner.write_at(&name, offset, data)).await
-        })
-    }
-
-    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
-        let name = name.clone();
-        Box::pin(async move {
-            let bytes = into.len();
-            self.transferred(&name, offset, bytes, self.inner.read_at(&name, offset, into)).await
-        })
-    }
-
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move { self.touched(self.inner.sync(&name)).await })
-    }
-
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move {
-            let begun = self.begin(|physics, now, _| physics.touch(now))?;
-            let bytes = self.inner.len(&name).await?;
-            self.inner.remove(&name).await?;
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        let begun = self.begin(|physics, now, _| physics.touch(now))?;
+        let reserved = self.reserve(bytes);
+        let created = match &reserved {
+            Ok(()) => self.inner.create(name, bytes).await,
+            // A full drive answers `Full` only if the name is free.
+            Err(_) => match self.inner.len(name).await {
+                Ok(_) => Err(DriveError::Exists(name.clone())),
+                Err(_) => Err(DriveError::Full),
+            },
+        };
+        if created.is_err() && reserved.is_ok() {
             self.release(bytes);
-            self.finish(begun).await
-        })
+        }
+        created?;
+        self.finish(begun).await
     }
 
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
-        let name = name.clone();
-        Box::pin(async move { self.looked_up(self.inner.len(&name)).await })
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
+        let bytes = data.len();
+        self.transferred(name, offset, bytes, self.inner.write_at(name, offset, data)).await
     }
 
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        Box::pin(self.looked_up(self.inner.list()))
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
+        let bytes = into.len();
+        self.transferred(name, offset, bytes, self.inner.read_at(name, offset, into)).await
     }
 
-    fn space(&self) -> DriveFuture<'_, Space> {
-        Box::pin(async move { Ok(self.bounded(self.looked_up(self.inner.space()).await?)) })
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        self.touched(self.inner.sync(name)).await
     }
 
-    fn spin_up(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            let begun = {
-                let (mut truth, now) = self.shared.truth();
-                let losses = truth.drives[self.id.index()].physics.losses();
-                let done = truth.spin_up(now, self.id).map_err(|refused| truth.excuse(self.id, refused))?;
-                self.shared.notified.notify_waiters();
-                Begun { done, losses, lag: Duration::ZERO }
-            };
-            self.wait(begun).await?;
-            self.inner.spin_up().await
-        })
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        let begun = self.begin(|physics, now, _| physics.touch(now))?;
+        let bytes = self.inner.len(name).await?;
+        self.inner.remove(name).await?;
+        self.release(bytes);
+        self.finish(begun).await
     }
 
-    fn mount(&self) -> DriveFuture<'_, Space> {
-        Box::pin(async move {
-            self.begin(|physics, now, _| match physics.state(now) {
-                PowerState::Active => Ok(now),
-                state => Err(Refused { state, mounted: false }),
-            })?;
-            // The label first: a foreign drive is never mounted.
-            let space = match self.inner.mount().await {
-                Ok(space) => space,
-                // The drive that is there instead, or that replaces it, holds other files.
-                Err(error) => {
-                    *self.used() = None;
-                    return Err(error);
-                }
-            };
-            self.count_files().await?;
-            let begun = self.begin(DrivePhysics::mount)?;
-            self.wait(begun).await?;
-            Ok(self.bounded(space))
-        })
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        self.looked_up(self.inner.len(name)).await
     }
 
-    fn unmount(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            let begun = self.begin(|physics, now, _| physics.unmount(now))?;
-            self.inner.unmount().await?;
-            self.wait(begun).await
-        })
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.looked_up(self.inner.list()).await
     }
 
-    fn stop(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            let begun = self.begin(|physics, now, _| physics.stop(now))?;
-            self.shared.truth().0.fuses.stop(self.id, begun.done);
-            self.wait(begun).await?;
-            self.inner.stop().await
-        })
+    async fn space(&self) -> Result<Space, DriveError> {
+        Ok(self.bounded(self.looked_up(self.inner.space()).await?))
+    }
+
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        let begun = {
+            let (mut truth, now) = self.shared.truth();
+            let losses = truth.drives[self.id.index()].physics.losses();
+            let done = truth.spin_up(now, self.id).map_err(|refused| truth.excuse(self.id, refused))?;
+            self.shared.notified.notify_waiters();
+            Begun { done, losses, lag: Duration::ZERO }
+        };
+        self.wait(begun).await?;
+        self.inner.spin_up().await
+    }
+
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.begin(|physics, now, _| match physics.state(now) {
+            PowerState::Active => Ok(now),
+            state => Err(Refused { state, mounted: false }),
+        })?;
+        // The label first: a foreign drive is never mounted.
+        let space = match self.inner.mount().await {
+            Ok(space) => space,
+            // The drive that is there instead, or that replaces it, holds other files.
+            Err(error) => {
+                *self.used() = None;
+                return Err(error);
+            }
+        };
+        self.count_files().await?;
+        let begun = self.begin(DrivePhysics::mount)?;
+        self.wait(begun).await?;
+        Ok(self.bounded(space))
+    }
+
+    async fn unmount(&self) -> Result<(), DriveError> {
+        let begun = self.begin(|physics, now, _| physics.unmount(now))?;
+        self.inner.unmount().await?;
+        self.wait(begun).await
+    }
+
+    async fn stop(&self) -> Result<(), DriveError> {
+        let begun = self.begin(|physics, now, _| physics.stop(now))?;
+        self.shared.truth().0.fuses.stop(self.id, begun.done);
+        self.wait(begun).await?;
+        self.inner.stop().await
     }
 }

@@ -32,7 +32,7 @@ pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveEvent, DriveEventKind, EmulatedDrive, EmulatedRack, FUSE_RESET, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
-pub use memory::{Call, MemoryCall, MemoryDrive};
+pub use memory::{MemoryCall, MemoryDrive};
 
 /// Bytes of the longest request to a drive, unless a single fragment is longer: enough for a seek to be a small part of
 /// it.
@@ -40,3 +40,12 @@ pub const REQUEST_BYTES: usize = 1 << 20;
 
 /// Bytes of fragments in such a request, beside the checksum page that may go along with them.
 pub const REQUEST_FRAGMENTS_BYTES: u64 = (REQUEST_BYTES - BLOCK_BYTES) as u64;
+
+/// The result of a task that was waited for; `None` if the runtime ended it. A panic goes on here.
+fn finished<T>(joined: Result<T, tokio::task::JoinError>) -> Option<T> {
+    match joined.map_err(tokio::task::JoinError::try_into_panic) {
+        Ok(result) => Some(result),
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => None,
+    }
+}

@@ -6,7 +6,8 @@
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
 //! Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
 
-use crate::{Buffer, Drive, DriveError, DriveFuture, FileName, Space};
+use crate::{Buffer, Drive, DriveError, FileName, Space};
+use async_trait::async_trait;
 use model::Rng;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -50,32 +51,21 @@ struct File {
     name_is_durable: bool,
 }
 
-/// A call that moved bytes or changed a file, as it was made.
+/// A call, as it is recorded and as faults are drawn for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// `read_at`: which file, offset, length.
-    Read(FileName, u64, u64),
+pub enum MemoryCall {
+    /// `create`: which file.
+    Create(FileName),
     /// `write_at`: which file, offset, length.
     Write(FileName, u64, u64),
-    /// `create`, `sync` or `remove`.
-    Other(FileName),
-}
-
-/// A call of any kind, as a fault is drawn for it.
-#[derive(Clone, Copy, Debug)]
-pub enum MemoryCall<'a> {
-    /// `create`: which file.
-    Create(&'a FileName),
-    /// `write_at`: which file and offset.
-    Write(&'a FileName, u64),
-    /// `read_at`: which file and offset.
-    Read(&'a FileName, u64),
+    /// `read_at`: which file, offset, length.
+    Read(FileName, u64, u64),
     /// `sync`: which file.
-    Sync(&'a FileName),
+    Sync(FileName),
     /// `remove`: which file.
-    Remove(&'a FileName),
+    Remove(FileName),
     /// `len`: which file.
-    Len(&'a FileName),
+    Len(FileName),
     /// `list` or `space`.
     Look,
     /// `spin_up`.
@@ -88,8 +78,15 @@ pub enum MemoryCall<'a> {
     Stop,
 }
 
+impl MemoryCall {
+    /// True of calls that move bytes or change a file: those that are recorded, and that fail as they are told to.
+    fn is_transfer(&self) -> bool {
+        matches!(self, Self::Create(_) | Self::Write(..) | Self::Read(..) | Self::Sync(_) | Self::Remove(_))
+    }
+}
+
 /// Which calls hang, and for how long.
-type Hang = Arc<dyn Fn(MemoryCall<'_>) -> Option<Duration> + Send + Sync>;
+type Hang = Arc<dyn Fn(&MemoryCall) -> Option<Duration> + Send + Sync>;
 
 #[derive(Default)]
 struct Medium {
@@ -100,7 +97,7 @@ struct Medium {
     dead: bool,
     /// File and byte ranges that cannot be read until they are written again.
     unreadable: Vec<(FileName, u64, u64)>,
-    calls: Option<Vec<Call>>,
+    calls: Option<Vec<MemoryCall>>,
     hang: Option<Hang>,
 }
 
@@ -156,21 +153,13 @@ impl MemoryDrive {
     }
 
     /// From now on, calls for which `hang` gives a time do nothing for so long. They need tokio's clock then.
-    pub fn hang(&self, hang: impl Fn(MemoryCall<'_>) -> Option<Duration> + Send + Sync + 'static) {
+    pub fn hang(&self, hang: impl Fn(&MemoryCall) -> Option<Duration> + Send + Sync + 'static) {
         self.state().hang = Some(Arc::new(hang));
     }
 
     /// No call hangs that is made from now on.
     pub fn stop_hanging(&self) {
         self.state().hang = None;
-    }
-
-    /// Waits for as long as the call hangs.
-    async fn hung(&self, asked: MemoryCall<'_>) {
-        let hang = self.state().hang.clone();
-        if let Some(span) = hang.and_then(|hang| hang(asked)) {
-            tokio::time::sleep(span).await;
-        }
     }
 
     /// Changes what the drive can hold, down to making it full.
@@ -206,20 +195,26 @@ impl MemoryDrive {
     }
 
     /// The calls since [`record_calls`](Self::record_calls), which begins anew.
-    pub fn recorded_calls(&self) -> Vec<Call> {
+    pub fn recorded_calls(&self) -> Vec<MemoryCall> {
         self.state().calls.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// Does `act`, unless a fault is due.
-    fn call<T>(&self, call: Call, act: impl FnOnce(&mut Medium) -> Result<T, DriveError>) -> Result<T, DriveError> {
+    /// The medium, once `call` has hung for as long as it should, unless another fault is due.
+    async fn begin(&self, call: MemoryCall) -> Result<MutexGuard<'_, Medium>, DriveError> {
+        let hang = self.state().hang.clone();
+        if let Some(span) = hang.and_then(|hang| hang(&call)) {
+            tokio::time::sleep(span).await;
+        }
         let mut state = self.state();
-        state.admit(call)?;
-        act(&mut state)
+        if call.is_transfer() {
+            state.admit(call)?;
+        }
+        Ok(state)
     }
 }
 
 impl Medium {
-    fn admit(&mut self, call: Call) -> Result<(), DriveError> {
+    fn admit(&mut self, call: MemoryCall) -> Result<(), DriveError> {
         if let Some(calls) = &mut self.calls {
             calls.push(call);
         }
@@ -236,13 +231,9 @@ impl Medium {
         Ok(())
     }
 
-    fn used_bytes(&self) -> u64 {
-        self.files.values().map(|file| file.bytes.len() as u64).sum()
-    }
-
     fn space(&self) -> Space {
-        let free_bytes = self.capacity_bytes.saturating_sub(self.used_bytes());
-        Space { capacity_bytes: self.capacity_bytes, free_bytes }
+        let used_bytes: u64 = self.files.values().map(|file| file.bytes.len() as u64).sum();
+        Space { capacity_bytes: self.capacity_bytes, free_bytes: self.capacity_bytes.saturating_sub(used_bytes) }
     }
 
     fn file(&mut self, name: &FileName) -> Result<&mut File, DriveError> {
@@ -256,139 +247,89 @@ impl Medium {
 
 /// The part of a file that a transfer means, if the file is long enough.
 fn part(name: &FileName, file: &File, offset: u64, len: usize) -> Result<Range<usize>, DriveError> {
-    let start = usize::try_from(offset).map_err(|_| DriveError::Short(name.clone()))?;
-    match start.checked_add(len) {
-        Some(end) if end <= file.bytes.len() => Ok(start..end),
-        _ => Err(DriveError::Short(name.clone())),
-    }
+    let end = offset.checked_add(len as u64).filter(|end| *end <= file.bytes.len() as u64);
+    end.map(|end| offset as usize..end as usize).ok_or_else(|| DriveError::Short(name.clone()))
 }
 
+#[async_trait]
 impl Drive for MemoryDrive {
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Create(&name)).await;
-            self.call(Call::Other(name.clone()), |state| {
-                if state.files.contains_key(&name) {
-                    return Err(DriveError::Exists(name.clone()));
-                }
-                if bytes > state.space().free_bytes {
-                    return Err(DriveError::Full);
-                }
-                let file = File { bytes: vec![0; bytes as usize], ..File::default() };
-                state.files.insert(name, file);
-                Ok(())
-            })
-        })
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        let mut state = self.begin(MemoryCall::Create(name.clone())).await?;
+        if state.files.contains_key(name) {
+            return Err(DriveError::Exists(name.clone()));
+        }
+        if bytes > state.space().free_bytes {
+            return Err(DriveError::Full);
+        }
+        let file = File { bytes: vec![0; bytes as usize], ..File::default() };
+        state.files.insert(name.clone(), file);
+        Ok(())
     }
 
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
         let len = data.len() as u64;
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Write(&name, offset)).await;
-            self.call(Call::Write(name.clone(), offset, len), |state| {
-                let file = state.file(&name)?;
-                let range = part(&name, file, offset, data.len())?;
-                let before = file.name_is_durable.then(|| file.bytes[range.clone()].to_vec());
-                file.undo.push(Undo { range: range.clone(), before });
-                file.bytes[range].copy_from_slice(&data);
-                let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
-                state.unreadable.retain(|(file, at, bytes)| *file != name || !covered(*at, *bytes));
-                Ok(data)
-            })
-        })
+        let mut state = self.begin(MemoryCall::Write(name.clone(), offset, len)).await?;
+        let file = state.file(name)?;
+        let range = part(name, file, offset, data.len())?;
+        let before = file.name_is_durable.then(|| file.bytes[range.clone()].to_vec());
+        file.undo.push(Undo { range: range.clone(), before });
+        file.bytes[range].copy_from_slice(&data);
+        let covered = |at: u64, bytes: u64| offset <= at && at + bytes <= offset + len;
+        state.unreadable.retain(|(file, at, bytes)| file != name || !covered(*at, *bytes));
+        Ok(data)
     }
 
-    fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> Result<Buffer, DriveError> {
         let len = into.len() as u64;
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Read(&name, offset)).await;
-            self.call(Call::Read(name.clone(), offset, len), |state| {
-                let file = state.file(&name)?;
-                let range = part(&name, file, offset, into.len())?;
-                into.copy_from_slice(&file.bytes[range]);
-                if state.is_unreadable(&name, offset, len) {
-                    Err(medium_error("a sector cannot be read"))
-                } else {
-                    Ok(into)
-                }
-            })
-        })
+        let mut state = self.begin(MemoryCall::Read(name.clone(), offset, len)).await?;
+        let file = state.file(name)?;
+        let range = part(name, file, offset, into.len())?;
+        into.copy_from_slice(&file.bytes[range]);
+        if state.is_unreadable(name, offset, len) {
+            return Err(medium_error("a sector cannot be read"));
+        }
+        Ok(into)
     }
 
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Sync(&name)).await;
-            self.call(Call::Other(name.clone()), |state| {
-                let file = state.file(&name)?;
-                file.undo.clear();
-                file.name_is_durable = true;
-                Ok(())
-            })
-        })
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        let mut state = self.begin(MemoryCall::Sync(name.clone())).await?;
+        let file = state.file(name)?;
+        file.undo.clear();
+        file.name_is_durable = true;
+        Ok(())
     }
 
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Remove(&name)).await;
-            self.call(Call::Other(name.clone()), |state| {
-                state.files.remove(&name).map(drop).ok_or(DriveError::NotFound(name))
-            })
-        })
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        let mut state = self.begin(MemoryCall::Remove(name.clone())).await?;
+        state.files.remove(name).map(drop).ok_or_else(|| DriveError::NotFound(name.clone()))
     }
 
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
-        let name = name.clone();
-        Box::pin(async move {
-            self.hung(MemoryCall::Len(&name)).await;
-            self.state().file(&name).map(|file| file.bytes.len() as u64)
-        })
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        Ok(self.begin(MemoryCall::Len(name.clone())).await?.file(name)?.bytes.len() as u64)
     }
 
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        Box::pin(async move {
-            self.hung(MemoryCall::Look).await;
-            Ok(self.state().files.keys().cloned().collect())
-        })
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        Ok(self.begin(MemoryCall::Look).await?.files.keys().cloned().collect())
     }
 
-    fn space(&self) -> DriveFuture<'_, Space> {
-        Box::pin(async move {
-            self.hung(MemoryCall::Look).await;
-            Ok(self.state().space())
-        })
+    async fn space(&self) -> Result<Space, DriveError> {
+        Ok(self.begin(MemoryCall::Look).await?.space())
     }
 
-    fn spin_up(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            self.hung(MemoryCall::SpinUp).await;
-            Ok(())
-        })
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.begin(MemoryCall::SpinUp).await.map(drop)
     }
 
-    fn mount(&self) -> DriveFuture<'_, Space> {
-        Box::pin(async move {
-            self.hung(MemoryCall::Mount).await;
-            Ok(self.state().space())
-        })
+    async fn mount(&self) -> Result<Space, DriveError> {
+        Ok(self.begin(MemoryCall::Mount).await?.space())
     }
 
-    fn unmount(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            self.hung(MemoryCall::Unmount).await;
-            Ok(())
-        })
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.begin(MemoryCall::Unmount).await.map(drop)
     }
 
-    fn stop(&self) -> DriveFuture<'_, ()> {
-        Box::pin(async move {
-            self.hung(MemoryCall::Stop).await;
-            Ok(())
-        })
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.begin(MemoryCall::Stop).await.map(drop)
     }
 }
 

@@ -204,13 +204,13 @@ impl Rig {
 }
 
 /// True if this call belongs to the phase of a read with that name.
-fn is_of_read(phase: &str, asked: MemoryCall<'_>) -> bool {
+fn is_of_read(phase: &str, asked: &MemoryCall) -> bool {
     let pages = 4096 + 960 * 4096;
     match (phase, asked) {
-        ("length", MemoryCall::Len(_)) | ("header", MemoryCall::Read(_, 0)) => true,
-        ("footer", MemoryCall::Read(_, offset)) => offset > 2000 * 4096,
-        ("page", MemoryCall::Read(_, offset)) => offset == pages,
-        ("fragments", MemoryCall::Read(_, offset)) => offset > 4096 && offset < pages,
+        ("length", MemoryCall::Len(_)) | ("header", MemoryCall::Read(_, 0, _)) => true,
+        ("footer", MemoryCall::Read(_, offset, _)) => *offset > 2000 * 4096,
+        ("page", MemoryCall::Read(_, offset, _)) => *offset == pages,
+        ("fragments", MemoryCall::Read(_, offset, _)) => *offset > 4096 && *offset < pages,
         _ => false,
     }
 }
@@ -257,9 +257,9 @@ async fn a_write_to_a_drive_that_hangs_fails_in_time_in_any_phase() {
         let syncs = AtomicUsize::new(0);
         rig.memory[4].hang(move |asked| {
             let hangs = match (phase, asked) {
-                ("create", MemoryCall::Create(_)) | ("header", MemoryCall::Write(_, 0)) => true,
-                ("fragments", MemoryCall::Write(_, offset)) => offset >= 4096,
-                ("footer", MemoryCall::Write(_, offset)) => offset > 2000 * 4096,
+                ("create", MemoryCall::Create(_)) | ("header", MemoryCall::Write(_, 0, _)) => true,
+                ("fragments", MemoryCall::Write(_, offset, _)) => *offset >= 4096,
+                ("footer", MemoryCall::Write(_, offset, _)) => *offset > 2000 * 4096,
                 (_, MemoryCall::Sync(_)) => {
                     let before = syncs.fetch_add(1, Ordering::Relaxed);
                     phase == "sync" || (phase == "second sync" && before == 1)
@@ -309,7 +309,7 @@ async fn removing_reading_back_and_rebuilding_end_in_time() {
 
     tokio::time::sleep(HANG).await;
     rig.memory[3].stop_hanging();
-    spare.hang(|asked| matches!(asked, MemoryCall::Write(_, offset) if offset > 0).then_some(HANG));
+    spare.hang(|asked| matches!(asked, MemoryCall::Write(_, offset, _) if *offset > 0).then_some(HANG));
     let began = Instant::now();
     let report = stack::rebuild(blob(), rig.indexed().split_off(1), Policy::All, lost()).await;
     assert_eq!(report.outcomes.last(), Some(&StackOutcome::NoAnswer));

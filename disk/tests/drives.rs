@@ -106,11 +106,16 @@ mod every_drive {
 }
 
 async fn conforms(drive: &dyn Drive) {
+    conforms_but_for_room(drive).await;
+    every_drive::counts_its_room(drive).await;
+}
+
+/// A directory has the room that its file system has, whoever else uses it.
+async fn conforms_but_for_room(drive: &dyn Drive) {
     every_drive::keeps_what_it_is_given(drive).await;
     every_drive::knows_its_files(drive).await;
     every_drive::says_what_is_missing(drive).await;
     every_drive::keeps_to_the_ends_of_files(drive).await;
-    every_drive::counts_its_room(drive).await;
     every_drive::serves_many_at_once(drive).await;
 }
 
@@ -118,8 +123,12 @@ async fn conforms(drive: &dyn Drive) {
 async fn a_directory_is_a_drive_in_both_modes() {
     for mode in [IoMode::Direct, IoMode::Buffered] {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let drive = DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES).with_mode(mode);
-        conforms(&drive).await;
+        let drive = || DirectoryDrive::open(directory.path()).unwrap().with_mode(mode);
+        conforms_but_for_room(&drive()).await;
+        // And with room of its own, which it has below an emulated drive.
+        let (rack, _) = emulated_over(1000, |_| Arc::new(drive()));
+        wake(&*rack.drive(DriveId(0))).await;
+        conforms(&*rack.drive(DriveId(0))).await;
     }
 }
 
@@ -134,12 +143,14 @@ async fn files_in_a_directory_are_for_the_owner_alone() {
 #[tokio::test]
 async fn a_directory_opened_again_holds_what_it_held() {
     let directory = tempfile::tempdir().unwrap();
-    let open = || DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);
+    let open = || DirectoryDrive::open(directory.path()).unwrap();
     let first = open();
     first.create(&name("synced"), 4096).await.unwrap();
     first.write_at(&name("synced"), 0, Buffer::copy_of(&[9; 4096])).await.unwrap();
     first.sync(&name("synced")).await.unwrap();
-    let second = open();
+    let (rack, _) = emulated_over(1000, |_| Arc::new(open()));
+    let second = rack.drive(DriveId(0));
+    wake(&*second).await;
     assert_eq!(second.space().await.unwrap().free_bytes, CAPACITY_BYTES - 4096);
     assert_eq!(second.read_at(&name("synced"), 0, Buffer::zeroed(1)).await.unwrap()[0], 9);
     assert!(DirectoryDrive::open(directory.path().join("nowhere")).is_err());
@@ -195,8 +206,8 @@ async fn a_drive_that_is_held_to_deadlines_is_a_drive() {
         Deadlines { read: span, write: span, sync: span, spin_up: span, mount: span, unmount: span, stop: span };
     conforms(&DeadlineDrive::new(Arc::new(MemoryDrive::new(CAPACITY_BYTES)), Arc::clone(&clock), deadlines)).await;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let inner = DirectoryDrive::open(directory.path()).unwrap().with_capacity(CAPACITY_BYTES);
-    conforms(&DeadlineDrive::new(Arc::new(inner), clock, deadlines)).await;
+    let inner = DirectoryDrive::open(directory.path()).unwrap();
+    conforms_but_for_room(&DeadlineDrive::new(Arc::new(inner), clock, deadlines)).await;
 }
 
 /// Somebody opens files ahead and polls for none of them while he waits for one more.
@@ -229,12 +240,12 @@ async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
         .map(|i| {
             let path = root.path().join(format!("{i}"));
             std::fs::create_dir(&path).unwrap();
-            DirectoryDrive::open(path).unwrap().with_capacity(CAPACITY_BYTES).with_open_files(&files)
+            DirectoryDrive::open(path).unwrap().with_open_files(&files)
         })
         .collect();
     // Each alone, and then all at once: those that find no place wait for one.
     for drive in &drives {
-        conforms(drive).await;
+        conforms_but_for_room(drive).await;
         assert!(files.open_count() <= 3, "{}", files.open_count());
     }
     let most = std::sync::atomic::AtomicUsize::new(0);
@@ -299,8 +310,11 @@ fn four_drives() -> RackSpec {
 }
 
 fn emulated(scale: u32) -> (EmulatedRack, Arc<dyn Clock>) {
+    emulated_over(scale, |_| Arc::new(MemoryDrive::new(1 << 30)))
+}
+
+fn emulated_over(scale: u32, inner: impl Fn(DriveId) -> Arc<dyn Drive>) -> (EmulatedRack, Arc<dyn Clock>) {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::from_secs(5), scale));
-    let inner = |_| Arc::new(MemoryDrive::new(1 << 30)) as Arc<dyn Drive>;
     (EmulatedRack::new(&four_drives(), 1, Arc::clone(&clock), inner), clock)
 }
 
@@ -327,7 +341,8 @@ async fn nothing_is_read_from_a_drive_that_sleeps() {
         DriveError::NotReady(why) => why,
         other => panic!("{other}"),
     };
-    let read = || drive.read_at(&FileName::new("a").unwrap(), 0, Buffer::zeroed(1));
+    let file = name("a");
+    let read = || drive.read_at(&file, 0, Buffer::zeroed(1));
     assert_eq!(refusal(read().await.unwrap_err()), "in standby");
     assert_eq!(refusal(drive.mount().await.unwrap_err()), "in standby");
     drive.spin_up().await.unwrap();

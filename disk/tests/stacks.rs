@@ -6,7 +6,7 @@ use disk::stack::{
     Blob, Flaw, Header, Inspection, Policy, Provenance, Report, StackError, StackOutcome, StackReader, StackWriter,
     Written, inspect, inspect_deeply, remove, stack_bytes, stack_name, verify,
 };
-use disk::{Call, DirectoryDrive, Drive, IoMode, MemoryDrive, REQUEST_BYTES, RackUuid};
+use disk::{DirectoryDrive, Drive, IoMode, MemoryCall, MemoryDrive, REQUEST_BYTES, RackUuid};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -296,7 +296,7 @@ async fn a_range_touches_only_the_stripes_it_lies_in() {
     for (index, drive) in rig.memory.iter().enumerate() {
         let name = stack_name(rig.blob.id, index as u8);
         let (page, fragments) = (4096 + 960 * 4096, 4096 + 10 * 4096);
-        let expected = vec![Call::Read(name.clone(), page, 4096), Call::Read(name, fragments, 2 * 4096)];
+        let expected = vec![MemoryCall::Read(name.clone(), page, 4096), MemoryCall::Read(name, fragments, 2 * 4096)];
         assert_eq!(drive.recorded_calls(), if index < 3 { expected } else { vec![] });
     }
 }
@@ -310,7 +310,7 @@ async fn requests_are_the_whole_fragments_of_a_mebibyte_and_follow_each_other_wi
     let calls = rig.memory[2].recorded_calls();
     let mut at = 4096;
     for (i, call) in calls.iter().enumerate() {
-        let Call::Read(_, offset, bytes) = call else { panic!("{call:?}") };
+        let MemoryCall::Read(_, offset, bytes) = call else { panic!("{call:?}") };
         assert_eq!(*offset, at);
         // Seven fragments of 128 KiB: with a checksum page beside them an eighth would be beyond the mebibyte.
         assert!(*bytes == 7 << 17 || i + 1 == calls.len());

@@ -134,7 +134,7 @@ pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Resul
         "private" => Some(Acl::Private),
         "public-read" => Some(Acl::PublicRead),
         _ if OTHER_ACLS.contains(&name) => None,
-        _ => return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "x-amz-acl is no canned ACL.")),
+        _ => return Err(ErrorCode::InvalidArgument.with("x-amz-acl is no canned ACL.")),
     };
     if ownership == Some(Ownership::BucketOwnerEnforced) {
         return Err(ErrorCode::AccessControlListNotSupported.into());
@@ -155,7 +155,7 @@ fn ownership_of(name: &str) -> Result<Ownership, ErrorResponse> {
         ObjectOwnership::BUCKET_OWNER_ENFORCED => Ok(Ownership::BucketOwnerEnforced),
         ObjectOwnership::BUCKET_OWNER_PREFERRED => Ok(Ownership::BucketOwnerPreferred),
         ObjectOwnership::OBJECT_WRITER => Ok(Ownership::ObjectWriter),
-        _ => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid value for object ownership.")),
+        _ => Err(ErrorCode::InvalidArgument.with("Invalid value for object ownership.")),
     }
 }
 
@@ -188,6 +188,7 @@ pub(crate) async fn object_acl(front: &Frontend, request: &S3Request) -> Answer 
 pub(crate) async fn put_bucket_acl(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
     let acl = requested_acl(&mut request, &bucket).await?;
+    assert!(must_agree(acl, bucket.ownership).is_ok(), "no bucket is public whose owner rules that out");
     bucket.store.change_bucket(&request.bucket, BucketChange::Acl(acl)).await?;
     Ok(empty(StatusCode::OK))
 }
@@ -229,10 +230,8 @@ async fn requested_acl(request: &mut S3Request, bucket: &Bucket) -> Result<Acl, 
     match (canned, request.small_body::<AccessControlPolicy>().await?) {
         (Some(acl), None) => Ok(acl),
         (Some(_), Some(_)) => Err(ErrorCode::UnexpectedContent.into()),
-        (None, None) => Err(ErrorResponse::new(
-            ErrorCode::MissingSecurityHeader,
-            "Your request was missing a required header: x-amz-acl, or an ACL as its body.",
-        )),
+        (None, None) => Err(ErrorCode::MissingSecurityHeader
+            .with("Your request was missing a required header: x-amz-acl, or an ACL as its body.")),
         (None, Some(policy)) => {
             let acl = canned_like(&policy, bucket)?;
             if acl == Acl::PublicRead && bucket.ownership == Some(Ownership::BucketOwnerEnforced) {
@@ -283,8 +282,7 @@ pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> A
     let bucket = front.owned_bucket(&request).await?;
     let controls = request.small_body::<OwnershipControls>().await?.ok_or(ErrorCode::MalformedXml)?;
     let [rule] = controls.rules.as_slice() else { return Err(ErrorCode::MalformedXml.into()) };
-    let ownership =
-        ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorResponse::from(ErrorCode::MalformedXml))?;
+    let ownership = ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorCode::MalformedXml)?;
     must_agree(bucket.acl, Some(ownership))?;
     bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(Some(ownership))).await?;
     Ok(empty(StatusCode::OK))

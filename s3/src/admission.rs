@@ -177,12 +177,12 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
     let known = |value: &[u8]| value.starts_with(b"AWS4-HMAC-SHA256") || value.starts_with(b"AWS ");
     let unsupported = authorizations.next().is_some_and(|value| !known(value)) || authorizations.next().is_some();
     if unsupported {
-        return Some(ErrorResponse::new(ErrorCode::InvalidArgument, "Unsupported Authorization Type"));
+        return Some(ErrorCode::InvalidArgument.with("Unsupported Authorization Type"));
     }
     // The library would read the body of such a request before it verifies its signature.
     let scope = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let is_for_sts = scope.windows(5).any(|part| part == b"/sts/");
-    is_for_sts.then(|| ErrorResponse::new(ErrorCode::AccessDenied, "The request is signed for another service."))
+    is_for_sts.then(|| ErrorCode::AccessDenied.with("The request is signed for another service."))
 }
 
 /// A request's body that can still be read after the protocol library has dropped it.

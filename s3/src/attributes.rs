@@ -5,9 +5,9 @@ use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::number;
 use crate::request::S3Request;
-use crate::response::{Answer, base64_of, document, validators};
+use crate::response::{Answer, document, validators, with_checksums};
 use crate::versions;
-use catalog::{ChecksumKind, Object, Part};
+use catalog::{Object, Part};
 use s3s::dto::{Checksum, ChecksumType, GetObjectAttributesParts, ObjectPart, StorageClass};
 use s3s::xml::{SerResult, Serialize, SerializeContent, Serializer};
 use std::io::Write;
@@ -46,12 +46,12 @@ fn wanted(request: &S3Request) -> Result<Vec<&'static str>, ErrorResponse> {
     let wanted: Option<Vec<&str>> =
         names.map(|name| NAMES.into_iter().find(|known| known.as_bytes() == name.trim_ascii())).collect();
     let Some(wanted) = wanted else {
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid attribute name specified."));
+        return Err(ErrorCode::InvalidArgument.with("Invalid attribute name specified."));
     };
     if wanted.is_empty() {
         let message =
             "The x-amz-object-attributes header specifying the attributes to be retrieved is missing or empty";
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+        return Err(ErrorCode::InvalidArgument.with(message));
     }
     Ok(wanted)
 }
@@ -84,27 +84,17 @@ async fn parts(
 }
 
 fn part(part: &Part) -> ObjectPart {
-    let of = |kind| base64_of(std::slice::from_ref(&part.checksum), kind);
-    ObjectPart {
-        checksum_crc32: of(ChecksumKind::Crc32),
-        checksum_crc32c: of(ChecksumKind::Crc32c),
-        checksum_crc64nvme: of(ChecksumKind::Crc64Nvme),
-        checksum_sha1: of(ChecksumKind::Sha1),
-        checksum_sha256: of(ChecksumKind::Sha256),
+    with_checksums!(ObjectPart, [&part.checksum], {
         part_number: i32::try_from(part.number).ok(),
         size: i64::try_from(part.bytes).ok(),
-    }
+    })
 }
 
 fn checksum(object: &Object) -> Option<Checksum> {
-    let sum = |kind| base64_of(&object.checksums, kind);
-    (!object.checksums.is_empty()).then(|| Checksum {
-        checksum_crc32: sum(ChecksumKind::Crc32),
-        checksum_crc32c: sum(ChecksumKind::Crc32c),
-        checksum_crc64nvme: sum(ChecksumKind::Crc64Nvme),
-        checksum_sha1: sum(ChecksumKind::Sha1),
-        checksum_sha256: sum(ChecksumKind::Sha256),
-        checksum_type: Some(ChecksumType::from_static(digest::type_of(&object.checksums))),
+    (!object.checksums.is_empty()).then(|| {
+        with_checksums!(Checksum, object.checksums, {
+            checksum_type: Some(ChecksumType::from_static(digest::type_of(&object.checksums))),
+        })
     })
 }
 

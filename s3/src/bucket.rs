@@ -21,7 +21,7 @@ const PAGE: usize = 10_000;
 pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
     let max = number(request.query("max-buckets"), "max-buckets", PAGE)?.min(PAGE);
     if max == 0 {
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "max-buckets must be at least 1."));
+        return Err(ErrorCode::InvalidArgument.with("max-buckets must be at least 1."));
     }
     let prefix = request.query("prefix").unwrap_or_default();
     let after = request.query("continuation-token").map(ContinuationToken::read).transpose()?.unwrap_or_default();
@@ -71,7 +71,7 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     }
     let mut answer = empty(StatusCode::OK);
     let location = HeaderValue::try_from(format!("/{}", request.bucket));
-    answer.headers.insert(LOCATION, location.map_err(|_| ErrorResponse::from(ErrorCode::InvalidBucketName))?);
+    answer.headers.insert(LOCATION, location.map_err(|_| ErrorCode::InvalidBucketName)?);
     Ok(answer)
 }
 

@@ -4,13 +4,13 @@
 //! It can be asked for again: while the object that became of an upload is the one at its key, whoever completes it
 //! with the same parts gets the same answer. That is what a client needs whose first answer was lost.
 
-use crate::digest::{DigestClaims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling};
+use crate::digest::{DigestClaims, combined, composite, etag_of_parts, kind_of_header, md5_of_etag, spelling, type_of};
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::encoded;
 use crate::put::condition;
 use crate::request::{S3Request, parsed, part_number_out_of_range};
-use crate::response::{Answer, base64_of, document};
+use crate::response::{Answer, document, with_checksums};
 use crate::store::{Completion, ServiceError};
 use crate::upload::{check_kind, checksum_type};
 use catalog::{Checksum, ChecksumKind, ChosenPart, Object, PARTS_MAX, Part, Upload, VersionId};
@@ -38,7 +38,7 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let claimed = claimed_checksum(&request)?;
     let body = request.small_body_bytes(&DigestClaims::of_md5(&request.headers)?).await?;
     // A hostile list takes many times its bytes once it is parsed, so parsing waits for a permit as well.
-    let _permit = front.completions.acquire().await.map_err(|_| ErrorResponse::from(ErrorCode::ServiceUnavailable))?;
+    let _permit = front.completions.acquire().await.map_err(|_| ErrorCode::ServiceUnavailable)?;
     let listed = listed(parsed(&body)?)?;
     let upload = match front.store.upload(&request.bucket, &request.key, id).await {
         Ok(upload) => upload,
@@ -52,10 +52,13 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
         Err(_) if is_gone(front, &request, id).await? => return already_complete(front, &request, &listed).await,
         Err(error) => return Err(error),
     };
+    assert_eq!(parts.len(), listed.len(), "each part of the list was found");
     check_sizes(&request, &parts)?;
     let checksum = checksum_of(&upload, &parts)?;
     check_claim(&request, &upload, claimed.as_ref(), &checksum)?;
     let object = object_of(upload, &parts, etag_of(&listed)?, checksum);
+    assert!(object.bytes <= OBJECT_BYTES_MAX, "an object that is too large was refused");
+    assert_eq!(object.parts.count() as usize, listed.len(), "an object has the parts of the list");
     let (etag, checksums) = (object.etag.clone(), object.checksums.clone());
     let chosen = listed.iter().map(|listed| listed.chosen.clone()).collect();
     let completion = Completion { object, parts: chosen, condition };
@@ -104,20 +107,14 @@ async fn already_complete(front: &Frontend, request: &S3Request, listed: &[Liste
 
 fn result(request: &S3Request, etag: &str, checksums: &[Checksum]) -> Answer {
     let host = request.header("host")?.unwrap_or_default();
-    let composite = checksums.iter().any(Checksum::is_composite);
-    document(&CompleteMultipartUploadOutput {
+    let output = with_checksums!(CompleteMultipartUploadOutput, checksums, {
         bucket: Some(request.bucket.clone()),
         key: Some(request.key.clone()),
         location: Some(format!("http://{host}/{}/{}", request.bucket, encoded(&request.key))),
         e_tag: Some(ETag::Strong(etag.to_owned())),
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
-        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(checksum_type(composite))),
-        ..CompleteMultipartUploadOutput::default()
-    })
+        checksum_type: (!checksums.is_empty()).then(|| ChecksumType::from_static(type_of(checksums))),
+    }, ..CompleteMultipartUploadOutput::default());
+    document(&output)
 }
 
 /// The checksum of the object that the headers claim.
@@ -128,7 +125,7 @@ fn claimed_checksum(request: &S3Request) -> Result<Option<Checksum>, ErrorRespon
         let base64 = request.header(name.as_str())?.unwrap_or_default().to_owned();
         if claimed.replace(Checksum { kind, base64 }).is_some() {
             let message = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
-            return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+            return Err(ErrorCode::InvalidRequest.with(message));
         }
     }
     Ok(claimed)
@@ -204,7 +201,7 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
                 "The upload was created using a {kind} checksum. The complete request must include the checksum for \
                  each part. It was missing for part {number} in the request."
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
         None => Ok(()),
     }
@@ -224,7 +221,7 @@ fn check_sizes(request: &S3Request, parts: &[Part]) -> Result<(), ErrorResponse>
             let message = format!(
                 "The provided 'x-amz-mp-object-size' header value {claimed} does not match what was computed: {bytes}"
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
         _ => Ok(()),
     }
@@ -257,7 +254,7 @@ fn check_claim(
         let message = format!(
             "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
         );
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     }
     let Some(claimed) = claimed.filter(|claimed| claimed.kind == computed.kind) else { return Ok(()) };
     // Clients spell a composite one with or without the number of parts.
@@ -266,5 +263,5 @@ fn check_claim(
         return Ok(());
     }
     let message = format!("The {} you specified did not match the calculated checksum.", spelling(claimed.kind));
-    Err(ErrorResponse::new(ErrorCode::BadDigest, message))
+    Err(ErrorCode::BadDigest.with(message))
 }

@@ -11,7 +11,7 @@ use crate::frontend::Frontend;
 use crate::precondition::{ConditionOutcome, evaluate, seconds};
 use crate::put::{check_early, commit, condition, metadata, or_abort, stored_headers};
 use crate::request::S3Request;
-use crate::response::{Answer, base64_of, document};
+use crate::response::{Answer, document, with_checksums};
 use crate::store::{GetBody, PartId, PutSink};
 use crate::upload::{commit_part, requested_algorithm};
 use crate::{tagging, versions};
@@ -49,10 +49,8 @@ impl CopyOrigin {
                 Ok(Self { bucket: bucket.into(), key: key.into() })
             }
             Ok(_) => Err(ErrorResponse::not_implemented("A copy source that is an access point")),
-            Err(_) => Err(ErrorResponse::new(
-                ErrorCode::InvalidArgument,
-                "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
-            )),
+            Err(_) => Err(ErrorCode::InvalidArgument
+                .with("Copy Source must mention the source bucket and key: sourcebucket/sourcekey")),
         }
     }
 
@@ -96,7 +94,7 @@ fn too_large() -> ErrorResponse {
     let message = format!(
         "The specified copy source is larger than the maximum allowable size for a copy source: {COPY_BYTES_MAX}"
     );
-    ErrorResponse::new(ErrorCode::InvalidRequest, message)
+    ErrorCode::InvalidRequest.with(message)
 }
 
 /// Moves the bytes of a source into a sink.
@@ -115,7 +113,7 @@ fn replaces(request: &S3Request, name: &str) -> Result<bool, ErrorResponse> {
     match request.header(name)? {
         None | Some("COPY") => Ok(false),
         Some("REPLACE") => Ok(true),
-        Some(_) => Err(ErrorResponse::new(ErrorCode::InvalidArgument, format!("Unknown directive in {name}."))),
+        Some(_) => Err(ErrorCode::InvalidArgument.with(format!("Unknown directive in {name}."))),
     }
 }
 
@@ -184,7 +182,7 @@ pub(crate) async fn object(front: &Frontend, request: S3Request) -> Answer {
 fn unchanged() -> ErrorResponse {
     let message = "This copy request is illegal because it is trying to copy an object to itself without changing the \
                    object's metadata, storage class, website redirect location or encryption attributes.";
-    ErrorResponse::new(ErrorCode::InvalidRequest, message)
+    ErrorCode::InvalidRequest.with(message)
 }
 
 /// A copy of an object. Each of its methods returns `None` if the source is another version by then.
@@ -199,6 +197,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Replaces the metadata of an object that is copied onto itself.
     async fn metadata_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
+        assert!(!self.target.changes_nothing(), "a copy onto itself changes something");
         let (headers, metadata) = self.target.description(object);
         let (version, acl, tags) = (object.version, self.target.acl, self.target.tags.clone());
         let replaced = MetadataChange { version, headers, metadata, acl, tags, modified_ms: 0 };
@@ -210,6 +209,7 @@ impl Copy<'_> {
     /// Copies the bytes of `object`.
     async fn bytes_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
         let Self { front, request, bucket, source, target } = *self;
+        assert!(object.bytes <= COPY_BYTES_MAX, "a source that is too large was refused");
         front.store.check_room(object.bytes)?;
         // A source that is too cold is refused before anything is reserved for the copy.
         let Some(got) = source.open(front, object, 0..object.bytes).await? else { return Ok(None) };
@@ -237,24 +237,17 @@ impl Copy<'_> {
 /// The bytes of a source must be what was stored: its MD5 says so, if it came in one piece.
 fn check_copy(object: &Object, digests: Digests) -> Result<Digests, ErrorResponse> {
     match md5_of_etag(&object.etag) {
-        Some(md5) if md5 != digests.md5 => {
-            Err(ErrorResponse::new(ErrorCode::InternalError, "the copy is not what was stored"))
-        }
+        Some(md5) if md5 != digests.md5 => Err(ErrorCode::InternalError.with("the copy is not what was stored")),
         _ => Ok(digests),
     }
 }
 
 fn result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
-    document(&CopyObjectResult {
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
+    document(&with_checksums!(CopyObjectResult, checksums, {
         checksum_type: Some(ChecksumType::from_static(digest::type_of(checksums))),
         e_tag: Some(ETag::Strong(etag.to_owned())),
         last_modified: Some(seconds(modified_ms).into()),
-    })
+    }))
 }
 
 /// Makes a part of an upload of bytes of an object.
@@ -266,6 +259,7 @@ pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
     for _ in 0..TRIES {
         let object = source.look(front, &request).await?;
         let range = range(&request, object.bytes)?;
+        assert!(range.start <= range.end && range.end <= object.bytes, "a range lies within its source");
         let bytes = range.end - range.start;
         if bytes > COPY_BYTES_MAX {
             return Err(too_large());
@@ -283,15 +277,10 @@ pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
 }
 
 fn part_result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
-    document(&CopyPartResult {
-        checksum_crc32: base64_of(checksums, ChecksumKind::Crc32),
-        checksum_crc32c: base64_of(checksums, ChecksumKind::Crc32c),
-        checksum_crc64nvme: base64_of(checksums, ChecksumKind::Crc64Nvme),
-        checksum_sha1: base64_of(checksums, ChecksumKind::Sha1),
-        checksum_sha256: base64_of(checksums, ChecksumKind::Sha256),
+    document(&with_checksums!(CopyPartResult, checksums, {
         e_tag: Some(ETag::Strong(etag.to_owned())),
         last_modified: Some(seconds(modified_ms).into()),
-    })
+    }))
 }
 
 /// The requested range of the `bytes` bytes of a source. Unlike a read's, it must lie within them.
@@ -303,11 +292,11 @@ fn range(request: &S3Request, bytes: u64) -> Result<Range<u64>, ErrorResponse> {
     let (first, last) = parsed.ok_or_else(|| {
         let message = "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are \
                        the zero-based offsets of the first and last bytes to copy";
-        ErrorResponse::new(ErrorCode::InvalidArgument, message)
+        ErrorCode::InvalidArgument.with(message)
     })?;
     if last >= bytes {
         let message = format!("Range specified is not valid for source object of size: {bytes}");
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+        return Err(ErrorCode::InvalidArgument.with(message));
     }
     Ok(first..last + 1)
 }

@@ -61,6 +61,7 @@ pub(crate) async fn many(front: &Frontend, mut request: S3Request) -> Answer {
         .collect()
         .await;
 
+    assert!((1..=KEYS).contains(&results.len()), "every key of the list has its answer");
     let mut output = DeleteObjectsOutput::default();
     let (deleted, errors) = (output.deleted.get_or_insert_default(), output.errors.get_or_insert_default());
     for (key, version_id, result) in results {
@@ -86,7 +87,7 @@ async fn delete_listed(bucket: &Owned, request: &S3Request, object: &ObjectIdent
         return Err(ErrorResponse::not_implemented("Deleting on a condition other than the ETag"));
     }
     if object.key.is_empty() {
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "The key is empty."));
+        return Err(ErrorCode::InvalidArgument.with("The key is empty."));
     }
     if !s3s::path::check_key(&object.key) {
         return Err(ErrorCode::KeyTooLongError.into());

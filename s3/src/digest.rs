@@ -13,30 +13,16 @@ use s3s::checksum::ChecksumHasher;
 use s3s::crypto::{Crc32, Crc32c, Crc64Nvme, Sha1, Sha256};
 use s3s::dto::ChecksumType;
 
-/// Checksums by the end of their header's name, `x-amz-checksum-`.
-const KINDS: [(ChecksumKind, &str, usize); 5] = [
-    (ChecksumKind::Crc32, "crc32", 4),
-    (ChecksumKind::Crc32c, "crc32c", 4),
-    (ChecksumKind::Crc64Nvme, "crc64nvme", 8),
-    (ChecksumKind::Sha1, "sha1", 20),
-    (ChecksumKind::Sha256, "sha256", 32),
-];
-
 const PREFIX: &str = "x-amz-checksum-";
 
-/// S3's name of a kind of checksum, as in headers.
-pub(crate) fn spelling(kind: ChecksumKind) -> &'static str {
-    row(kind).1
+/// The kind as in the names of headers, in lower case.
+pub(crate) fn spelling(kind: ChecksumKind) -> String {
+    kind.name().to_ascii_lowercase()
 }
 
-fn row(kind: ChecksumKind) -> &'static (ChecksumKind, &'static str, usize) {
-    KINDS.iter().find(|row| row.0 == kind).expect("every kind has its row")
-}
-
-/// The kind whose header is `name` (lower-case), if it is a checksum's.
+/// The kind of the header `name`, if it is one of a checksum.
 pub(crate) fn kind_of_header(name: &str) -> Option<ChecksumKind> {
-    let end = name.strip_prefix(PREFIX)?;
-    KINDS.iter().find(|row| row.1 == end).map(|row| row.0)
+    kind_named(name.strip_prefix(PREFIX)?)
 }
 
 /// Where a claimed checksum stands.
@@ -71,7 +57,7 @@ impl DigestClaims {
             };
             if checksum.replace(claim).is_some() {
                 let message = "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.";
-                return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+                return Err(ErrorCode::InvalidRequest.with(message));
             }
         }
         let claims = Self { md5, checksum };
@@ -95,12 +81,12 @@ impl DigestClaims {
             Some(kind) if spelling(kind).eq_ignore_ascii_case(announced) => Ok(()),
             Some(_) => {
                 let message = "Value for x-amz-sdk-checksum-algorithm header is invalid.";
-                Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+                Err(ErrorCode::InvalidRequest.with(message))
             }
             None => {
                 let message = "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or \
                                x-amz-trailer headers were found.";
-                Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+                Err(ErrorCode::InvalidRequest.with(message))
             }
         }
     }
@@ -132,10 +118,7 @@ impl DigestClaims {
     /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come.
     pub fn verify(&self, trailers: Option<&HeaderMap>, digests: &Digests) -> Result<(), ErrorResponse> {
         if self.md5.is_some_and(|md5| md5 != digests.md5) {
-            return Err(ErrorResponse::new(
-                ErrorCode::BadDigest,
-                "The Content-MD5 you specified did not match what we received.",
-            ));
+            return Err(ErrorCode::BadDigest.with("The Content-MD5 you specified did not match what we received."));
         }
         let claimed = match &self.checksum {
             None => None,
@@ -143,9 +126,9 @@ impl DigestClaims {
             Some(ChecksumClaim::Trailer(kind)) => Some(from_trailer(*kind, trailers)?),
         };
         if claimed.is_some_and(|claimed| claimed != digests.checksum.base64) {
-            let kind = spelling(digests.checksum.kind).to_uppercase();
+            let kind = digests.checksum.kind.name();
             let message = format!("The {kind} you specified did not match the calculated checksum.");
-            return Err(ErrorResponse::new(ErrorCode::BadDigest, message));
+            return Err(ErrorCode::BadDigest.with(message));
         }
         Ok(())
     }
@@ -157,31 +140,22 @@ fn parse_md5(value: &HeaderValue) -> Result<[u8; 16], ErrorResponse> {
 }
 
 fn parse_checksum(kind: ChecksumKind, value: &HeaderValue) -> Result<String, ErrorResponse> {
-    let (_, spelling, bytes) = row(kind);
     match base64_simd::STANDARD.decode_to_vec(value.as_bytes()) {
-        Ok(decoded) if decoded.len() == *bytes => Ok(base64_simd::STANDARD.encode_to_string(decoded)),
-        _ => Err(ErrorResponse::new(
-            ErrorCode::InvalidRequest,
-            format!("Value for {PREFIX}{spelling} header is invalid."),
-        )),
+        Ok(decoded) if decoded.len() == kind.digest_bytes() => Ok(base64_simd::STANDARD.encode_to_string(decoded)),
+        _ => Err(ErrorCode::InvalidRequest.with(format!("Value for {PREFIX}{} header is invalid.", spelling(kind)))),
     }
 }
 
 fn parse_trailer_name(value: &HeaderValue) -> Result<ChecksumKind, ErrorResponse> {
     let name = value.to_str().unwrap_or_default().trim().to_ascii_lowercase();
     kind_of_header(&name).ok_or_else(|| {
-        ErrorResponse::new(
-            ErrorCode::InvalidRequest,
-            "The value specified in the x-amz-trailer header is not supported",
-        )
+        ErrorCode::InvalidRequest.with("The value specified in the x-amz-trailer header is not supported")
     })
 }
 
 fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<String, ErrorResponse> {
     let name = format!("{PREFIX}{}", spelling(kind));
-    let value = trailers
-        .and_then(|trailers| trailers.get(&name))
-        .ok_or_else(|| ErrorResponse::from(ErrorCode::MalformedTrailerError))?;
+    let value = trailers.and_then(|trailers| trailers.get(&name)).ok_or(ErrorCode::MalformedTrailerError)?;
     parse_checksum(kind, value)
 }
 
@@ -311,16 +285,16 @@ pub(crate) fn combined(kind: ChecksumKind, parts: &[(Checksum, u64)]) -> Result<
         whole = Some(whole.map_or(next, |whole| crc_fast::checksum_combine(algorithm, whole, next, *bytes)));
     }
     let bytes = whole.unwrap_or_default().to_be_bytes();
-    let base64 = base64_simd::STANDARD.encode_to_string(&bytes[bytes.len() - row(kind).2..]);
+    let base64 = base64_simd::STANDARD.encode_to_string(&bytes[bytes.len() - kind.digest_bytes()..]);
     Ok(Some(Checksum { kind, base64 }))
 }
 
 fn raw(checksum: &Checksum) -> Result<Vec<u8>, ErrorResponse> {
     let bytes = base64_simd::STANDARD.decode_to_vec(checksum.base64.as_bytes()).unwrap_or_default();
-    if bytes.len() == row(checksum.kind).2 {
+    if bytes.len() == checksum.kind.digest_bytes() {
         return Ok(bytes);
     }
-    Err(ErrorResponse::new(ErrorCode::InternalError, format!("{} is no checksum", checksum.base64)))
+    Err(ErrorCode::InternalError.with(format!("{} is no checksum", checksum.base64)))
 }
 
 /// The ETag, without quotes, of an object of these bytes that was put in one piece.
@@ -345,11 +319,11 @@ pub(crate) fn type_of(checksums: &[Checksum]) -> &'static str {
 
 /// The kind of checksum that S3 calls `name`, in whichever case.
 pub(crate) fn kind_named(name: &str) -> Option<ChecksumKind> {
-    KINDS.iter().find(|row| row.1.eq_ignore_ascii_case(name)).map(|row| row.0)
+    ChecksumKind::ALL.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
 }
 
 fn ended(error: HashingEnded) -> ErrorResponse {
-    ErrorResponse::new(ErrorCode::InternalError, error.to_string())
+    ErrorCode::InternalError.with(error.to_string())
 }
 
 #[cfg(test)]
@@ -364,7 +338,7 @@ mod tests {
     #[tokio::test]
     async fn pieces_hash_as_the_whole_does() {
         let bytes: Vec<u8> = (0..5_000_000_u32).map(|i| (i * 7 / 3) as u8).collect();
-        for (kind, ..) in KINDS {
+        for kind in ChecksumKind::ALL {
             let mut cut = claiming(kind).hasher(&Md5Workers::new());
             for piece in bytes.chunks(77_777) {
                 cut.feed(Bytes::copy_from_slice(piece)).await.unwrap();
@@ -382,7 +356,7 @@ mod tests {
             "98O8HYCOBHMq32eZZczDTKeuNEE=",
             "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=",
         ];
-        for ((kind, ..), published) in KINDS.into_iter().zip(published) {
+        for (kind, published) in ChecksumKind::ALL.into_iter().zip(published) {
             let digests = claiming(kind).digests(b"123456789");
             assert_eq!(digests.etag(), "25f9e794323b453885f5181f1b624d0b");
             assert_eq!(digests.checksum.base64, published);
@@ -392,7 +366,7 @@ mod tests {
     #[test]
     fn checksums_of_parts_make_that_of_the_whole() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|i| (i * 7 / 3) as u8).collect();
-        for (kind, ..) in KINDS {
+        for kind in ChecksumKind::ALL {
             let of = |bytes: &[u8]| claiming(kind).digests(bytes).checksum;
             for cuts in [&[100_000][..], &[1, 99_999], &[0, 50_000, 50_000, 0], &[33_333, 33_333, 33_334]] {
                 let mut rest = &bytes[..];

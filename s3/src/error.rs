@@ -12,108 +12,102 @@ use s3s::{Body, S3Error, S3ErrorCode, StdError};
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Defines the codes, each with its spelling, its status and AWS's message.
+/// Defines the codes, each with its spelling where that is not its name, its status and AWS's message.
 macro_rules! error_codes {
-    ($($code:ident $spelling:literal $status:literal $message:literal;)*) => {
+    ($($code:ident $(= $spelling:literal)? $status:literal $message:literal;)*) => {
         /// S3's codes that this front uses or that the protocol library answers with.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum ErrorCode { $($code),* }
 
-        const SPELLING: &[(ErrorCode, &str, u16, &str)] = &[$((ErrorCode::$code, $spelling, $status, $message)),*];
+        const SPELLING: &[(ErrorCode, &str, u16, &str)] =
+            &[$((ErrorCode::$code, error_codes!(@ $code $($spelling)?), $status, $message)),*];
     };
+    (@ $code:ident) => { stringify!($code) };
+    (@ $code:ident $spelling:literal) => { $spelling };
 }
 
 error_codes! {
-    AccessControlListNotSupported "AccessControlListNotSupported" 400 "The bucket does not allow ACLs";
-    AccessDenied "AccessDenied" 403 "Access Denied";
-    AuthorizationHeaderMalformed "AuthorizationHeaderMalformed" 400 "The authorization header you provided is invalid.";
-    AuthorizationQueryParametersError "AuthorizationQueryParametersError" 400
-        "The authorization query parameters that you provided are not valid.";
-    BadDigest "BadDigest" 400
-        "The Content-MD5 or checksum value that you specified did not match what the server received.";
-    BadRequest "BadRequest" 400 "Bad Request";
-    BucketAlreadyExists "BucketAlreadyExists" 409
+    AccessControlListNotSupported 400 "The bucket does not allow ACLs";
+    AccessDenied 403 "Access Denied";
+    AuthorizationHeaderMalformed 400 "The authorization header you provided is invalid.";
+    AuthorizationQueryParametersError 400 "The authorization query parameters that you provided are not valid.";
+    BadDigest 400 "The Content-MD5 or checksum value that you specified did not match what the server received.";
+    BadRequest 400 "Bad Request";
+    BucketAlreadyExists 409
         "The requested bucket name is not available. The bucket namespace is shared by all users of the system. \
          Please select a different name and try again.";
-    BucketAlreadyOwnedByYou "BucketAlreadyOwnedByYou" 409
-        "Your previous request to create the named bucket succeeded and you already own it.";
-    BucketNotEmpty "BucketNotEmpty" 409 "The bucket you tried to delete is not empty";
-    EntityTooLarge "EntityTooLarge" 400 "Your proposed upload exceeds the maximum allowed size";
-    EntityTooSmall "EntityTooSmall" 400 "Your proposed upload is smaller than the minimum allowed size";
-    IllegalLocationConstraintException "IllegalLocationConstraintException" 400
+    BucketAlreadyOwnedByYou 409 "Your previous request to create the named bucket succeeded and you already own it.";
+    BucketNotEmpty 409 "The bucket you tried to delete is not empty";
+    EntityTooLarge 400 "Your proposed upload exceeds the maximum allowed size";
+    EntityTooSmall 400 "Your proposed upload is smaller than the minimum allowed size";
+    IllegalLocationConstraintException 400
         "The location constraint is incompatible for the region specific endpoint this request was sent to.";
-    IncompleteBody "IncompleteBody" 400
-        "You did not provide the number of bytes specified by the Content-Length HTTP header.";
+    IncompleteBody 400 "You did not provide the number of bytes specified by the Content-Length HTTP header.";
     // Not one of AWS's, which is never full. SDKs try 500, 502, 503 and 504 again, and not this.
-    InsufficientStorage "InsufficientStorage" 507 "There is no room left in the rack.";
-    InternalError "InternalError" 500 "We encountered an internal error. Please try again.";
-    InvalidAccessKeyId "InvalidAccessKeyId" 403 "The AWS Access Key Id you provided does not exist in our records.";
-    InvalidArgument "InvalidArgument" 400 "Invalid Argument";
-    InvalidBucketAclWithObjectOwnership "InvalidBucketAclWithObjectOwnership" 400
+    InsufficientStorage 507 "There is no room left in the rack.";
+    InternalError 500 "We encountered an internal error. Please try again.";
+    InvalidAccessKeyId 403 "The AWS Access Key Id you provided does not exist in our records.";
+    InvalidArgument 400 "Invalid Argument";
+    InvalidBucketAclWithObjectOwnership 400
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
-    InvalidBucketName "InvalidBucketName" 400 "The specified bucket is not valid.";
-    InvalidDigest "InvalidDigest" 400 "The Content-MD5 you specified is not valid.";
-    InvalidPart "InvalidPart" 400
+    InvalidBucketName 400 "The specified bucket is not valid.";
+    InvalidDigest 400 "The Content-MD5 you specified is not valid.";
+    InvalidPart 400
         "One or more of the specified parts could not be found.  The part may not have been uploaded, or the \
          specified entity tag may not match the part's entity tag.";
-    InvalidPartNumber "InvalidPartNumber" 416 "The requested partnumber is not satisfiable";
-    InvalidPartOrder "InvalidPartOrder" 400
-        "The list of parts was not in ascending order. Parts must be ordered by part number.";
-    InvalidRange "InvalidRange" 416 "The requested range is not satisfiable";
-    InvalidRequest "InvalidRequest" 400 "Invalid Request";
-    InvalidTag "InvalidTag" 400 "The tag provided was not a valid tag.";
-    InvalidToken "InvalidToken" 400 "The provided token is malformed or otherwise not valid.";
-    InvalidUri "InvalidURI" 400 "Couldn't parse the specified URI.";
-    KeyTooLongError "KeyTooLongError" 400 "Your key is too long";
-    MalformedTrailerError "MalformedTrailerError" 400
+    InvalidPartNumber 416 "The requested partnumber is not satisfiable";
+    InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.";
+    InvalidRange 416 "The requested range is not satisfiable";
+    InvalidRequest 400 "Invalid Request";
+    InvalidTag 400 "The tag provided was not a valid tag.";
+    InvalidToken 400 "The provided token is malformed or otherwise not valid.";
+    InvalidUri = "InvalidURI" 400 "Couldn't parse the specified URI.";
+    KeyTooLongError 400 "Your key is too long";
+    MalformedTrailerError 400
         "The request contained trailing data that was not well-formed or did not conform to our published schema.";
-    MalformedXml "MalformedXML" 400
+    MalformedXml = "MalformedXML" 400
         "The XML you provided was not well-formed or did not validate against our published schema";
-    MaxMessageLengthExceeded "MaxMessageLengthExceeded" 400 "Your request was too big.";
-    MetadataTooLarge "MetadataTooLarge" 400 "Your metadata headers exceed the maximum allowed metadata size";
-    MethodNotAllowed "MethodNotAllowed" 405 "The specified method is not allowed against this resource.";
-    MissingContentLength "MissingContentLength" 411 "You must provide the Content-Length HTTP header.";
-    MissingSecurityHeader "MissingSecurityHeader" 400 "Your request was missing a required header";
-    NoSuchBucket "NoSuchBucket" 404 "The specified bucket does not exist";
-    NoSuchBucketPolicy "NoSuchBucketPolicy" 404 "The bucket policy does not exist";
-    NoSuchCorsConfiguration "NoSuchCORSConfiguration" 404 "The CORS configuration does not exist";
-    NoSuchKey "NoSuchKey" 404 "The specified key does not exist.";
-    NoSuchLifecycleConfiguration "NoSuchLifecycleConfiguration" 404 "The lifecycle configuration does not exist";
-    NoSuchPublicAccessBlockConfiguration "NoSuchPublicAccessBlockConfiguration" 404
-        "The public access block configuration was not found";
-    NoSuchTagSet "NoSuchTagSet" 404 "The TagSet does not exist";
-    NoSuchUpload "NoSuchUpload" 404
+    MaxMessageLengthExceeded 400 "Your request was too big.";
+    MetadataTooLarge 400 "Your metadata headers exceed the maximum allowed metadata size";
+    MethodNotAllowed 405 "The specified method is not allowed against this resource.";
+    MissingContentLength 411 "You must provide the Content-Length HTTP header.";
+    MissingSecurityHeader 400 "Your request was missing a required header";
+    NoSuchBucket 404 "The specified bucket does not exist";
+    NoSuchBucketPolicy 404 "The bucket policy does not exist";
+    NoSuchCorsConfiguration = "NoSuchCORSConfiguration" 404 "The CORS configuration does not exist";
+    NoSuchKey 404 "The specified key does not exist.";
+    NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
+    NoSuchPublicAccessBlockConfiguration 404 "The public access block configuration was not found";
+    NoSuchTagSet 404 "The TagSet does not exist";
+    NoSuchUpload 404
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or \
          completed.";
-    NoSuchVersion "NoSuchVersion" 404 "The specified version does not exist.";
-    NoSuchWebsiteConfiguration "NoSuchWebsiteConfiguration" 404
-        "The specified bucket does not have a website configuration";
-    NotImplemented "NotImplemented" 501 "A header or query you provided implies functionality that is not implemented";
-    ObjectLockConfigurationNotFoundError "ObjectLockConfigurationNotFoundError" 404
-        "Object Lock configuration does not exist for this bucket";
-    OwnershipControlsNotFoundError "OwnershipControlsNotFoundError" 404 "The bucket ownership controls were not found";
-    PreconditionFailed "PreconditionFailed" 412 "At least one of the pre-conditions you specified did not hold";
-    ReplicationConfigurationNotFoundError "ReplicationConfigurationNotFoundError" 404
-        "The replication configuration was not found";
-    RequestTimeTooSkewed "RequestTimeTooSkewed" 403
-        "The difference between the request time and the current time is too large.";
-    RequestTimeout "RequestTimeout" 400
+    NoSuchVersion 404 "The specified version does not exist.";
+    NoSuchWebsiteConfiguration 404 "The specified bucket does not have a website configuration";
+    NotImplemented 501 "A header or query you provided implies functionality that is not implemented";
+    ObjectLockConfigurationNotFoundError 404 "Object Lock configuration does not exist for this bucket";
+    OwnershipControlsNotFoundError 404 "The bucket ownership controls were not found";
+    PreconditionFailed 412 "At least one of the pre-conditions you specified did not hold";
+    ReplicationConfigurationNotFoundError 404 "The replication configuration was not found";
+    RequestTimeTooSkewed 403 "The difference between the request time and the current time is too large.";
+    RequestTimeout 400
         "Your socket connection to the server was not read from or written to within the timeout period.";
-    ServerSideEncryptionConfigurationNotFoundError "ServerSideEncryptionConfigurationNotFoundError" 404
-        "The server side encryption configuration was not found";
-    ServiceUnavailable "ServiceUnavailable" 503 "Service is unable to handle request. Please try again.";
-    SignatureDoesNotMatch "SignatureDoesNotMatch" 403
+    ServerSideEncryptionConfigurationNotFoundError 404 "The server side encryption configuration was not found";
+    ServiceUnavailable 503 "Service is unable to handle request. Please try again.";
+    SignatureDoesNotMatch 403
         "The request signature we calculated does not match the signature you provided. Check your key and signing \
          method.";
-    SlowDown "SlowDown" 503 "Please reduce your request rate.";
-    UnexpectedContent "UnexpectedContent" 400 "This request does not support content";
-    XAmzContentSha256Mismatch "XAmzContentSHA256Mismatch" 400
+    SlowDown 503 "Please reduce your request rate.";
+    UnexpectedContent 400 "This request does not support content";
+    XAmzContentSha256Mismatch = "XAmzContentSHA256Mismatch" 400
         "The provided 'x-amz-content-sha256' header does not match what was computed.";
 }
 
 impl ErrorCode {
     fn row(self) -> &'static (Self, &'static str, u16, &'static str) {
-        &SPELLING[self as usize]
+        let row = &SPELLING[self as usize];
+        assert!(row.0 == self, "each code stands in its own row");
+        row
     }
 
     /// The status of an answer with it.
@@ -124,6 +118,11 @@ impl ErrorCode {
     /// S3's spelling.
     pub(crate) fn as_str(self) -> &'static str {
         self.row().1
+    }
+
+    /// An error of this code with a message of its own.
+    pub(crate) fn with(self, message: impl Into<Cow<'static, str>>) -> ErrorResponse {
+        ErrorResponse { code: self, message: message.into(), headers: Vec::new(), cause: None }
     }
 }
 
@@ -136,34 +135,26 @@ const LOST: &str = "The data of this object is lost: more of its stacks are dama
 const DAMAGED: &str = "What the server holds of this on its own disk is damaged. Trying again does not help; request \
                        whoever runs this server.";
 
-/// Messages of the protocol library for requests whose signature it cannot verify, with S3's code and message for them.
-const RENAMED: [(&str, ErrorCode, &str); 4] = [
-    (
-        "invalid header: authorization",
-        ErrorCode::AuthorizationHeaderMalformed,
-        "The authorization header is malformed.",
-    ),
-    (
-        "missing presigned url v4 fields",
-        ErrorCode::AuthorizationQueryParametersError,
-        "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
-         X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
-    ),
-    (
-        "missing header: x-amz-date",
-        ErrorCode::AccessDenied,
-        "AWS authentication requires a valid Date or x-amz-date header",
-    ),
-    (
-        "missing header: x-amz-content-sha256",
-        ErrorCode::InvalidRequest,
-        "Missing required header for this request: x-amz-content-sha256",
-    ),
-];
-
-/// S3's code and message in the place of this message of the protocol library's, if there is a better one.
+/// S3's code and message in the place of this message of the protocol library's for a request whose signature it cannot
+/// verify.
 fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
-    RENAMED.iter().find(|row| row.0 == message).map(|row| (row.1, row.2))
+    Some(match message {
+        "invalid header: authorization" => {
+            (ErrorCode::AuthorizationHeaderMalformed, "The authorization header is malformed.")
+        }
+        "missing presigned url v4 fields" => (
+            ErrorCode::AuthorizationQueryParametersError,
+            "Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, \
+             X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.",
+        ),
+        "missing header: x-amz-date" => {
+            (ErrorCode::AccessDenied, "AWS authentication requires a valid Date or x-amz-date header")
+        }
+        "missing header: x-amz-content-sha256" => {
+            (ErrorCode::InvalidRequest, "Missing required header for this request: x-amz-content-sha256")
+        }
+        _ => return None,
+    })
 }
 
 /// An error on its way to the client.
@@ -177,14 +168,9 @@ pub(crate) struct ErrorResponse {
 }
 
 impl ErrorResponse {
-    /// An error with a message of its own.
-    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), headers: Vec::new(), cause: None }
-    }
-
     /// The client asks for `what`, which is not here.
     pub fn not_implemented(what: &str) -> Self {
-        Self::new(ErrorCode::NotImplemented, format!("{what} implies functionality that is not implemented."))
+        ErrorCode::NotImplemented.with(format!("{what} implies functionality that is not implemented."))
     }
 
     /// The range asked for lies outside an object of `bytes` bytes.
@@ -198,7 +184,7 @@ impl ErrorResponse {
 
     /// `SlowDown`, with a Retry-After in seconds.
     pub fn slow_down(seconds: u32, message: impl Into<Cow<'static, str>>) -> Self {
-        let mut error = Self::new(ErrorCode::SlowDown, message);
+        let mut error = ErrorCode::SlowDown.with(message);
         error.headers.push((RETRY_AFTER, HeaderValue::from(seconds)));
         error
     }
@@ -218,7 +204,7 @@ impl ErrorResponse {
             ErrorCode::IncompleteBody
         };
         if code == ErrorCode::InvalidRequest {
-            return Self::new(code, format!("The chunked body is not well-formed ({name})."));
+            return code.with(format!("The chunked body is not well-formed ({name})."));
         }
         Self::from(code)
     }
@@ -257,7 +243,7 @@ impl ErrorResponse {
 
 impl From<ErrorCode> for ErrorResponse {
     fn from(code: ErrorCode) -> Self {
-        Self::new(code, code.row().3)
+        code.with(code.row().3)
     }
 }
 
@@ -274,11 +260,11 @@ impl From<ServiceError> for ErrorResponse {
             ServiceError::BucketNotEmpty => ErrorCode::BucketNotEmpty.into(),
             ServiceError::PreconditionFailed => ErrorCode::PreconditionFailed.into(),
             ServiceError::SlowDown { retry_after_s, reason } => Self::slow_down(*retry_after_s, reason.clone()),
-            ServiceError::TooLarge { reason } => Self::new(ErrorCode::EntityTooLarge, reason.clone()),
-            ServiceError::NoRoom { reason } => Self::new(ErrorCode::InsufficientStorage, reason.clone()),
+            ServiceError::TooLarge { reason } => ErrorCode::EntityTooLarge.with(reason.clone()),
+            ServiceError::NoRoom { reason } => ErrorCode::InsufficientStorage.with(reason.clone()),
             ServiceError::Unavailable { .. } => ErrorCode::ServiceUnavailable.into(),
-            ServiceError::DataLost { .. } => Self::new(ErrorCode::InternalError, LOST),
-            ServiceError::Damaged(_) => Self::new(ErrorCode::InternalError, DAMAGED),
+            ServiceError::DataLost { .. } => ErrorCode::InternalError.with(LOST),
+            ServiceError::Damaged(_) => ErrorCode::InternalError.with(DAMAGED),
             ServiceError::Internal(_) => ErrorCode::InternalError.into(),
         };
         response.cause = Some(error);
@@ -346,11 +332,11 @@ impl LibraryError {
     /// The same as one of ours, with S3's code and message where the library has others.
     fn translated(self, status: StatusCode) -> ErrorResponse {
         if let Some((code, message)) = self.message.as_deref().and_then(renamed) {
-            return ErrorResponse::new(code, message);
+            return code.with(message);
         }
         let unknown = if status.is_server_error() { ErrorCode::InternalError } else { ErrorCode::InvalidRequest };
         let code = SPELLING.iter().find(|row| row.1 == self.code).map_or(unknown, |row| row.0);
-        self.message.map_or_else(|| code.into(), |message| ErrorResponse::new(code, message))
+        self.message.map_or_else(|| code.into(), |message| code.with(message))
     }
 }
 

@@ -73,6 +73,7 @@ impl<B> ChunkedBody<B> {
                     }
                 }
                 ChunkState::Data(left) => {
+                    assert!(*left > 0, "a chunk is over with its last byte");
                     let data = piece.split_to((*left).min(piece.len() as u64) as usize);
                     *left -= data.len() as u64;
                     if *left == 0 {
@@ -81,6 +82,7 @@ impl<B> ChunkedBody<B> {
                     self.pass_data(data);
                 }
                 ChunkState::End(left) => {
+                    assert!((1..=2).contains(left), "a chunk ends with two bytes");
                     let byte = piece.split_to(1);
                     if byte[0] != [b'\n', b'\r'][usize::from(*left) - 1] {
                         return Err("FormatError: a chunk is longer than it says".into());
@@ -100,6 +102,7 @@ impl<B> ChunkedBody<B> {
     }
 
     fn begin_chunk(&mut self, line: Vec<u8>) -> Result<(), StdError> {
+        assert!(line.ends_with(b"\n"), "a chunk begins behind its whole line");
         let digits = line.split(|byte| matches!(byte, b';' | b'\r' | b'\n')).next().unwrap_or_default();
         let size = std::str::from_utf8(digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let size = size.ok_or("FormatError: a chunk without a size")?;

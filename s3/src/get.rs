@@ -91,7 +91,7 @@ fn outcome(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorRes
 fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange, ErrorResponse> {
     if request.headers.contains_key("range") {
         let message = "Cannot specify both Range header and partNumber query parameter";
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     }
     let number = request.part_number()?;
     let whole = Some(0..object.bytes).filter(|_| object.parts.is_empty() && number == 1);
@@ -167,6 +167,7 @@ impl ObjectResponse<'_> {
         replace_headers(request, headers)?;
         match range {
             RequestedRange::Bytes(range) => {
+                assert!(!range.is_empty(), "a part that is sent has a byte");
                 answer.status = Some(StatusCode::PARTIAL_CONTENT);
                 let value = format!("bytes {}-{}/{}", range.start, range.end - 1, object.bytes);
                 set(headers, "content-range", &value)?;
@@ -188,7 +189,7 @@ fn replace_headers(request: &S3Request, headers: &mut HeaderMap) -> Result<(), E
     for (parameter, name) in REPLACEABLE {
         let Some(value) = request.query(parameter) else { continue };
         let value = HeaderValue::from_bytes(value.as_bytes())
-            .map_err(|_| ErrorResponse::new(ErrorCode::InvalidArgument, format!("{parameter} cannot be a header.")))?;
+            .map_err(|_| ErrorCode::InvalidArgument.with(format!("{parameter} cannot be a header.")))?;
         headers.insert(name, value);
     }
     Ok(())

@@ -6,7 +6,7 @@ use crate::frontend::Frontend;
 use crate::request::S3Request;
 use crate::response::{Answer, document, owner};
 use crate::xml::is_inexpressible;
-use catalog::{ListRequest, Listing, Object};
+use catalog::{Checksum, ListRequest, Listing, Object};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use s3s::dto::{
     self, ChecksumAlgorithm, ChecksumType, CommonPrefix, ETag, EncodingType, ListObjectsOutput, ListObjectsV2Output,
@@ -36,9 +36,7 @@ impl ContinuationToken {
     pub fn read(token: &str) -> Result<String, ErrorResponse> {
         let bytes = token.strip_prefix('1').and_then(|rest| base64_simd::URL_SAFE_NO_PAD.decode_to_vec(rest).ok());
         let entry = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        entry.ok_or_else(|| {
-            ErrorResponse::new(ErrorCode::InvalidArgument, "The continuation token provided is incorrect")
-        })
+        entry.ok_or_else(|| ErrorCode::InvalidArgument.with("The continuation token provided is incorrect"))
     }
 }
 
@@ -52,10 +50,7 @@ pub(crate) fn number(value: Option<&str>, name: &str, default: usize) -> Result<
     let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(default) };
     let number = value.parse::<u32>().ok().filter(|number| i32::try_from(*number).is_ok());
     number.map(|number| number as usize).ok_or_else(|| {
-        ErrorResponse::new(
-            ErrorCode::InvalidArgument,
-            format!("Provided {name} not an integer or within integer range"),
-        )
+        ErrorCode::InvalidArgument.with(format!("Provided {name} not an integer or within integer range"))
     })
 }
 
@@ -73,10 +68,7 @@ impl<'a> ListParameters<'a> {
             None => false,
             Some("url") => true,
             Some(_) => {
-                return Err(ErrorResponse::new(
-                    ErrorCode::InvalidArgument,
-                    "Invalid Encoding Method specified in Request",
-                ));
+                return Err(ErrorCode::InvalidArgument.with("Invalid Encoding Method specified in Request"));
             }
         };
         Ok(Self {
@@ -144,11 +136,11 @@ impl<'a> ListParameters<'a> {
 
     /// An object's entry, with its owner if it is to be named.
     pub fn entry(&self, key: &str, object: &Object, user: Option<&str>) -> dto::Object {
-        let algorithm = |kind| ChecksumAlgorithm::from(digest::spelling(kind).to_uppercase());
+        let algorithm = |sum: &Checksum| ChecksumAlgorithm::from_static(sum.kind.name());
         let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(object.modified_ms);
         let has_checksum = !object.checksums.is_empty();
         dto::Object {
-            checksum_algorithm: has_checksum.then(|| object.checksums.iter().map(|sum| algorithm(sum.kind)).collect()),
+            checksum_algorithm: has_checksum.then(|| object.checksums.iter().map(algorithm).collect()),
             checksum_type: has_checksum.then(|| ChecksumType::from_static(digest::type_of(&object.checksums))),
             e_tag: Some(ETag::Strong(object.etag.clone())),
             key: Some(self.spell(key)),

@@ -132,6 +132,11 @@ pub(crate) const CONFIGURATIONS: [(&str, Option<ErrorCode>); 14] = [
 const DELETABLE: [&str; 7] =
     ["cors", "encryption", "lifecycle", "policy", "publicAccessBlock", "replication", "website"];
 
+/// True if the query parameter `name` is what makes a request this operation.
+pub(crate) fn is_named_by(operation: Operation, name: &str) -> bool {
+    OF_BUCKET.iter().chain(&OF_OBJECT).any(|row| row.1 == name && row.2 == operation)
+}
+
 /// True if a query parameter names a configuration that can be read.
 pub(crate) fn is_readable_configuration(name: &str) -> bool {
     CONFIGURATIONS.iter().any(|row| row.0 == name)

@@ -86,6 +86,7 @@ impl Md5Workers {
             return;
         }
         queue.workers += 1;
+        assert!(queue.workers <= self.shared.workers_max, "no more workers run than may");
         drop(queue);
         let worker = Md5Worker { shared: Arc::clone(&self.shared), lanes: Vec::new(), left: false };
         runtime.spawn_blocking(move || worker.work());
@@ -169,6 +170,7 @@ impl Md5 {
 
     /// Sends what has gathered after the batch before it.
     async fn hand_over(&mut self) -> Result<(), HashingEnded> {
+        assert!(self.gathered_bytes >= HANDOVER_BYTES, "little is hashed where it is");
         let mut state = self.state().await?;
         let pieces = std::mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
@@ -233,6 +235,7 @@ impl LaneBatch {
 
     /// Hashes the next `count` blocks.
     fn advance_alone(&mut self, count: usize) {
+        assert!(count <= self.blocks().len(), "a lane advances over what it has");
         if let Some(piece) = self.pieces.front_mut() {
             self.state.update(&piece.split_to(count * BLOCK_BYTES));
         }
@@ -240,6 +243,7 @@ impl LaneBatch {
 
     /// Takes note that the next `count` blocks led to `words`.
     fn advance(&mut self, words: [u32; 4], count: usize) {
+        assert!(count <= self.blocks().len(), "a lane advances over what it has");
         self.state.words = words;
         self.state.skip(count);
         if let Some(piece) = self.pieces.front_mut() {
@@ -270,6 +274,7 @@ impl Md5Worker {
         let room = LANES - self.lanes.len();
         let now = queue.waiting.len().min(room);
         self.lanes.extend(queue.waiting.drain(..now));
+        assert!(self.lanes.len() <= LANES, "a worker hashes as many messages as it has lanes");
         if self.lanes.is_empty() {
             assert!(queue.waiting.is_empty(), "a worker leaves only when no batch waits");
             queue.workers -= 1;
@@ -296,6 +301,7 @@ impl Md5Worker {
     fn go_on(&mut self) {
         let Some(shortest) = self.lanes.iter().map(|lane| lane.blocks().len()).min() else { return };
         let count = shortest.min(SLICE_BLOCKS);
+        assert!(count > 0, "a lane that is settled has a block to hash");
         if self.lanes.len() >= self.shared.together_from {
             self.go_on_together(count);
         } else {
@@ -325,6 +331,7 @@ impl Drop for Md5Worker {
     fn drop(&mut self) {
         if !self.left {
             let mut queue = self.shared.lock();
+            assert!(queue.workers > 0, "a worker counts until it leaves");
             queue.workers -= 1;
             if queue.workers == 0 {
                 queue.waiting.clear();

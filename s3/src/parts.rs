@@ -1,15 +1,14 @@
 //! ListMultipartUploads and ListParts.
 
-use crate::digest::spelling;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::{ListParameters, number};
 use crate::precondition::seconds;
 use crate::request::S3Request;
-use crate::response::{Answer, base64_of, document, owner};
+use crate::response::{Answer, document, owner, with_checksums};
 use crate::upload;
 use crate::upload_id;
-use catalog::{ChecksumKind, Part, Upload, UploadListRequest, UploadListing};
+use catalog::{Part, Upload, UploadListRequest, UploadListing};
 use s3s::dto::{
     self, ChecksumAlgorithm, ChecksumType, CommonPrefix, ETag, Initiator, ListMultipartUploadsOutput, ListPartsOutput,
     MultipartUpload, StorageClass,
@@ -24,7 +23,7 @@ fn initiator(user: &str) -> Initiator {
 }
 
 fn algorithm(upload: &Upload) -> Option<ChecksumAlgorithm> {
-    upload.checksum_named.then(|| ChecksumAlgorithm::from(spelling(upload.checksum).to_uppercase()))
+    upload.checksum_named.then(|| ChecksumAlgorithm::from_static(upload.checksum.name()))
 }
 
 fn checksum_type(upload: &Upload) -> Option<ChecksumType> {
@@ -78,7 +77,7 @@ pub(crate) async fn uploads(front: &Frontend, request: &S3Request) -> Answer {
 }
 
 fn invalid_marker() -> ErrorResponse {
-    ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid uploadId marker")
+    ErrorCode::InvalidArgument.with("Invalid uploadId marker")
 }
 
 /// Where the next page goes on: the last entry of this one, upload or common prefix.
@@ -128,16 +127,10 @@ pub(crate) async fn of_upload(front: &Frontend, request: &S3Request) -> Answer {
 }
 
 fn entry(part: &Part) -> dto::Part {
-    let of = |kind| base64_of(std::slice::from_ref(&part.checksum), kind);
-    dto::Part {
-        checksum_crc32: of(ChecksumKind::Crc32),
-        checksum_crc32c: of(ChecksumKind::Crc32c),
-        checksum_crc64nvme: of(ChecksumKind::Crc64Nvme),
-        checksum_sha1: of(ChecksumKind::Sha1),
-        checksum_sha256: of(ChecksumKind::Sha256),
+    with_checksums!(dto::Part, [&part.checksum], {
         e_tag: Some(ETag::Strong(part.etag.clone())),
         last_modified: Some(seconds(part.modified_ms).into()),
         part_number: i32::try_from(part.number).ok(),
         size: i64::try_from(part.bytes).ok(),
-    }
+    })
 }

@@ -56,7 +56,7 @@ pub(crate) fn check_length(front: &Frontend, length: u64) -> Result<(), ErrorRes
         return Ok(());
     }
     let message = format!("Your proposed upload exceeds the maximum allowed size of {limit_bytes} bytes (put_limit).");
-    Err(ErrorResponse::new(ErrorCode::EntityTooLarge, message))
+    Err(ErrorCode::EntityTooLarge.with(message))
 }
 
 /// Returns a sink that received all it should, and aborts it otherwise.
@@ -112,6 +112,7 @@ impl Reception<'_> {
             if received > self.bytes {
                 return Err(ErrorCode::IncompleteBody.into());
             }
+            assert!(received <= self.bytes, "no more is staged than room was reserved for");
             hasher.feed(piece.clone()).await?;
             sink.write(piece).await?;
         }
@@ -137,9 +138,10 @@ pub(crate) async fn commit(
     etag: String,
     checksums: Vec<Checksum>,
 ) -> Result<u64, ErrorResponse> {
+    assert!(!etag.is_empty() && !checksums.is_empty(), "an object is committed with its ETag and a checksum");
     match tokio::spawn(sink.commit(etag, checksums)).await {
         Ok(committed) => committed.map_err(ErrorResponse::from),
-        Err(error) => Err(ErrorResponse::new(ErrorCode::InternalError, format!("the commit ended: {error}"))),
+        Err(error) => Err(ErrorCode::InternalError.with(format!("the commit ended: {error}"))),
     }
 }
 
@@ -176,7 +178,7 @@ pub(crate) fn length(headers: &HeaderMap) -> Result<u64, ErrorResponse> {
     let streams = headers.get("x-amz-content-sha256").is_some_and(|value| value.as_bytes().starts_with(b"STREAMING-"));
     let name = if streams { "x-amz-decoded-content-length" } else { "content-length" };
     let value = headers.get(name).and_then(|value| value.to_str().ok()).ok_or(ErrorCode::MissingContentLength)?;
-    value.parse().map_err(|_| ErrorResponse::new(ErrorCode::InvalidArgument, format!("{name} is not a length.")))
+    value.parse().map_err(|_| ErrorCode::InvalidArgument.with(format!("{name} is not a length.")))
 }
 
 pub(crate) fn stored_headers(request: &S3Request) -> Result<Vec<(String, String)>, ErrorResponse> {
@@ -190,7 +192,7 @@ pub(crate) fn stored_headers(request: &S3Request) -> Result<Vec<(String, String)
     }
     if stored.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > HEADERS_BYTES {
         let message = format!("What is kept of the headers is more than {HEADERS_BYTES} bytes.");
-        return Err(ErrorResponse::new(ErrorCode::MetadataTooLarge, message));
+        return Err(ErrorCode::MetadataTooLarge.with(message));
     }
     Ok(stored)
 }

@@ -53,7 +53,7 @@ impl S3Request {
             None => None,
         };
         if user.is_some() && request.service.as_deref() != Some("s3") {
-            return Err(ErrorResponse::new(ErrorCode::AccessDenied, "The request is signed for another service."));
+            return Err(ErrorCode::AccessDenied.with("The request is signed for another service."));
         }
         let host = request.headers.get("host").and_then(|host| host.to_str().ok()).unwrap_or_default();
         let path = decode_path(request.uri.path(), domain.and_then(|domain| domain.bucket(host)).as_deref())?;
@@ -127,7 +127,7 @@ impl S3Request {
     pub async fn small_body_bytes(&mut self, claims: &DigestClaims) -> Result<Bytes, ErrorResponse> {
         // A client that sends a part of it and goes silent must not keep its permit.
         let read = tokio::time::timeout(SMALL_BODY_TIME, self.body.store_all_limited(SMALL_BODY_BYTES)).await;
-        let bytes = read.map_err(|_| ErrorResponse::from(ErrorCode::RequestTimeout))?.map_err(|error| {
+        let bytes = read.map_err(|_| ErrorCode::RequestTimeout)?.map_err(|error| {
             if error.to_string().contains("limit") {
                 ErrorCode::MaxMessageLengthExceeded.into()
             } else {
@@ -157,24 +157,19 @@ pub(crate) fn parsed<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> Result<Opti
 /// `InvalidArgument` if it is not UTF-8.
 pub(crate) fn text<'a>(name: &str, value: &'a [u8]) -> Result<&'a str, ErrorResponse> {
     std::str::from_utf8(value).map_err(|_| {
-        ErrorResponse::new(
-            ErrorCode::InvalidArgument,
-            format!("Header {name} must be UTF-8 without control characters."),
-        )
+        ErrorCode::InvalidArgument.with(format!("Header {name} must be UTF-8 without control characters."))
     })
 }
 
 /// The error for a part's number outside of 1 to [`PARTS_MAX`].
 pub(crate) fn part_number_out_of_range() -> ErrorResponse {
     let message = format!("Part number must be an integer between 1 and {PARTS_MAX}, inclusive");
-    ErrorResponse::new(ErrorCode::InvalidArgument, message)
+    ErrorCode::InvalidArgument.with(message)
 }
 
 /// Bucket and key of a path; below `bucket`, if the host names one.
 fn decode_path(path: &str, bucket: Option<&str>) -> Result<S3Path, ErrorResponse> {
-    let decoded = percent_encoding::percent_decode_str(path)
-        .decode_utf8()
-        .map_err(|_| ErrorResponse::from(ErrorCode::InvalidUri))?;
+    let decoded = percent_encoding::percent_decode_str(path).decode_utf8().map_err(|_| ErrorCode::InvalidUri)?;
     parse_virtual_hosted_style(bucket, &decoded).map_err(|error| match error {
         ParseS3PathError::InvalidPath => ErrorCode::InvalidUri.into(),
         ParseS3PathError::InvalidBucketName => ErrorCode::InvalidBucketName.into(),

@@ -4,7 +4,7 @@ use crate::digest;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::precondition::seconds;
 use crate::xml;
-use catalog::{Checksum, ChecksumKind, Object};
+use catalog::{Checksum, Object};
 use http::header::{CONTENT_TYPE, ETAG};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use s3s::dto::Owner;
@@ -22,8 +22,8 @@ pub(crate) fn empty(status: StatusCode) -> S3Response<Body> {
 /// A response in XML.
 pub(crate) fn document<T: Serialize>(value: &T) -> Answer {
     let document = xml::write(value);
-    let document = document
-        .map_err(|error| ErrorResponse::new(ErrorCode::InternalError, format!("cannot write the answer: {error}")))?;
+    let document =
+        document.map_err(|error| ErrorCode::InternalError.with(format!("cannot write the answer: {error}")))?;
     let mut answer = S3Response::new(Body::from(document));
     answer.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
     Ok(answer)
@@ -34,10 +34,23 @@ pub(crate) fn owner(user: &str) -> Owner {
     Owner { display_name: Some(user.to_owned()), id: Some(user.to_owned()) }
 }
 
-/// The checksum of kind `kind`, in base64, if it is among `checksums`.
-pub(crate) fn base64_of(checksums: &[Checksum], kind: ChecksumKind) -> Option<String> {
-    checksums.iter().find(|checksum| checksum.kind == kind).map(|checksum| checksum.base64.clone())
+/// An output of the protocol library's with those of `$checksums` in its fields for them, and these other fields.
+macro_rules! with_checksums {
+    ($output:path, $checksums:expr, { $($field:ident: $value:expr),* $(,)? } $(, ..$rest:expr)?) => {{
+        use catalog::ChecksumKind;
+        let base64 = |kind| $checksums.iter().find(|sum| sum.kind == kind).map(|sum| sum.base64.clone());
+        $output {
+            checksum_crc32: base64(ChecksumKind::Crc32),
+            checksum_crc32c: base64(ChecksumKind::Crc32c),
+            checksum_crc64nvme: base64(ChecksumKind::Crc64Nvme),
+            checksum_sha1: base64(ChecksumKind::Sha1),
+            checksum_sha256: base64(ChecksumKind::Sha256),
+            $($field: $value,)*
+            $(..$rest)?
+        }
+    }};
 }
+pub(crate) use with_checksums;
 
 /// ETag and modification time of an object.
 pub(crate) fn validators(object: &Object) -> Result<HeaderMap, ErrorResponse> {
@@ -54,8 +67,8 @@ pub(crate) fn validators(object: &Object) -> Result<HeaderMap, ErrorResponse> {
 /// `InternalError` for a value that no header can have.
 pub(crate) fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), ErrorResponse> {
     let pair = HeaderName::from_bytes(name.as_bytes()).ok().zip(HeaderValue::from_bytes(value.as_bytes()).ok());
-    let (name, value) = pair
-        .ok_or_else(|| ErrorResponse::new(ErrorCode::InternalError, format!("header {name} cannot be given back")))?;
+    let (name, value) =
+        pair.ok_or_else(|| ErrorCode::InternalError.with(format!("header {name} cannot be given back")))?;
     headers.insert(name, value);
     Ok(())
 }
@@ -63,7 +76,7 @@ pub(crate) fn set(headers: &mut HeaderMap, name: &str, value: &str) -> Result<()
 /// An ETag as a header spells it.
 pub(crate) fn etag_value(etag: &str) -> Result<HeaderValue, ErrorResponse> {
     HeaderValue::try_from(format!("\"{etag}\""))
-        .map_err(|_| ErrorResponse::new(ErrorCode::InternalError, "an ETag cannot be given back"))
+        .map_err(|_| ErrorCode::InternalError.with("an ETag cannot be given back"))
 }
 
 /// Adds checksums of a whole object to an answer.

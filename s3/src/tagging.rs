@@ -34,7 +34,7 @@ pub(crate) fn of_header(request: &S3Request) -> Result<Tags, ErrorResponse> {
     if keys.len() < tags.len() || damaged {
         let message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters \
                        without tag name duplicates.";
-        return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+        return Err(ErrorCode::InvalidArgument.with(message));
     }
     check(tags, OF_OBJECT, "Object")
 }
@@ -101,7 +101,7 @@ async fn requested(request: &mut S3Request, most: usize, of: &str) -> Result<Tag
 
 fn check(tags: Tags, most: usize, of: &str) -> Result<Tags, ErrorResponse> {
     if tags.len() > most {
-        return Err(ErrorResponse::new(ErrorCode::BadRequest, format!("{of} tags cannot be greater than {most}")));
+        return Err(ErrorCode::BadRequest.with(format!("{of} tags cannot be greater than {most}")));
     }
     let mut keys = BTreeSet::new();
     for (key, value) in &tags {
@@ -116,7 +116,7 @@ fn check(tags: Tags, most: usize, of: &str) -> Result<Tags, ErrorResponse> {
         } else {
             continue;
         };
-        return Err(ErrorResponse::new(ErrorCode::InvalidTag, wrong));
+        return Err(ErrorCode::InvalidTag.with(wrong));
     }
     Ok(tags)
 }

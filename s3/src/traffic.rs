@@ -12,9 +12,9 @@ use crate::limits::S3Limits;
 use disk::clock;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -65,8 +65,8 @@ pub struct TrafficStats {
 
 #[derive(Default)]
 struct TrafficState {
-    requests: usize,
-    unsigned: usize,
+    /// The counts as they are reported, but for those of connections.
+    stats: TrafficStats,
     by_requester: HashMap<Requester, usize>,
     connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
@@ -87,10 +87,6 @@ pub struct Traffic {
     state: Mutex<TrafficState>,
     /// A connection has ended or become idle.
     changed: Notify,
-    refused_requests: AtomicU64,
-    refused_connections: AtomicU64,
-    evicted_connections: AtomicU64,
-    slow_clients: AtomicU64,
 }
 
 /// Why a connection is not admitted yet.
@@ -106,15 +102,7 @@ enum NotYet {
 impl Traffic {
     /// A listener without connections.
     pub fn new(limits: &S3Limits) -> Arc<Self> {
-        Arc::new(Self {
-            limits: limits.clone(),
-            state: Mutex::default(),
-            changed: Notify::new(),
-            refused_requests: AtomicU64::new(0),
-            refused_connections: AtomicU64::new(0),
-            evicted_connections: AtomicU64::new(0),
-            slow_clients: AtomicU64::new(0),
-        })
+        Arc::new(Self { limits: limits.clone(), state: Mutex::default(), changed: Notify::new() })
     }
 
     /// The limits.
@@ -128,18 +116,13 @@ impl Traffic {
         TrafficStats {
             connections: state.connections.len(),
             idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
-            requests: state.requests,
-            unsigned_requests: state.unsigned,
-            refused_requests: self.refused_requests.load(Ordering::Relaxed),
-            refused_connections: self.refused_connections.load(Ordering::Relaxed),
-            evicted_connections: self.evicted_connections.load(Ordering::Relaxed),
-            slow_clients: self.slow_clients.load(Ordering::Relaxed),
+            ..state.stats
         }
     }
 
     /// Counts a client that was too slow and is cut off.
     pub(crate) fn too_slow(&self) {
-        self.slow_clients.fetch_add(1, Ordering::Relaxed);
+        self.lock().stats.slow_clients += 1;
     }
 
     fn lock(&self) -> MutexGuard<'_, TrafficState> {
@@ -154,23 +137,29 @@ impl Traffic {
             Requester::User(_) => (false, limits.user_requests),
             Requester::Peer(_) => (true, limits.peer_requests),
         };
-        let refusal = if state.requests >= limits.requests {
+        let refusal = if state.stats.requests >= limits.requests {
             Some("Too many requests at once.")
         } else if state.by_requester.get(&requester).is_some_and(|requests| *requests >= most) {
             Some("Too many requests of yours at once.")
-        } else if is_unsigned && state.unsigned >= limits.unsigned_requests {
+        } else if is_unsigned && state.stats.unsigned_requests >= limits.unsigned_requests {
             Some("Too many unsigned requests at once.")
         } else {
             None
         };
         if let Some(refusal) = refusal {
-            self.refused_requests.fetch_add(1, Ordering::Relaxed);
+            state.stats.refused_requests += 1;
             return Err(refusal);
         }
-        state.requests += 1;
-        assert!(state.requests <= limits.requests, "admitted within the limit");
-        state.unsigned += usize::from(is_unsigned);
-        *state.by_requester.entry(requester.clone()).or_default() += 1;
+        state.stats.requests += 1;
+        assert!(state.stats.requests <= limits.requests, "admitted within the limit");
+        state.stats.unsigned_requests += usize::from(is_unsigned);
+        assert!(
+            state.stats.unsigned_requests <= limits.unsigned_requests,
+            "unsigned requests have a limit of their own"
+        );
+        let requests = state.by_requester.entry(requester.clone()).or_default();
+        *requests += 1;
+        assert!(*requests <= most, "a requester is admitted within its limit");
         Ok(RequestPermit { traffic: Arc::clone(self), requester })
     }
 
@@ -191,7 +180,7 @@ impl Traffic {
             match self.try_connect(peer) {
                 Ok(connected) => return Some(connected),
                 Err(NotYet::OfPeer) => {
-                    self.refused_connections.fetch_add(1, Ordering::Relaxed);
+                    self.lock().stats.refused_connections += 1;
                     return None;
                 }
                 Err(NotYet::AtAll) => changed.await,
@@ -203,11 +192,12 @@ impl Traffic {
     fn try_connect(self: &Arc<Self>, peer: IpAddr) -> Result<ConnectionPermit, NotYet> {
         let mut state = self.lock();
         if state.by_peer.get(&peer).is_some_and(|connections| *connections >= self.limits.peer_connections) {
-            self.evict(&mut state, |connection| connection.peer == peer)
+            state
+                .evict(|connection| connection.peer == peer)
                 .map_err(|soon| soon.map_or(NotYet::OfPeer, NotYet::Soon))?;
         }
         if state.connections.len() >= self.limits.connections {
-            self.evict(&mut state, |_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
+            state.evict(|_| true).map_err(|soon| soon.map_or(NotYet::AtAll, NotYet::Soon))?;
         }
         state.next += 1;
         let number = state.next;
@@ -215,44 +205,46 @@ impl Traffic {
         let connection = ConnectionRecord { peer, idle_since: Some(clock::monotonic()), evicted: Arc::clone(&evicted) };
         state.connections.insert(number, connection);
         *state.by_peer.entry(peer).or_default() += 1;
+        assert!(state.connections.len() <= self.limits.connections, "connected within the limit");
+        assert!(state.by_peer[&peer] <= self.limits.peer_connections, "a peer is connected within its limit");
         Ok(ConnectionPermit { traffic: Arc::clone(self), number, peer, evicted })
     }
+}
 
+impl TrafficState {
     /// Closes the one of those that are meant that has been idle longest.
     ///
     /// # Errors
     /// If none may be closed: the time until the first may, if any is idle. A connection that is about to send a
     /// request must get the time for it, or many clients at once would close each other's connections for ever.
-    fn evict(
-        &self,
-        state: &mut TrafficState,
-        is_meant: impl Fn(&ConnectionRecord) -> bool,
-    ) -> Result<(), Option<Duration>> {
-        let meant = state.connections.iter().filter(|(_, connection)| is_meant(connection));
+    fn evict(&mut self, is_meant: impl Fn(&ConnectionRecord) -> bool) -> Result<(), Option<Duration>> {
+        let meant = self.connections.iter().filter(|(_, connection)| is_meant(connection));
         let idle = meant.filter_map(|(number, connection)| Some((connection.idle_since?, *number)));
         let (since, number) = idle.min().ok_or(None)?;
         let too_early = IDLE_MIN.saturating_sub(since.elapsed());
         if !too_early.is_zero() {
             return Err(Some(too_early));
         }
-        self.evicted_connections.fetch_add(1, Ordering::Relaxed);
-        let connection = state.leave(number).ok_or(None)?;
+        self.stats.evicted_connections += 1;
+        let connection = self.leave(number).ok_or(None)?;
         connection.evicted.notify_one();
         Ok(())
     }
-}
 
-impl TrafficState {
     /// Counts a connection no more.
     fn leave(&mut self, number: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&number)?;
-        if let Some(connections) = self.by_peer.get_mut(&connection.peer) {
-            *connections -= 1;
-            if *connections == 0 {
-                self.by_peer.remove(&connection.peer);
-            }
-        }
+        uncount(&mut self.by_peer, &connection.peer);
         Some(connection)
+    }
+}
+
+/// One less of `of`, which is forgotten with its last one.
+fn uncount<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
+    let count = counts.get_mut(of).expect("what is counted less was counted before");
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(of);
     }
 }
 
@@ -265,15 +257,10 @@ pub(crate) struct RequestPermit {
 impl Drop for RequestPermit {
     fn drop(&mut self) {
         let mut state = self.traffic.lock();
-        assert!(state.requests > 0, "a permit counts while it lives");
-        state.requests -= 1;
-        state.unsigned -= usize::from(matches!(self.requester, Requester::Peer(_)));
-        if let Some(requests) = state.by_requester.get_mut(&self.requester) {
-            *requests -= 1;
-            if *requests == 0 {
-                state.by_requester.remove(&self.requester);
-            }
-        }
+        assert!(state.stats.requests > 0, "a permit counts while it lives");
+        state.stats.requests -= 1;
+        state.stats.unsigned_requests -= usize::from(matches!(self.requester, Requester::Peer(_)));
+        uncount(&mut state.by_requester, &self.requester);
     }
 }
 
@@ -282,7 +269,9 @@ pub(crate) struct DrainPermit(Arc<Traffic>);
 
 impl Drop for DrainPermit {
     fn drop(&mut self) {
-        self.0.lock().drains -= 1;
+        let mut state = self.0.lock();
+        assert!((1..=DRAINS).contains(&state.drains), "a permit counts while it lives");
+        state.drains -= 1;
     }
 }
 

@@ -45,8 +45,8 @@ pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
         upload_id: Some(upload_id::format(upload)),
         ..CreateMultipartUploadOutput::default()
     })?;
-    if let Some(value) = named.and_then(|kind| HeaderValue::try_from(spelling(kind).to_uppercase()).ok()) {
-        answer.headers.insert("x-amz-checksum-algorithm", value);
+    if let Some(kind) = named {
+        answer.headers.insert("x-amz-checksum-algorithm", HeaderValue::from_static(kind.name()));
         answer.headers.insert("x-amz-checksum-type", HeaderValue::from_static(checksum_type(composite)));
     }
     Ok(answer)
@@ -55,7 +55,7 @@ pub(crate) async fn create(front: &Frontend, request: &S3Request) -> Answer {
 /// The kind of checksum that a client names as it begins, if any, and true if the object's is to be one of its parts'
 /// checksums.
 fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool), ErrorResponse> {
-    let invalid = |message: String| ErrorResponse::new(ErrorCode::InvalidRequest, message);
+    let invalid = |message: String| ErrorCode::InvalidRequest.with(message);
     let kind = requested_algorithm(request)?;
     let composite = match request.header("x-amz-checksum-type")? {
         None => None,
@@ -81,6 +81,7 @@ fn requested_checksum(request: &S3Request) -> Result<(Option<ChecksumKind>, bool
         let (form, kind) = (checksum_type(composite), spelling(kind));
         return Err(invalid(format!("The {form} checksum type cannot be used with the {kind} checksum algorithm.")));
     }
+    assert!(if composite { may_be_composite } else { may_be_full }, "the kind takes this form");
     Ok((Some(kind), composite))
 }
 
@@ -93,7 +94,7 @@ pub(crate) fn requested_algorithm(request: &S3Request) -> Result<Option<Checksum
     kind_named(name).map(Some).ok_or_else(|| {
         let message = "Checksum algorithm provided is unsupported. Please try again with any of the valid types: \
                        [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]";
-        ErrorResponse::new(ErrorCode::InvalidRequest, message)
+        ErrorCode::InvalidRequest.with(message)
     })
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Resu
             let message = format!(
                 "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
             );
-            Err(ErrorResponse::new(ErrorCode::InvalidRequest, message))
+            Err(ErrorCode::InvalidRequest.with(message))
         }
     }
 }
@@ -125,6 +126,8 @@ pub(crate) async fn part(front: &Frontend, mut request: S3Request) -> Answer {
     let sink = bucket.store.begin_part(&request.bucket, &request.key, part, bytes).await?;
     let reception = Reception { front, request: &mut request, claims: &claims, bytes };
     let (sink, digests) = reception.into_sink(sink, hasher).await?;
+    let kept = digests.also.as_ref().unwrap_or(&digests.checksum);
+    assert_eq!(kept.kind, upload.checksum, "a part is kept with a checksum of its upload's kind");
     let (etag, checksum) = (digests.etag(), digests.checksum.clone());
     commit_part(sink, digests).await?;
 

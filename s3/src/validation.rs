@@ -47,28 +47,13 @@ const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
 fn parameters(operation: Operation) -> &'static [&'static str] {
     match operation {
         Operation::ListBuckets => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
-        Operation::GetBucketLocation => &["location"],
-        Operation::DeleteObjects => &["delete"],
         Operation::ListObjects => &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
-        Operation::ListObjectsV2 => &[
-            "continuation-token",
-            "delimiter",
-            "encoding-type",
-            "fetch-owner",
-            "list-type",
-            "max-keys",
-            "prefix",
-            "start-after",
-        ],
-        Operation::ListObjectVersions => &[
-            "delimiter",
-            "encoding-type",
-            "key-marker",
-            "max-keys",
-            "prefix",
-            "version-id-marker",
-            "versions",
-        ],
+        Operation::ListObjectsV2 => {
+            &["continuation-token", "delimiter", "encoding-type", "fetch-owner", "max-keys", "prefix", "start-after"]
+        }
+        Operation::ListObjectVersions => {
+            &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker"]
+        }
         Operation::GetObject | Operation::HeadObject => &[
             "partNumber",
             "response-cache-control",
@@ -79,32 +64,20 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
             "response-expires",
             "versionId",
         ],
-        Operation::GetBucketAcl | Operation::PutBucketAcl => &["acl"],
-        Operation::GetObjectAcl | Operation::PutObjectAcl => &["acl", "versionId"],
-        Operation::GetBucketTagging | Operation::PutBucketTagging | Operation::DeleteBucketTagging => &["tagging"],
-        Operation::GetObjectTagging | Operation::PutObjectTagging | Operation::DeleteObjectTagging => {
-            &["tagging", "versionId"]
-        }
-        Operation::GetBucketOwnershipControls
-        | Operation::PutBucketOwnershipControls
-        | Operation::DeleteBucketOwnershipControls => &["ownershipControls"],
-        Operation::GetObjectAttributes => &["attributes", "versionId"],
-        Operation::DeleteObject => &["versionId"],
-        Operation::CreateMultipartUpload => &["uploads"],
+        Operation::DeleteObject
+        | Operation::GetObjectAcl
+        | Operation::PutObjectAcl
+        | Operation::GetObjectTagging
+        | Operation::PutObjectTagging
+        | Operation::DeleteObjectTagging
+        | Operation::GetObjectAttributes => &["versionId"],
         Operation::UploadPart | Operation::UploadPartCopy => &["partNumber", "uploadId"],
-        Operation::CompleteMultipartUpload | Operation::AbortMultipartUpload => &["uploadId"],
-        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker", "uploadId"],
+        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker"],
         Operation::ListMultipartUploads => {
-            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker", "uploads"]
+            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker"]
         }
-        Operation::CreateBucket
-        | Operation::HeadBucket
-        | Operation::DeleteBucket
-        | Operation::PutObject
-        | Operation::CopyObject
-        // Their parameters are known by the table of configurations.
-        | Operation::GetConfiguration
-        | Operation::DeleteConfiguration => &[],
+        // Those of configurations are known by their table.
+        _ => &[],
     }
 }
 
@@ -114,7 +87,7 @@ fn is_valid_parameter(operation: Operation, name: &str) -> bool {
         Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
         _ => false,
     };
-    configures || parameters(operation).contains(&name)
+    configures || operation::is_named_by(operation, name) || parameters(operation).contains(&name)
 }
 
 /// Refuses headers and parameters that are not valid for `operation`.
@@ -236,11 +209,11 @@ fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
     let signing = |name: &str| SIGNING_V2.contains(&name) || name.starts_with("X-Amz-");
     if let Some((name, _)) = query.iter().find(|(name, _)| signing(name)) {
         let message = format!("Query-string authentication requires a signature, which is missing besides {name}.");
-        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+        return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
     }
     if query.iter().any(|(name, _)| name.starts_with("response-")) {
         let message = "Request specific response headers cannot be used for anonymous GET requests.";
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     }
     Ok(())
 }
@@ -261,13 +234,13 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
     if expires.is_some_and(|expires_s| expires_s > PRESIGNED_MAX_S) {
         let message = "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be \
                        less than 604800 seconds";
-        return Err(ErrorResponse::new(ErrorCode::AuthorizationQueryParametersError, message));
+        return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
     }
     // Version 2 in a header covers too little and never expires, whatever unsigned parameters say beside it.
     let is_v4 = authorization.starts_with("AWS4-") || !headers.contains_key("authorization");
     let Some(signed) = from_query.or(from_header).filter(|_| is_v4) else {
         let message = "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.";
-        return Err(ErrorResponse::new(ErrorCode::InvalidRequest, message));
+        return Err(ErrorCode::InvalidRequest.with(message));
     };
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
     let unsigned = headers
@@ -276,13 +249,9 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
         .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
     if let Some(name) = unsigned {
         let message = format!("There were headers present in the request which were not signed: {name}");
-        return Err(ErrorResponse::new(ErrorCode::AccessDenied, message));
+        return Err(ErrorCode::AccessDenied.with(message));
     }
-    if is_signed("host") {
-        Ok(())
-    } else {
-        Err(ErrorResponse::new(ErrorCode::AccessDenied, "The host header must be signed."))
-    }
+    if is_signed("host") { Ok(()) } else { Err(ErrorCode::AccessDenied.with("The host header must be signed.")) }
 }
 
 #[cfg(test)]

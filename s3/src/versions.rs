@@ -27,9 +27,9 @@ pub(crate) fn check_id(id: &str) -> Result<(), ErrorResponse> {
         id.len() == ID_BYTES && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
     match id {
         NULL => Ok(()),
-        "" => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Version id cannot be the empty string")),
+        "" => Err(ErrorCode::InvalidArgument.with("Version id cannot be the empty string")),
         _ if well_formed => Err(ErrorCode::NoSuchVersion.into()),
-        _ => Err(ErrorResponse::new(ErrorCode::InvalidArgument, "Invalid version id specified")),
+        _ => Err(ErrorCode::InvalidArgument.with("Invalid version id specified")),
     }
 }
 
@@ -41,9 +41,9 @@ pub(crate) async fn list(front: &Frontend, request: &S3Request) -> Answer {
     match version_marker {
         Some(_) if key_marker.is_empty() => {
             let message = "A version-id marker cannot be specified without a key marker.";
-            return Err(ErrorResponse::new(ErrorCode::InvalidArgument, message));
+            return Err(ErrorCode::InvalidArgument.with(message));
         }
-        Some("") => return Err(ErrorResponse::new(ErrorCode::InvalidArgument, "A version-id marker cannot be empty.")),
+        Some("") => return Err(ErrorCode::InvalidArgument.with("A version-id marker cannot be empty.")),
         // Behind any version of a key lies the next key, since each has only one.
         Some(id) => {
             check_id(id).or_else(|error| if error.code == ErrorCode::NoSuchVersion { Ok(()) } else { Err(error) })?;

@@ -65,22 +65,12 @@ pub fn whole_checksum(object: &Object) -> Option<&Checksum> {
 /// The bytes of a checksum as S3 spells it; `None` if it is none of its kind.
 pub(crate) fn raw(checksum: &Checksum) -> Option<Vec<u8>> {
     let bytes = base64_simd::STANDARD.decode_to_vec(checksum.base64.as_bytes()).ok()?;
-    (bytes.len() == checksum_bytes(checksum.kind)).then_some(bytes)
+    (bytes.len() == checksum.kind.digest_bytes()).then_some(bytes)
 }
 
 /// The checksum of kind `kind` whose bytes are `bytes`.
 pub(crate) fn of_raw(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
     Checksum { kind, base64: base64_simd::STANDARD.encode_to_string(bytes) }
-}
-
-/// How many bytes a checksum of kind `kind` has.
-pub(crate) const fn checksum_bytes(kind: ChecksumKind) -> usize {
-    match kind {
-        ChecksumKind::Crc32 | ChecksumKind::Crc32c => 4,
-        ChecksumKind::Crc64Nvme => 8,
-        ChecksumKind::Sha1 => 20,
-        ChecksumKind::Sha256 => 32,
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! Invariants: what is written here does not follow the catalog's records when those change, except by a new version;
 //! decoding takes memory in proportion to the bytes it is given.
 
-use crate::checksum::{checksum_bytes, of_raw, raw};
+use crate::checksum::{of_raw, raw};
 use crate::format::{Fields, FormatError, check_version, crc32c};
 use catalog::{Acl, Checksum, ChecksumKind, Object, PartLengths, VersionId};
 
@@ -19,9 +19,6 @@ pub const PACK_FOOTER_BYTES: usize = 64;
 pub(crate) const INDEX_HEADER_BYTES: usize = 16;
 /// The entry of each member behind the index entries: the CRC-64 of its bytes.
 pub(crate) const MEMBER_CHECKSUM_BYTES: usize = 8;
-
-/// The length of a run of parts of one length.
-const RUN_BYTES: usize = 4 + 8;
 
 const PARTS: FormatError = FormatError::Field("lengths of parts");
 
@@ -263,24 +260,6 @@ pub(crate) fn encode_entry(
     out
 }
 
-/// How long [`encode_entry`] is.
-pub(crate) fn entry_bytes(bucket: &str, key: &str, object: &Object, attributes: &MemberAttributes) -> usize {
-    let text = |text: &str| 4 + text.len();
-    let pairs =
-        |pairs: &[(String, String)]| -> usize { pairs.iter().map(|(name, value)| text(name) + text(value)).sum() };
-    let texts = [bucket, &attributes.owner, key, &object.etag, &attributes.storage_class];
-    let checksums: usize = object.checksums.iter().map(|checksum| 1 + text(&checksum.base64)).sum();
-    let digests = digests_kind(&attributes.parts);
-    ENTRY_BYTES_MIN
-        + texts.iter().map(|text| text.len()).sum::<usize>()
-        + pairs(&object.headers)
-        + pairs(&object.metadata)
-        + pairs(&object.tags)
-        + checksums
-        + RUN_BYTES * object.parts.runs().len()
-        + digests.map_or(0, |kind| 1 + attributes.parts.len() * (MD5_BYTES + checksum_bytes(kind)))
-}
-
 fn decode_entry(bytes: &[u8]) -> Result<IndexEntry, FormatError> {
     let mut fields = Fields::of(bytes);
     let (version, sequence, offset, bytes) = (VersionId(fields.u64()?), fields.u64()?, fields.u64()?, fields.u64()?);
@@ -352,7 +331,7 @@ fn decode_digests(fields: &mut Fields<'_>, parts: &PartLengths) -> Result<Vec<Pa
     let mut digests = Vec::new();
     for _ in 0..count {
         let md5 = *fields.take(MD5_BYTES)?.first_chunk().ok_or(FormatError::Length)?;
-        digests.push(PartDigests { md5, checksum: of_raw(kind, fields.take(checksum_bytes(kind))?) });
+        digests.push(PartDigests { md5, checksum: of_raw(kind, fields.take(kind.digest_bytes())?) });
     }
     Ok(digests)
 }
@@ -423,25 +402,17 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// The kinds of checksums, in the order of their codes, which begin with 1.
+const KINDS: [ChecksumKind; 5] =
+    [ChecksumKind::Crc32, ChecksumKind::Crc32c, ChecksumKind::Crc64Nvme, ChecksumKind::Sha1, ChecksumKind::Sha256];
+
 fn kind_code(kind: ChecksumKind) -> u8 {
-    match kind {
-        ChecksumKind::Crc32 => 1,
-        ChecksumKind::Crc32c => 2,
-        ChecksumKind::Crc64Nvme => 3,
-        ChecksumKind::Sha1 => 4,
-        ChecksumKind::Sha256 => 5,
-    }
+    (1..).zip(KINDS).find(|(_, known)| *known == kind).expect("every kind has its code").0
 }
 
 fn kind_of(code: u8) -> Result<ChecksumKind, FormatError> {
-    Ok(match code {
-        1 => ChecksumKind::Crc32,
-        2 => ChecksumKind::Crc32c,
-        3 => ChecksumKind::Crc64Nvme,
-        4 => ChecksumKind::Sha1,
-        5 => ChecksumKind::Sha256,
-        _ => return Err(FormatError::Field("kind of checksum")),
-    })
+    let known = (1..).zip(KINDS).find(|(known, _)| *known == code);
+    known.map(|(_, kind)| kind).ok_or(FormatError::Field("kind of checksum"))
 }
 
 #[cfg(test)]

@@ -74,7 +74,6 @@ fn encode(members: &[Member]) -> (Vec<u8>, PackFooter) {
     let mut offset = 0;
     for (bucket, key, object, _, attributes) in members {
         let entry = encode_entry(bucket, key, offset, object, attributes);
-        assert_eq!(entry.len(), entry_bytes(bucket, key, object, attributes), "the length is known before");
         bytes.extend_from_slice(&entry);
         offset += object.bytes;
     }

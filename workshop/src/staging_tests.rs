@@ -4,7 +4,7 @@ use super::*;
 use crate::BLOCK_BYTES;
 use crate::staged_format::blocks;
 use crate::testing::{collect, files, read_all, run, sample, settle, stage, stage_in_pieces, staging};
-use disk::{Call, FileName, MemoryDrive};
+use disk::{FileName, MemoryCall, MemoryDrive};
 use futures::FutureExt;
 use futures::stream::StreamExt;
 use model::Rng;
@@ -27,10 +27,14 @@ fn a_small_file_costs_a_create_a_write_a_sync_and_a_read() {
         stage(&staging, 3, b"small").await.unwrap();
         let name = staged_name(3);
         let file_bytes = 5 + 4 + 128;
-        let staged = [Call::Other(name.clone()), Call::Write(name.clone(), 0, file_bytes), Call::Other(name.clone())];
+        let staged = [
+            MemoryCall::Create(name.clone()),
+            MemoryCall::Write(name.clone(), 0, file_bytes),
+            MemoryCall::Sync(name.clone()),
+        ];
         assert_eq!(drive.recorded_calls(), staged);
         assert_eq!(read_all(&staging, 3).await.unwrap(), b"small");
-        assert_eq!(drive.recorded_calls(), [Call::Read(name, 0, file_bytes)]);
+        assert_eq!(drive.recorded_calls(), [MemoryCall::Read(name, 0, file_bytes)]);
     });
 }
 

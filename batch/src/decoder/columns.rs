@@ -106,6 +106,7 @@ impl Columns {
 
     pub(super) fn next(&mut self, given: Option<Bytes>) -> Result<Need, Error> {
         if let (Some(bytes), Some(range)) = (given, self.wanted.pop_front()) {
+            assert_eq!(range.end - range.start, bytes.len() as u64, "these are the bytes of the range");
             self.held += bytes.len() as u64;
             self.ranges.push(range);
             self.given.push(bytes);
@@ -268,6 +269,7 @@ impl Columns {
                 rows_at_a_time = rows_at_a_time.min(ROWS_OF_PREFIXES);
             }
         }
+        assert!((1..=BATCH_ROWS_MAX).contains(&rows_at_a_time), "a batch has a row, and not too many");
         Ok(rows_at_a_time)
     }
 

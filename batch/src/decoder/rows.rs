@@ -71,6 +71,7 @@ impl Rows {
                 self.gathered.push(self.plain(&read, at, end)?);
                 self.gathered_bytes += ends[end - 1] - before;
                 self.gathered_count += end - at;
+                assert!(self.gathered_count <= BATCH_ROWS_MAX as usize, "a batch has no more rows than it may");
             }
             if end < read.num_rows() {
                 self.waiting = Some((read, end, ends));

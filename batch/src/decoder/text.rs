@@ -67,6 +67,7 @@ impl Text {
 
     /// Takes the next piece.
     pub(super) fn give(&mut self, piece: &[u8]) {
+        assert!(self.at <= self.carried.len(), "records are cut from what was given");
         let mut bytes = Vec::with_capacity(self.carried.len() - self.at + piece.len());
         bytes.extend_from_slice(&self.carried[self.at..]);
         bytes.extend_from_slice(piece);
@@ -141,6 +142,7 @@ impl Text {
         {
             return Err(Error::NotUtf8 { record: self.records - (offsets.len() as u64 - 1) + row as u64 });
         }
+        assert_eq!(offsets.last().map(|end| *end as usize), Some(values.len()), "the last record ends with the bytes");
         let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
         let records = BinaryArray::new(offsets, Buffer::from_vec(values), None);
         let batch = RecordBatch::try_new(Arc::clone(schema), vec![Arc::new(records)]);

@@ -69,6 +69,7 @@ impl Seen {
     }
 
     fn look(&mut self, record: &[u8], found: &[Option<&RawValue>]) {
+        assert_eq!(self.keys.len(), found.len(), "every key was looked for");
         self.first.get_or_insert_with(|| {
             let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(record).unwrap_or_default();
             keys.into_iter().map(|(key, _)| key).collect()

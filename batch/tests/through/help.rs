@@ -2,7 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use batch::{Decoder, Encoded, Error, Format, MultisetChecksum, Need, Partitioner, Spec, encode};
+use batch::{Decoder, Encoded, Encoder, Error, Format, MultisetChecksum, Need, Partitioner, Spec};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -43,7 +43,9 @@ pub(crate) struct Parted {
 
 impl Parted {
     pub(crate) fn encoded(&self, format: Format, partition: usize, object_bytes: u64) -> Vec<Encoded> {
-        encode(format, self.schema.as_ref().unwrap(), self.pieces[&partition].clone(), object_bytes).unwrap()
+        Encoder::objects(format, self.schema.as_ref().unwrap(), self.pieces[&partition].clone(), object_bytes)
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap()
     }
 
     /// All objects of each partition as text, one after another.

@@ -1,7 +1,7 @@
 //! Records that are easily lost or joined: other ends of lines, empty ones, long ones, objects without any.
 
 use crate::help::{BUFFER_BYTES, decode, part, spec};
-use batch::{BATCH_ROWS_MAX, Decoder, Error, Format, Need, encode};
+use batch::{BATCH_ROWS_MAX, Decoder, Encoder, Error, Format, Need};
 use bytes::Bytes;
 
 fn count(format: Format, object: &[u8]) -> Result<usize, Error> {
@@ -108,7 +108,10 @@ fn carriage_returns_behind_json_are_no_part_of_it() {
     let batch = decode(&spec(Format::Ndjson, "hash(a)", 2), b"{\"a\":1}\r\r\n\r\r\n{\"a\":2}\n", BUFFER_BYTES)
         .unwrap()
         .remove(0);
-    let written = encode(Format::Ndjson, &batch.schema(), vec![batch], 1000).unwrap().remove(0);
+    let written = Encoder::objects(Format::Ndjson, &batch.schema(), vec![batch], 1000)
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap()
+        .remove(0);
     assert_eq!(written.bytes, "{\"a\":1}\n{\"a\":2}\n");
 }
 

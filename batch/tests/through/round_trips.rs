@@ -1,7 +1,7 @@
 //! Records of each format go to partitions and come back as the bytes they were.
 
 use crate::help::{BUFFER_BYTES, Parted, decode, filtered, part, projected, spec};
-use batch::{Format, Spec, decode_run, encode_run, multiset_checksum};
+use batch::{Encoder, Format, Spec, decode_run, multiset_checksum};
 use std::collections::BTreeMap;
 
 const CSV: &str = "id,name,year\n1,ann,1999\n2,\"b,\"\"o\"\"\nb\",2004\n3,,2011\n4,dora,2004\n";
@@ -95,7 +95,8 @@ fn objects_end_before_they_exceed_the_chosen_size() {
 fn runs_bring_back_what_was_set_aside() {
     let parted = part(&spec(Format::Csv, "hash(id)", 2), &[CSV.as_bytes()], BUFFER_BYTES).unwrap();
     for pieces in parted.pieces.values() {
-        let runs = encode_run(parted.schema.as_ref().unwrap(), pieces.clone(), 1).unwrap();
+        let runs =
+            Encoder::runs(parted.schema.as_ref().unwrap(), pieces.clone(), 1).collect::<Result<Vec<_>, _>>().unwrap();
         assert_eq!(runs.len(), pieces.len(), "a run ends where the size is reached");
         let back: Vec<_> = runs.iter().flat_map(|run| decode_run(&run.bytes).unwrap()).collect();
         assert_eq!(&back, pieces);

@@ -3,8 +3,7 @@
 use super::failure::store_error;
 use super::statements::Statements;
 use crate::error::StoreError;
-use crate::seal::Sealed;
-use crate::store::{Entry, KeyRange, StoreFuture};
+use crate::store::StoreFuture;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::path::Path;
@@ -29,19 +28,6 @@ impl Pool {
         assert!(readers > 0, "a store without readers answers nothing");
         let permits = Arc::new(Semaphore::new(readers));
         Self(Arc::new(Shared { path, idle: Mutex::new(connections), readers, permits }))
-    }
-
-    pub(super) fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        let key = key.to_vec();
-        self.read(move |reader| reader.get(&key))
-    }
-
-    pub(super) fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.read(move |reader| reader.get_many(&keys))
-    }
-
-    pub(super) fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        self.read(move |reader| reader.scan(range, limit))
     }
 
     /// Runs `read` on a free connection, on a thread that may block.

@@ -18,7 +18,7 @@ async fn what_was_put_is_got_until_it_is_deleted() {
     assert_eq!((found.clone(), place), (object(version, 5, 1), Place::Staged { slot }));
     assert_eq!(catalog.head_object("b", "k").await.unwrap(), found);
     let staged = catalog.staged_object(version).await.unwrap().unwrap();
-    assert_eq!((staged.key.as_str(), staged.place, staged.object), ("k", place, found));
+    assert_eq!((staged.key.as_str(), staged.placed.place, staged.placed.object), ("k", place, found));
     let displaced = catalog.delete_object("b", "k").await.unwrap();
     assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
     assert_eq!(catalog.delete_object("b", "k").await.unwrap(), Displaced::Nothing);

@@ -28,7 +28,7 @@ pub use format::{Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, st
 pub use inspect::{Inspection, inspect, inspect_deeply};
 pub use outcome::{Report, StackError, StackOutcome};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
-pub use rebuild::{Lost, rebuild, verify_stack};
+pub use rebuild::{rebuild, verify_stack};
 pub use remove::remove;
 pub use verify::verify;
-pub use write::{StackWriter, Written};
+pub use write::{Lost, StackWriter, Written};

@@ -14,7 +14,7 @@ use super::fetch::{Fetch, FetchOrder, Fetched, StackEnds, open};
 use super::format::{Blob, ChecksumPage, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name};
 use super::outcome::{Report, StackError, StackOutcome};
 use crate::code::Codec;
-use crate::{Buffer, Drive, DriveError, FileName, Meter};
+use crate::{Buffer, Drive, DriveError, FileName, Meter, finished};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::{BoxFuture, join_all};
 use std::collections::BTreeMap;
@@ -301,14 +301,7 @@ impl StackReader {
     /// Waits for the fetches, and sorts their fragments into `arrived`.
     async fn land(&mut self, in_flight: &mut Fetches, arrived: &mut Arrived) {
         while let Some(joined) = in_flight.join_next().await {
-            let fetched = match joined {
-                Ok(fetched) => fetched,
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => continue,
-                },
-            };
-            let (at, Fetched { page, fetch }) = fetched;
+            let Some((at, Fetched { page, fetch })) = finished(joined) else { continue };
             let stack = &mut self.stacks[at];
             stack.page = page;
             match fetch {

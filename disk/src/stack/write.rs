@@ -1,4 +1,4 @@
-//! Writing a blob.
+//! Writing a blob: all of its stacks, or the one that was lost.
 //!
 //! 1. Every drive preallocates its file and takes the header.
 //! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and checksummed, and
@@ -7,16 +7,19 @@
 //! 3. When all is written it is synced; then the footers are written and synced. So a footer on the medium proves that
 //!    everything before it is there too.
 //!
-//! Invariants: two batches of buffers, whatever the blob's size; the write fails as a whole if one stack cannot be
-//! written, and removes what it has made; success is reported only after the second sync.
+//! Invariants: two batches of buffers for each stack that is written, and one for each that is not, whatever the blob's
+//! size; the write fails as a whole if one stack cannot be written, and removes what it has made; success is reported
+//! only after the second sync.
 
 use super::format::{
     Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name, stack_of,
 };
 use super::outcome::{Report, StackError, StackOutcome};
+use super::read::{PayloadSink, SinkClosed};
+use super::remove::remove_own;
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
-use crate::{Buffer, Drive, DriveError, FileName, Meter};
+use crate::{Buffer, Drive, DriveError, FileName, Meter, finished};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::{BoxFuture, join_all};
 use model::DriveId;
@@ -32,14 +35,26 @@ pub struct Written {
     pub stack_bytes: u64,
 }
 
+/// The stack that is to be regenerated.
+#[derive(Clone)]
+pub struct Lost {
+    /// Its index.
+    pub index: u8,
+    /// The drive of each of the blob's k + r stacks from now on, in stack order.
+    pub drives: Vec<DriveId>,
+    /// The drive that it goes to, which has none of the blob.
+    pub target: Arc<dyn Drive>,
+}
+
 /// Writes one blob. Dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete stacks
 /// behind, which are recognised as such.
 pub struct StackWriter {
     blob: Blob,
     shape: Shape,
     codec: Codec,
+    /// Those of the k + r stacks that are written.
     stacks: Vec<NewStack>,
-    /// The batch that is being filled, its buffers, and the payload bytes in it.
+    /// The batch that is being filled, its buffers, one for each of the k + r stacks, and the payload bytes in it.
     batch: StripeBatch,
     buffers: Vec<Buffer>,
     filled_bytes: u64,
@@ -47,65 +62,95 @@ pub struct StackWriter {
     bodies_synced: bool,
     /// The batch that is being written: one task, which gives the buffers back.
     in_flight: JoinSet<Vec<Result<Buffer, DriveError>>>,
-    /// Checksums of the current run, for each stack.
-    sums: Vec<Vec<u32>>,
     accepted_bytes: u64,
     payload_crc: Digest,
     meter: Arc<Meter>,
 }
 
 struct NewStack {
+    index: u8,
     drive: Arc<dyn Drive>,
     name: FileName,
     created: bool,
     /// The checksum of its header, once that is written.
     header_crc: u32,
+    /// Checksums of the current run.
+    sums: Vec<u32>,
     outcome: StackOutcome,
 }
 
 impl NewStack {
-    fn note(&mut self, result: Result<(), DriveError>) {
-        if let Err(error) = result {
+    /// Makes the file. One of that name is touched only if it `replaces` what an earlier attempt at this very stack has
+    /// left: ids are never drawn twice, so it belongs to another blob otherwise.
+    async fn create(&self, blob: &Blob, bytes: u64, replaces: bool) -> Result<(), DriveError> {
+        let made = self.drive.create(&self.name, bytes).await;
+        if replaces
+            && matches!(made, Err(DriveError::Exists(_)))
+            && remove_own(&*self.drive, blob.rack, blob.id, self.index).await?
+        {
+            return self.drive.create(&self.name, bytes).await;
+        }
+        made
+    }
+
+    fn note<T>(&mut self, result: Result<T, DriveError>) -> Option<T> {
+        if let Err(error) = &result {
             tracing::warn!(stack = %self.name, %error, "a stack could not be written");
             if self.outcome == StackOutcome::Fine {
-                self.outcome = StackOutcome::of(&error);
+                self.outcome = StackOutcome::of(error);
             }
         }
+        result.ok()
     }
 }
 
 impl StackWriter {
-    /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers. A file of
-    /// that name is never touched: ids are never drawn twice, so it belongs to another blob.
+    /// Makes the files of `blob`, one on each of its k + r `drives` in stack order, and writes their headers.
     pub async fn create(blob: Blob, provenance: Provenance, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
+        let ids = drives.iter().map(|(id, _)| *id).collect();
+        let targets = (0..).zip(drives).map(|(index, (_, drive))| (index, Arc::clone(drive))).collect();
+        Self::begun(blob, provenance, ids, targets, false).await
+    }
+
+    /// Makes the file of the `lost` stack of `blob` alone.
+    pub(super) async fn create_lost(blob: Blob, provenance: Provenance, lost: Lost) -> Report<Self> {
+        Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], true).await
+    }
+
+    async fn begun(
+        blob: Blob,
+        provenance: Provenance,
+        drives: Vec<DriveId>,
+        targets: Vec<(u8, Arc<dyn Drive>)>,
+        replaces: bool,
+    ) -> Report<Self> {
         assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
         let shape = Shape::new(blob.code, blob.payload_bytes);
         let meter = Arc::new(Meter::default());
         let buffer_bytes = shape.batch_bytes() + BLOCK_BYTES;
-        let stack = |(index, (_, drive)): (usize, &(DriveId, Arc<dyn Drive>))| NewStack {
-            drive: Arc::clone(drive),
-            name: stack_name(blob.id, index as u8),
-            created: false,
-            header_crc: 0,
-            outcome: StackOutcome::Fine,
+        let stack = |(index, drive)| {
+            let (name, outcome) = (stack_name(blob.id, index), StackOutcome::Fine);
+            NewStack { index, drive, name, created: false, header_crc: 0, sums: Vec::new(), outcome }
         };
         let mut writer = Self {
             blob,
             shape,
             codec: Codec::new(blob.code),
-            stacks: drives.iter().enumerate().map(stack).collect(),
+            stacks: targets.into_iter().map(stack).collect(),
             batch: shape.batch(0, shape.stripes()),
             buffers: drives.iter().map(|_| meter.zeroed(buffer_bytes)).collect(),
             filled_bytes: 0,
             bodies_synced: false,
             in_flight: JoinSet::new(),
-            sums: vec![Vec::new(); drives.len()],
             accepted_bytes: 0,
             payload_crc: Digest::new(CrcAlgorithm::Crc64Nvme),
             meter,
         };
-        match writer.begin(provenance, drives.iter().map(|(id, _)| *id).collect()).await {
-            Ok(()) => Report { result: Ok(writer), outcomes: vec![StackOutcome::Fine; drives.len()] },
+        match writer.begin(provenance, drives, replaces).await {
+            Ok(()) => {
+                let outcomes = vec![StackOutcome::Fine; writer.stacks.len()];
+                Report { result: Ok(writer), outcomes }
+            }
             Err(error) => Report { result: Err(error), outcomes: writer.abort().await },
         }
     }
@@ -142,8 +187,8 @@ impl StackWriter {
     /// Aborts the write: removes the files as far as their drives allow. The outcome of each stack.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
-        let is_own = |(index, stack): (usize, &NewStack)| stack_of(&stack.name) == Some((self.blob.id, index as u8));
-        assert!(self.stacks.iter().enumerate().all(is_own), "only stacks of the very blob are removed");
+        let is_own = |stack: &NewStack| stack_of(&stack.name) == Some((self.blob.id, stack.index));
+        assert!(self.stacks.iter().all(is_own), "only stacks of the very blob are removed");
         let created = self.stacks.iter().filter(|stack| stack.created);
         for (name, removed) in
             join_all(created.map(|stack| async { (&stack.name, stack.drive.remove(&stack.name).await) })).await
@@ -160,51 +205,50 @@ impl StackWriter {
         self.meter.peak_bytes()
     }
 
-    async fn begin(&mut self, provenance: Provenance, drives: Vec<DriveId>) -> Result<(), StackError> {
+    async fn begin(&mut self, provenance: Provenance, drives: Vec<DriveId>, replaces: bool) -> Result<(), StackError> {
         let (blob, bytes) = (self.blob, self.shape.stack_bytes());
-        let created = join_all(self.stacks.iter().map(|stack| stack.drive.create(&stack.name, bytes))).await;
+        let created = join_all(self.stacks.iter().map(|stack| stack.create(&blob, bytes, replaces))).await;
         for (stack, result) in self.stacks.iter_mut().zip(created) {
-            stack.created = result.is_ok();
-            stack.note(result);
+            stack.created = stack.note(result).is_some();
         }
         self.check()?;
         assert!(self.stacks.iter().all(|stack| stack.created), "a header goes into a file that this write made");
-        let header = |index: usize| Header { blob, index: index as u8, provenance, drives: drives.clone() };
-        let mut crcs = vec![0; self.stacks.len()];
-        let encode = |index: usize, block: &mut [u8]| {
-            header(index).encode(block);
-            crcs[index] = seal_of(block);
-        };
-        self.write_blocks(0, encode).await?;
-        for (stack, crc) in self.stacks.iter_mut().zip(crcs) {
-            stack.header_crc = crc;
-        }
-        Ok(())
+        self.write_blocks(0, |stack, block| {
+            Header { blob, index: stack.index, provenance, drives: drives.clone() }.encode(block);
+            stack.header_crc = seal_of(block);
+        })
+        .await
     }
 
     /// Writes a block at `offset` of every stack.
-    async fn write_blocks(&mut self, offset: u64, mut encode: impl FnMut(usize, &mut [u8])) -> Result<(), StackError> {
+    async fn write_blocks(&mut self, offset: u64, encode: impl Fn(&mut NewStack, &mut [u8])) -> Result<(), StackError> {
         assert!(self.in_flight.is_empty(), "blocks of their own are written while no batch is");
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64), "blocks lie at multiples of their length");
         let mut writes = Vec::with_capacity(self.stacks.len());
-        for (index, stack) in self.stacks.iter().enumerate() {
-            let mut buffer = std::mem::replace(&mut self.buffers[index], Buffer::zeroed(0));
+        for stack in &mut self.stacks {
+            let mut buffer = std::mem::replace(&mut self.buffers[usize::from(stack.index)], Buffer::zeroed(0));
             buffer.set_len(BLOCK_BYTES);
-            encode(index, &mut buffer);
+            encode(stack, &mut buffer);
             writes.push(stack.drive.write_at(&stack.name, offset, buffer));
         }
         let written = join_all(writes).await;
-        self.take_back(written)
+        let buffers = self.noted(written)?;
+        self.swap_buffers(buffers);
+        Ok(())
     }
 
-    /// Records the results of writes, and takes their buffers for the next batch.
-    fn take_back(&mut self, written: Vec<Result<Buffer, DriveError>>) -> Result<(), StackError> {
-        assert_eq!(written.len(), self.stacks.len(), "every stack has its answer");
-        let stacks = self.stacks.iter_mut().zip(&mut self.buffers);
-        for ((stack, buffer), result) in stacks.zip(written) {
-            stack.note(result.map(|back| *buffer = back));
-        }
-        self.check()
+    /// The answers of all stacks; an error if one of them failed.
+    fn noted<T>(&mut self, answers: Vec<Result<T, DriveError>>) -> Result<Vec<T>, StackError> {
+        assert_eq!(answers.len(), self.stacks.len(), "every stack has its answer");
+        let good = self.stacks.iter_mut().zip(answers).filter_map(|(stack, answer)| stack.note(answer)).collect();
+        self.check().map(|()| good)
+    }
+
+    /// Gives each stack that is written another buffer; answers those that it had.
+    fn swap_buffers(&mut self, buffers: Vec<Buffer>) -> Vec<Buffer> {
+        let swap =
+            |(stack, buffer): (&NewStack, _)| std::mem::replace(&mut self.buffers[usize::from(stack.index)], buffer);
+        self.stacks.iter().zip(buffers).map(swap).collect()
     }
 
     fn check(&self) -> Result<(), StackError> {
@@ -244,7 +288,7 @@ impl StackWriter {
             bytes += BLOCK_BYTES;
         }
         let spare = self.landed().await?;
-        let full = std::mem::replace(&mut self.buffers, spare);
+        let full = self.swap_buffers(spare);
         let offset = self.shape.fragment_offset(self.batch.first);
         assert!(offset + bytes as u64 <= self.shape.footer_offset(), "a batch ends before the footer");
         let writes: Vec<BoxFuture<'static, _>> = std::iter::zip(&self.stacks, full)
@@ -262,22 +306,13 @@ impl StackWriter {
         Ok(())
     }
 
-    /// Waits for the batch that is being written; answers the buffers of the next one.
+    /// Waits for the batch that is being written; answers a buffer for each stack that is.
     async fn landed(&mut self) -> Result<Vec<Buffer>, StackError> {
-        let buffer_bytes = self.shape.batch_bytes() + BLOCK_BYTES;
-        match self.in_flight.join_next().await {
-            None => Ok(self.stacks.iter().map(|_| self.meter.zeroed(buffer_bytes)).collect()),
-            Some(Ok(written)) => {
-                let filled = std::mem::take(&mut self.buffers);
-                self.buffers = filled.iter().map(|_| Buffer::zeroed(0)).collect();
-                self.take_back(written)?;
-                Ok(std::mem::replace(&mut self.buffers, filled))
-            }
-            Some(Err(error)) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Err(StackError::WriteFailed),
-            },
-        }
+        let Some(joined) = self.in_flight.join_next().await else {
+            let buffer_bytes = self.shape.batch_bytes() + BLOCK_BYTES;
+            return Ok(self.stacks.iter().map(|_| self.meter.zeroed(buffer_bytes)).collect());
+        };
+        self.noted(finished(joined).ok_or(StackError::WriteFailed)?)
     }
 
     /// Zeros behind the payload's end: the data fragments of the last stripe are filled up with them.
@@ -295,15 +330,18 @@ impl StackWriter {
         }
     }
 
-    /// Fills in the parity of `stripe` and adds its checksums to the run's.
+    /// Fills in the parity of `stripe`, if any of it is written, and adds its checksums to the run's.
     fn encode(&mut self, stripe: u64) {
         let range = self.shape.within(self.batch, stripe);
-        let (data, parity) = self.buffers.split_at_mut(usize::from(self.blob.code.data));
-        let data: Vec<&[u8]> = data.iter().map(|buffer| &buffer[range.clone()]).collect();
-        let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|buffer| &mut buffer[range.clone()]).collect();
-        self.codec.encode(&data, &mut parity);
-        for (index, (buffer, sums)) in self.buffers.iter().zip(&mut self.sums).enumerate() {
-            sums.push(fragment_sum(&self.blob, index as u8, stripe, &buffer[range.clone()]));
+        if self.stacks.iter().any(|stack| stack.index >= self.blob.code.data) {
+            let (data, parity) = self.buffers.split_at_mut(usize::from(self.blob.code.data));
+            let data: Vec<&[u8]> = data.iter().map(|buffer| &buffer[range.clone()]).collect();
+            let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|buffer| &mut buffer[range.clone()]).collect();
+            self.codec.encode(&data, &mut parity);
+        }
+        for stack in &mut self.stacks {
+            let fragment = &self.buffers[usize::from(stack.index)][range.clone()];
+            stack.sums.push(fragment_sum(&self.blob, stack.index, stripe, fragment));
         }
     }
 
@@ -311,14 +349,11 @@ impl StackWriter {
     fn add_pages(&mut self, offset: usize) {
         let Blob { rack, id, .. } = self.blob;
         let first_stripe = self.batch.run() * RUN_STRIPES;
-        let headers = self.stacks.iter().map(|stack| stack.header_crc);
-        for (index, ((buffer, sums), header_crc)) in
-            self.buffers.iter_mut().zip(&mut self.sums).zip(headers).enumerate()
-        {
-            let sums = std::mem::take(sums);
+        for NewStack { index, header_crc, sums, .. } in &mut self.stacks {
+            let (index, header_crc, sums) = (*index, *header_crc, std::mem::take(sums));
             assert_eq!(first_stripe + sums.len() as u64, self.batch.end(), "a page has the checksums of its whole run");
-            let page = ChecksumPage { rack, id, index: index as u8, first_stripe, header_crc, sums };
-            page.encode(&mut buffer[offset..offset + BLOCK_BYTES]);
+            let page = ChecksumPage { rack, id, index, first_stripe, header_crc, sums };
+            page.encode(&mut self.buffers[usize::from(index)][offset..offset + BLOCK_BYTES]);
         }
     }
 
@@ -328,18 +363,18 @@ impl StackWriter {
             return Err(StackError::WrongLength { announced, got });
         }
         self.check()?;
-        self.buffers = self.landed().await?;
-        assert!(self.sums.iter().all(Vec::is_empty), "every checksum is in its page");
+        let buffers = self.landed().await?;
+        self.swap_buffers(buffers);
+        assert!(self.stacks.iter().all(|stack| stack.sums.is_empty()), "every checksum is in its page");
         self.sync().await?;
         self.bodies_synced = true;
         let payload_crc64 = self.payload_crc.finalize();
         let blob = self.blob;
-        let header_crcs: Vec<u32> = self.stacks.iter().map(|stack| stack.header_crc).collect();
-        let encode = |index: usize, block: &mut [u8]| {
-            Footer { blob, index: index as u8, payload_crc64, header_crc: header_crcs[index] }.encode(block);
-        };
         assert!(self.bodies_synced, "a footer proves that everything before it is on the medium");
-        self.write_blocks(self.shape.footer_offset(), encode).await?;
+        self.write_blocks(self.shape.footer_offset(), |stack, block| {
+            Footer { blob, index: stack.index, payload_crc64, header_crc: stack.header_crc }.encode(block);
+        })
+        .await?;
         self.sync().await?;
         let fine = self.stacks.iter().all(|stack| stack.created && stack.outcome == StackOutcome::Fine);
         assert!(fine, "a blob is written only if each of its stacks is");
@@ -348,9 +383,13 @@ impl StackWriter {
 
     async fn sync(&mut self) -> Result<(), StackError> {
         let synced = join_all(self.stacks.iter().map(|stack| stack.drive.sync(&stack.name))).await;
-        for (stack, result) in self.stacks.iter_mut().zip(synced) {
-            stack.note(result);
-        }
-        self.check()
+        self.noted(synced).map(drop)
+    }
+}
+
+/// Closes when a drive does not take what it is given.
+impl PayloadSink for StackWriter {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        Box::pin(async move { self.write(bytes).await.map_err(|_| SinkClosed) })
     }
 }

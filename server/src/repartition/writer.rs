@@ -212,7 +212,8 @@ impl PartitionWriter {
     ) -> Result<WriteBatch, WriteFault> {
         let mut drafts = Vec::new();
         for PartitionBatches { partition, batches, .. } in &taken {
-            let encoded = encoded(batches, |schema, batches| batch::encode_run(schema, batches, u64::MAX)).await?;
+            let encoded =
+                encoded(batches, |schema, batches| Encoder::runs(schema, batches, u64::MAX).collect()).await?;
             for (part, encoded) in encoded.into_iter().enumerate() {
                 let hidden = format!("{}{number:08}/{partition:05}.{part}", run_prefix(self.job.job.0));
                 let place = (HIDDEN_BUCKET.into(), hidden.clone());

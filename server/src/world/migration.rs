@@ -208,22 +208,28 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
     let quarantined = context.catalog.are_unreadable(versions).await?;
     for (version, _) in versions.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined) {
         let Some(found) = context.catalog.staged_object(*version).await? else { continue };
-        let slots = context.catalog.slots_of(*version, found.place).await?;
+        let slots = context.catalog.slots_of(*version, found.placed.place).await?;
         // Whoever overwrites it between two reads of its parts leaves the first of them: it is no member any more. In
         // the rack it has no slots at all.
-        let object = &found.object;
-        let files = if found.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
+        let object = &found.placed.object;
+        let files = if found.placed.place == catalog::Place::Parts { object.parts.count() as usize } else { 1 };
         if slots.len() != files {
             continue;
         }
         let part = |number| object.parts.range(number).filter(|_| files > 1);
         let bytes = (1..).take(files).map(|number| part(number).map_or(object.bytes, |part| part.end - part.start));
         if let Some(reason) = missing(context, &slots, &bytes.collect::<Vec<_>>()).await {
-            quarantine(context, &found.version(), &reason).await;
+            quarantine(context, &found.placed.version(&found.bucket, &found.key), &reason).await;
             continue;
         }
         let attributes = packed::attributes(context, &mut buckets, &found.bucket, object, found.sequence).await?;
-        members.push(PackMember { bucket: found.bucket, key: found.key, object: found.object, attributes, slots });
+        members.push(PackMember {
+            bucket: found.bucket,
+            key: found.key,
+            object: found.placed.object,
+            attributes,
+            slots,
+        });
     }
     Ok(members)
 }

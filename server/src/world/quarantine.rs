@@ -83,7 +83,7 @@ async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, 
     let Some(holds) = slots.into_iter().map(|slot| context.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
         return Ok(None);
     };
-    let object = context.catalog.staged_object(found.version).await?.map(|staged| staged.object);
+    let object = context.catalog.staged_object(found.version).await?.map(|staged| staged.placed.object);
     let own = object.as_ref().and_then(whole_checksum);
     let mut sum = own.map(|own| Checksummer::new(own.kind));
     let mut all_bytes = 0;

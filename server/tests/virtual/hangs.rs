@@ -35,20 +35,20 @@ async fn asleep(larder: &Larder) {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
 }
 
-fn hangs(medium: &MemoryDrive, meant: impl Fn(MemoryCall<'_>) -> bool + Send + Sync + 'static) {
+fn hangs(medium: &MemoryDrive, meant: impl Fn(&MemoryCall) -> bool + Send + Sync + 'static) {
     medium.hang(move |asked| meant(asked).then_some(HANG));
 }
 
 /// Whether this call belongs to this phase of a read from a drive that sleeps.
-fn is_of_read(phase: &str, asked: MemoryCall<'_>) -> bool {
+fn is_of_read(phase: &str, asked: &MemoryCall) -> bool {
     match (phase, asked) {
         ("start", MemoryCall::SpinUp)
         | ("mount", MemoryCall::Mount)
         | ("open", MemoryCall::Len(_))
-        | ("head", MemoryCall::Read(_, 0))
+        | ("head", MemoryCall::Read(_, 0, _))
         | ("all", _) => true,
-        ("fragments", MemoryCall::Read(_, offset)) => offset == 4096,
-        ("footer", MemoryCall::Read(_, offset)) => offset > 4096,
+        ("fragments", MemoryCall::Read(_, offset, _)) => *offset == 4096,
+        ("footer", MemoryCall::Read(_, offset, _)) => *offset > 4096,
         _ => false,
     }
 }
@@ -165,11 +165,11 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
                 hangs(&facts.media[drive.index()], move |asked| {
                     let is_meant = match (of, asked) {
                         ("create", MemoryCall::Create(_))
-                        | ("header", MemoryCall::Write(_, 0))
+                        | ("header", MemoryCall::Write(_, 0, _))
                         | ("sync", MemoryCall::Sync(_))
                         | ("read back", MemoryCall::Read(..)) => true,
-                        ("fragments", MemoryCall::Write(_, offset)) => offset == 4096,
-                        ("footer", MemoryCall::Write(_, offset)) => offset > 4096 && offset % 131_072 != 4096,
+                        ("fragments", MemoryCall::Write(_, offset, _)) => *offset == 4096,
+                        ("footer", MemoryCall::Write(_, offset, _)) => *offset > 4096 && *offset % 131_072 != 4096,
                         _ => false,
                     };
                     is_meant && met.fetch_add(1, Ordering::Relaxed) == 0
@@ -241,7 +241,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
     let drive = drives[0];
     site.policy.idle_timeout = IdleTimeout::After(MINUTE);
     site.spool_bytes = 8 * MIB;
-    hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Read(_, offset) if offset > 0));
+    hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Read(_, offset, _) if *offset > 0));
     site.run(async |larder| {
         let mut took = Vec::new();
         for _ in 0..6 {
@@ -270,7 +270,7 @@ fn a_server_stops_in_time_whatever_hangs() {
         for drive in &drives {
             facts.media[drive.index()].hang(move |asked| {
                 let is_meant = match (of, asked) {
-                    ("read", MemoryCall::Read(_, offset)) => offset > 0,
+                    ("read", MemoryCall::Read(_, offset, _)) => *offset > 0,
                     ("unmount", MemoryCall::Unmount) | ("stop", MemoryCall::Stop) => true,
                     _ => false,
                 };

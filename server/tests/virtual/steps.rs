@@ -1,8 +1,9 @@
 //! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done
 //! and one after.
 
+use async_trait::async_trait;
 use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
-use disk::{Buffer, Drive, DriveFuture, FileName, MemoryDrive, Space};
+use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
@@ -113,66 +114,65 @@ pub struct Powered {
 }
 
 impl Powered {
-    fn stepped<'a, T: Send + 'a>(&'a self, call: DriveFuture<'a, T>) -> DriveFuture<'a, T> {
-        Box::pin(async move {
-            self.power.step().await;
-            self.silence.ends().await;
-            let answer = call.await;
-            self.power.step().await;
-            answer
-        })
+    async fn stepped<T>(&self, call: DriveFuture<'_, T>) -> Result<T, DriveError> {
+        self.power.step().await;
+        self.silence.ends().await;
+        let answer = call.await;
+        self.power.step().await;
+        answer
     }
 }
 
+#[async_trait]
 impl Drive for Powered {
-    fn create(&self, name: &FileName, bytes: u64) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.create(name, bytes))
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        self.stepped(self.drive.create(name, bytes)).await
     }
 
-    fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
         self.moved_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.stepped(self.drive.write_at(name, offset, data))
+        self.stepped(self.drive.write_at(name, offset, data)).await
     }
 
-    fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> DriveFuture<'_, Buffer> {
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
         self.moved_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
-        self.stepped(self.drive.read_at(name, offset, into))
+        self.stepped(self.drive.read_at(name, offset, into)).await
     }
 
-    fn sync(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.sync(name))
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        self.stepped(self.drive.sync(name)).await
     }
 
-    fn remove(&self, name: &FileName) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.remove(name))
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        self.stepped(self.drive.remove(name)).await
     }
 
-    fn len(&self, name: &FileName) -> DriveFuture<'_, u64> {
-        self.drive.len(name)
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        self.drive.len(name).await
     }
 
-    fn list(&self) -> DriveFuture<'_, Vec<FileName>> {
-        self.drive.list()
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.drive.list().await
     }
 
-    fn space(&self) -> DriveFuture<'_, Space> {
-        self.drive.space()
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.drive.space().await
     }
 
-    fn spin_up(&self) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.spin_up())
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.stepped(self.drive.spin_up()).await
     }
 
-    fn mount(&self) -> DriveFuture<'_, Space> {
-        self.stepped(self.drive.mount())
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.stepped(self.drive.mount()).await
     }
 
-    fn unmount(&self) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.unmount())
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.stepped(self.drive.unmount()).await
     }
 
-    fn stop(&self) -> DriveFuture<'_, ()> {
-        self.stepped(self.drive.stop())
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.stepped(self.drive.stop()).await
     }
 }
 
