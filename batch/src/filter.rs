@@ -7,8 +7,8 @@ use crate::compare::comparable;
 use crate::error::Error;
 use crate::expression::{Literal, Parsed, keyword, literal, must, name, refuse, sign};
 use crate::hint::read_or_hint;
-use arrow_arith::boolean::{and_kleene, is_not_null, is_null, not, or_kleene};
-use arrow_array::{ArrayRef, BooleanArray, Datum, Scalar};
+use arrow_array::{Array, ArrayRef, BooleanArray, Datum, Scalar};
+use arrow_buffer::BooleanBuffer;
 use arrow_ord::cmp;
 use arrow_schema::ArrowError;
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl Filter {
     /// True for each record that is kept. `columns` has all of [`Self::columns`]; with `text_fields`, numbers are read
     /// from texts.
     pub(crate) fn keeps(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<BooleanArray, Error> {
-        self.condition.holds(columns, text_fields)
+        Ok(BooleanArray::new(self.condition.truth(columns, text_fields)?.holds, None))
     }
 }
 
@@ -158,21 +158,51 @@ impl Condition {
         }
     }
 
-    fn holds(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<BooleanArray, Error> {
-        let kernel = Error::columns("filtering");
+    fn truth(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<Truth, Error> {
         let column = |name: &str| columns.get(name).ok_or_else(|| Error::missing(name, columns.keys().copied()));
         match self {
             Self::Compare { column: name, sign, literal } => {
                 let (left, right) = comparable(name, column(name)?, std::slice::from_ref(literal), text_fields)?;
-                sign.compares(&left, &Scalar::new(right)).map_err(kernel)
+                let compared = sign.compares(&left, &Scalar::new(right)).map_err(Error::columns("filtering"))?;
+                let known = known(&compared);
+                Ok(Truth { holds: compared.values() & &known, fails: &!compared.values() & &known })
             }
-            Self::IsNull { column: name, negated: false } => is_null(column(name)?).map_err(kernel),
-            Self::IsNull { column: name, negated: true } => is_not_null(column(name)?).map_err(kernel),
-            Self::All(conditions) => joined(conditions, columns, text_fields, and_kleene),
-            Self::Any(conditions) => joined(conditions, columns, text_fields, or_kleene),
-            Self::Not(inner) => not(&inner.holds(columns, text_fields)?).map_err(kernel),
+            Self::IsNull { column: name, negated } => {
+                let known = known(column(name)?);
+                let null = Truth { holds: !&known, fails: known };
+                Ok(if *negated { null.negated() } else { null })
+            }
+            Self::All(conditions) => joined(conditions, columns, text_fields, Truth::and),
+            Self::Any(conditions) => joined(conditions, columns, text_fields, Truth::or),
+            Self::Not(inner) => Ok(inner.truth(columns, text_fields)?.negated()),
         }
     }
+}
+
+/// The truth of a condition for each record, a bit each: it holds, it fails, or, where neither is set, a null hides it.
+struct Truth {
+    holds: BooleanBuffer,
+    fails: BooleanBuffer,
+}
+
+impl Truth {
+    fn and(&self, other: &Self) -> Self {
+        Self { holds: &self.holds & &other.holds, fails: &self.fails | &other.fails }
+    }
+
+    fn or(&self, other: &Self) -> Self {
+        Self { holds: &self.holds | &other.holds, fails: &self.fails & &other.fails }
+    }
+
+    fn negated(self) -> Self {
+        Self { holds: self.fails, fails: self.holds }
+    }
+}
+
+/// A bit for each value that is not null.
+fn known(values: &dyn Array) -> BooleanBuffer {
+    let nulls = values.logical_nulls();
+    nulls.map_or_else(|| BooleanBuffer::new_set(values.len()), |nulls| nulls.inner().clone())
 }
 
 /// The conjunction or disjunction of one or more conditions.
@@ -180,12 +210,12 @@ fn joined(
     conditions: &[Condition],
     columns: &HashMap<&str, ArrayRef>,
     text_fields: bool,
-    join: fn(&BooleanArray, &BooleanArray) -> Result<BooleanArray, ArrowError>,
-) -> Result<BooleanArray, Error> {
+    join: fn(&Truth, &Truth) -> Truth,
+) -> Result<Truth, Error> {
     let (first, rest) = conditions.split_first().expect("a chain has one condition or more");
-    let mut whole = first.holds(columns, text_fields)?;
+    let mut whole = first.truth(columns, text_fields)?;
     for condition in rest {
-        whole = join(&whole, &condition.holds(columns, text_fields)?).map_err(Error::columns("filtering"))?;
+        whole = join(&whole, &condition.truth(columns, text_fields)?);
     }
     Ok(whole)
 }
