@@ -14,7 +14,8 @@ const FRESH: &str = "lost+found";
 
 /// Why a drive in service is not replaced.
 pub(crate) fn not_failed(drive: DriveId) -> String {
-    format!("drive {drive} has not failed; if it will not come back, say `larder drive fail {drive}` first")
+    let number = drive.0;
+    format!("drive {number} has not failed; if it will not come back, say `larder drive fail {number}` first")
 }
 
 /// Writes `fresh` into the directory `path`, which must be there and empty. One that holds a label of this place and
