@@ -20,7 +20,7 @@
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
-use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad};
+use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad, Servers};
 use model::{DriveId, RackSpec, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
@@ -77,7 +77,9 @@ struct Truth {
     drives: Vec<DriveState>,
     fuses: Fuses,
     resource_names: Vec<String>,
-    load: ServerLoad,
+    servers: Servers,
+    /// Bytes from which on a request is part of a stream of payload; smaller ones read labels and headers.
+    stream_bytes: usize,
     news: VecDeque<DriveEvent>,
     /// When which drive gets its power back.
     resets: BTreeSet<(Time, DriveId)>,
@@ -129,6 +131,14 @@ impl RackState {
             self.notified.notify_waiters();
         }
         (truth, now)
+    }
+
+    /// A request of `bytes` bytes to `drive` that is going to be done at `done` may be part of a stream.
+    fn count_stream(&self, drive: DriveId, bytes: usize, done: Time) {
+        let mut truth = self.truth.lock();
+        if bytes >= truth.stream_bytes {
+            truth.servers.request_until(drive, done);
+        }
     }
 }
 
@@ -224,7 +234,8 @@ impl EmulatedRack {
             drives: spec.drives.iter().map(|drive| one(drive.id)).collect(),
             fuses: Fuses::new(spec, FUSE_RESET),
             resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
-            load: ServerLoad::default(),
+            servers: Servers::new(spec),
+            stream_bytes: spec.code.fragment_bytes as usize,
             news: VecDeque::new(),
             resets: BTreeSet::new(),
             overrun: Overrun::default(),
@@ -331,7 +342,7 @@ impl EmulatedDrive {
         timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
     ) -> Result<Begun, DriveError> {
         let (mut truth, now) = self.shared.truth();
-        let load = truth.load;
+        let load = truth.servers.load(now, self.id);
         let one = &mut truth.drives[self.id.index()];
         let follows_at_once = self.shared.clock.to_wall(now.since(one.lag_seen)) < SHORTEST_WAIT;
         let lag = if follows_at_once { one.lag } else { Duration::ZERO };
@@ -405,6 +416,7 @@ impl EmulatedDrive {
     ) -> Result<Buffer, DriveError> {
         let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
         let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
+        self.shared.count_stream(self.id, bytes, begun.done);
         let buffer = inner.await?;
         self.finish(begun).await?;
         Ok(buffer)

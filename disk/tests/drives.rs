@@ -273,7 +273,12 @@ async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
 
 /// Four drives; two of drives 0 and 1 may not spin together.
 fn four_drives() -> RackSpec {
-    let seconds = |min, max| Distribution { min: Duration::from_secs(min), max: Duration::from_secs(max), draws: 4 };
+    let seconds = |min, max| Distribution {
+        min: Duration::from_secs(min),
+        max: Duration::from_secs(max),
+        draws: 4,
+        stragglers: None,
+    };
     let profile = DriveProfile {
         capacity_bytes: CAPACITY_BYTES,
         bytes_per_s: 1 << 20,

@@ -55,9 +55,9 @@ impl DriveDeadlines {
     pub fn new(profile: &DriveProfile, requests: Deadlines, host_slack: Duration) -> Self {
         Self {
             requests,
-            spin_up: profile.spin_up.max + host_slack,
-            mount: profile.mount.max.max(profile.mount_busy.max) + host_slack,
-            unmount: profile.unmount.max + host_slack,
+            spin_up: profile.spin_up.longest() + host_slack,
+            mount: profile.mount.longest().max(profile.mount_busy.longest()) + host_slack,
+            unmount: profile.unmount.longest() + host_slack,
             stop: profile.spin_down.max + host_slack,
         }
     }

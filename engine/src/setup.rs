@@ -80,8 +80,8 @@ impl Setup {
     /// The longest that waking a group takes, and that putting one to sleep takes.
     pub fn switch_max(&self) -> (Duration, Duration) {
         let profile = &self.spec.profile;
-        let wake = profile.spin_up.max + profile.mount.max.max(profile.mount_busy.max);
-        let rest = profile.unmount.max + profile.spin_down.max;
+        let wake = profile.spin_up.longest() + profile.mount.longest().max(profile.mount_busy.longest());
+        let rest = profile.unmount.longest() + profile.spin_down.longest();
         assert!(
             wake >= profile.spin_up.min && rest >= profile.spin_down.min,
             "the slowest is no faster than the fastest"

@@ -2,6 +2,8 @@
 
 mod drive;
 mod fuses;
+mod servers;
 
-pub use drive::{DrivePhysics, Energy, PowerState, Refused, ServerLoad};
+pub use drive::{DrivePhysics, Energy, PowerState, Refused};
 pub use fuses::{Fuses, Trip};
+pub use servers::{STREAM_GAP, ServerLoad, Servers};

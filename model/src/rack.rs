@@ -11,7 +11,8 @@ mod draft;
 mod validate;
 
 pub use draft::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, RackDraft, Resource, SpecError, Watts,
+    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, RackDraft, RateSpread, Resource,
+    SpecError, Stragglers, Watts,
 };
 #[cfg(feature = "toml")]
 pub(crate) use validate::DRIVES_MAX;

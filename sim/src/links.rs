@@ -1,7 +1,6 @@
 //! The links of a rack: each server's PCIe root, and its network.
 //!
-//! A server is a domain of the description's first resource that is counted in bytes/s (Pelican: the root of a PCIe
-//! hierarchy); without such a resource there is one server. Every stream of a transfer crosses the links of its own
+//! Which server a drive hangs on, `model::physics::Servers` says. Every stream of a transfer crosses the links of its own
 //! drive. A read's payload leaves by the networks of the servers that its drives hang on, in proportion to their
 //! streams. Writes come in by the other direction of the network, which nothing else uses, and are not held back there.
 //!
@@ -9,7 +8,8 @@
 //! floats.
 
 use crate::flow::{Demand, LinkId};
-use model::{DomainLimit, DriveId, DriveSpec, RackSpec};
+use model::physics::Servers;
+use model::{DomainLimit, DriveId, RackSpec};
 use serde::{Deserialize, Serialize};
 
 /// The network of a rack's servers.
@@ -38,13 +38,10 @@ pub(crate) struct Links {
     /// The links of resources that each drive crosses, drive after drive: one for each such resource.
     of_drive: Vec<LinkId>,
     each_crosses: usize,
-    /// The server of each drive.
-    server_of: Vec<usize>,
     /// The number of servers.
-    pub servers: usize,
+    servers: usize,
     /// The link by which each server sends; empty if the network is unbounded.
     network_of: Vec<LinkId>,
-    stream_bytes_per_s: u64,
 }
 
 impl Links {
@@ -60,30 +57,21 @@ impl Links {
         }
         let link_of = |drive, &(resource, first): &(_, usize)| first + spec.domain_of(drive, resource).index();
         let of_drive = spec.drives.iter().flat_map(|drive| firsts.iter().map(|at| link_of(drive.id, at))).collect();
-        let server_of = |drive: &DriveSpec| firsts.first().map_or(0, |at| link_of(drive.id, at));
-        let server_of = spec.drives.iter().map(server_of).collect();
-        let servers = firsts.first().map_or(1, |(resource, _)| spec.domain_count(*resource));
-        assert!(servers > 0, "drives hang on no server");
+        let servers = Servers::new(spec).count();
         let mut network_of = Vec::new();
         if let Some(bytes_per_s) = network.bytes_per_s {
             let cards = if network.shared { 1 } else { servers };
             network_of.extend((0..servers).map(|server| capacities.len() + server.min(cards - 1)));
             capacities.extend(std::iter::repeat_n(bytes_per_s, cards));
         }
-        let stream_bytes_per_s = spec.profile.bytes_per_s;
-        Self { capacities, of_drive, each_crosses: firsts.len(), server_of, servers, network_of, stream_bytes_per_s }
+        Self { capacities, of_drive, each_crosses: firsts.len(), servers, network_of }
     }
 
-    /// The server that `drive` hangs on.
-    pub fn server_of(&self, drive: DriveId) -> usize {
-        self.server_of[drive.index()]
-    }
-
-    /// The demand of a transfer with one stream for each of `drives`. For a read, `sent` streams' worth of payload
+    /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. For a read, `sent` streams' worth of payload
     /// leaves by the network.
-    pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, sent: u64) -> Demand {
+    pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, stream_bytes_per_s: u64, sent: u64) -> Demand {
         let mut count = 0;
-        let mut demand = Demand { stream_bytes_per_s: self.stream_bytes_per_s, crosses: Vec::with_capacity(4) };
+        let mut demand = Demand { stream_bytes_per_s, crosses: Vec::with_capacity(4) };
         for drive in drives {
             count += 1;
             for link in &self.of_drive[drive.index() * self.each_crosses..][..self.each_crosses] {
@@ -126,10 +114,11 @@ mod tests {
         let spec = pelican();
         let links = Links::new(&spec, Network::PELICAN);
         assert_eq!(links.capacities, [8_000_000_000, 8_000_000_000, 2_500_000_000, 2_500_000_000]);
-        let mut right: Vec<DriveId> = spec.drives.iter().map(|d| d.id).filter(|d| links.server_of(*d) == 1).collect();
+        let servers = Servers::new(&spec);
+        let mut right: Vec<DriveId> = spec.drives.iter().map(|d| d.id).filter(|d| servers.of(*d) == 1).collect();
         right.truncate(18);
-        assert_eq!(links.demand(right.clone(), 15).crosses, [(1, 18_000), (3, 15_000)]);
-        assert_eq!(links.demand(right, 0).crosses, [(1, 18_000)]);
+        assert_eq!(links.demand(right.clone(), 1, 15).crosses, [(1, 18_000), (3, 15_000)]);
+        assert_eq!(links.demand(right, 1, 0).crosses, [(1, 18_000)]);
     }
 
     #[test]
@@ -139,10 +128,10 @@ mod tests {
         let of = |server| spec.drives.iter().filter(move |d| usize::from(d.slot[0] >= 3) == server).map(|d| d.id);
         let all: Vec<DriveId> = of(0).take(6).chain(of(1).take(12)).collect();
         let first = 6;
-        let crosses = links.demand(all.clone(), 15).crosses;
+        let crosses = links.demand(all.clone(), 1, 15).crosses;
         assert!(crosses.contains(&(0, first * 1_000)));
         assert!(crosses.contains(&(2, (15_000 * first).div_ceil(18))));
-        let shared = Links::new(&spec, Network::PROTOTYPE).demand(all, 15).crosses;
+        let shared = Links::new(&spec, Network::PROTOTYPE).demand(all, 1, 15).crosses;
         assert_eq!(shared.iter().filter(|(link, _)| *link >= 2).collect::<Vec<_>>(), [&(2, 15_000)]);
     }
 }

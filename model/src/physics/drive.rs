@@ -20,6 +20,7 @@
 #[cfg(test)]
 pub(super) mod tests;
 
+use super::servers::ServerLoad;
 use crate::id::DriveId;
 use crate::rack::{DriveProfile, Watts};
 use crate::random::Rng;
@@ -39,16 +40,6 @@ pub enum PowerState {
     SpinningDown,
     /// The drive has no power, or has died: it does not answer.
     Away,
-}
-
-/// The load of the server that mounts the drive (Pelican, section 5: two load regimes).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServerLoad {
-    /// The profile's `mount`.
-    #[default]
-    Idle,
-    /// The profile's `mount_busy`.
-    Busy,
 }
 
 /// A command that the drive cannot execute in its state.
@@ -94,11 +85,18 @@ impl Watts {
 /// Milliwatts x nanoseconds in a millijoule.
 const PICOJOULES_PER_MJ: u128 = 1_000_000_000;
 
+/// What keeps the draws of rates apart from those of durations.
+const RATES: u64 = u64::from_le_bytes(*b"rates   ");
+
 /// The truth of one drive.
 #[derive(Clone, Debug)]
 pub struct DrivePhysics {
     profile: DriveProfile,
     rng: Rng,
+    /// The rate of this drive in its middle zone, in bytes/s.
+    bytes_per_s: u64,
+    /// What tells in which zone a file lies.
+    zones: u64,
     state: PowerState,
     /// When `state` ends by itself; [`Time::MAX`] if it does not.
     state_ends: Time,
@@ -119,9 +117,14 @@ pub struct DrivePhysics {
 impl DrivePhysics {
     /// Drive `drive` of a rack under `seed`: in standby since [`Time::ZERO`], unmounted.
     pub fn new(profile: DriveProfile, seed: u64, drive: DriveId) -> Self {
+        let mut rates = Rng::for_thing(seed ^ RATES, u64::from(drive.0));
+        let spread = u64::from(profile.rate_spread.drive_permille);
+        let permille = 1_000 - spread + if spread == 0 { 0 } else { rates.between(0, 2 * spread) };
         Self {
-            profile,
             rng: Rng::for_thing(seed, u64::from(drive.0)),
+            bytes_per_s: (profile.bytes_per_s.saturating_mul(permille) / 1_000).max(1),
+            zones: rates.next_u64(),
+            profile,
             state: PowerState::Standby,
             state_ends: Time::MAX,
             mounted: false,
@@ -275,6 +278,17 @@ impl DrivePhysics {
         Ok(self.free_at(now))
     }
 
+    /// The rate at which this drive transfers the file numbered `file`, in bytes/s. Files lie in all zones alike: which
+    /// one, is drawn from the drive and the file's number.
+    pub fn bytes_per_s(&self, file: u64) -> u64 {
+        let zone = u64::from(self.profile.rate_spread.zone_permille);
+        if zone == 0 {
+            return self.bytes_per_s;
+        }
+        let permille = 1_000 - zone + Rng::for_thing(self.zones, file).between(0, 2 * zone);
+        (self.bytes_per_s.saturating_mul(permille) / 1_000).max(1)
+    }
+
     /// Transfers `bytes` bytes at `offset` of the file numbered `file`; returns when that will be done. Transfers run
     /// one after another; one that does not continue where the last one ended starts with a seek.
     ///
@@ -284,7 +298,7 @@ impl DrivePhysics {
         self.ready(now)?;
         let seek = if self.position == Some((file, offset)) { Duration::ZERO } else { self.profile.seek };
         let start = self.free_at(now);
-        self.busy_until = start + seek + transfer_time(bytes, self.profile.bytes_per_s);
+        self.busy_until = start + seek + transfer_time(bytes, self.bytes_per_s(file));
         self.position = Some((file, offset.saturating_add(bytes)));
         Ok(self.busy_until)
     }

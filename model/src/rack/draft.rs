@@ -100,16 +100,34 @@ pub struct Distribution {
     pub max: Duration,
     /// The number of uniform draws averaged (Bates distribution), 1 to 16: 1 is uniform, 4 is bell-shaped.
     pub draws: u8,
+    /// Those that take longer than `max`, if there are any.
+    #[serde(default)]
+    pub stragglers: Option<Stragglers>,
+}
+
+/// The tail of a distribution: most drives are quick, a few are slow (Pelican, section 5: "the probability that at
+/// least one disk in a group is a straggler").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stragglers {
+    /// How many of a thousand, 1 to 1,000.
+    pub permille: u16,
+    /// The longest of them; they are spread evenly between the distribution's `max` and this.
+    pub max: Duration,
 }
 
 impl Distribution {
     /// Always `span`.
     pub const fn constant(span: Duration) -> Self {
-        Self { min: span, max: span, draws: 1 }
+        Self { min: span, max: span, draws: 1, stragglers: None }
     }
 
-    /// One duration of this distribution, between `min` and `max`.
+    /// One duration of this distribution, between `min` and [`longest`](Self::longest).
     pub fn sample(&self, rng: &mut Rng) -> Duration {
+        if let Some(stragglers) = self.stragglers
+            && rng.below(1_000) < u64::from(stragglers.permille)
+        {
+            return Duration::from_nanos(rng.between(self.max.as_nanos() as u64, stragglers.max.as_nanos() as u64));
+        }
         let (min, max) = (self.min.as_nanos() as u64, self.max.as_nanos() as u64);
         assert!(min <= max && self.draws >= 1, "a distribution of a validated rack is not empty");
         let sum: u128 = (0..self.draws).map(|_| u128::from(rng.between(min, max))).sum();
@@ -118,9 +136,17 @@ impl Distribution {
         Duration::from_nanos(nanos)
     }
 
-    /// The mean: half-way between `min` and `max`.
+    /// The mean: half-way between `min` and `max`, if there are no stragglers.
     pub fn mean(&self) -> Duration {
-        (self.min + self.max) / 2
+        let quick = (self.min + self.max) / 2;
+        let Some(Stragglers { permille, max }) = self.stragglers else { return quick };
+        let slow = (self.max + max) / 2;
+        (quick * u32::from(1_000 - permille) + slow * u32::from(permille)) / 1_000
+    }
+
+    /// The longest that it can be.
+    pub fn longest(&self) -> Duration {
+        self.stragglers.map_or(self.max, |stragglers| stragglers.max)
     }
 }
 
@@ -135,13 +161,25 @@ pub struct Watts {
     pub active_mw: u32,
 }
 
+/// How rates differ by zone and by drive, in thousandths of the mean rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateSpread {
+    /// By how much the outermost zone is faster, and the innermost slower. Files lie in all zones alike.
+    pub zone_permille: u16,
+    /// By how much a drive as a whole can be faster or slower than the mean drive.
+    pub drive_permille: u16,
+}
+
 /// The properties of the rack's drives: the engine's first estimates, and an emulated drive's truth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveProfile {
     /// Capacity, in bytes.
     pub capacity_bytes: u64,
-    /// Sequential transfer rate, in bytes/s.
+    /// The mean sequential transfer rate, in bytes/s.
     pub bytes_per_s: u64,
+    /// How far rates differ from it.
+    #[serde(default)]
+    pub rate_spread: RateSpread,
     /// The average seek, before a transfer that does not continue where the last one ended.
     pub seek: Duration,
     /// Standby to ready.

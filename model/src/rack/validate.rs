@@ -4,7 +4,10 @@
 //! and spans are bounded so that later arithmetic cannot overflow, such as a `u64` sum over drives or a product of
 //! days.
 
-use super::draft::{Code, Distribution, DomainLimit, DriveProfile, DriveSpec, RackDraft, Resource, SpecError, Watts};
+use super::draft::{
+    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, RackDraft, RateSpread, Resource, SpecError, Stragglers,
+    Watts,
+};
 use crate::id::{DomainId, DriveId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -103,6 +106,7 @@ fn check_profile(profile: &DriveProfile) -> Checked {
     check_distribution("drive.spin_up", &profile.spin_up)?;
     check_distribution("drive.mount", &profile.mount)?;
     check_distribution("drive.mount_busy", &profile.mount_busy)?;
+    check_spread(profile.rate_spread)?;
     check_distribution("drive.unmount", &profile.unmount)?;
     check_distribution("drive.spin_down", &profile.spin_down)?;
     let Watts { standby_mw, spin_up_mw, active_mw } = profile.watts;
@@ -122,13 +126,26 @@ fn check_capacity(key: impl Display, bytes: u64) -> Checked {
     require((1..=CAPACITY_MAX_BYTES).contains(&bytes), key, message)
 }
 
-fn check_distribution(key: &str, Distribution { min, max, draws }: &Distribution) -> Checked {
+fn check_distribution(key: &str, distribution: &Distribution) -> Checked {
+    let Distribution { min, max, draws, stragglers } = distribution;
     require(min <= max, key, format_args!("min {min:?} is above max {max:?}; write the shorter one as min"))?;
     let too_long = "longer than a day is a mistyped unit; write such as \"10 s\" or \"800 ms\"";
     require(*max <= SPAN_MAX, key, too_long)?;
     let wrong =
         format_args!("{draws} draws cannot be averaged; write draws = 1 (uniform) to 16, such as 4 (bell-shaped)");
-    require((1..=16).contains(draws), key, wrong)
+    require((1..=16).contains(draws), key, wrong)?;
+    let Some(Stragglers { permille, max: slowest }) = stragglers else { return Ok(()) };
+    let none = "stragglers are 0.1 % to 100 % of all; without any, leave `stragglers` out";
+    require((1..=1_000).contains(permille), key, none)?;
+    let quick = format_args!("the slowest straggler takes {slowest:?}, less than max {max:?}; write the longer span");
+    require(slowest >= max, key, quick)?;
+    require(*slowest <= SPAN_MAX, key, too_long)
+}
+
+fn check_spread(spread: RateSpread) -> Checked {
+    let RateSpread { zone_permille, drive_permille } = spread;
+    let stands = "rates that differ by half or more are mistyped; write such as { zone = \"30 %\", drive = \"5 %\" }";
+    require(zone_permille < 500 && drive_permille < 500, "drive.rate_spread", stands)
 }
 
 fn check_names(draft: &RackDraft) -> Checked {
@@ -286,6 +303,7 @@ mod tests {
             profile: DriveProfile {
                 capacity_bytes: 1 << 40,
                 bytes_per_s: 100_000_000,
+                rate_spread: RateSpread::default(),
                 seek: Duration::from_millis(4),
                 spin_up: span,
                 mount: span,

@@ -3,8 +3,10 @@
 use super::drives::{self, Ruled};
 use super::fault::Fault;
 use super::tree::{Item, Table};
-use super::units::{RATE, SIZE};
-use crate::rack::{Code, Distribution, DomainLimit, DriveProfile, FailureDomains, RackDraft, Resource, Watts};
+use super::units::{RATE, SHARE, SIZE};
+use crate::rack::{
+    Code, Distribution, DomainLimit, DriveProfile, FailureDomains, RackDraft, RateSpread, Resource, Stragglers, Watts,
+};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -13,9 +15,10 @@ use toml::de::DeTable;
 
 const ROOT_KEYS: [&str; 9] =
     ["name", "group_drives", "pack", "code", "geometry", "drives", "resources", "failure_domains", "drive"];
-const DRIVE_KEYS: [&str; 11] = [
+const DRIVE_KEYS: [&str; 12] = [
     "capacity",
     "bytes_per_s",
+    "rate_spread",
     "seek",
     "spin_up",
     "mount",
@@ -109,6 +112,7 @@ fn profile(root: &Table<'_>) -> Result<DriveProfile, Fault> {
     Ok(DriveProfile {
         capacity_bytes: table.need("capacity", "\"4.55 TB\"")?.quantity(&SIZE)?,
         bytes_per_s: table.need("bytes_per_s", "\"105 MB/s\"")?.quantity(&RATE)?,
+        rate_spread: table.find("rate_spread").map_or(Ok(RateSpread::default()), |spread| rate_spread(&spread))?,
         seek: table.need("seek", "\"4.2 ms\"")?.duration()?,
         spin_up: span("spin_up")?,
         mount: span("mount")?,
@@ -140,11 +144,33 @@ fn distribution(item: &Item<'_>) -> Result<Distribution, Fault> {
         let example = "write \"10 s\", or { min = \"8 s\", max = \"12 s\", draws = 4 }";
         return Err(item.refuse(format!("`{}` is neither a duration nor a distribution; {example}", item.key())));
     };
-    table.only(&["min", "max", "draws"])?;
+    table.only(&["min", "max", "draws", "stragglers"])?;
     let end = |key, example| -> Result<Duration, Fault> { table.need(key, example)?.duration() };
     Ok(Distribution {
         min: end("min", "\"8 s\"")?,
         max: end("max", "\"12 s\"")?,
         draws: table.find("draws").map_or(Ok(1), |draws| draws.integer(0, 255))? as u8,
+        stragglers: table.find("stragglers").map(|tail| stragglers(&tail)).transpose()?,
     })
+}
+
+fn stragglers(item: &Item<'_>) -> Result<Stragglers, Fault> {
+    let table = item.table()?;
+    table.only(&["share", "max"])?;
+    Ok(Stragglers {
+        permille: share(&table.need("share", "\"0.5 %\"")?)?,
+        max: table.need("max", "\"20 s\"")?.duration()?,
+    })
+}
+
+fn rate_spread(item: &Item<'_>) -> Result<RateSpread, Fault> {
+    let table = item.table()?;
+    table.only(&["zone", "drive"])?;
+    let part = |key| table.find(key).map_or(Ok(0), |found| share(&found));
+    Ok(RateSpread { zone_permille: part("zone")?, drive_permille: part("drive")? })
+}
+
+/// A share of a whole, in thousandths.
+fn share(item: &Item<'_>) -> Result<u16, Fault> {
+    Ok(u16::try_from(item.quantity(&SHARE)?).unwrap_or(u16::MAX))
 }

@@ -52,6 +52,10 @@ pub(super) const RATE: Units = Units {
     ],
 };
 
+/// Thousandths.
+pub(super) const SHARE: Units =
+    Units { what: "share", example: "\"5 %\" or \"0.5 %\"", table: &[("%", 10, 1), ("permille", 1, 1)] };
+
 /// Nanoseconds.
 pub(super) const SPAN: Units = Units {
     what: "duration",

@@ -70,7 +70,8 @@ impl Groups {
     fn profile(&self) -> DriveProfile {
         let off = self.switch * self.spread_permille / 1_000;
         let nothing = Distribution::constant(Duration::ZERO);
-        let spin_up = Distribution { min: self.switch.saturating_sub(off), max: self.switch + off, draws: 4 };
+        let spin_up =
+            Distribution { min: self.switch.saturating_sub(off), max: self.switch + off, draws: 4, stragglers: None };
         DriveProfile {
             capacity_bytes: CAPACITY_BYTES,
             bytes_per_s: self.bytes_per_s / u64::from(DATA),

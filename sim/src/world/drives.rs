@@ -115,6 +115,11 @@ impl Drives {
         self.physics[drive.index()].losses()
     }
 
+    /// The rate at which a drive transfers the file numbered `file`, in bytes/s.
+    pub fn bytes_per_s(&self, drive: DriveId, file: u64) -> u64 {
+        self.physics[drive.index()].bytes_per_s(file)
+    }
+
     pub fn is_away(&self, drive: DriveId) -> bool {
         self.away.contains(&drive)
     }

@@ -5,7 +5,6 @@ use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
 use engine::{Action, Controller, Event, Loss, Outcome, PinnedTo, PriorityClass, Request, Work};
-use model::physics::ServerLoad;
 use model::{Attempt, DriveId, GroupId, OpId};
 
 impl<M: Controller> World<M> {
@@ -16,8 +15,7 @@ impl<M: Controller> World<M> {
             Action::PersistStarts { .. } | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
-                let load =
-                    if self.streams[self.links.server_of(drive)] > 0 { ServerLoad::Busy } else { ServerLoad::Idle };
+                let load = self.servers.load(self.now, drive);
                 let capacity_bytes = self.rack.spec().capacity_bytes(drive);
                 let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
                 self.command(drive, attempt, CommandKind::Mount { load, free_bytes });

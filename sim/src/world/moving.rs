@@ -16,6 +16,8 @@ pub(super) struct Moving {
     pub streams: Vec<DriveStream>,
     /// Bytes of each stream.
     pub stream_bytes: u64,
+    /// The rate of the slowest drive that takes part, in bytes/s: stripes are moved whole, so it sets the pace of all.
+    pub stream_bytes_per_s: u64,
     /// Payload bytes that leave by the network: those that clients read. What a server reads for itself stays there.
     pub sent_bytes: u64,
     /// The time for which the others waited for drives that hang.

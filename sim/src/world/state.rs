@@ -15,6 +15,7 @@ use engine::{
     Action, Controller, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome, PinnedTo,
     PriorityClass, Rack, Request, Work,
 };
+use model::physics::Servers;
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -123,7 +124,7 @@ pub struct World<M = Rack> {
     pub(super) links: Links,
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
-    pub(super) streams: Vec<u32>,
+    pub(super) servers: Servers,
     pub(super) counted: Counted,
     pub(super) open: OpMap<OpenOp>,
     next_op: u64,
@@ -153,7 +154,7 @@ impl<M: Controller> World<M> {
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
             flows: Flows::new(links.capacities.clone()),
-            streams: vec![0; links.servers],
+            servers: Servers::new(&spec),
             links,
             counted: Counted::default(),
             open: OpMap::default(),

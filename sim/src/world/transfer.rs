@@ -31,6 +31,7 @@ impl<M: Controller> World<M> {
             stream_bytes: if plan.moves { payload_bytes.div_ceil(data) } else { 0 },
             sent_bytes: if plan.sent { payload_bytes } else { 0 },
             waited,
+            stream_bytes_per_s: self.slowest(&streams, plan.read.map_or(op.0, |blob| blob.number)),
             streams,
         };
         self.begin_transfer(moving, if plan.sent { data } else { 0 });
@@ -84,12 +85,20 @@ impl<M: Controller> World<M> {
         (streams, waited)
     }
 
+    /// The rate of the slowest of the drives that take part, for the file numbered `file`.
+    fn slowest(&self, streams: &[DriveStream], file: u64) -> u64 {
+        let fine = streams.iter().filter(|stream| stream.result == DriveResult::Fine);
+        fine.map(|stream| self.drives.bytes_per_s(stream.drive, file)).min().unwrap_or(1)
+    }
+
     /// Counts the streams of a transfer on their servers, as it begins or ends.
     fn count_streams(&mut self, moving: &Moving, begins: bool) {
         for stream in &moving.streams {
-            let streams = &mut self.streams[self.links.server_of(stream.drive)];
-            assert!(begins || *streams > 0, "a stream ends that never began");
-            *streams = if begins { *streams + 1 } else { *streams - 1 };
+            if begins {
+                self.servers.stream_begins(stream.drive);
+            } else {
+                self.servers.stream_ends(stream.drive);
+            }
         }
     }
 
@@ -102,15 +111,15 @@ impl<M: Controller> World<M> {
         if moving.stream_bytes == 0 || moving.fine().next().is_none() {
             return self.agenda.plan(heads_there, Scheduled::Over(moving));
         }
-        let demand = self.links.demand(moving.fine(), sent_streams);
+        let demand = self.links.demand(moving.fine(), moving.stream_bytes_per_s, sent_streams);
         self.agenda.plan(heads_there, Scheduled::Begin(moving, demand));
     }
 
     pub(super) fn begin_flow(&mut self, moving: Moving, demand: Demand) {
-        let (op, stream_bytes) = (moving.op, moving.stream_bytes);
+        let (op, stream_bytes, stream_bytes_per_s) = (moving.op, moving.stream_bytes, moving.stream_bytes_per_s);
         self.count_streams(&moving, true);
         let rate = self.flows.begin(self.now, moving, demand, stream_bytes);
-        assert!(rate <= self.rack.spec().profile.bytes_per_s, "{op} is faster than its drives");
+        assert!(rate <= stream_bytes_per_s, "{op} is faster than its drives");
         let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(stream_bytes);
         if let Some(open) = self.open.get_mut(&op) {
             let first_byte = self.now + transfer_time(fragment_bytes, rate);

@@ -1,15 +1,23 @@
 //! The physics of one drive: states, durations, energy.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::rack::Distribution;
+use crate::rack::{Distribution, RateSpread, Stragglers};
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 const MIB: u64 = 1 << 20;
 
 pub(in crate::physics) fn profile() -> DriveProfile {
-    let seconds = |min, max| Distribution { min: Duration::from_secs(min), max: Duration::from_secs(max), draws: 4 };
+    let seconds = |min, max| Distribution {
+        min: Duration::from_secs(min),
+        max: Duration::from_secs(max),
+        draws: 4,
+        stragglers: None,
+    };
     DriveProfile {
         capacity_bytes: 1_000_000_000_000,
         bytes_per_s: 100_000_000,
+        rate_spread: RateSpread::default(),
         seek: Duration::from_millis(4),
         spin_up: seconds(8, 12),
         mount: seconds(2, 3),
@@ -118,4 +126,35 @@ fn a_busy_server_mounts_slowly() {
     let mut drive = drive();
     let at_speed = drive.spin_up(Time::ZERO).unwrap();
     assert!(drive.mount(at_speed, ServerLoad::Busy).unwrap() >= at_speed + Duration::from_secs(20));
+}
+
+#[test]
+fn a_few_of_a_thousand_mounts_are_slow() {
+    let quick = Distribution { min: Duration::from_secs(1), max: Duration::from_secs(2), draws: 4, stragglers: None };
+    let slowest = Duration::from_secs(20);
+    let tailed = Distribution { stragglers: Some(Stragglers { permille: 20, max: slowest }), ..quick };
+    let mut rng = Rng::new(7);
+    let spans: Vec<Duration> = (0..100_000).map(|_| tailed.sample(&mut rng)).collect();
+    let slow = spans.iter().filter(|span| **span > quick.max).count();
+    assert!((1_900..2_100).contains(&slow), "{slow} of 100,000 where 2,000 are expected");
+    assert!(spans.iter().all(|span| (quick.min..=slowest).contains(span)));
+    assert_eq!((quick.longest(), tailed.longest()), (quick.max, slowest));
+    let mean = spans.iter().sum::<Duration>() / 100_000;
+    assert!(mean.abs_diff(tailed.mean()) < Duration::from_millis(20), "{mean:?} beside {:?}", tailed.mean());
+}
+
+#[test]
+fn rates_differ_by_drive_and_by_zone_around_the_mean() {
+    let spread = RateSpread { zone_permille: 300, drive_permille: 50 };
+    let spread_out = DriveProfile { rate_spread: spread, ..profile() };
+    let drives: Vec<_> = (0..1_000).map(|id| DrivePhysics::new(spread_out.clone(), 1, DriveId(id))).collect();
+    let rates: Vec<u64> = drives.iter().map(|drive| drive.bytes_per_s(77)).collect();
+    let mean = rates.iter().sum::<u64>() / 1_000;
+    assert!(mean.abs_diff(100_000_000) < 2_000_000, "{mean} bytes/s on average");
+    assert!(rates.iter().all(|rate| (66_500_000..=136_500_000).contains(rate)));
+    assert!(rates.iter().any(|rate| *rate < 75_000_000) && rates.iter().any(|rate| *rate > 125_000_000));
+    let files: BTreeSet<u64> = (0..100).map(|file| drives[0].bytes_per_s(file)).collect();
+    assert!(files.len() > 50, "files lie in all zones");
+    assert_eq!(drives[0].bytes_per_s(5), drives[0].bytes_per_s(5), "a file stays where it is");
+    assert_eq!(drive().bytes_per_s(5), 100_000_000, "without a spread all are alike");
 }
