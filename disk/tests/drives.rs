@@ -9,7 +9,7 @@ use disk::{
 use model::physics::PowerState;
 use model::{
     BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, RackDraft,
-    RackSpec, Resource, Time, Watts,
+    RackSpec, RateSpread, Resource, Time, Watts,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -282,6 +282,7 @@ fn four_drives() -> RackSpec {
     let profile = DriveProfile {
         capacity_bytes: CAPACITY_BYTES,
         bytes_per_s: 1 << 20,
+        rate_spread: RateSpread::default(),
         seek: Duration::from_millis(4),
         spin_up: seconds(8, 12),
         mount: seconds(2, 3),
@@ -494,4 +495,36 @@ async fn blobs_move_at_the_speed_of_the_modelled_drives_whatever_the_time_scale(
         assert!(range.contains(&write_s), "writing took {write_s} s at scale {scale}");
         assert!(range.contains(&read_s), "reading took {read_s} s at scale {scale}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drive_mounts_slowly_while_the_server_moves_payload_for_another_and_quickly_after() {
+    let (rack, clock) = emulated(1);
+    let (working, woken, later) = (rack.drive(DriveId(0)), rack.drive(DriveId(2)), rack.drive(DriveId(3)));
+    wake(&*working).await;
+    working.create(&name("a"), 4 << 20).await.unwrap();
+    woken.spin_up().await.unwrap();
+    let file = name("a");
+    let streaming = async {
+        for i in 0..60 {
+            working.write_at(&file, (i % 4) << 20, Buffer::zeroed(1 << 20)).await.unwrap();
+        }
+    };
+    let mounting = async {
+        clock.sleep_until(clock.now() + Duration::from_millis(500)).await;
+        let began = clock.now();
+        woken.mount().await.unwrap();
+        clock.now().since(began)
+    };
+    let ((), loaded) = tokio::join!(streaming, mounting);
+    assert!((20..=30).contains(&loaded.as_secs()), "{loaded:?} is not `mount_busy`");
+    woken.unmount().await.unwrap();
+    woken.stop().await.unwrap();
+    later.spin_up().await.unwrap();
+    // A read of less than a fragment, such as a label, is no stream.
+    working.read_at(&file, 0, Buffer::zeroed(4095)).await.unwrap();
+    let began = clock.now();
+    later.mount().await.unwrap();
+    let idle = clock.now().since(began);
+    assert!((2..=3).contains(&idle.as_secs()), "{idle:?} is not `mount`");
 }

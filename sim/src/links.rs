@@ -1,6 +1,6 @@
 //! The links of a rack: each server's PCIe root, and its network.
 //!
-//! Which server a drive hangs on, `model::physics::Servers` says. Every stream of a transfer crosses the links of its own
+//! The server of a drive is that of `model::physics::Servers`. Every stream of a transfer crosses the links of its own
 //! drive. A read's payload leaves by the networks of the servers that its drives hang on, in proportion to their
 //! streams. Writes come in by the other direction of the network, which nothing else uses, and are not held back there.
 //!
@@ -67,8 +67,8 @@ impl Links {
         Self { capacities, of_drive, each_crosses: firsts.len(), servers, network_of }
     }
 
-    /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. For a read, `sent` streams' worth of payload
-    /// leaves by the network.
+    /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. For a read,
+    /// `sent` streams' worth of payload leaves by the network.
     pub fn demand(&self, drives: impl IntoIterator<Item = DriveId>, stream_bytes_per_s: u64, sent: u64) -> Demand {
         let mut count = 0;
         let mut demand = Demand { stream_bytes_per_s, crosses: Vec::with_capacity(4) };

@@ -6,7 +6,7 @@
 
 use model::{
     Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, FailureDomains, RackDraft, RackSpec,
-    Resource, SpecError, Watts,
+    RateSpread, Resource, SpecError, Watts,
 };
 use std::time::Duration;
 
@@ -75,6 +75,7 @@ impl Groups {
         DriveProfile {
             capacity_bytes: CAPACITY_BYTES,
             bytes_per_s: self.bytes_per_s / u64::from(DATA),
+            rate_spread: RateSpread::default(),
             seek: self.seek,
             spin_up,
             mount: nothing,
