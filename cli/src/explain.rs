@@ -59,9 +59,12 @@ fn text(explanation: &Explanation) -> String {
                 _ => format!("with {}, at byte {}", counted(u64::from(members - 1), "other object"), count(*offset)),
             };
             row("blob", format!("{blob}, {others}, as {code_data} + {code_parity} stacks"));
-            let wait = match (place.wait_min_s, place.wait_max_s) {
+            let wait = match (place.wait_min_s, place.wait_expected_s, place.wait_max_s) {
                 _ if place.recalled => "none: a recall is in the spool".to_owned(),
-                (Some(min), Some(max)) => format!("{} to {} until the first byte", seconds(min), seconds(max)),
+                (Some(min), Some(expected), Some(max)) => {
+                    let (expected, min, max) = (seconds(expected), seconds(min), seconds(max));
+                    format!("about {expected} until the first byte, {min} to {max}")
+                }
                 _ => "waiting does not help".to_owned(),
             };
             if place.state != "readable" {
@@ -145,6 +148,7 @@ mod tests {
             state: "readable".into(),
             unusable: Vec::new(),
             wait_min_s: Some(13.5),
+            wait_expected_s: Some(15.0),
             wait_max_s: Some(90.0),
             recalled: false,
         });
@@ -153,7 +157,7 @@ mod tests {
             "written   Thu, 01 Jan 1970 00:00:00 GMT",
             "place     rack, group 4 (asleep) of class 2",
             "blob      b9-00c0ffee00c0ffee, with 2 other objects, at byte 4,096, as 2 + 1 stacks",
-            "wait      14 s to 1 min 30 s until the first byte",
+            "wait      about 15 s until the first byte, 14 s to 1 min 30 s",
             "1,2,3",
         ] {
             assert!(text.contains(message), "{message:?} is not in\n{text}");

@@ -78,6 +78,9 @@ fn text(status: &Status) -> String {
             if drives.failed > 0 { format!(", {} failed", count(drives.failed)) } else { String::new() }
         ),
     );
+    let switch = &status.switch;
+    let (wake, busy, rest) = (seconds(switch.wake_s), seconds(switch.wake_busy_s), seconds(switch.rest_s));
+    row("switch", format!("a group wakes in about {wake}, {busy} beside others' work, and rests in {rest}"));
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
@@ -210,7 +213,7 @@ fn classes(status: &Status) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use server::report::{CapacityStatus, ClassStatus, DriveCounts, PowerStatus, WorkshopStatus};
+    use server::report::{CapacityStatus, ClassStatus, DriveCounts, PowerStatus, SwitchStatus, WorkshopStatus};
 
     fn sample() -> Status {
         Status {
@@ -248,6 +251,7 @@ mod tests {
                 free_bytes: 4_000_000_000_000_000,
                 ..CapacityStatus::default()
             },
+            switch: SwitchStatus { wake_s: 1.35, wake_busy_s: 2.1, rest_s: 0.12 },
             front: FrontStatus { connection_limit: 1024, request_limit: 256, ..FrontStatus::default() },
             warnings: vec!["drive 3 is away; look for its cable".into()],
             notes: vec!["objects lie on one disk".into()],
@@ -262,6 +266,7 @@ mod tests {
             "workshop  1.5 MB staged in 1,200 objects and 2 uploads in parts, < 1 % of 10.0 GB, 1 pack on the way to \
              the rack",
             "active    0 drives of at most 96",
+            "switch    a group wakes in about 1.4 s, 2.1 s beside others' work, and rests in 0.1 s",
             "wakes     0 for clients, 0 for rebuilds, 0 for background work, 0 starts of drives, 0.12 per GB migrated",
             "note      objects lie on one disk",
             "warning   drive 3 is away; look for its cable",

@@ -109,6 +109,8 @@ pub(crate) struct Class {
     pub returned: bool,
     /// The switch under way.
     pub switch: Option<Switch>,
+    /// When the wake or the rest under way began, if it is one of a whole group.
+    pub moving_since: Option<Time>,
 }
 
 impl Class {
@@ -123,6 +125,7 @@ impl Class {
             in_service: None,
             returned: false,
             switch: None,
+            moving_since: None,
         }
     }
 
@@ -159,6 +162,11 @@ impl Class {
             ClassPhase::Resting { group: resting, .. } if resting == group => GroupState::Resting,
             _ => GroupState::Asleep,
         }
+    }
+
+    /// Whether anything is queued, waits for its group, or is in service.
+    pub fn has_work(&self) -> bool {
+        self.in_service.is_some() || self.pending.is_some() || !self.queues.is_empty()
     }
 
     /// Whether a client's operation is queued, waits for its group, or is in service.
@@ -233,7 +241,7 @@ impl Class {
     }
 
     /// `group` begins to wake, or to wake members that came back.
-    pub fn begin_waking(&mut self, group: GroupId, until: Time) {
+    pub fn begin_waking(&mut self, group: GroupId, now: Time, until: Time) {
         assert!(self.in_service.is_none(), "nothing is in service while a group wakes");
         assert!(self.switch.is_some(), "a wake is charged to somebody");
         let up = match self.phase {
@@ -243,12 +251,14 @@ impl Class {
             }
         };
         assert!(up.is_none_or(|up| up == group), "one group of a class is awake at a time");
+        self.moving_since = up.is_none().then_some(now);
         self.phase = ClassPhase::Waking { group, until };
         self.returned = false;
     }
 
-    /// `group` is ready. The switch is charged; answers it, if there was one.
-    pub fn ready(&mut self, group: GroupId, now: Time) -> Option<Switch> {
+    /// `group` is ready. The switch is charged; answers it, if there was one, and how long the whole group has taken to
+    /// wake.
+    pub fn ready(&mut self, group: GroupId, now: Time) -> (Option<Switch>, Option<Duration>) {
         assert!(
             matches!(self.phase, ClassPhase::Waking { group: waking, .. } if waking == group),
             "{group} was waking"
@@ -259,7 +269,7 @@ impl Class {
             self.queues.charge_switch(priority, now.since(since));
         }
         self.phase = ClassPhase::Awake { group, idle_since: None };
-        switch
+        (switch, self.moving_since.take().map(|since| now.since(since)))
     }
 
     /// The awake group has had nothing to do since then; `None` is that it has work.
@@ -283,17 +293,19 @@ impl Class {
     }
 
     /// `group` begins to go to sleep.
-    pub fn begin_resting(&mut self, group: GroupId, until: Time) {
+    pub fn begin_resting(&mut self, group: GroupId, now: Time, until: Time) {
         assert!(self.in_service.is_none(), "a group that serves does not go to sleep");
         assert!(self.awake().is_none_or(|awake| awake == group), "the group that is awake goes to sleep");
+        self.moving_since = self.awake().is_some().then_some(now);
         self.phase = ClassPhase::Resting { group, until };
     }
 
-    /// The group that was resting sleeps.
-    pub fn fall_asleep(&mut self) {
+    /// The group that was resting sleeps; answers how long the whole group has taken for it.
+    pub fn fall_asleep(&mut self, now: Time) -> Option<Duration> {
         assert!(matches!(self.phase, ClassPhase::Resting { .. }), "a group rests before it sleeps");
         assert!(self.in_service.is_none(), "a group that sleeps serves nothing");
         self.phase = ClassPhase::Asleep;
+        self.moving_since.take().map(|since| now.since(since))
     }
 
     /// A drive of `group` stands by. If that group is up without it, it is to be started as well.

@@ -1,4 +1,9 @@
-//! How long a client's read would wait: a range, from what is known now and what may still come.
+//! How long a client's read would wait: a range and what is to be expected, from what is known now and what may still
+//! come.
+//!
+//! What is expected is what is under way, what is queued before the read, and the switches between them, each as long as
+//! those that were measured ([`crate::estimates`]), beside the shares of other priority classes that have work. Clients
+//! act by it. The range says how far it may be off:
 //!
 //! The least is that of a rack in which everything goes as fast as it can, and nothing more comes. The most counts what
 //! may be served before the read although it comes later: by joining the group in service, or the last operation of its
@@ -14,12 +19,14 @@
 //!   counted at the drives' rate, without the seeks of however many operations they come in.
 
 use crate::class::{Class, ClassPhase};
+use crate::estimates::{Estimates, SwitchEstimate};
 use crate::event::Work;
 use crate::ops::Ops;
 use crate::policy::{PriorityClass, SchedulerPolicy, Weighing};
 use crate::setup::Setup;
 use alloc::vec::Vec;
 use core::time::Duration;
+use model::physics::ServerLoad;
 use model::{GroupId, OpId, Time, transfer_time};
 use serde::Serialize;
 
@@ -28,8 +35,15 @@ use serde::Serialize;
 pub struct Forecast {
     /// If everything goes as fast as it can, and nothing else comes between.
     pub min: Duration,
+    /// If everything takes as long as it has of late, and nothing else comes between. Within the range.
+    pub expected: Duration,
     /// If all that may come between does.
     pub max: Duration,
+}
+
+impl Forecast {
+    /// Nothing is waited for.
+    pub const NONE: Self = Self { min: Duration::ZERO, expected: Duration::ZERO, max: Duration::ZERO };
 }
 
 /// The clients' queue of a class, as seen by a read that wants one of its groups.
@@ -45,6 +59,9 @@ struct Ahead {
 /// The state that a forecast is made from.
 pub(crate) struct Forecaster<'a> {
     pub setup: &'a Setup,
+    pub estimates: &'a Estimates,
+    /// The load that the class works beside.
+    pub load: ServerLoad,
     pub ops: &'a Ops,
     /// The class of the group that is wanted.
     pub class: &'a Class,
@@ -61,7 +78,8 @@ pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> F
     let span = |bytes| transfer_time(bytes, setup.spec.profile.bytes_per_s).saturating_mul(times);
     let shares = setup.policy.scheduler.shares;
     let sum = PriorityClass::ALL.into_iter().fold(0_u32, |sum, priority| sum.saturating_add(shares.of(priority)));
-    Forecast { min: span(bytes), max: span(class_bytes).saturating_mul(sum) / shares.rebuild.max(1) }
+    let (min, max) = (span(bytes), span(class_bytes).saturating_mul(sum) / shares.rebuild.max(1));
+    Forecast { min, expected: span(class_bytes).clamp(min, max), max }
 }
 
 impl Forecaster<'_> {
@@ -71,7 +89,70 @@ impl Forecaster<'_> {
         let first_stripe_bytes = u64::from(spec.code.data) * u64::from(spec.code.fragment_bytes);
         let min = self.soonest(group) + spec.profile.seek;
         let max = self.latest(group).saturating_add(self.setup.transfer_estimate(first_stripe_bytes));
-        Forecast { min, max: max.max(min) }
+        let max = max.max(min);
+        Forecast {
+            min,
+            expected: (self.expected(group) + self.setup.transfer_estimate(first_stripe_bytes)).clamp(min, max),
+            max,
+        }
+    }
+
+    /// The wait if everything takes as long as it has of late, and nothing more comes.
+    fn expected(&self, group: GroupId) -> Duration {
+        let switch = self.estimates.switch(self.load);
+        let change = |up: Option<GroupId>| if up.is_some() { switch.total() } else { switch.wake };
+        let (mut wait, mut up) = self.expected_under_way(switch);
+        if let Some(pick) = self.class.pending {
+            wait += if up == Some(pick.group) { Duration::ZERO } else { change(up) };
+            wait += self.expected_of(pick.op);
+            up = Some(pick.group);
+        }
+        let joins = self.scheduler().join_in_service && up == Some(group);
+        let queued = self.class.queues.queued_in(PriorityClass::Client);
+        if joins {
+            let own: Duration = queued.filter(|item| item.group == group).map(|item| self.expected_of(item.op)).sum();
+            return self.expected_beside_others(wait + own);
+        }
+        let ahead = self.class.queues.ahead_of_new(PriorityClass::Client, group, 0);
+        let before: Duration = queued.take(ahead.operations).map(|item| self.expected_of(item.op)).sum();
+        let switches = self.switches_ahead(group);
+        let first = if switches > 0 { change(up) } else { Duration::ZERO };
+        let others = switch.total().saturating_mul(switches.saturating_sub(1));
+        self.expected_beside_others(wait + before + first + others)
+    }
+
+    /// The expected time until what is under way has ended, and the group that is up then.
+    fn expected_under_way(&self, switch: SwitchEstimate) -> (Duration, Option<GroupId>) {
+        let moving = self.class.moving_since.map_or(Duration::ZERO, |since| self.now.since(since));
+        match self.class.phase {
+            ClassPhase::Asleep => (Duration::ZERO, None),
+            ClassPhase::Resting { .. } => (switch.rest.saturating_sub(moving), None),
+            ClassPhase::Waking { group, .. } => (switch.wake.saturating_sub(moving), Some(group)),
+            ClassPhase::Awake { group, .. } => {
+                let in_service = self.class.in_service.map_or(Duration::ZERO, |service| {
+                    self.expected_of(service.op).saturating_sub(self.now.since(service.since))
+                });
+                (in_service, Some(group))
+            }
+        }
+    }
+
+    /// The expected service time of an operation: what is written is read back as well.
+    fn expected_of(&self, op: OpId) -> Duration {
+        self.estimates.transfer(self.load, self.service_of(op))
+    }
+
+    /// The expected time beside other priority classes that have work: each takes its share of the time, and one that is
+    /// in service now is somewhere in its quantum.
+    fn expected_beside_others(&self, alone: Duration) -> Duration {
+        let shares = self.scheduler().shares;
+        let serving = self.class.in_service.map(|service| service.priority);
+        let others = PriorityClass::ALL.into_iter().filter(|priority| *priority != PriorityClass::Client);
+        let others = others.filter(|priority| self.class.queues.queue_len(*priority) > 0).map(|priority| {
+            let turn = if serving == Some(priority) { self.scheduler().quantum / 2 } else { Duration::ZERO };
+            alone.saturating_mul(shares.of(priority)) / shares.client.max(1) + turn
+        });
+        others.fold(alone, Duration::saturating_add)
     }
 
     fn scheduler(&self) -> &SchedulerPolicy {

@@ -29,6 +29,7 @@ mod class;
 mod controller;
 mod deadlines;
 mod drives;
+mod estimates;
 mod event;
 pub mod fair;
 mod forecast;
@@ -60,6 +61,7 @@ pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
 pub use drives::DrivePhase;
+pub use estimates::SwitchEstimate;
 pub use event::{
     BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };

@@ -31,6 +31,7 @@ use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
 use crate::drives::{DrivePhase, Drives, Notice};
+use crate::estimates::Estimates;
 use crate::event::{DriveReport, Event};
 use crate::jobs::Jobs;
 use crate::layout::Layout;
@@ -90,6 +91,7 @@ pub struct Rack {
     reclaim: Reclaim,
     rng: Rng,
     stats: Stats,
+    estimates: Estimates,
     now: Time,
     booted: bool,
     closing: bool,
@@ -115,6 +117,7 @@ impl Rack {
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
             stats: Stats::default(),
+            estimates: Estimates::new(&setup),
             now: Time::ZERO,
             booted: false,
             closing: false,

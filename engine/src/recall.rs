@@ -54,10 +54,10 @@ impl Rejection {
     }
 }
 
-/// Whether a client waits on that can wait for `left` and needs `forecast` at least. One that does not is told the
-/// forecast; its recall goes on.
-pub fn is_worth_waiting(forecast: Duration, left: Duration) -> bool {
-    forecast <= left
+/// Whether a client waits on that can wait for `left` and is expected to have to wait for `expected`. One that does not
+/// is told so; its recall goes on.
+pub fn is_worth_waiting(expected: Duration, left: Duration) -> bool {
+    expected <= left
 }
 
 /// The layout of a blob, as far as a recall needs it.

@@ -1,6 +1,7 @@
 //! The physics of drives: the truth of an emulated or simulated drive, as opposed to the engine's estimates.
 
 mod drive;
+mod estimate;
 mod fuses;
 mod servers;
 

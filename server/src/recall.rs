@@ -92,7 +92,7 @@ impl Recalls {
     }
 
     /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
-    /// longer than `max_wait` (wall time), or surely will. The recall goes on all the same.
+    /// longer than `max_wait` (wall time), or is expected to. The recall goes on all the same.
     ///
     /// # Errors
     /// As told by [`RecallError`].
@@ -179,7 +179,7 @@ impl Recalls {
     }
 
     /// Waits until payload byte `until` is in the spool, or it is known that it never will be; not longer than to the
-    /// deadline, and not at all if it surely takes longer.
+    /// deadline, and not at all if it is expected to take longer.
     async fn written(
         &self,
         segment: &Segment,
@@ -203,10 +203,10 @@ impl Recalls {
         }
     }
 
-    /// The least that a read in `group` waits, in wall time.
+    /// The time that a read in `group` is expected to wait, in wall time.
     async fn forecast(&self, group: model::GroupId) -> Duration {
         let forecast = self.world.ask(move |rack, now| rack.forecast(group, now)).await;
-        forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.min))
+        forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.expected))
     }
 
     fn feed(&self, blob: Blob, recall: Recall, first: Segment) -> RecallStream {

@@ -32,6 +32,9 @@ pub struct Status {
     pub rebuilds: Vec<RebuildReport>,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
+    /// The time that a group is expected to take for its way up and down.
+    #[serde(default)]
+    pub switch: SwitchStatus,
     /// Counts since the server started.
     pub totals: Totals,
     /// Capacity and contents of the rack, in stack bytes.
@@ -88,6 +91,18 @@ pub struct FrontStatus {
     pub evicted_connections: u64,
     /// Clients that were cut off since then, because they sent or took too little.
     pub slow_clients: u64,
+}
+
+/// The time that a group is expected to take for its way up and down, in wall seconds: by the drives' profile at first,
+/// then as it was measured of late.
+#[derive(Default, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// From standby to ready, while nothing else moves.
+    pub wake_s: f64,
+    /// The same, beside other groups' work.
+    pub wake_busy_s: f64,
+    /// From ready to standby.
+    pub rest_s: f64,
 }
 
 /// Power, by the ledger.
@@ -271,6 +286,9 @@ pub struct RackPlace {
     pub unusable: Vec<UnusableStack>,
     /// Wall seconds until the first byte would come, at least; `None` if nothing will.
     pub wait_min_s: Option<f64>,
+    /// Wall seconds after which the first byte is expected, as wakes and transfers went of late; `None` if nothing will
+    /// come.
+    pub wait_expected_s: Option<f64>,
     /// Wall seconds until the first byte would come, at most; `None` if nothing will.
     pub wait_max_s: Option<f64>,
     /// True if a recall of all of it is in the spool.

@@ -99,7 +99,7 @@ impl StatusService {
             (Ok(()), None) => "readable",
         };
         let wait = match can {
-            _ if recalled => Some(Forecast { min: Duration::ZERO, max: Duration::ZERO }),
+            _ if recalled => Some(Forecast::NONE),
             "readable" => Some(forecast),
             _ => None,
         };
@@ -117,6 +117,7 @@ impl StatusService {
             state: can.into(),
             unusable,
             wait_min_s: wait.map(|wait| seconds(wait.min)),
+            wait_expected_s: wait.map(|wait| seconds(wait.expected)),
             wait_max_s: wait.map(|wait| seconds(wait.max)),
             recalled,
         })))

@@ -12,6 +12,7 @@ use crate::ops::{Answer, TRIES_MAX};
 use crate::policy::{IdleTimeout, PinnedTo, PriorityClass};
 use crate::step::Step;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
 
 impl Rack {
@@ -163,12 +164,11 @@ impl Rack {
 
     pub(super) fn transfer_ended(&mut self, answer: &Answer, done: bool, step: &mut Step) {
         let Answer { op, outcomes, .. } = *answer;
-        if !self.leave_transfer(answer, step) {
-            return;
-        }
+        let Some(took) = self.leave_transfer(answer, step) else { return };
         let Some(state) = self.ops.get(op) else { return };
         match state.request.work {
             Work::Read { bytes, .. } if done => {
+                self.estimates.transferred(self.load_beside(state.class), self.setup.transfer_estimate(bytes), took);
                 self.stats.read_bytes += bytes;
                 self.finish(op, Outcome::Read, step);
             }
@@ -184,12 +184,12 @@ impl Rack {
     }
 
     /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
-    /// fared. False if the answer is late.
-    fn leave_transfer(&mut self, answer: &Answer, step: &Step) -> bool {
+    /// fared. Answers the time in service, or `None` if the answer is late.
+    fn leave_transfer(&mut self, answer: &Answer, step: &Step) -> Option<Duration> {
         let Answer { op, attempt, outcomes } = *answer;
-        let Some(state) = self.ops.get(op).filter(|state| state.awaits_transfer(attempt)) else { return false };
+        let state = self.ops.get(op).filter(|state| state.awaits_transfer(attempt))?;
         let class = &mut self.classes[state.class.index()];
-        let Some(service) = class.serves(op) else { return false };
+        let service = class.serves(op)?;
         class.leave_service(service, step.now);
         assert!(class.in_service.is_none(), "the class is free again");
         self.note_job_service(service, step.now);
@@ -203,14 +203,14 @@ impl Rack {
             }
         }
         self.follow_drives();
-        true
+        Some(step.now.since(service.since))
     }
 
     /// The source of a write cannot be read, which no other group would change. The part that can be read is composed
     /// anew and goes to the same group, which is awake, if it has room.
     pub(super) fn source_unreadable(&mut self, answer: &Answer, versions: &[u64], step: &mut Step) {
         let op = answer.op;
-        if !self.leave_transfer(answer, step) {
+        if self.leave_transfer(answer, step).is_none() {
             return;
         }
         self.release_space(op);

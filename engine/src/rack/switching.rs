@@ -78,7 +78,7 @@ impl Rack {
     fn begin_waking(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) {
         let state = &mut self.classes[class.index()];
         state.begin_switch(priority, now);
-        state.begin_waking(group, now + self.setup.switch_timeout());
+        state.begin_waking(group, now, now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.want(self.setup.members(group));
     }
@@ -123,7 +123,11 @@ impl Rack {
     }
 
     fn ready(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
-        if let Some(switch) = self.classes[class.index()].ready(group, step.now) {
+        let (switch, woke) = self.classes[class.index()].ready(group, step.now);
+        if let Some(span) = woke {
+            self.estimates.woke(self.load_beside(class), span);
+        }
+        if let Some(switch) = switch {
             let caused_by = PriorityClass::ALL.iter().position(|priority| *priority == switch.priority).unwrap_or(0);
             self.stats.group_wakes[caused_by] += 1;
             self.stats.switching += step.now.since(switch.since);
@@ -137,7 +141,7 @@ impl Rack {
 
     /// Begins to put the group of `class` that is up to sleep.
     pub(super) fn rest(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
-        self.classes[class.index()].begin_resting(group, step.now + self.setup.switch_timeout());
+        self.classes[class.index()].begin_resting(group, step.now, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);
         assert!(
@@ -158,7 +162,9 @@ impl Rack {
             !self.drives.any(members, DrivePhase::is_stopping),
             "a group sleeps when none of its drives is on its way"
         );
-        self.classes[class.index()].fall_asleep();
+        if let Some(span) = self.classes[class.index()].fall_asleep(now) {
+            self.estimates.rested(span);
+        }
         assert!(!self.drives.any(members, DrivePhase::is_waking), "no drive of a group that sleeps is on its way up");
         true
     }

@@ -2,10 +2,11 @@
 
 use super::{Rack, Stats};
 use crate::action::{Action, Rejection};
-use crate::class::{ClassPhase, ClassView, GroupState};
+use crate::class::{Class, ClassPhase, ClassView, GroupState};
 use crate::controller::{Controller, Waking};
 use crate::deadlines::DriveDeadlines;
 use crate::drives::DrivePhase;
+use crate::estimates::SwitchEstimate;
 use crate::event::{Event, Usage};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
@@ -14,6 +15,7 @@ use crate::placement::Placement;
 use crate::policy::RackPolicy;
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
+use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Time};
 
 impl Rack {
@@ -155,8 +157,20 @@ impl Rack {
         let class = self.setup.class_of(group);
         let groups = &self.setup.layout.classes[class.index()];
         let reclaims = groups.iter().any(|group| self.reclaim.dead_bytes(*group) > 0);
-        let class = &self.classes[class.index()];
-        Forecaster { setup: &self.setup, ops: &self.ops, class, reclaims, now }.read(group)
+        let (load, class) = (self.load_beside(class), &self.classes[class.index()]);
+        let (setup, estimates, ops) = (&self.setup, &self.estimates, &self.ops);
+        Forecaster { setup, estimates, load, ops, class, reclaims, now }.read(group)
+    }
+
+    /// The load that `class` works beside: the rack is busy for it while another class has work.
+    pub(super) fn load_beside(&self, class: ClassId) -> ServerLoad {
+        let other = |(index, state): (usize, &Class)| index != class.index() && state.has_work();
+        if self.classes.iter().enumerate().any(other) { ServerLoad::Busy } else { ServerLoad::Idle }
+    }
+
+    /// The expected time of a switch of a class beside this load, as it was measured; before that, by the profile.
+    pub fn switch_estimate(&self, load: ServerLoad) -> SwitchEstimate {
+        self.estimates.switch(load)
     }
 
     /// How far each failed drive has been rebuilt.

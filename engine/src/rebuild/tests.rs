@@ -134,7 +134,7 @@ fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
     tell(&mut rack, 1, Event::DriveFailed { drive: FAILED });
     let t = rack.spec().profile.bytes_per_s;
     let x_over_t = transfer_time(105_000_000_000, t);
-    assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, max: x_over_t * 3 });
+    assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, expected: x_over_t, max: x_over_t * 3 });
 }
 
 #[test]

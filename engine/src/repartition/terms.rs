@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use model::RackSpec;
+use model::physics::ServerLoad;
 use serde::{Deserialize, Serialize};
 
 /// The costs of a class's hardware.
@@ -29,14 +30,15 @@ impl Terms {
         starts_per_day: u32::MAX,
     };
 
-    /// Those of a rack's profile, by its mean times: a switch rests one group and wakes another, and k drives move
-    /// payload at once. Where writes are read back before they count, their rate is half. Starts are not bounded: that
+    /// Those of a rack's profile: a switch rests one group and wakes another, each as long as its slowest drive is
+    /// expected to take beside nothing else, and k drives move payload at once. Where writes are read back before they count, their rate is half. Starts are not bounded: that
     /// is a matter of policy.
     pub fn of(spec: &RackSpec, reads_back: bool) -> Self {
         let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data)).max(1);
         assert!(spec.code.data > 0, "some drives hold payload");
+        let drives = spec.group_drives as usize;
         Self {
-            switch: spec.profile.rest_estimate() + spec.profile.wake_estimate(),
+            switch: spec.profile.rest_estimate(drives) + spec.profile.wake_estimate(drives, ServerLoad::Idle),
             seek: spec.profile.seek,
             read_bytes_per_s: rate,
             write_bytes_per_s: if reads_back { (rate / 2).max(1) } else { rate },

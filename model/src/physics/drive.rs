@@ -254,11 +254,8 @@ impl DrivePhysics {
     pub fn mount(&mut self, now: Time, load: ServerLoad) -> Result<Time, Refused> {
         self.at_speed(now)?;
         if !self.mounted {
-            let span = match load {
-                ServerLoad::Idle => &self.profile.mount,
-                ServerLoad::Busy => &self.profile.mount_busy,
-            };
-            self.busy_until = self.free_at(now) + span.sample(&mut self.rng);
+            let span = self.profile.mount_under(load).sample(&mut self.rng);
+            self.busy_until = self.free_at(now) + span;
             self.position = None;
             self.mounted = true;
         }

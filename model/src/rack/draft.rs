@@ -206,16 +206,6 @@ impl DriveProfile {
         assert!(self.life_years > 0, "the profile of a validated rack has a life of a year or more");
         (self.rated_starts / (self.life_years * 365)).max(1)
     }
-
-    /// The mean time a group takes from standby to ready: spin-up and mount.
-    pub fn wake_estimate(&self) -> Duration {
-        self.spin_up.mean() + self.mount.mean()
-    }
-
-    /// The mean time a group takes from ready to standby: unmount and spin-down.
-    pub fn rest_estimate(&self) -> Duration {
-        self.unmount.mean() + self.spin_down.mean()
-    }
 }
 
 /// A rack as described, not yet validated.

@@ -17,9 +17,11 @@ use crate::error::text;
 use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
 use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, JobSpec, Part, Terms};
+use model::physics::ServerLoad;
 use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Everything that a job is begun with.
 #[derive(Debug)]
@@ -134,6 +136,8 @@ struct RackRoom {
     free: Vec<u64>,
     /// Whether what is written is read back.
     reads_back: bool,
+    /// The expected time of a switch, alone and beside other classes' work.
+    switches: [Duration; 2],
     /// Drives in a group.
     drives: usize,
     /// Starts that a drive has on a day for work that nobody waits for.
@@ -157,6 +161,7 @@ impl RackRoom {
             classes: rack.layout().classes.clone(),
             free: rack.layout().groups.iter().map(free).collect(),
             reads_back: rack.policy().write_read_back,
+            switches: [ServerLoad::Idle, ServerLoad::Busy].map(|load| rack.switch_estimate(load).total()),
             drives: rack.layout().groups.iter().map(|group| group.drives.len()).max().unwrap_or(0),
             starts_per_day: rack.policy().starts_per_day,
             today: Day {
@@ -199,7 +204,10 @@ impl Surveying {
         let in_parts: u64 = parts.iter().flat_map(|part| &part.input_bytes).sum();
         assert_eq!(in_parts, input_bytes, "each byte of the input is read in one class");
         let alpha = expansion(self.records.format);
-        let terms = Terms { starts_per_day: self.room.starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
+        // Classes that work at the same time mount beside each other's transfers.
+        let switch = self.room.switches[usize::from(parts.len() > 1)];
+        let starts_per_day = self.room.starts_per_day;
+        let terms = Terms { switch, starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
         let memory = self.needs(parts.len()).share()?;
         let plan = report::Plan {
             objects: self.objects(),

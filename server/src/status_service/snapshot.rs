@@ -1,11 +1,12 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Status, Totals, UnusableStack,
-    WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Status, SwitchStatus, Totals,
+    UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
+use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+        switch: switch_status(rack, clock),
         totals: totals(rack),
         capacity: capacity(rack),
         ..Status::default()
@@ -61,6 +63,12 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
     }
+}
+
+fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {
+    let [idle, busy] = [ServerLoad::Idle, ServerLoad::Busy].map(|load| rack.switch_estimate(load));
+    let seconds = |span| clock.to_wall(span).as_secs_f64();
+    SwitchStatus { wake_s: seconds(idle.wake), wake_busy_s: seconds(busy.wake), rest_s: seconds(idle.rest) }
 }
 
 fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {

@@ -3,6 +3,7 @@
 
 use crate::repartition::{asleep_and_sound, assert_input, assert_partitioned, fill, hidden, is_over, jobs, request};
 use crate::site::{Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
+use model::physics::ServerLoad;
 use model::{DriveId, GroupId, Rng};
 use server::repartition::{JobReport, Request};
 use std::collections::BTreeSet;
@@ -291,7 +292,8 @@ fn a_client_waits_no_longer_beside_a_job_than_its_share_says() {
         site.policy.starts_per_day = 100_000;
         site.policy.migration.pack_bytes = MIB;
         let profile = site.spec.profile.clone();
-        let switch = profile.wake_estimate() + profile.rest_estimate();
+        let drives = site.spec.group_drives as usize;
+        let switch = profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives);
         // What is under way may end its quantum, and the group that is waking is waited for; drives take half as long
         // again as they do on average at most.
         let bound = site.policy.scheduler.quantum + 3 * switch;
