@@ -74,11 +74,11 @@ mod tests {
     fn stragglers_are_waited_for_by_large_groups() {
         let mut profile = profile();
         let before = [profile.wake_estimate(2, ServerLoad::Idle), profile.wake_estimate(24, ServerLoad::Idle)];
-        let max = profile.spin_up.max + Duration::from_secs(60);
+        let max = profile.spin_up.max + Duration::from_mins(1);
         profile.spin_up.stragglers = Some(Stragglers { permille: 20, max });
         let after = [profile.wake_estimate(2, ServerLoad::Idle), profile.wake_estimate(24, ServerLoad::Idle)];
         // One of 24 drives is a straggler in 1 - 0.98^24 = 38 % of all groups, one of 2 in 4 %; and half of 60 s each.
-        let more = |of: usize| (after[of] - before[of]).as_secs_f64();
+        let more = |of: usize| after[of].abs_diff(before[of]).as_secs_f64();
         assert!((0.5..2.5).contains(&more(0)) && (9.0..16.0).contains(&more(1)), "{} and {}", more(0), more(1));
     }
 }

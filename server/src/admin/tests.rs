@@ -4,7 +4,9 @@
 use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
-use crate::report::{CapacityStatus, DriveCounts, FrontStatus, PlaceReport, PowerStatus, Totals, WorkshopStatus};
+use crate::report::{
+    CapacityStatus, DriveCounts, FrontStatus, PlaceReport, PowerStatus, SwitchStatus, Totals, WorkshopStatus,
+};
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -36,6 +38,7 @@ fn status() -> Status {
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
         rebuilds: vec![],
         classes: vec![],
+        switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },
         totals: Totals::default(),
         capacity: CapacityStatus::default(),
         warnings: vec!["a \"quoted\" warning".into()],
