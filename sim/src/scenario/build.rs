@@ -1,10 +1,12 @@
 //! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `system.rs` what
 //! both have.
 
+mod hardware;
 mod job;
 mod system;
 
-use self::system::{Wrong, network, policy, rack};
+use self::hardware::rack;
+use self::system::{Wrong, network, policy};
 use super::case::Case;
 use super::sources::Sources;
 use super::trial::Trial;

@@ -1,5 +1,6 @@
 //! The racks and traces that scenarios name.
 
+use super::changes::Changes;
 use model::RackSpec;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,16 +14,13 @@ pub struct Sources<'a> {
     trace: Source<'a, PathBuf>,
     racks: BTreeMap<String, RackSpec>,
     traces: BTreeMap<String, PathBuf>,
-    limited: BTreeMap<Limited, RackSpec>,
+    changed: BTreeMap<(String, Changes), RackSpec>,
 }
-
-/// A rack's name, the number of its groups that may be active, and the watts that its drives may draw.
-type Limited = (String, Option<u32>, Option<u32>);
 
 impl<'a> Sources<'a> {
     /// Uses these sources, each of which says what is wrong with a name and what to write instead.
     pub fn new(rack: Source<'a, RackSpec>, trace: Source<'a, PathBuf>) -> Self {
-        Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new(), limited: BTreeMap::new() }
+        Self { rack, trace, racks: BTreeMap::new(), traces: BTreeMap::new(), changed: BTreeMap::new() }
     }
 
     pub(super) fn rack(&mut self, name: &str) -> Result<RackSpec, String> {
@@ -33,12 +31,13 @@ impl<'a> Sources<'a> {
         once(&mut self.traces, name.to_owned(), || (self.trace)(name))
     }
 
-    pub(super) fn limited(
+    /// The rack of this name with these changes.
+    pub(super) fn changed(
         &mut self,
-        name: Limited,
+        name: (String, Changes),
         make: impl FnOnce() -> Result<RackSpec, String>,
     ) -> Result<RackSpec, String> {
-        once(&mut self.limited, name, make)
+        once(&mut self.changed, name, make)
     }
 }
 

@@ -338,6 +338,24 @@ fn limits_over_the_whole_rack_are_obeyed_by_its_layout() {
 }
 
 #[test]
+fn drives_may_be_changed() {
+    let text = "[drives]\ngroup_drives = 18\nstraggler_share = 0.002\nrate_spread = 0.05\nzone_spread = 0.3";
+    let rack = experiments(text).unwrap().remove(0).rack;
+    let (stragglers, spread) = (rack.profile.spin_up.stragglers.unwrap(), rack.profile.rate_spread);
+    assert_eq!((rack.group_drives, stragglers.permille, stragglers.max), (18, 2, Duration::from_mins(1)));
+    assert_eq!((spread.drive_permille, spread.zone_permille), (50, 300));
+    let plain = experiments("").unwrap().remove(0).rack;
+    assert_eq!((plain.group_drives, plain.profile.spin_up.stragglers), (24, None), "as described");
+    let refusal = |text: &str| experiments(text).unwrap_err().to_string();
+    let small = refusal("[drives]\nstraggler_share = 0.0001");
+    assert!(small.contains("`drives.straggler_share`: is less than a thousandth; write 0.001 or more"), "{small}");
+    let few = refusal("[drives]\ngroup_drives = 4");
+    assert!(few.contains("`drives.group_drives`: group_drives: a group of 4 cannot hold a blob"), "{few}");
+    let early = refusal("[drives]\nstraggler_share = 0.01\nstraggler_max = \"1 s\"");
+    assert!(early.contains("s.toml:3:17: `drives.straggler_max`: drive.spin_up: the slowest straggler takes 1s"), "{early}");
+}
+
+#[test]
 fn a_drive_may_fail() {
     let text = "stored_share = 0.94\n[fault]\nkind = \"drive\"\ndrive = 7\nblobs = 100\nstored = \"1 TB\"";
     let fault = experiments(text).unwrap().remove(0).fault.unwrap();

@@ -1,6 +1,7 @@
 //! From the values of one case to a repartition job.
 
-use super::system::{Wrong, network, policy, rack};
+use super::hardware::rack;
+use super::system::{Wrong, network, policy};
 use crate::experiment::pelican_policy;
 use crate::links::Network;
 use crate::repartition::{Groups, Method, Reads, Repartition};

@@ -1,46 +1,16 @@
-//! The rack of a trial, its network, and the policy of its engine.
+//! The network of a trial, and the policy of its engine.
 
 use crate::links::Network;
 use crate::scenario::case::Case;
-use crate::scenario::sources::Sources;
 use crate::scenario::value::Meaning;
 use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
-use model::{DomainId, DomainLimit, RackSpec, Resource};
+use model::RackSpec;
 
 /// An error in a value, once all are known: the key, and what to write.
 pub(in crate::scenario) type Wrong = (&'static str, String);
 
 pub(super) fn network(case: &Case) -> Network {
     Network { bytes_per_s: case.bytes_per_s("network.bytes_per_s"), shared: case.flag("network.shared") }
-}
-
-/// The rack, with the limits that the scenario sets over all of its drives. They are resources like those of the
-/// description, so that the layout is made for them, the ledger grants by them, and the judge of the trace counts them.
-pub(super) fn rack(case: &Case, sources: &mut Sources<'_>) -> Result<RackSpec, Wrong> {
-    let name = case.word("rack");
-    let limit = |key: &'static str| case.whole_or_word(key).map(|number| number as u32);
-    let (groups, watts) = (limit("limit.active_groups"), limit("limit.watts"));
-    let spec = sources.rack(name).map_err(|why| ("rack", why))?;
-    if groups.is_none() && watts.is_none() {
-        return Ok(spec);
-    }
-    let key = if groups.is_some() { "limit.active_groups" } else { "limit.watts" };
-    sources.limited((name.to_owned(), groups, watts), || limited(&spec, groups, watts)).map_err(|why| (key, why))
-}
-
-fn limited(spec: &RackSpec, groups: Option<u32>, watts: Option<u32>) -> Result<RackSpec, String> {
-    let mut draft = (**spec).clone();
-    let drives = groups.map(|groups| DomainLimit::ActiveDrives(groups.saturating_mul(draft.group_drives)));
-    for (name, limit) in [("limit.active_groups", drives), ("limit.watts", watts.map(DomainLimit::Watts))] {
-        let Some(limit) = limit else { continue };
-        draft.resources.push(Resource { name: name.to_owned(), limit, hard: true });
-        for drive in &mut draft.drives {
-            drive.resource_domains.push(DomainId(0));
-        }
-    }
-    let spec = RackSpec::validated(draft).map_err(|error| error.to_string())?;
-    engine::layout::synthesise(&spec).map_err(|error| error.to_string())?;
-    Ok(spec)
 }
 
 pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> Result<(), Wrong> {
