@@ -103,7 +103,7 @@ pub struct EmulatedRack {
     drives: Vec<Arc<EmulatedDrive>>,
 }
 
-/// DriveState drive of an [`EmulatedRack`].
+/// One drive of an [`EmulatedRack`].
 pub struct EmulatedDrive {
     id: DriveId,
     inner: Arc<dyn Drive>,
