@@ -101,7 +101,7 @@ pub struct Repartition {
     /// The format of the objects: parquet, csv, ndjson, lines, fixed:BYTES [default: by their names].
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Stick to baseline, buffpack, offpack or tourpack [default: the cheapest, even if that changes].
+    /// Stick to baseline, buffpack, offpack, fillpack or tourpack [default: the cheapest, even if that changes].
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<String>,
     /// Remove the objects that were read, once the output is complete, verified and published.

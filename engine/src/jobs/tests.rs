@@ -255,7 +255,9 @@ impl World {
 
 #[test]
 fn a_job_is_planned_worked_on_and_done() {
-    for choice in [Choice::Buffpack, Choice::Offpack, Choice::Baseline, Choice::Tourpack { window: 1 }] {
+    for choice in
+        [Choice::Buffpack, Choice::Offpack, Choice::Fillpack, Choice::Baseline, Choice::Tourpack { window: 1 }]
+    {
         let mut world = World::new();
         world.begin(choice);
         world.run_to_the_end();

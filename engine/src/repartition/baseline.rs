@@ -4,7 +4,7 @@
 //! buffer costs K switches, as formula (1) counts.
 
 use super::accounting::Accounting;
-use super::offpack::transfer_phase;
+use super::fillpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 

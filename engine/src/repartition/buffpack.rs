@@ -5,7 +5,7 @@
 //! costs no switch, so that it is left only when another one wins all the same.
 
 use super::accounting::Accounting;
-use super::offpack::transfer_phase;
+use super::fillpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 use model::transfer_time;

@@ -446,10 +446,9 @@ fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     let candidates = Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups);
     let plain = |choice: &Choice| choice.to_string().split('(').next().unwrap_or_default().to_ascii_lowercase();
     let wanted = name.to_ascii_lowercase();
-    candidates
-        .into_iter()
-        .find(|choice| plain(choice) == wanted)
-        .ok_or_else(|| format!("there is no strategy `{name}`; there are baseline, buffpack, offpack and tourpack"))
+    candidates.into_iter().find(|choice| plain(choice) == wanted).ok_or_else(|| {
+        format!("there is no strategy `{name}`; there are baseline, buffpack, offpack, fillpack and tourpack")
+    })
 }
 
 /// Whether two choices are of one strategy.

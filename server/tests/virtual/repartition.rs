@@ -146,7 +146,7 @@ pub(crate) async fn asleep_and_sound(larder: &Larder, facts: &Facts) {
 
 #[test]
 fn records_are_brought_where_their_partition_is_at_home() {
-    for strategy in [None, Some("buffpack"), Some("offpack"), Some("tourpack"), Some("baseline")] {
+    for strategy in [None, Some("buffpack"), Some("offpack"), Some("fillpack"), Some("tourpack"), Some("baseline")] {
         let mut site = Site::new("pelican-mini");
         let facts = site.facts();
         site.run(async |larder| {
@@ -209,7 +209,7 @@ fn a_wrong_request_is_refused_with_its_mend() {
             (ask(|r| r.by = "hash(id".into()), "a closing parenthesis"),
             (ask(|r| r.partitions = Some(1)), "makes one partition of everything"),
             (ask(|r| r.memory_bytes = 7), "too little"),
-            (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack and tourpack"),
+            (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack, fillpack and tourpack"),
             (ask(|r| r.filter = Some("id >".into())), "expected"),
         ] {
             let told = jobs.ask(wrong).await.unwrap_err().to_string();
