@@ -226,7 +226,7 @@ impl Forecaster<'_> {
         let u = self.scheduler().overtake_limit;
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
-            Weighing::Time => Duration::from_millis(u),
+            Weighing::Time | Weighing::ServiceTime => Duration::from_millis(u),
             Weighing::Operations => ahead.longest.saturating_mul(u32::try_from(u).unwrap_or(u32::MAX)),
         }
     }

@@ -5,7 +5,19 @@
 //! 1. A new operation r of weight w gets t_r = o_r = t; then t grows by w.
 //! 2. Let l be the last queued operation of r's group. If there is none, r goes to the end.
 //! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w,
-//!    and o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
+//!    and o_r becomes t_r less the weight overtaken, and less that of the switches passed. Otherwise r goes to the end.
+//!
+//! **Switches.** The paper counts "wall clock time", estimated from "the number of group spin ups and the volume of
+//! data" before an operation. To that end a switch has a weight as well, v; it is 0 where switches do not count. An
+//! operation's *expected begin* is the weight before it, and v for each change of group on the way to it. Then t_r is
+//! r's expected begin at the end of the queue as it is now, o_r the one at its place, and o_i grows by what r's coming
+//! adds to i's expected begin. So o - t <= u says that nobody is served more than u later than if it had been appended
+//! to the queue that it found, and never been overtaken.
+//!
+//! That changes nothing but o_r. What goes behind the last operation of its group prolongs a batch, and so adds no
+//! switch for those it overtakes, which are put off by its own weight: the check of rule 3 stays as it is. But r itself
+//! would have come after every switch from l to the end of the queue and the one back to its group. All of these it is
+//! ahead of time, and so much more it can be overtaken in its turn.
 //!
 //! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
 //! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and
@@ -81,8 +93,11 @@ impl ReorderQueue {
             return Err(QueueFull);
         }
         let item = Queued { weight: self.weight_of(item.weight), ..item };
-        let (behind, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
-        let slot = self.order.insert_behind(behind, item, overtaken);
+        let (last, passed) = match self.joinable(item.group, item.weight) {
+            Some((last, behind)) => (last, self.passed_weight(&behind, item.switch_weight)),
+            None => (NIL, 0),
+        };
+        let slot = self.order.insert_behind(last, item, passed);
         let known = self.ops.insert(item.op, slot);
         assert!(known.is_none(), "{} is queued already", item.op);
         self.join_mates(item.group, slot);
@@ -214,12 +229,27 @@ impl ReorderQueue {
         weight
     }
 
-    /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
-    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
+    /// The weight of operations and switches between the place before `behind`, where the last operation of a group
+    /// lies, and the place behind it: each batch takes a switch to it, and one more leads back to the group.
+    fn passed_weight(&self, behind: &Aggregate, switch_weight: u64) -> u64 {
+        if behind.operations == 0 {
+            return 0;
+        }
+        let switch_weight = switch_weight.min(WEIGHT_SUM_MAX / u64::from(self.depth.max(1)));
+        assert!(
+            behind.runs < self.depth,
+            "a batch has an operation, and the last one of the group is not behind itself"
+        );
+        let switches = switch_weight * u64::from(behind.runs + 1);
+        (behind.weight + switches).min(WEIGHT_SUM_MAX)
+    }
+
+    /// The last operation of `group`, and what lies behind it, if one of `weight` may go right behind it.
+    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, Aggregate)> {
         let last = self.groups.get(&group)?.last;
         let behind = self.order.behind(last);
         assert!(behind.operations < self.order.len(), "an operation does not lie behind itself");
-        behind.bears(weight).then_some((last, behind.weight))
+        behind.bears(weight).then_some((last, behind))
     }
 
     fn take(&mut self, slot: Slot) -> Queued {

@@ -101,8 +101,22 @@ impl Setup {
         match self.policy.scheduler.weighing {
             Weighing::Operations => 1,
             Weighing::Bytes => bytes,
-            Weighing::Time => self.transfer_estimate(bytes).as_millis() as u64,
+            Weighing::Time | Weighing::ServiceTime => self.transfer_estimate(bytes).as_millis() as u64,
         }
+    }
+
+    /// The weight of a switch from one group to another when a queue is reordered: its expected time in milliseconds, or
+    /// 0 where switches do not count.
+    pub fn switch_weight(&self) -> u64 {
+        match self.policy.scheduler.weighing {
+            Weighing::Operations | Weighing::Bytes | Weighing::Time => 0,
+            Weighing::ServiceTime => self.switch_estimate().as_millis() as u64,
+        }
+    }
+
+    /// The expected time of a switch, by the profile's means: one group rests, another wakes.
+    fn switch_estimate(&self) -> Duration {
+        self.spec.profile.rest_estimate() + self.spec.profile.wake_estimate()
     }
 
     /// When a request that is queued now will be overdue.

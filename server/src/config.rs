@@ -431,7 +431,7 @@ impl Config {
         let unit = match scheduler.weighing {
             Weighing::Bytes => "a size such as \"500 GB\"",
             Weighing::Operations => "a number such as 500",
-            Weighing::Time => "a duration such as \"5 min\"",
+            Weighing::Time | Weighing::ServiceTime => "a duration such as \"5 min\"",
         };
         match &scheduler.overtake_limit {
             None if scheduler.weighing != Weighing::Bytes => {

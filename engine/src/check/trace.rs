@@ -10,11 +10,13 @@
 //! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a
 //!   blob;
 //! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
-//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
+//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside). Where
+//!   switches have a weight, each operation that it passed may have taken one, and its own group another one.
 //!
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
 //! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
-//! is served after the wait limit counts as cancelled.
+//! is served after the wait limit counts as cancelled. So does, where switches have a weight, the switch of what it may
+//! have passed and was served before it all the same, because its group was awake.
 
 mod rebuild;
 #[cfg(test)]
@@ -153,8 +155,14 @@ pub struct TraceCheck {
     in_service: Vec<Option<OpId>>,
     /// Reads that wait, by class and priority class.
     waiting: Vec<[VecDeque<Waiting>; 3]>,
-    /// Weight of writes that wait somewhere, by priority class.
+    /// Weight of writes that wait somewhere, by priority class, each with a switch.
     unplaced: [u64; 3],
+    /// The weight of a switch.
+    switch_weight: u64,
+    /// Whether an operation may be served before its turn because its group is awake.
+    joins: bool,
+    /// The priority classes that had operations so far.
+    priorities: [bool; 3],
     overtake_limit: u64,
     wait_limit: Option<Duration>,
     weighing: Weighing,
@@ -175,6 +183,8 @@ impl TraceCheck {
             overtake_limit: policy.scheduler.overtake_limit,
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
+            switch_weight: switch_weight(spec, policy.scheduler.weighing),
+            joins: policy.scheduler.join_in_service,
             fair: true,
             rebuilds: Rebuilds::of(layout),
             ..Self::without_classes(spec)
@@ -206,6 +216,9 @@ impl TraceCheck {
             in_service: Vec::new(),
             waiting: Vec::new(),
             unplaced: [0; 3],
+            switch_weight: 0,
+            joins: false,
+            priorities: [false; 3],
             overtake_limit: u64::MAX,
             wait_limit: None,
             weighing: Weighing::Operations,
@@ -321,7 +334,7 @@ impl TraceCheck {
         let weight = match self.weighing {
             Weighing::Operations => 1,
             Weighing::Bytes => bytes,
-            Weighing::Time => {
+            Weighing::Time | Weighing::ServiceTime => {
                 let each = model::transfer_time(bytes.div_ceil(self.data), self.transfer.bytes_per_s);
                 (self.transfer.seek + each).as_millis() as u64
             }
@@ -356,7 +369,10 @@ impl TraceCheck {
             self.waiting[class.index()][priority].push_back(waiting);
         }
         let unplaced = opened.class.is_none();
-        self.unplaced[priority] += if unplaced { weight } else { 0 };
+        self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
+        // What another priority class wakes a group for lets this one's work go along.
+        self.priorities[priority] = true;
+        self.joins |= self.priorities.iter().filter(|known| **known).count() > 1;
         self.open.insert(op, OpenOp { unplaced, ..opened });
     }
 
@@ -405,7 +421,7 @@ impl TraceCheck {
         let Some(open) = self.open.get_mut(&op) else { return Ok(()) };
         let priority = open.priority as usize;
         if core::mem::take(&mut open.unplaced) {
-            self.unplaced[priority] -= open.weight;
+            self.unplaced[priority] -= open.weight + self.switch_weight;
         }
         let Some(class) = open.class.filter(|_| self.fair) else { return Ok(()) };
         let line = &mut self.waiting[class.index()][priority];
@@ -423,11 +439,14 @@ impl TraceCheck {
         }
         for earlier in line.iter_mut().take(at) {
             earlier.overtaken = earlier.overtaken.saturating_add(served.weight);
-            overtook = overtook.saturating_add(earlier.weight);
+            overtook = overtook.saturating_add(earlier.weight + self.switch_weight);
         }
         line.remove(at);
+        if self.joins {
+            line.iter_mut().skip(at).for_each(|later| later.slack += self.switch_weight);
+        }
         let by = served.overtaken.saturating_sub(overtook);
-        if by > served.limit.saturating_add(served.slack) {
+        if by > served.limit.saturating_add(served.slack + self.switch_weight) {
             return Err(TraceFault::Overtaken { op, by, limit: served.limit });
         }
         Ok(())
@@ -438,7 +457,7 @@ impl TraceCheck {
         self.rebuilds.transfer_ended(op, done);
         if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
-            self.unplaced[open.priority as usize] += open.weight;
+            self.unplaced[open.priority as usize] += open.weight + self.switch_weight;
         }
     }
 
@@ -450,8 +469,9 @@ impl TraceCheck {
             self.leave_unserved(class, priority, op, open.weight);
         }
         if open.unplaced {
-            assert!(self.unplaced[priority] >= open.weight, "the weight of {op} was counted");
-            self.unplaced[priority] -= open.weight;
+            let weight = open.weight + self.switch_weight;
+            assert!(self.unplaced[priority] >= weight, "the weight of {op} was counted");
+            self.unplaced[priority] -= weight;
         }
         Ok(())
     }
@@ -463,8 +483,16 @@ impl TraceCheck {
         if line.back().is_some_and(|last| last.op == op) {
             line.pop_back();
         } else if let Ok(at) = line.binary_search_by_key(&op, |waiting| waiting.op) {
-            line.iter_mut().skip(at).for_each(|later| later.slack += weight);
+            line.iter_mut().skip(at).for_each(|later| later.slack += weight + self.switch_weight);
             line.remove(at);
         }
     }
+}
+
+/// The weight of a switch by the profile's mean times, in milliseconds, where it has one.
+fn switch_weight(spec: &RackSpec, weighing: Weighing) -> u64 {
+    let profile = &spec.profile;
+    let [wake, rest] = [(&profile.spin_up, &profile.mount), (&profile.unmount, &profile.spin_down)]
+        .map(|(first, second)| first.mean() + second.mean());
+    if weighing == Weighing::ServiceTime { (wake + rest).as_millis() as u64 } else { 0 }
 }

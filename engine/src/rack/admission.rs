@@ -192,6 +192,7 @@ impl Rack {
             op: request.op,
             group: op.group,
             weight: op.weight,
+            switch_weight: self.setup.switch_weight(),
             overtake_limit: request.overtake_limit.unwrap_or(self.setup.policy.scheduler.overtake_limit),
             due: self.setup.due(request, now),
         };

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { group: u32, weight: u64, overtake_limit: u64 },
+    Push { group: u32, weight: u64, switch_weight: u64, overtake_limit: u64 },
     Pop,
     PopOfGroup(u32),
     PopOverdue(u64),
@@ -27,12 +27,15 @@ fn weights() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..20_u64, 1 => Just(1 << 40)]
 }
 
+fn switch_weights() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(0_u64), 4 => 0..50_u64, 1 => Just(1 << 40)]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let push = (0..6_u32, weights(), limits()).prop_map(|(group, weight, overtake_limit)| Step::Push {
-        group,
-        weight,
-        overtake_limit,
-    });
+    let push =
+        (0..6_u32, weights(), switch_weights(), limits()).prop_map(|(group, weight, switch_weight, overtake_limit)| {
+            Step::Push { group, weight, switch_weight, overtake_limit }
+        });
     let step = prop_oneof![
         6 => push,
         2 => Just(Step::Pop),
@@ -44,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn item(op: u64, group: u32, weight: u64, overtake_limit: u64) -> Queued {
-    Queued { op: OpId(op), group: GroupId(group), weight, overtake_limit, due: Time::from_secs(op) }
+    Queued { op: OpId(op), group: GroupId(group), weight, switch_weight: 0, overtake_limit, due: Time::from_secs(op) }
 }
 
 fn order(queue: &ReorderQueue) -> Vec<(Queued, i64)> {
@@ -88,8 +91,8 @@ proptest! {
         let (mut fast, mut naive) = (ReorderQueue::new(depth), NaiveQueue::new(depth as usize));
         for (op, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Push { group, weight, overtake_limit } => {
-                    let item = item(op as u64, group, weight, overtake_limit);
+                Step::Push { group, weight, switch_weight, overtake_limit } => {
+                    let item = Queued { switch_weight, ..item(op as u64, group, weight, overtake_limit) };
                     let forecast = fast.ahead_of_new(item.group, item.weight);
                     let pushed = fast.push(item);
                     prop_assert_eq!(pushed.is_ok(), naive.push(item));
@@ -125,6 +128,31 @@ proptest! {
     }
 
     #[test]
+    fn with_switches_counted_nobody_begins_more_than_u_later_than_in_the_order_of_arrival(
+        arrivals in arrivals(), switch in 0..40_u64, u in limits_in_time(), joins in any::<bool>(), cancels in any::<bool>()
+    ) {
+        let mut server = Server::new(switch, u);
+        for (op, (gap, group, weight)) in arrivals.into_iter().enumerate() {
+            let op = op as u64;
+            server.run_until(server.now + gap, joins);
+            if cancels && op % 7 == 6 {
+                server.cancel(op - 1 - u64::from(group) % 3);
+            } else {
+                server.arrives(op, group, weight);
+            }
+        }
+        server.run_until(u64::MAX, joins);
+        prop_assert!(server.expected.is_empty(), "everything is served");
+        for (begun, expected, delay) in server.begun {
+            prop_assert!(i128::from(begun) <= i128::from(expected) + i128::from(u), "{begun} instead of {expected}");
+            // The queue's own account of it is exact, and what joins or is cancelled only brings it forward.
+            let later = i128::from(begun) - i128::from(expected);
+            let forward = joins || cancels;
+            prop_assert!(later == i128::from(delay) || (forward && later < i128::from(delay)), "{later}, not {delay}");
+        }
+    }
+
+    #[test]
     fn with_no_overtaking_the_order_is_that_of_arrival(groups in prop::collection::vec((0..5_u32, weights()), 0..200)) {
         let mut queue = ReorderQueue::new(1_000);
         for (op, (group, weight)) in groups.iter().enumerate() {
@@ -144,6 +172,94 @@ proptest! {
         present.sort_unstable();
         present.dedup();
         prop_assert_eq!(switches(&mut queue), present.len());
+    }
+}
+
+fn limits_in_time() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 4 => 1..400_u64, 1 => Just(100_000)]
+}
+
+/// Gaps, groups and service times.
+fn arrivals() -> impl Strategy<Value = Vec<(u64, u32, u64)>> {
+    prop::collection::vec((prop_oneof![3 => 0..6_u64, 1 => 0..120_u64], 0..4_u32, 1..20_u64), 0..150)
+}
+
+/// One server that takes operations from a queue: each takes its weight, and a switch where the group changes.
+struct Server {
+    queue: ReorderQueue,
+    switch: u64,
+    u: u64,
+    now: u64,
+    /// The group of the operation in service, and the end of that operation.
+    serves: Option<(GroupId, u64)>,
+    /// When each queued operation would begin if it had been appended to the queue that it found.
+    expected: Vec<(OpId, u64)>,
+    /// When each operation began, when it was expected to, and its o - t by then.
+    begun: Vec<(u64, u64, i64)>,
+}
+
+impl Server {
+    fn new(switch: u64, u: u64) -> Self {
+        let (serves, expected, begun) = (None, Vec::new(), Vec::new());
+        Self { queue: ReorderQueue::new(1_000), switch, u, now: 0, serves, expected, begun }
+    }
+
+    fn arrives(&mut self, op: u64, group: u32, weight: u64) {
+        let item = Queued { switch_weight: self.switch, ..item(op, group, weight, self.u) };
+        let (mut awake, mut begin) = match self.serves {
+            Some((awake, until)) => (Some(awake), until.max(self.now)),
+            None => (None, self.now),
+        };
+        for before in self.queue.iter().map(|(item, _)| item).chain([item]) {
+            begin += if awake.is_some_and(|awake| awake != before.group) { self.switch } else { 0 };
+            begin += if before.op == item.op { 0 } else { before.weight };
+            awake = Some(before.group);
+        }
+        self.expected.push((item.op, begin));
+        self.queue.push(item).unwrap();
+    }
+
+    fn cancel(&mut self, op: u64) {
+        if self.queue.remove(OpId(op)).is_some() {
+            self.expected.retain(|(known, _)| *known != OpId(op));
+        }
+    }
+
+    /// Serves until then; with `joins`, what is queued for the group in service first, as far as u allows.
+    fn run_until(&mut self, then: u64, joins: bool) {
+        while self.serves.is_none_or(|(_, until)| until <= then) && !self.queue.is_empty() {
+            let awake = self.serves.map(|(group, _)| group);
+            let free_at = self.serves.map_or(self.now, |(_, until)| until.max(self.now));
+            if free_at > then {
+                break;
+            }
+            let delays: Vec<_> = self.queue.iter().map(|(item, delay)| (item.op, delay)).collect();
+            let joined = awake.filter(|_| joins).and_then(|group| self.queue.pop_of_group(group));
+            let Some(item) = joined.or_else(|| self.queue.pop()) else { break };
+            let delay = delays.iter().find(|(op, _)| *op == item.op).map(|(_, delay)| *delay).unwrap();
+            let at = self.expected.iter().position(|(op, _)| *op == item.op).unwrap();
+            let (_, expected) = self.expected.remove(at);
+            let begun = free_at + if awake.is_some_and(|awake| awake != item.group) { self.switch } else { 0 };
+            self.begun.push((begun, expected, delay));
+            self.serves = Some((item.group, begun + item.weight));
+        }
+        self.now = then.max(self.now);
+    }
+}
+
+#[test]
+fn what_passed_switches_may_be_overtaken_by_so_much_more() {
+    // A, B, C and then A: it passes B, C and three switches. By its transfers alone it may be overtaken by 5 and the 2
+    // that it passed; with the switches by 30 more.
+    for (switch_weight, bears) in [(0, 7), (10, 37)] {
+        let mut queue = ReorderQueue::new(100);
+        let queued = |op, group| Queued { switch_weight, ..item(op, group, 1, 5) };
+        for (op, group) in [(0, 0), (1, 1), (2, 2), (3, 0)] {
+            queue.push(queued(op, group)).unwrap();
+        }
+        assert_eq!(queue.iter().map(|(item, _)| item.op.0).collect::<Vec<_>>(), [0, 3, 1, 2]);
+        let headroom = queue.iter().map(|(item, delay)| item.overtake_limit.cast_signed() - delay);
+        assert_eq!(headroom.collect::<Vec<_>>(), [5, bears, 4, 4]);
     }
 }
 

@@ -98,7 +98,7 @@ pub const KEYS: &[Key] = &[
     key("repartition.reads_per_s", Kind::Number(1_000.0), "0").when(KIND, REPARTITION),
     key("repartition.read_size", Kind::Size, "\"1 GB\"").when(KIND, REPARTITION),
     key("policy.overtake_limit", Kind::Limit, "\"500 GB\""),
-    key("policy.weighing", Kind::Word(&["bytes", "operations", "time"]), "\"bytes\""),
+    key("policy.weighing", Kind::Word(&["bytes", "operations", "time", "service_time"]), "\"bytes\""),
     key("policy.queue_depth", Kind::Whole(1, COUNT), "1000"),
     key("policy.read_policy", Kind::Word(&["all", "k"]), "\"all\""),
     key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\""),
