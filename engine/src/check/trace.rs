@@ -249,7 +249,9 @@ impl TraceCheck {
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {
-                self.open.remove(op);
+                if let Some(open) = self.open.remove(op).filter(|open| open.unplaced) {
+                    self.unplaced[open.priority as usize] -= open.weight + self.switch_weight;
+                }
             }
             Event::DriveFailed { drive } => {
                 self.rebuilds.drive_failed(*drive);
@@ -446,7 +448,8 @@ impl TraceCheck {
             line.iter_mut().skip(at).for_each(|later| later.slack += self.switch_weight);
         }
         let by = served.overtaken.saturating_sub(overtook);
-        if by > served.limit.saturating_add(served.slack + self.switch_weight) {
+        let back = if overtook > 0 || served.slack > 0 { self.switch_weight } else { 0 };
+        if by > served.limit.saturating_add(served.slack.saturating_add(back)) {
             return Err(TraceFault::Overtaken { op, by, limit: served.limit });
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::{Controller, DrivePhase};
+use engine::{Controller, DrivePhase, Weighing};
 use model::Rng;
 use proptest::prelude::*;
 use sim::baseline::{RandomLayout, random_stacks};
@@ -76,7 +76,10 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     let mut policy = policy(&spec);
     policy.idle_timeout =
         if rng.below(3) == 0 { IdleTimeout::Never } else { IdleTimeout::After(Duration::from_secs(rng.below(120))) };
-    policy.scheduler.overtake_limit = [0, 100 * MB, u64::MAX][rng.below(3) as usize];
+    let (weighing, some) =
+        if seed.is_multiple_of(2) { (Weighing::Bytes, 100 * MB) } else { (Weighing::ServiceTime, 5_000) };
+    policy.scheduler.weighing = weighing;
+    policy.scheduler.overtake_limit = [0, some, u64::MAX][rng.below(3) as usize];
     policy.scheduler.join_in_service = rng.below(2) == 0;
     policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;

@@ -108,6 +108,33 @@ fn what_an_operation_overtook_itself_counts_for_it() {
 }
 
 #[test]
+fn where_switches_count_what_was_passed_may_have_taken_one_each_and_nothing_else_is_forgiven() {
+    let (spec, layout) = pelican();
+    let profile = &spec.profile;
+    let bytes = 10_000_000_000;
+    let each_ms = (profile.seek + model::transfer_time(bytes / 15, profile.bytes_per_s)).as_millis() as u64;
+    let switch_ms = (profile.wake_estimate() + profile.rest_estimate()).as_millis() as u64;
+    let mut policy = policy(each_ms);
+    policy.scheduler.weighing = Weighing::ServiceTime;
+    // So many that came later are served first, and then the second; the first one waits all the while, or is served.
+    let second = |later: u64, passes_first: bool| {
+        let mut judge = TraceCheck::new(&spec, &layout, &policy);
+        (1..=later + 2).for_each(|op| submit(&mut judge, op, bytes));
+        if !passes_first {
+            serve(&mut judge, 1).unwrap();
+        }
+        (3..=later + 2).for_each(|op| serve(&mut judge, op).unwrap());
+        serve(&mut judge, 2)
+    };
+    assert_eq!(second(1, false), Ok(()));
+    let fault = TraceFault::Overtaken { op: OpId(2), by: 2 * each_ms, limit: each_ms };
+    assert_eq!(second(2, false), Err(fault), "it passed nothing, and no switch");
+    let bears = (2 * each_ms + 2 * switch_ms) / each_ms;
+    assert_eq!(second(bears, true), Ok(()), "it passed the first one, the switch to it and the one back");
+    assert!(second(bears + 1, true).is_err());
+}
+
+#[test]
 fn two_that_start_in_a_domain_for_one_start_are_found_and_two_that_turn_are_not() {
     let (spec, layout) = pelican();
     let mut draft = model::RackDraft::clone(&spec);
