@@ -226,7 +226,12 @@ impl Forecaster<'_> {
         let u = self.scheduler().overtake_limit;
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
-            Weighing::Time | Weighing::ServiceTime => Duration::from_millis(u),
+            Weighing::Time => Duration::from_millis(u),
+            // In the order of arrival each operation may take a switch.
+            Weighing::ServiceTime => {
+                let queued = self.class.queues.queue_len(PriorityClass::Client) as u32;
+                Duration::from_millis(u).saturating_add(self.setup.switch_estimate().saturating_mul(queued + 1))
+            }
             Weighing::Operations => ahead.longest.saturating_mul(u32::try_from(u).unwrap_or(u32::MAX)),
         }
     }

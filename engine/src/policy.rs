@@ -62,8 +62,9 @@ pub enum Weighing {
     Bytes,
     /// The estimated seconds of its transfer, in milliseconds.
     Time,
-    /// The same, and group switches count as well, with their expected time: u is how much later than in the order of
-    /// arrival an operation may be served, as Pelican has it in wall-clock time ([`crate::reorder`]).
+    /// The same, and the group switches before an operation count as well, with their expected time: u is how much later
+    /// than in the order of arrival an operation may be served, as Pelican has it in wall-clock time
+    /// ([`crate::reorder`]).
     ServiceTime,
 }
 

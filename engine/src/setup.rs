@@ -105,8 +105,8 @@ impl Setup {
         }
     }
 
-    /// The weight of a switch from one group to another when a queue is reordered: its expected time in milliseconds, or
-    /// 0 where switches do not count.
+    /// The weight of a switch from one group to another when a queue is reordered: its expected time in milliseconds,
+    /// or 0 where switches do not count.
     pub fn switch_weight(&self) -> u64 {
         match self.policy.scheduler.weighing {
             Weighing::Operations | Weighing::Bytes | Weighing::Time => 0,
@@ -115,7 +115,7 @@ impl Setup {
     }
 
     /// The expected time of a switch, by the profile's means: one group rests, another wakes.
-    fn switch_estimate(&self) -> Duration {
+    pub fn switch_estimate(&self) -> Duration {
         self.spec.profile.rest_estimate() + self.spec.profile.wake_estimate()
     }
 

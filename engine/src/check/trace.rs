@@ -11,12 +11,11 @@
 //!   blob;
 //! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
 //!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside). Where
-//!   switches have a weight, each operation that it passed may have taken one, and its own group another one.
+//!   switches have a weight, each operation that it found, and itself, may have taken one in the order of arrival.
 //!
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
 //! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
-//! is served after the wait limit counts as cancelled. So does, where switches have a weight, the switch of what it may
-//! have passed and was served before it all the same, because its group was awake.
+//! is served after the wait limit counts as cancelled. How many switches batches saved is not recounted.
 
 mod rebuild;
 #[cfg(test)]
@@ -159,10 +158,6 @@ pub struct TraceCheck {
     unplaced: [u64; 3],
     /// The weight of a switch.
     switch_weight: u64,
-    /// Whether an operation may be served before its turn because its group is awake.
-    joins: bool,
-    /// The priority classes that had operations so far.
-    priorities: [bool; 3],
     overtake_limit: u64,
     wait_limit: Option<Duration>,
     weighing: Weighing,
@@ -184,7 +179,6 @@ impl TraceCheck {
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
             switch_weight: switch_weight(spec, policy.scheduler.weighing),
-            joins: policy.scheduler.join_in_service,
             fair: true,
             rebuilds: Rebuilds::of(layout),
             ..Self::without_classes(spec)
@@ -217,8 +211,6 @@ impl TraceCheck {
             waiting: Vec::new(),
             unplaced: [0; 3],
             switch_weight: 0,
-            joins: false,
-            priorities: [false; 3],
             overtake_limit: u64::MAX,
             wait_limit: None,
             weighing: Weighing::Operations,
@@ -367,14 +359,12 @@ impl TraceCheck {
     fn opened(&mut self, op: OpId, limit: u64, opened: OpenOp) {
         let (priority, weight) = (opened.priority as usize, opened.weight);
         if let Some(class) = opened.class {
-            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[priority], since: self.now };
-            self.waiting[class.index()][priority].push_back(waiting);
+            let line = &mut self.waiting[class.index()][priority];
+            let slack = self.unplaced[priority] + self.switch_weight * (line.len() as u64 + 1);
+            line.push_back(Waiting { op, weight, limit, overtaken: 0, slack, since: self.now });
         }
         let unplaced = opened.class.is_none();
         self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
-        // What another priority class wakes a group for lets this one's work go along.
-        self.priorities[priority] = true;
-        self.joins |= self.priorities.iter().filter(|known| **known).count() > 1;
         self.open.insert(op, OpenOp { unplaced, ..opened });
     }
 
@@ -441,15 +431,11 @@ impl TraceCheck {
         }
         for earlier in line.iter_mut().take(at) {
             earlier.overtaken = earlier.overtaken.saturating_add(served.weight);
-            overtook = overtook.saturating_add(earlier.weight + self.switch_weight);
+            overtook = overtook.saturating_add(earlier.weight);
         }
         line.remove(at);
-        if self.joins {
-            line.iter_mut().skip(at).for_each(|later| later.slack += self.switch_weight);
-        }
         let by = served.overtaken.saturating_sub(overtook);
-        let back = if overtook > 0 || served.slack > 0 { self.switch_weight } else { 0 };
-        if by > served.limit.saturating_add(served.slack.saturating_add(back)) {
+        if by > served.limit.saturating_add(served.slack) {
             return Err(TraceFault::Overtaken { op, by, limit: served.limit });
         }
         Ok(())
@@ -486,7 +472,7 @@ impl TraceCheck {
         if line.back().is_some_and(|last| last.op == op) {
             line.pop_back();
         } else if let Ok(at) = line.binary_search_by_key(&op, |waiting| waiting.op) {
-            line.iter_mut().skip(at).for_each(|later| later.slack += weight + self.switch_weight);
+            line.iter_mut().skip(at).for_each(|later| later.slack += weight);
             line.remove(at);
         }
     }

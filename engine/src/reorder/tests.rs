@@ -112,7 +112,7 @@ proptest! {
                     prop_assert_eq!(fast.overdue_group(now, &[]), overdue.map(|first| first.group));
                     if let Some(first) = overdue {
                         prop_assert!(fast.is_overdue(first.group, now));
-                        prop_assert_eq!(fast.pop_overdue(first.group), naive.remove(first.op));
+                        prop_assert_eq!(fast.pop_overdue(first.group), naive.serve_op(first.op));
                     }
                 }
                 Step::Remove(op) => {
@@ -129,7 +129,11 @@ proptest! {
 
     #[test]
     fn with_switches_counted_nobody_begins_more_than_u_later_than_in_the_order_of_arrival(
-        arrivals in arrivals(), switch in 0..40_u64, u in limits_in_time(), joins in any::<bool>(), cancels in any::<bool>()
+        arrivals in arrivals(),
+        switch in 0..40_u64,
+        u in limits_in_time(),
+        joins in any::<bool>(),
+        cancels in any::<bool>(),
     ) {
         let mut server = Server::new(switch, u);
         for (op, (gap, group, weight)) in arrivals.into_iter().enumerate() {
@@ -192,7 +196,7 @@ struct Server {
     now: u64,
     /// The group of the operation in service, and the end of that operation.
     serves: Option<(GroupId, u64)>,
-    /// When each queued operation would begin if it had been appended to the queue that it found.
+    /// When each queued operation would begin in the order of arrival, or at the end of the queue that it found.
     expected: Vec<(OpId, u64)>,
     /// When each operation began, when it was expected to, and its o - t by then.
     begun: Vec<(u64, u64, i64)>,
@@ -206,17 +210,25 @@ impl Server {
 
     fn arrives(&mut self, op: u64, group: u32, weight: u64) {
         let item = Queued { switch_weight: self.switch, ..item(op, group, weight, self.u) };
+        let mut queued: Vec<Queued> = self.queue.iter().map(|(item, _)| item).collect();
+        let at_end = self.begin_behind(&queued, group);
+        queued.sort_by_key(|item| item.op);
+        let begin = at_end.max(self.begin_behind(&queued, group));
+        self.expected.push((item.op, begin));
+        self.queue.push(item).unwrap();
+    }
+
+    /// When an operation of `group` begins behind those.
+    fn begin_behind(&self, before: &[Queued], group: u32) -> u64 {
         let (mut awake, mut begin) = match self.serves {
             Some((awake, until)) => (Some(awake), until.max(self.now)),
             None => (None, self.now),
         };
-        for before in self.queue.iter().map(|(item, _)| item).chain([item]) {
-            begin += if awake.is_some_and(|awake| awake != before.group) { self.switch } else { 0 };
-            begin += if before.op == item.op { 0 } else { before.weight };
-            awake = Some(before.group);
+        for (group, weight) in before.iter().map(|item| (item.group, item.weight)).chain([(GroupId(group), 0)]) {
+            begin += weight + if awake.is_some_and(|awake| awake != group) { self.switch } else { 0 };
+            awake = Some(group);
         }
-        self.expected.push((item.op, begin));
-        self.queue.push(item).unwrap();
+        begin
     }
 
     fn cancel(&mut self, op: u64) {
@@ -248,18 +260,17 @@ impl Server {
 }
 
 #[test]
-fn what_passed_switches_may_be_overtaken_by_so_much_more() {
-    // A, B, C and then A: it passes B, C and three switches. By its transfers alone it may be overtaken by 5 and the 2
-    // that it passed; with the switches by 30 more.
-    for (switch_weight, bears) in [(0, 7), (10, 37)] {
+fn what_batches_saved_an_operation_it_may_be_overtaken_by() {
+    // A, B and A, which goes behind the first one; then C comes to the end. In the order of arrival three switches are
+    // before it, now there are two. By the transfers alone it may be overtaken by 5, else by 10 more.
+    for (switch_weight, headroom) in [(0, [5, 6, 4, 5]), (10, [5, 26, 4, 15])] {
         let mut queue = ReorderQueue::new(100);
-        let queued = |op, group| Queued { switch_weight, ..item(op, group, 1, 5) };
-        for (op, group) in [(0, 0), (1, 1), (2, 2), (3, 0)] {
-            queue.push(queued(op, group)).unwrap();
+        for (op, group) in [(0, 0), (1, 1), (2, 0), (3, 2)] {
+            queue.push(Queued { switch_weight, ..item(op, group, 1, 5) }).unwrap();
         }
-        assert_eq!(queue.iter().map(|(item, _)| item.op.0).collect::<Vec<_>>(), [0, 3, 1, 2]);
-        let headroom = queue.iter().map(|(item, delay)| item.overtake_limit.cast_signed() - delay);
-        assert_eq!(headroom.collect::<Vec<_>>(), [5, bears, 4, 4]);
+        assert_eq!(queue.iter().map(|(item, _)| item.op.0).collect::<Vec<_>>(), [0, 2, 1, 3]);
+        let left = queue.iter().map(|(item, delay)| item.overtake_limit.cast_signed() - delay);
+        assert_eq!(left.collect::<Vec<_>>(), headroom);
     }
 }
 
@@ -274,11 +285,25 @@ fn switches(queue: &mut ReorderQueue) -> usize {
 }
 
 fn random_queue(overtake_limit: u64, operations: u32) -> ReorderQueue {
+    random_queue_with_switches(overtake_limit, operations, 0)
+}
+
+fn random_queue_with_switches(overtake_limit: u64, operations: u32, switch_weight: u64) -> ReorderQueue {
     let (mut queue, mut rng) = (ReorderQueue::new(operations), Rng::new(7));
     for op in 0..operations {
-        queue.push(item(u64::from(op), rng.below(12) as u32, 1, overtake_limit)).unwrap();
+        let item = item(u64::from(op), rng.below(12) as u32, 1, overtake_limit);
+        queue.push(Queued { switch_weight, ..item }).unwrap();
     }
     queue
+}
+
+#[test]
+fn switches_that_count_make_fewer_of_them_at_the_same_bound_and_none_may_be_overtaken_without_one() {
+    let counts = [0, 5, 20].map(|weight| switches(&mut random_queue_with_switches(30, 5_000, weight)));
+    assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
+    let mut queue = random_queue_with_switches(0, 100, 20);
+    let served: Vec<_> = core::iter::from_fn(|| queue.pop()).map(|item| item.op.0).collect();
+    assert!(served.into_iter().eq(0..100), "u = 0 is the order of arrival");
 }
 
 #[test]

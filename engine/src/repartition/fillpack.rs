@@ -3,10 +3,10 @@
 //!
 //! OffPack reads back first what is for the group with most offloaded data, however little of that lies on the group
 //! that is awake, and gives the room that is left to another target: from then on a switch delivers a part of the
-//! buffer only. FillPack chooses, among the targets for which the group that is awake can fill most of the buffer, the one
-//! with most offloaded data. So every switch carries as much as it can, above all where a run is not many times the
-//! buffer: many groups, much memory, skewed input or output. Where every run fills the buffer a whole number of times,
-//! both do the same.
+//! buffer only. FillPack chooses, among the targets for which the group that is awake can fill most of the buffer, the
+//! one with most offloaded data. So a switch carries more, above all where a run is not many times the buffer: many
+//! groups, much memory, skewed input or output. Where every run fills the buffer a whole number of times, both do the
+//! same.
 //!
 //! Every strategy of ours that offloads ends with this transfer phase.
 

@@ -68,8 +68,8 @@ pub(super) fn visit_input(accounting: &Accounting, start: usize) -> Step {
     Step::Visit { group: accounting.next_input(start).expect("there is input left") }
 }
 
-/// Ranks a target whose run on the group that is awake may be read back next: the highest is, of equals the one with the
-/// lowest number.
+/// Ranks a target whose run on the group that is awake may be read back next: the highest is, and of equals the one
+/// with the lowest number.
 pub(super) type TargetRank = fn(&Accounting, target: usize) -> [u64; 2];
 
 /// The next step of the transfer phase, once all input is read; or of a strategy that has offloaded nothing and cannot

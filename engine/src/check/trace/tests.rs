@@ -108,7 +108,7 @@ fn what_an_operation_overtook_itself_counts_for_it() {
 }
 
 #[test]
-fn where_switches_count_what_was_passed_may_have_taken_one_each_and_nothing_else_is_forgiven() {
+fn where_switches_count_each_that_was_found_may_have_taken_one_and_no_more_is_forgiven() {
     let (spec, layout) = pelican();
     let profile = &spec.profile;
     let bytes = 10_000_000_000;
@@ -116,22 +116,20 @@ fn where_switches_count_what_was_passed_may_have_taken_one_each_and_nothing_else
     let switch_ms = (profile.wake_estimate() + profile.rest_estimate()).as_millis() as u64;
     let mut policy = policy(each_ms);
     policy.scheduler.weighing = Weighing::ServiceTime;
-    // So many that came later are served first, and then the second; the first one waits all the while, or is served.
-    let second = |later: u64, passes_first: bool| {
+    // The second finds so many, and is served when so many that came later have been.
+    let last_of = |found: u64, later: u64| {
         let mut judge = TraceCheck::new(&spec, &layout, &policy);
-        (1..=later + 2).for_each(|op| submit(&mut judge, op, bytes));
-        if !passes_first {
-            serve(&mut judge, 1).unwrap();
-        }
-        (3..=later + 2).for_each(|op| serve(&mut judge, op).unwrap());
-        serve(&mut judge, 2)
+        (1..=found + 1 + later).for_each(|op| submit(&mut judge, op, bytes));
+        (1..=found).chain(found + 2..=found + 1 + later).for_each(|op| serve(&mut judge, op).unwrap());
+        serve(&mut judge, found + 1)
     };
-    assert_eq!(second(1, false), Ok(()));
-    let fault = TraceFault::Overtaken { op: OpId(2), by: 2 * each_ms, limit: each_ms };
-    assert_eq!(second(2, false), Err(fault), "it passed nothing, and no switch");
-    let bears = (2 * each_ms + 2 * switch_ms) / each_ms;
-    assert_eq!(second(bears, true), Ok(()), "it passed the first one, the switch to it and the one back");
-    assert!(second(bears + 1, true).is_err());
+    for found in [0, 1, 7] {
+        let bears = 1 + (found + 1) * switch_ms / each_ms;
+        assert_eq!(last_of(found, bears), Ok(()));
+        let by = (bears + 1) * each_ms;
+        let fault = TraceFault::Overtaken { op: OpId(found + 1), by, limit: each_ms };
+        assert_eq!(last_of(found, bears + 1), Err(fault), "it found {found}");
+    }
 }
 
 #[test]

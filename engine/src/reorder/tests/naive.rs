@@ -3,6 +3,7 @@
 //! switch.
 
 use super::Queued;
+use model::GroupId;
 use std::vec::Vec;
 
 /// A queued operation with the paper's two counters.
@@ -24,8 +25,8 @@ impl Place {
 }
 
 /// Whether serving `next` after `before` takes a switch.
-fn change(before: Option<&Place>, next: Queued) -> i128 {
-    i128::from(before.is_some_and(|before| before.item.group != next.group))
+fn change(before: Option<GroupId>, next: GroupId) -> i128 {
+    i128::from(before.is_some_and(|before| before != next))
 }
 
 /// The queue of the paper.
@@ -35,12 +36,14 @@ pub struct NaiveQueue {
     pub places: Vec<Place>,
     t: i128,
     depth: usize,
+    /// The group that was served last.
+    served: Option<GroupId>,
 }
 
 impl NaiveQueue {
     /// A queue for so many operations.
     pub fn new(depth: usize) -> Self {
-        Self { places: Vec::new(), t: 0, depth }
+        Self { depth, ..Self::default() }
     }
 
     /// Queues an operation, if there is room.
@@ -56,7 +59,12 @@ impl NaiveQueue {
         };
         let at = last.map(|l| l + 1).filter(may_go).unwrap_or(self.places.len());
         let later = self.later_by(at, item);
-        let passed = self.expected_begin(self.places.len(), item) - self.expected_begin(at, item);
+        let order: Vec<Queued> = self.places.iter().map(|p| p.item).collect();
+        let mut arrived = self.places.clone();
+        arrived.sort_by_key(|p| p.t);
+        let arrived: Vec<Queued> = arrived.iter().map(|p| p.item).collect();
+        let begin = |before: &[Queued]| self.expected_begin(before, item);
+        let passed = begin(&arrived).max(begin(&order)) - begin(&order[..at]);
         for i in &mut self.places[at..] {
             i.o += later;
         }
@@ -65,32 +73,40 @@ impl NaiveQueue {
         true
     }
 
-    /// The weight before `item` at place `at`, and that of every change of group up to it.
-    fn expected_begin(&self, at: usize, item: Queued) -> i128 {
-        let before = &self.places[..at];
-        let weight: i128 = before.iter().map(|p| i128::from(p.item.weight)).sum();
-        let changes = before.windows(2).map(|pair| change(Some(&pair[0]), pair[1].item)).sum::<i128>();
-        weight + i128::from(item.switch_weight) * (changes + change(before.last(), item))
+    /// The weight before `item`, and that of every change of group up to it, from the group that was served last.
+    fn expected_begin(&self, before: &[Queued], item: Queued) -> i128 {
+        let weight: i128 = before.iter().map(|item| i128::from(item.weight)).sum();
+        let mut at = self.served;
+        let groups = before.iter().chain([&item]).map(|item| item.group);
+        let changes: i128 = groups.map(|group| change(at.replace(group), group)).sum();
+        weight + i128::from(item.switch_weight) * changes
     }
 
     /// By how much `item` at place `at` puts off the expected begin of everything behind it.
     fn later_by(&self, at: usize, item: Queued) -> i128 {
-        let (before, next) = (self.places[..at].last(), self.places.get(at).map(|next| next.item));
-        let from_item = next.map_or(0, |next| i128::from(next.group != item.group));
+        let before = self.places[..at].last().map(|p| p.item.group).or(self.served);
+        let next = self.places.get(at).map(|next| next.item.group);
+        let from_item = next.map_or(0, |next| change(Some(item.group), next));
         let without = next.map_or(0, |next| change(before, next));
-        i128::from(item.weight) + i128::from(item.switch_weight) * (change(before, item) + from_item - without)
+        i128::from(item.weight) + i128::from(item.switch_weight) * (change(before, item.group) + from_item - without)
     }
 
     /// Takes the first operation.
     pub fn pop(&mut self) -> Option<Queued> {
-        (!self.places.is_empty()).then(|| self.places.remove(0).item)
+        (!self.places.is_empty()).then(|| self.serve(0))
+    }
+
+    fn serve(&mut self, at: usize) -> Queued {
+        let item = self.places.remove(at).item;
+        self.served = Some(item.group);
+        item
     }
 }
 
 #[cfg(test)]
 impl NaiveQueue {
     /// Takes the first operation of `group`, if everything before it may be overtaken by it.
-    pub fn pop_of_group(&mut self, group: super::GroupId) -> Option<Queued> {
+    pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let at = self.places.iter().position(|p| p.item.group == group)?;
         let weight = self.places[at].item.weight;
         if !self.places[..at].iter().all(|i| i.stands(i128::from(weight))) {
@@ -99,7 +115,13 @@ impl NaiveQueue {
         for i in &mut self.places[..at] {
             i.o += i128::from(weight);
         }
-        Some(self.places.remove(at).item)
+        Some(self.serve(at))
+    }
+
+    /// Takes `op` out and serves it.
+    pub fn serve_op(&mut self, op: super::OpId) -> Option<Queued> {
+        let at = self.places.iter().position(|p| p.item.op == op)?;
+        Some(self.serve(at))
     }
 
     /// Takes `op` out.

@@ -72,7 +72,7 @@ claims! {
     FILLPACK_HOURS: "ours, time of FillPack at the defaults", "not in the paper, but (7)", Number(141.2), Hours;
     FILLPACK_SWITCHES: "ours, switches of FillPack at the defaults", "not in the paper, but S_D / S_M",
         Number(12_500.0), Count;
-    FILLPACK_CROSSOVER: "ours, buffer at which BuffPack becomes faster than FillPack", "not in the paper, but (6) = (7)",
+    FILLPACK_CROSSOVER: "ours, buffer at which BuffPack becomes faster than FillPack", "not in the paper, but V-B",
         Number(24.5), Gigabytes;
     FILLPACK_GROUPS: "ours, FillPack's time with the number of groups", "not in the paper, but V-C",
         Course("grows less than OffPack's"), Times;
