@@ -176,7 +176,7 @@ fn a_plan_forecasts_every_strategy_and_wakes_one_group_at_most() {
         let starts = larder.starts();
         let report = jobs(larder).await.ask(Request { dry_run: true, ..request("hash(id)", 4) }).await.unwrap();
         let plan = report.plan.unwrap();
-        assert_eq!((report.job, report.state.as_str(), plan.forecasts.len()), (0, "planned", 4));
+        assert_eq!((report.job, report.state.as_str(), plan.forecasts.len()), (0, "planned", 5));
         for forecast in &plan.forecasts {
             assert!(forecast.hours > 0.0 && forecast.kwh > 0.0 && forecast.fits, "{forecast:?}");
             assert!(forecast.bytes_read >= plan.input_bytes && forecast.peak_extra_bytes > 0, "{forecast:?}");
