@@ -62,8 +62,8 @@ pub enum Weighing {
     Bytes,
     /// The estimated seconds of its transfer, in milliseconds.
     Time,
-    /// The same, and the group switches before an operation count as well, with their expected time: u is how much later
-    /// than in the order of arrival an operation may be served, as Pelican has it in wall-clock time
+    /// The same, and the group switches before an operation count as well, with their expected time: u is how much
+    /// later than in the order of arrival an operation may be served, as Pelican has it in wall-clock time
     /// ([`crate::reorder`]).
     ServiceTime,
 }

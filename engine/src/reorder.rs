@@ -7,13 +7,13 @@
 //! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w,
 //!    and o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
 //!
-//! **Switches.** The paper measures "the delay compared to FIFO order", in "wall clock time", estimated from "the number
-//! of group spin ups and the volume of data" before an operation. To that end a switch has a weight as well, v; it is 0
-//! where switches do not count. The *expected begin* of an operation in some order is the weight before it, and v for
-//! each change of group on the way to it, from the group that was served last. Then t_r is r's expected begin if all
-//! that is queued were served in the order of arrival, or at the end of the queue as it is, whichever is later; o_r is
-//! the one at its place; and o_i grows by what is added before i. So o - t <= u says that nobody is served more than u
-//! later than in the order of arrival, as far as this queue decides.
+//! **Switches.** The paper measures "the delay compared to FIFO order", in "wall clock time", estimated from "the
+//! number of group spin ups and the volume of data" before an operation. To that end a switch has a weight as well, v;
+//! it is 0 where switches do not count. The *expected begin* of an operation in some order is the weight before it, and
+//! v for each change of group on the way to it, from the group that was served last. Then t_r is r's expected begin if
+//! all that is queued were served in the order of arrival, or at the end of the queue as it is, whichever is later; o_r
+//! is the one at its place; and o_i grows by what is added before i. So o - t <= u says that nobody is served more than
+//! u later than in the order of arrival, as far as this queue decides.
 //!
 //! The check of rule 3 stays as it is: what goes behind the last operation of its group prolongs a batch, and adds no
 //! switch for those it overtakes. But batches before an operation have saved it switches, and by these it is ahead of

@@ -90,7 +90,7 @@ fn fillpack_is_no_slower_than_offpack_and_gains_where_runs_are_not_many_times_th
     for (groups, memory_gb, data_tb) in [(2, 8, 10), (4, 8, 10), (12, 8, 10), (12, 64, 10), (24, 8, 10), (48, 8, 10)] {
         for exponents in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
             let (data_bytes, memory_bytes) = (data_tb * 1_000_000_000_000, memory_gb * 1_000_000_000);
-            let question = Question { groups, data_bytes, memory_bytes, ..Question::PAPER };
+            let question = Question { data_bytes, memory_bytes, groups, ..Question::PAPER };
             let (input, output) = (zipf(groups, exponents.0), zipf(groups, exponents.1));
             let accounting = Accounting::new(scaled(&input, data_bytes), memory_bytes, question.alpha);
             let expected = Expected { alpha: question.alpha, shares: scaled(&output, 1 << 40) };
