@@ -47,5 +47,5 @@ pub use offpack::OffPack;
 pub use planner::Planner;
 pub use simulation::{Cost, Day};
 pub use strategy::{Step, Strategy};
-pub use terms::{Alpha, Terms};
+pub use terms::{Alpha, Expansion, Terms};
 pub use tourpack::TourPack;

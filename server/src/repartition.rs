@@ -2,7 +2,7 @@
 //! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` tells users).
 //!
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
-//!   where it reads and writes; `sample.rs` compares a plan that is not carried out with one object of the input;
+//!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
 //!   `memory.rs` its share of memory;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
@@ -33,12 +33,13 @@ mod shared;
 mod source;
 mod writer;
 
-pub use report::{ClassPlan, Forecast, JobReport, Outcome, Place, Plan, Progress, Request};
+pub use report::{ClassPlan, Figure, Forecast, JobReport, Outcome, Place, Plan, Progress, Request, Sample};
 
 use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
-use engine::{JobEvent, JobId};
+use engine::{JobEvent, JobId, PriorityClass};
 use model::RackSpec;
+use plan::Figures;
 use report::Kept;
 use shared::{Jobs, json, kept, name};
 use std::sync::Arc;
@@ -140,16 +141,16 @@ impl Repartitions {
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Jobs { context, world, spec, .. } = &*self.shared;
-        let survey = plan::survey(context, world, spec, &request).await;
-        let mut survey =
+        // A job that is to be carried out is sampled when its turn comes.
+        let figures = if request.dry_run { Figures::Sample(PriorityClass::Client) } else { Figures::Assume };
+        let survey = plan::survey(context, world, spec, (&request, figures)).await;
+        let survey =
             survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = places::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
         let created_ms = (context.wall)();
         if request.dry_run {
-            let warning = sample::check(context, world, &survey).await.map_err(JobError::Refused)?;
-            survey.plan.warnings.extend(warning);
             let state = "planned".to_owned();
             return Ok(JobReport { state, created_ms, request, plan: Some(survey.plan), ..JobReport::default() });
         }

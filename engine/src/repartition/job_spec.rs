@@ -23,7 +23,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The output expected of the class. Where none is expected at all, what comes nevertheless falls to all alike.
+    /// The output expected of the class, as it is buffered. Where none is expected at all, what comes nevertheless falls to all alike.
     pub fn expected(&self, alpha: Alpha) -> Expected {
         let none = self.shares.iter().all(|share| *share == 0);
         let shares = if none { vec![1; self.groups.len()] } else { self.shares.clone() };
@@ -42,7 +42,7 @@ pub struct JobSpec {
     pub chunk_bytes: u64,
     /// The costs of the hardware.
     pub terms: Terms,
-    /// The output to expect over input.
+    /// The output to expect over input, both as they are stored; what it takes in memory is in [`Terms::expansion`].
     pub alpha: Alpha,
     /// The strategy that each part begins with.
     pub choices: Vec<Choice>,
@@ -70,7 +70,7 @@ impl JobSpec {
         }
         self.fixed = forced.is_some();
         let cheapest = |(index, part): (usize, &Part)| {
-            Choice::cheapest(&self.accounting(index), &self.terms, &part.expected(self.alpha))
+            Choice::cheapest(&self.accounting(index), &self.terms, &part.expected(self.in_memory()))
         };
         self.choices = match forced {
             Some(forced) => vec![forced; self.parts.len()],
@@ -78,6 +78,11 @@ impl JobSpec {
         };
         assert_eq!(self.choices.len(), self.parts.len(), "each part has a strategy");
         Some(self)
+    }
+
+    /// The bytes that a byte of input is expected to take in the buffer.
+    fn in_memory(&self) -> Alpha {
+        self.alpha.in_memory(self.terms.expansion)
     }
 
     /// Whether there is enough memory for its classes.
@@ -89,7 +94,8 @@ impl JobSpec {
     pub(super) fn accounting(&self, index: usize) -> Accounting {
         let part = &self.parts[index];
         assert!(part.groups.len() == part.input_bytes.len() && part.groups.len() == part.shares.len());
-        Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.alpha).with_chunk_limit(self.chunk_bytes)
+        Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.in_memory())
+            .with_chunk_limit(self.chunk_bytes)
     }
 
     /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at

@@ -2,13 +2,13 @@
 
 use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
-use super::plan;
+use super::plan::{self, Figures};
 use super::report::{Kept, Outcome, Request};
 use super::runner::{self, BROKEN, JobEnded};
 use super::shared::{Jobs, json, kept};
 use crate::world::JobActions;
 use catalog::{CatalogError, Job, JobState};
-use engine::{JobEvent, JobId};
+use engine::{JobEvent, JobId, PriorityClass};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -93,7 +93,12 @@ impl Jobs {
     }
 
     async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, JobEnded> {
-        let survey = plan::survey(&self.context, &self.world, &self.spec, request).await;
+        let figures = Figures::SampleIfItGoes(PriorityClass::Background);
+        let survey = tokio::select! {
+            biased;
+            survey = plan::survey(&self.context, &self.world, &self.spec, (request, figures)) => survey,
+            ended = runner::ended(actions) => return Err(ended),
+        };
         let survey = survey.map_err(JobEnded::of)?;
         // What there is to read may have changed since it was asked for.
         let planned = |job: &Job| {

@@ -42,6 +42,9 @@ pub struct Request {
     pub format: Option<String>,
     /// The strategy to follow to the end; the cheapest, if nothing is said.
     pub strategy: Option<String>,
+    /// Millionths of a byte of output for each byte of input, both as they are stored; measured, if nothing is said.
+    #[serde(default)]
+    pub alpha_millionths: Option<u64>,
     /// Whether the input that was read is removed once the output is published.
     pub remove_input: bool,
     /// Whether to forecast, and do nothing.
@@ -68,12 +71,43 @@ pub struct Forecast {
     pub bytes_read: u64,
     /// Bytes written: output, and offloaded runs.
     pub bytes_written: u64,
+    /// Those of offloaded runs.
+    #[serde(default)]
+    pub bytes_offloaded: u64,
     /// Energy of the drives beyond standby.
     pub kwh: f64,
     /// The most that lies in any one group beyond what lies there now.
     pub peak_extra_bytes: u64,
     /// Whether that fits.
     pub fits: bool,
+}
+
+/// A number of a plan, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Its value.
+    pub value: f64,
+    /// `given` by the request, `sampled` from the input, or `assumed` of the format.
+    pub from: String,
+}
+
+/// A sample of the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Objects that were looked at.
+    pub objects: u64,
+    /// Places in them.
+    pub places: u64,
+    /// The bytes of the input that its records lie in.
+    pub input_bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Those of them that are kept.
+    pub kept_records: u64,
+    /// The memory that these take, in the columns that are kept.
+    pub buffered_bytes: u64,
+    /// The bytes that they are encoded as.
+    pub output_bytes: u64,
 }
 
 /// A class that takes part.
@@ -98,6 +132,18 @@ pub struct Plan {
     pub workshop_bytes: u64,
     /// Their format.
     pub format: String,
+    /// Bytes of output over bytes of input, both as they are stored: what is written.
+    #[serde(default)]
+    pub alpha: Figure,
+    /// Bytes in the buffer over the same records' bytes as they are stored: what fills the buffer.
+    #[serde(default)]
+    pub expansion: Figure,
+    /// The sample that was taken, if one was.
+    #[serde(default)]
+    pub sample: Option<Sample>,
+    /// The output that is expected, in bytes as they are stored.
+    #[serde(default)]
+    pub output_bytes: u64,
     /// Starts that a drive has on a day for work that nobody waits for.
     pub starts_per_day: u32,
     /// Partitions, at most.

@@ -46,6 +46,15 @@ pub(super) async fn turn(actions: &mut JobActions) -> Result<(), JobEnded> {
     }
 }
 
+/// Waits for the end of a job that is being planned.
+pub(super) async fn ended(actions: &mut JobActions) -> JobEnded {
+    match actions.recv().await {
+        Some(JobAction::Ended { end: JobEnd::Cancelled }) => JobEnded::Cancelled,
+        Some(JobAction::Ended { .. }) | None => JobEnded::Closing,
+        Some(JobAction::Plan | JobAction::Step { .. }) => unreachable!("a job is planned once, before it works"),
+    }
+}
+
 /// Carries out what the engine orders until the job ends: everything is read, partitioned and written; nothing is
 /// published.
 pub(super) async fn run(

@@ -18,6 +18,7 @@ mod rebuild;
 mod repartition;
 mod repartition_ends;
 mod repartition_faults;
+mod repartition_forecast;
 mod repartition_jobs;
 mod replay;
 mod site;
