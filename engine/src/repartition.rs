@@ -42,7 +42,7 @@ pub use baseline::Baseline;
 pub use buffpack::BuffPack;
 pub use choice::{Choice, Chosen};
 pub use job_planner::{JobPlanner, Order};
-pub use job_spec::{JobSpec, Part};
+pub use job_spec::{JobSpec, Offloaded, Part};
 pub use offpack::OffPack;
 pub use planner::Planner;
 pub use simulation::{Cost, Day};

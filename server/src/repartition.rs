@@ -4,6 +4,7 @@
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
 //!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
 //!   `memory.rs` its share of memory;
+//! - `checkpoint.rs` how far a job is, as the catalog keeps it, and how a job finds back to it;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
 //! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what
@@ -13,9 +14,11 @@
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
 //! it is published, and only then is input removed, if that was asked. Before that, whatever ends a job rolls it back:
-//! nothing of it is left but its record. A job that the server's end interrupted begins anew.
+//! nothing of it is left but its record. A job that the server's end interrupted goes on from its last checkpoint, or
+//! begins anew.
 
 mod buffer;
+mod checkpoint;
 mod class_steps;
 mod finish;
 mod heavy;
@@ -41,7 +44,7 @@ use engine::{JobEvent, JobId, PriorityClass};
 use model::RackSpec;
 use plan::Figures;
 use report::Kept;
-use shared::{Jobs, json, kept, name};
+use shared::{Jobs, Task, json, kept, name};
 use std::sync::Arc;
 
 /// Jobs that are over and still remembered.
@@ -69,7 +72,7 @@ pub struct Repartitions {
 
 impl Repartitions {
     /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
-    /// is rolled back and begins anew, and what was being removed goes on, after it. A job that cannot be taken up
+    /// goes on from its last checkpoint or begins anew, and what was being removed goes on, after it. A job that cannot be taken up
     /// keeps nobody from the others.
     ///
     /// # Errors
@@ -99,9 +102,11 @@ impl Repartitions {
                 let lock = self.shared.lock(number).await;
                 self.in_background(async move {
                     let _lock = lock;
-                    shared.roll_back(number).await?;
                     if kept(&job).cancelled {
+                        shared.roll_back(number).await?;
                         shared.end(job, JobState::Cancelled, String::new()).await?;
+                    } else {
+                        shared.restore(number).await?;
                     }
                     Ok(())
                 });
@@ -143,7 +148,7 @@ impl Repartitions {
         let Jobs { context, world, spec, .. } = &*self.shared;
         // A job that is to be carried out is sampled when its turn comes.
         let figures = if request.dry_run { Figures::Sample(PriorityClass::Client) } else { Figures::Assume };
-        let survey = plan::survey(context, world, spec, (&request, figures)).await;
+        let survey = plan::survey(context, world, spec, (&request, figures), None).await;
         let survey =
             survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
@@ -289,10 +294,10 @@ impl Repartitions {
     async fn report_of(&self, job: &Job) -> JobReport {
         let kept = kept(job);
         let running = self.shared.running.lock().get(&job.job).cloned();
-        let waits = matches!(running, Some(None));
-        let progress = match running.flatten() {
-            Some(work) => Some(work.progress().await),
-            None => None,
+        let waits = matches!(running, Some(Task::Waits));
+        let progress = match running {
+            Some(Task::Works(work)) => Some(work.progress().await),
+            _ => None,
         };
         let state = match job.state {
             JobState::Paused if kept.cancelled => "cancelling",

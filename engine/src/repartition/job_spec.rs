@@ -1,12 +1,13 @@
 //! The description of a job: where its input lies, where its output is expected, and the means it is given.
 
-use super::accounting::Accounting;
+use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
 use super::choice::Choice;
 use super::terms::{Alpha, Terms};
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{ClassId, GroupId};
+use core::time::Duration;
+use model::{ClassId, GroupId, transfer_time};
 use serde::{Deserialize, Serialize};
 
 /// A class's part of a job.
@@ -31,6 +32,19 @@ impl Part {
     }
 }
 
+/// Bytes that lie offloaded when a job begins: it goes on from a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Offloaded {
+    /// The group they lie on.
+    pub on: GroupId,
+    /// Their destination group, of the same class.
+    pub target: GroupId,
+    /// Their number.
+    pub bytes: u64,
+    /// The pieces they lie in, none larger than the chunk limit.
+    pub pieces: u64,
+}
+
 /// A job, as the engine is given it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -50,6 +64,10 @@ pub struct JobSpec {
     pub fixed: bool,
     /// Modelled seconds per second of the host, by which limits on waiting for people and hosts are multiplied.
     pub host_scale: u32,
+    /// What lies offloaded already.
+    pub offloaded: Vec<Offloaded>,
+    /// The time between two checkpoints, at least; `Duration::MAX` is without any.
+    pub checkpoint_interval: Duration,
 }
 
 impl JobSpec {
@@ -85,6 +103,17 @@ impl JobSpec {
         self.alpha.in_memory(self.terms.expansion)
     }
 
+    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later; of the
+    /// baseline each group is visited.
+    pub(crate) fn checkpoint_cost(&self) -> Duration {
+        let Terms { switch, read_bytes_per_s, write_bytes_per_s, .. } = self.terms;
+        let visits = self.parts.iter().map(|part| part.groups.len()).max().unwrap_or(0) as u32;
+        let visits = if self.choices.contains(&Choice::Baseline) { visits } else { 0 };
+        switch * visits
+            + transfer_time(self.memory_bytes, write_bytes_per_s)
+            + transfer_time(self.memory_bytes, read_bytes_per_s)
+    }
+
     /// Whether there is enough memory for its classes.
     pub fn has_memory(&self) -> bool {
         self.memory_bytes >= Self::least_memory_bytes(self.parts.len(), self.chunk_bytes)
@@ -94,8 +123,15 @@ impl JobSpec {
     pub(super) fn accounting(&self, index: usize) -> Accounting {
         let part = &self.parts[index];
         assert!(part.groups.len() == part.input_bytes.len() && part.groups.len() == part.shares.len());
-        Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.in_memory())
-            .with_chunk_limit(self.chunk_bytes)
+        let mut accounting = Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.in_memory())
+            .with_chunk_limit(self.chunk_bytes);
+        let number = |group| part.groups.iter().position(|known| *known == group);
+        for run in &self.offloaded {
+            if let (Some(on), Some(target)) = (number(run.on), number(run.target)) {
+                accounting.lies_offloaded((on, target), Run { bytes: run.bytes, pieces: run.pieces });
+            }
+        }
+        accounting
     }
 
     /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at

@@ -9,8 +9,9 @@
 //! 5. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
 
 use super::buffer::DestinationOf;
+use super::checkpoint::{FixedPlan, Resume};
 use super::heavy::heavy;
-use super::input::{Input, Placed, listed};
+use super::input::{Input, Placed, Wanted, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
 use super::report::{self, Request, Sample};
@@ -18,11 +19,13 @@ use super::sample::{Sampled, Sampling};
 use crate::error::text;
 use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
+use catalog::VersionId;
 use engine::PriorityClass;
 use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, Expansion, JobSpec, Part, Terms};
 use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Of which alpha is stated.
 const MILLION: u64 = 1_000_000;
@@ -30,8 +33,6 @@ const MILLION: u64 = 1_000_000;
 /// Everything that a job is begun with.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// The bucket of the input.
-    pub bucket: String,
     /// The work to be done on records.
     pub spec: Spec,
     /// The input, by the group it is to be read on.
@@ -54,6 +55,12 @@ pub(super) struct Survey {
     pub forced: Option<Choice>,
     /// The plan as it is reported.
     pub plan: report::Plan,
+    /// The part of the plan that stays when the job goes on after a restart.
+    pub fixed: FixedPlan,
+    /// The checkpoint that it goes on from.
+    pub resume: Option<Resume>,
+    /// The time between two checkpoints, at least.
+    pub checkpoint_interval: Duration,
 }
 
 impl Survey {
@@ -73,6 +80,8 @@ impl Survey {
             choices: Vec::new(),
             fixed: false,
             host_scale,
+            offloaded: self.resume.as_ref().map(Resume::offloaded).unwrap_or_default(),
+            checkpoint_interval: self.checkpoint_interval,
         }
     }
 
@@ -92,10 +101,19 @@ pub(super) async fn survey(
     world: &WorldHandle,
     spec: &RackSpec,
     (request, figures): (&Request, Figures),
+    resume: Option<Resume>,
 ) -> Result<Survey, Option<String>> {
     let (from, to) = places(request)?;
     removes_nothing_else(request)?;
-    let found = listed(&context.catalog, request).await?;
+    let below = match &resume {
+        Some(resume) => resume.checkpoint.plan.input_below,
+        None => context.catalog.next_version_id().await.map_err(|error| error.to_string())?,
+    };
+    let wanted = Wanted { below, read: resume.as_ref().map(Resume::versions) };
+    let mut found = listed(&context.catalog, request, wanted).await?;
+    if let Some(resume) = &resume {
+        found.format = Some(resume.checkpoint.plan.format.parse().map_err(text)?);
+    }
     target_is_free(&context.catalog, &from, &to).await?;
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
@@ -103,8 +121,19 @@ pub(super) async fn survey(
     let look = world.ask(RackRoom::of).await.ok_or(None)?;
     let pinned = (context.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
-    let mut surveying =
-        Surveying { spec, request, records, partitions, placed, room: look, pinned, sampled: (None, None) };
+    let sampled = (None, None);
+    let mut surveying = Surveying {
+        spec,
+        request,
+        records,
+        partitions,
+        placed,
+        room: look,
+        pinned,
+        sampled,
+        input_below: below,
+        resume,
+    };
     surveying.sample(context, world, figures).await?;
     Ok(heavy(move || surveying.survey()).await?)
 }
@@ -159,6 +188,8 @@ struct RackRoom {
     drives: usize,
     /// Starts that a drive has on a day for work that nobody waits for.
     starts_per_day: u32,
+    /// The time between two checkpoints of a job.
+    checkpoint_interval: Duration,
     /// How much of the day is gone, and how often the drives of each group were started on it.
     today: Day,
 }
@@ -180,6 +211,7 @@ impl RackRoom {
             reads_back: rack.policy().write_read_back,
             drives: rack.layout().groups.iter().map(|group| group.drives.len()).max().unwrap_or(0),
             starts_per_day: rack.policy().starts_per_day,
+            checkpoint_interval: rack.policy().checkpoint_interval,
             today: Day {
                 gone: now.since(Time::start_of_day(now.day())),
                 starts: rack.layout().groups.iter().map(starts).collect(),
@@ -203,6 +235,10 @@ struct Surveying {
     room: RackRoom,
     pinned: Option<ClassId>,
     sampled: Sampled,
+    /// Versions from this one on are no part of the input.
+    input_below: VersionId,
+    /// The checkpoint that the job goes on from.
+    resume: Option<Resume>,
 }
 
 impl Surveying {
@@ -238,7 +274,8 @@ impl Surveying {
     /// The classes that take part, unless nothing lies in the rack yet.
     fn classes(&self) -> BTreeSet<ClassId> {
         let groups = self.placed.by_group.keys();
-        groups.map(|group| self.room.class_of(*group)).chain(self.pinned).collect()
+        let before = self.resume.iter().flat_map(|resume| &resume.checkpoint.plan.classes).map(|(class, _)| *class);
+        groups.map(|group| self.room.class_of(*group)).chain(self.pinned).chain(before).collect()
     }
 
     fn survey(mut self) -> Result<Survey, String> {
@@ -281,7 +318,6 @@ impl Surveying {
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
         let mut survey = Survey {
-            bucket: self.request.from.bucket.clone(),
             lost_objects: self.placed.lost,
             spec,
             inputs,
@@ -293,9 +329,32 @@ impl Surveying {
             memory,
             forced,
             plan,
+            fixed: FixedPlan::default(),
+            resume: None,
+            checkpoint_interval: self.room.checkpoint_interval,
         };
-        self.choose(&mut survey)?;
+        if let Some(resume) = self.resume.take() {
+            is_of_use(&resume, &survey)?;
+            survey.forced = resume.checkpoint.plan.forced;
+            survey.resume = Some(resume);
+        } else {
+            self.choose(&mut survey)?;
+        }
+        survey.fixed = self.fixed(&survey);
         Ok(survey)
+    }
+
+    /// The part of the plan that stays when the job goes on after a restart.
+    fn fixed(&self, survey: &Survey) -> FixedPlan {
+        FixedPlan {
+            input_below: self.input_below,
+            format: self.records.format.to_string(),
+            classes: survey.parts.iter().map(|part| (part.class, part.groups.clone())).collect(),
+            destinations: survey.destinations.clone(),
+            chunk_bytes: survey.memory.chunk_bytes,
+            forced: survey.forced,
+            sample: self.sampled.0.clone(),
+        }
     }
 
     /// The output to expect for each byte of input, and where that comes from. Of a sample that keeps nothing, one record
@@ -330,6 +389,9 @@ impl Surveying {
     /// The groups that partitions shall lie in, in order: those with room for their share, and of these those with most
     /// of it, from each class in turn.
     fn destinations(&self, output_bytes: u64) -> Result<Vec<GroupId>, String> {
+        if let Some(resume) = &self.resume {
+            return Ok(resume.checkpoint.plan.destinations.clone());
+        }
         let classes: BTreeSet<ClassId> = match self.pinned {
             Some(class) => [class].into(),
             None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
@@ -389,6 +451,9 @@ impl Surveying {
         let mut by_class: BTreeMap<ClassId, BTreeSet<GroupId>> = BTreeMap::new();
         for group in destinations.iter().chain(self.placed.by_group.keys()) {
             by_class.entry(self.room.class_of(*group)).or_default().insert(*group);
+        }
+        for (class, groups) in self.resume.iter().flat_map(|resume| &resume.checkpoint.plan.classes) {
+            by_class.entry(*class).or_default().extend(groups);
         }
         let part = |(class, groups): (ClassId, BTreeSet<GroupId>)| {
             let bytes = |group: &GroupId| {
@@ -505,6 +570,17 @@ impl Surveying {
             * cost.switches as f64;
         drives * (spinning + starting)
     }
+}
+
+/// Refuses a checkpoint that the input or the memory does not fit any more. What has changed then is seen by all of the
+/// output, or by none of it.
+fn is_of_use(resume: &Resume, survey: &Survey) -> Result<(), String> {
+    if survey.memory.chunk_bytes != resume.checkpoint.plan.chunk_bytes {
+        return Err("its memory is shared out in another way".into());
+    }
+    let open = resume.open();
+    let found = survey.inputs.values().flatten().filter(|input| open.contains_key(&input.version)).count();
+    if found == open.len() { Ok(()) } else { Err("an object that was read in part is gone".into()) }
 }
 
 /// The first of each list, the second of each, and so on.

@@ -229,6 +229,9 @@ pub struct Outcome {
     pub input_objects: u64,
     /// Objects of input that were deleted or overwritten before they were read.
     pub lost_objects: u64,
+    /// Checkpoints that were taken.
+    #[serde(default)]
+    pub checkpoints: u64,
     /// Records of the output: as many as passed the filter.
     pub rows: u64,
     /// The checksum of all records, in hexadecimal; input and output agree in it.
@@ -270,6 +273,8 @@ pub(super) struct Kept {
     pub target: Option<catalog::Bucket>,
     /// How often in a row the server ended while it worked on this, without having been told to.
     pub interruptions: u32,
+    /// The serial number of its checkpoint when it was interrupted last.
+    pub interrupted_at: u64,
     /// Whether it has had its turn, and the server was not told to end since.
     pub works: bool,
     /// Whether it was cancelled, and is rolled back.

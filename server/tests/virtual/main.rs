@@ -16,6 +16,7 @@ mod parts;
 mod quarantine;
 mod rebuild;
 mod repartition;
+mod repartition_checkpoints;
 mod repartition_ends;
 mod repartition_faults;
 mod repartition_forecast;

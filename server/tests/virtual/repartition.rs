@@ -103,7 +103,7 @@ async fn output(larder: &Larder) -> BTreeMap<String, (BTreeSet<String>, BTreeSet
     partitions
 }
 
-async fn hidden_versions(larder: &Larder) -> BTreeSet<VersionId> {
+pub(crate) async fn hidden_versions(larder: &Larder) -> BTreeSet<VersionId> {
     let all = ListRequest { max_keys: 1000, ..ListRequest::default() };
     let listing = larder.context.catalog.list_objects(HIDDEN_BUCKET, &all).await.unwrap_or_default();
     listing.objects.into_iter().map(|(_, object)| object.version).collect()

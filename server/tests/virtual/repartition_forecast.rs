@@ -43,7 +43,8 @@ fn parquet(file: u64) -> Vec<u8> {
         ("random", numbers(&|row| (row + file * ROWS).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1)),
     ];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
-    let mut objects = Encoder::objects(Format::Parquet, &batch.schema(), vec![batch], u64::MAX).readable_within(MIB);
+    let mut objects =
+        Encoder::objects(Format::Parquet, &batch.schema(), vec![batch], u64::MAX).readable_within(MIB / 2);
     objects.next().unwrap().unwrap().bytes.to_vec()
 }
 
@@ -109,6 +110,7 @@ async fn run(larder: &Larder, case: &Case, filter: Option<&str>, strategy: &str)
         format: case.format.map(str::to_owned),
         filter: filter.map(str::to_owned),
         strategy: Some(strategy.to_owned()),
+        memory_bytes: 2 * MIB,
         ..request(case.by, 4)
     };
     let jobs = jobs(larder).await;
@@ -150,7 +152,8 @@ fn bytes_are_forecast_for_each_format_and_filter() {
                 );
                 let off = |told: u64, was: u64| (told as f64 / was as f64 - 1.0).abs();
                 assert!(off(plan.output_bytes, outcome.output_bytes) < most, "{} {filter:?}", case.name);
-                assert!(off(forecast.bytes_written, written) < most + 0.1, "{} {filter:?}", case.name);
+                // What is offloaded depends on where the buffer happens to be full.
+                assert!(off(forecast.bytes_written, written) < 0.25, "{} {filter:?}", case.name);
             });
         }
     }

@@ -128,6 +128,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         evacuate_permille: 1000,
         rebuild_read_back: true,
         write_read_back: true,
+        checkpoint_interval: HOUR,
         classes: Vec::new(),
     }
 }
