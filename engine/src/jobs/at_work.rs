@@ -193,7 +193,8 @@ impl AtWork {
         if !round.goes_on || self.ending.is_some() {
             return;
         }
-        if !self.planner.done() && self.checkpoints.begins(round.now) {
+        let waited = self.times.waiting / u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
+        if !self.planner.done() && self.checkpoints.begins(round.now, waited) {
             self.planner.empty_buffers(true);
             self.ask_all();
         }

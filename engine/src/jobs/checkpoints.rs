@@ -1,13 +1,14 @@
 //! When a job at work makes durable how far it is.
 //!
-//! 1. Something was done, and the interval has passed since the last checkpoint: the buffers are emptied.
+//! 1. Something was done, and the interval has passed since the last checkpoint, but for the time in which the job waited,
+//!    such as for starts of the next day: the buffers are emptied.
 //! 2. When nothing is buffered and no step is in hand, the world is asked for the checkpoint.
 //! 3. Its answer lets the job go on, done or not.
 //!
 //! What stands in the way of emptying the buffers, such as a group without room for what would be offloaded, puts the
 //! checkpoint off for an interval: it costs no job its end.
 //!
-//! Invariant: no more than a fiftieth of a job's time goes into emptying buffers for checkpoints and filling them again.
+//! Invariant: no more than a fiftieth of a job's time goes into writing buffers for checkpoints and reading them back.
 
 use core::time::Duration;
 use model::{Attempt, Time};
@@ -21,6 +22,8 @@ pub(super) struct Checkpoints {
     interval: Duration,
     /// When the last one was taken or put off, or the job began.
     last: Option<Time>,
+    /// The time that the job had waited by then, and until now.
+    waited: [Duration; 2],
     /// Whether anything was done since.
     changed: bool,
     phase: Phase,
@@ -40,7 +43,7 @@ impl Checkpoints {
     /// A job whose checkpoints cost so much at most.
     pub fn new(interval: Duration, cost: Duration) -> Self {
         let interval = interval.max(cost.saturating_mul(PART_MAX));
-        Self { interval, last: None, changed: false, phase: Phase::Working }
+        Self { interval, last: None, waited: [Duration::ZERO; 2], changed: false, phase: Phase::Working }
     }
 
     /// Something was done.
@@ -49,10 +52,12 @@ impl Checkpoints {
         self.changed = true;
     }
 
-    /// Whether one becomes due now.
-    pub fn begins(&mut self, now: Time) -> bool {
-        let last = *self.last.get_or_insert(now);
-        let due = self.changed && now.since(last) >= self.interval && self.phase == Phase::Working;
+    /// Whether one becomes due now. The job has waited so long since it began.
+    pub fn begins(&mut self, now: Time, waited: Duration) -> bool {
+        assert!(waited >= self.waited[1], "time that was waited does not come back");
+        self.waited[1] = waited;
+        let worked = now.since(*self.last.get_or_insert(now)).saturating_sub(waited - self.waited[0]);
+        let due = self.changed && worked >= self.interval && self.phase == Phase::Working;
         if due {
             self.phase = Phase::Emptying;
         }
@@ -87,6 +92,6 @@ impl Checkpoints {
 
     /// Not now: the job goes on as if none had been due.
     pub fn put_off(&mut self, now: Time) {
-        (self.phase, self.last) = (Phase::Working, Some(now));
+        (self.phase, self.last, self.waited[0]) = (Phase::Working, Some(now), self.waited[1]);
     }
 }

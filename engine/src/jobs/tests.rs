@@ -605,7 +605,7 @@ fn due(choice: Choice) -> World {
 
 #[test]
 fn a_checkpoint_is_taken_once_it_is_due_and_nothing_is_buffered() {
-    for (choice, written) in [(Choice::Buffpack, 2), (Choice::Offpack, 2), (Choice::Baseline, 2)] {
+    for (choice, written) in [(Choice::Buffpack, 2), (Choice::Offpack, 2), (Choice::Tourpack { window: 1 }, 2)] {
         let mut world = due(choice);
         let mut writes = 0;
         while world.checkpoint.is_none() {
@@ -661,4 +661,44 @@ fn what_lies_offloaded_already_is_brought_home() {
         let accounting = world.rack.job_planner(JOB).unwrap().accounting(CLASS);
         assert_eq!(accounting.delivered(0) + accounting.delivered(1), 12_500, "{choice}");
     }
+}
+
+#[test]
+fn the_baseline_takes_a_checkpoint_when_its_buffer_is_empty_by_itself() {
+    let mut world = due(Choice::Baseline);
+    while world.checkpoint.is_none() {
+        let Some((_, order)) = world.step else { panic!("it goes on until its buffer is empty") };
+        assert!(!matches!(order, Order::Offload { .. }), "it never offloads");
+        world.end_step(match order {
+            Order::Read { bytes, .. } => world.came_of(bytes.min(1_000)),
+            Order::Deliver { bytes, .. } => StepResult::Written { bytes },
+            other => panic!("{other:?} is not the baseline's"),
+        });
+    }
+    let accounting = world.rack.job_planner(JOB).unwrap().accounting(CLASS);
+    assert!(accounting.input_left() > 0 && accounting.delivered(0) > 1_000, "a buffer was filled and flushed");
+    let attempt = world.checkpoint.take().unwrap();
+    world.job(JobEvent::CheckpointEnded { attempt, done: true });
+    world.run_to_the_end();
+    assert_eq!(world.ended, [(JOB, JobEnd::Done)]);
+}
+
+#[test]
+fn time_that_a_job_waits_brings_no_checkpoint_nearer() {
+    let mut world = World { checkpoint_interval: Duration::from_mins(10), ..World::new() };
+    world.begin(Choice::Offpack);
+    // Something stands in its way for longer than the interval.
+    for _ in 0..9 {
+        world.end_step(StepResult::NoRoom);
+        world.pass(Duration::from_mins(1));
+    }
+    let waited = world.rack.job_times(JOB).waiting;
+    world.end_step(world.came_of(1_000));
+    world.pass(Duration::from_mins(9) + Duration::from_secs(30));
+    world.end_step(world.came_of(1_000));
+    assert!(waited > Duration::from_mins(2), "{waited:?}");
+    assert!(matches!(world.order(), Order::Read { .. }), "it has not worked for ten minutes: {:?}", world.order());
+    world.pass(waited + Duration::from_mins(1));
+    world.end_step(world.came_of(1_000));
+    assert!(world.order().writes(), "now it has: {:?}", world.order());
 }

@@ -13,8 +13,8 @@
 //! all that it may become (the chunk limit), those that are being read elsewhere included.
 //!
 //! Before a checkpoint the buffers are emptied ([`JobPlanner::empty_buffers`]): what is for the group that is awake is
-//! delivered and the rest offloaded to it, so that no group is woken for it; only the baseline, which never offloads,
-//! visits them all. Every strategy goes on from there.
+//! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes on
+//! until its buffer is empty by itself. Every strategy goes on from there.
 //!
 //! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
 
@@ -198,9 +198,8 @@ impl JobPlanner {
         if order.group() == group {
             return false;
         }
-        if emptying {
-            let (accounting, delivers) = (&class.planner.accounting, class.planner.choice == Choice::Baseline);
-            return if delivers { accounting.buffered(here) > 0 } else { accounting.buffered_in_all() > 0 };
+        if emptying && class.planner.choice != Choice::Baseline {
+            return class.planner.accounting.buffered_in_all() > 0;
         }
         let step = class.planner.step_on(here, order.reserved_bytes(chunk_bytes));
         !matches!(step, Step::Visit { .. } | Step::Done)
@@ -379,8 +378,9 @@ impl ClassPlanner {
         let fullest = (0..self.groups.len()).max_by_key(|group| (accounting.buffered(*group), Reverse(*group)));
         let Some(fullest) = fullest.filter(|group| accounting.buffered(*group) > 0) else { return Order::Wait };
         let at = match accounting.awake() {
+            _ if self.planner.choice == Choice::Baseline => return self.plan(),
             Some(awake) if accounting.buffered(awake) > 0 => awake,
-            Some(awake) if self.planner.choice != Choice::Baseline => {
+            Some(awake) => {
                 let (on, target) = (self.groups[awake], self.groups[fullest]);
                 return Order::Offload { on, target, bytes: accounting.buffered(fullest) };
             }

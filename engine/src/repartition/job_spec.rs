@@ -103,15 +103,10 @@ impl JobSpec {
         self.alpha.in_memory(self.terms.expansion)
     }
 
-    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later; of the
-    /// baseline each group is visited.
+    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later.
     pub(crate) fn checkpoint_cost(&self) -> Duration {
-        let Terms { switch, read_bytes_per_s, write_bytes_per_s, .. } = self.terms;
-        let visits = self.parts.iter().map(|part| part.groups.len()).max().unwrap_or(0) as u32;
-        let visits = if self.choices.contains(&Choice::Baseline) { visits } else { 0 };
-        switch * visits
-            + transfer_time(self.memory_bytes, write_bytes_per_s)
-            + transfer_time(self.memory_bytes, read_bytes_per_s)
+        let Terms { read_bytes_per_s, write_bytes_per_s, .. } = self.terms;
+        transfer_time(self.memory_bytes, write_bytes_per_s) + transfer_time(self.memory_bytes, read_bytes_per_s)
     }
 
     /// Whether there is enough memory for its classes.

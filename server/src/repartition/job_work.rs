@@ -68,6 +68,8 @@ struct JobFigures {
     offloaded_in_all: u64,
     /// The serial number of the last checkpoint.
     serial: u64,
+    /// Of the input, in bytes, before the job went on from a checkpoint.
+    input_bytes_before: u64,
     /// How many of `read` it knows.
     read_at_checkpoint: usize,
     /// The number of the last run that it counts on, if that is there.
@@ -311,7 +313,7 @@ impl JobWork {
     pub fn was_saved(&self, serial: u64, read: usize) -> Vec<OffloadedRun> {
         let mut state = self.state.lock();
         assert_eq!(serial, state.serial + 1, "one checkpoint follows the other");
-        state.serial = serial;
+        (state.serial, state.progress.checkpoints) = (serial, serial);
         state.read_at_checkpoint += read;
         assert_eq!(state.read_at_checkpoint, state.read.len(), "nothing is read while a checkpoint is taken");
         state.run_at_checkpoint = state.next_run;
@@ -434,19 +436,21 @@ impl JobFigures {
             buffered_bytes: 0,
             offloaded_bytes: runs.values().flatten().map(|run| run.counted).sum(),
             lost_objects: not_found - read.len() as u64,
+            checkpoints: serial,
             ..checkpoint.progress
         };
         Self {
             runs,
             next_run: checkpoint.next_run,
             numbers: checkpoint.numbers,
-            progress,
             output: checkpoint.written.checksum().unwrap_or_default(),
             offloaded_in_all: checkpoint.spent.offloaded_bytes,
             serial,
+            input_bytes_before: progress.input_bytes,
             read_at_checkpoint: read.len(),
             run_at_checkpoint: checkpoint.next_run,
             read,
+            progress,
             ..Self::default()
         }
     }
@@ -466,6 +470,7 @@ fn outcome(state: &JobFigures, strategy: String, spent: &Spent) -> Outcome {
         switches: spent.wakes[0],
         other_switches: spent.wakes[1],
         input_bytes: progress.input_bytes,
+        input_bytes_before: state.input_bytes_before,
         offloaded_bytes: state.offloaded_in_all,
         output_bytes: progress.output_bytes,
         output_objects: progress.output_objects,

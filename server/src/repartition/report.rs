@@ -178,6 +178,9 @@ pub struct Progress {
     pub peak_buffered_bytes: u64,
     /// Bytes offloaded now.
     pub offloaded_bytes: u64,
+    /// Checkpoints that were taken.
+    #[serde(default)]
+    pub checkpoints: u64,
     /// Bytes of output objects that are written.
     pub output_bytes: u64,
     /// How many those are.
@@ -219,6 +222,9 @@ pub struct Outcome {
     pub other_switches: u64,
     /// Bytes that were read of the input.
     pub input_bytes: u64,
+    /// Those of them that were read before the checkpoint that it went on from last.
+    #[serde(default)]
+    pub input_bytes_before: u64,
     /// Bytes of offloaded runs that were written and read back.
     pub offloaded_bytes: u64,
     /// Bytes of output.

@@ -69,7 +69,9 @@ const CASES: [Case; 5] = [
         name: "ndjson",
         format: None,
         object: |file| {
-            text(file, "", |row, share, note| format!("{{\"id\":{file}{row},\"share\":{share},\"note\":\"{note}\"}}"))
+            text(file, "", |row, share, note| {
+                format!("{{\"id\":{}{row},\"share\":{share},\"note\":\"{note}\"}}", file + 1)
+            })
         },
         by: "hash(id)",
         filters: [Some("share < 1"), Some("share < 50"), None],
