@@ -41,7 +41,9 @@ impl Values {
     pub(crate) fn known(&self) -> Vec<KnownValue> {
         let mut hashes = vec![None; self.count()];
         for (hash, numbers) in &self.numbers {
-            numbers.iter().for_each(|number| hashes[*number as usize] = Some(*hash));
+            for number in numbers {
+                hashes[*number as usize] = Some(*hash);
+            }
         }
         let values = self.names.iter().zip(hashes).zip(&self.known);
         values.map(|((name, hash), bytes)| KnownValue { name: name.clone(), hash, bytes: bytes.clone() }).collect()

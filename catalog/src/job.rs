@@ -27,7 +27,8 @@ pub const HIDDEN_BUCKET: &str = ".larder-jobs";
 pub enum JobState {
     /// It works; or it did when the server ended, and goes on with the next one from its checkpoint, or begins anew.
     Running,
-    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from its checkpoint or the beginning.
+    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from its checkpoint or the
+    /// beginning.
     Paused,
     /// Its output is complete and verified, and is being moved to where it shall be.
     Publishing,

@@ -4,7 +4,8 @@
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
 //!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
 //!   `memory.rs` its share of memory;
-//! - `checkpoint.rs` how far a job is, as the catalog keeps it, and how a job finds back to it;
+//! - `checkpoint.rs` how far a job is, as the catalog keeps it, `restore.rs` saves it and has a job find back to it,
+//!   `resume.rs` what it then goes on from;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
 //! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what
@@ -30,6 +31,8 @@ mod places;
 mod plan;
 mod reader;
 mod report;
+mod restore;
+mod resume;
 mod runner;
 mod sample;
 mod shared;
@@ -72,8 +75,8 @@ pub struct Repartitions {
 
 impl Repartitions {
     /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
-    /// goes on from its last checkpoint or begins anew, and what was being removed goes on, after it. A job that cannot be taken up
-    /// keeps nobody from the others.
+    /// goes on from its last checkpoint or begins anew, and what was being removed goes on, after it. A job that cannot
+    /// be taken up keeps nobody from the others.
     ///
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.

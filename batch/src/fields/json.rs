@@ -81,7 +81,7 @@ impl Seen {
     }
 
     pub(crate) fn know(&mut self, known: &KnownKeys) {
-        self.first = known.first.clone();
+        self.first.clone_from(&known.first);
         self.keys.iter_mut().zip(&known.keys).for_each(|(seen, found)| *seen |= found);
     }
 

@@ -6,8 +6,8 @@
 //! Before a checkpoint all classes do nothing but empty their buffers, and while it is taken nothing at all
 //! (`jobs/checkpoints.rs`).
 //!
-//! Invariants: a class has one step in hand at most; a job ends when none is, nor a checkpoint; a job that goes on has a step in hand, or
-//! a moment at which it tries again.
+//! Invariants: a class has one step in hand at most; a job ends when none is, nor a checkpoint; a job that goes on has
+//! a step in hand, or a moment at which it tries again.
 
 use super::checkpoints::Checkpoints;
 use super::retry::{Retry, passing};
@@ -16,6 +16,7 @@ use crate::job_protocol::{BlockReason, JobAction, JobEnd, JobTimes, StepResult};
 use crate::repartition::{JobPlanner, JobSpec, Order};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, ClassId, GroupId, OpId, Time};
 
 /// The state of the rack in which a job is to go on, and what the job wishes of the rack and its world.
@@ -188,13 +189,22 @@ impl AtWork {
         }
     }
 
+    /// The time that something stood in the way, of a class on average.
+    fn waited(&self, now: Time) -> Duration {
+        let waits = |class: &ClassAtWork| match class.idles {
+            Some((Idle::Waiting, since)) => now.since(since),
+            _ => Duration::ZERO,
+        };
+        let all = self.times.waiting + self.classes.iter().map(waits).sum::<Duration>();
+        all / u32::try_from(self.classes.len()).unwrap_or(u32::MAX)
+    }
+
     /// Begins a checkpoint that is due, or asks the world for the one whose buffers are empty.
     fn checkpoint(&mut self, round: &mut Round<'_>) {
         if !round.goes_on || self.ending.is_some() {
             return;
         }
-        let waited = self.times.waiting / u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
-        if !self.planner.done() && self.checkpoints.begins(round.now, waited) {
+        if !self.planner.done() && self.checkpoints.begins(round.now, self.waited(round.now)) {
             self.planner.empty_buffers(true);
             self.ask_all();
         }

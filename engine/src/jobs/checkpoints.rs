@@ -1,7 +1,7 @@
 //! When a job at work makes durable how far it is.
 //!
-//! 1. Something was done, and the interval has passed since the last checkpoint, but for the time in which the job waited,
-//!    such as for starts of the next day: the buffers are emptied.
+//! 1. Something was done, and the interval has passed since the last checkpoint, but for the time in which the job
+//!    waited, such as for starts of the next day: the buffers are emptied.
 //! 2. When nothing is buffered and no step is in hand, the world is asked for the checkpoint.
 //! 3. Its answer lets the job go on, done or not.
 //!
@@ -56,7 +56,7 @@ impl Checkpoints {
     pub fn begins(&mut self, now: Time, waited: Duration) -> bool {
         assert!(waited >= self.waited[1], "time that was waited does not come back");
         self.waited[1] = waited;
-        let worked = now.since(*self.last.get_or_insert(now)).saturating_sub(waited - self.waited[0]);
+        let worked = now.since(*self.last.get_or_insert(now)).saturating_sub(waited.saturating_sub(self.waited[0]));
         let due = self.changed && worked >= self.interval && self.phase == Phase::Working;
         if due {
             self.phase = Phase::Emptying;

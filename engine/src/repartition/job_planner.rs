@@ -13,8 +13,8 @@
 //! all that it may become (the chunk limit), those that are being read elsewhere included.
 //!
 //! Before a checkpoint the buffers are emptied ([`JobPlanner::empty_buffers`]): what is for the group that is awake is
-//! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes on
-//! until its buffer is empty by itself. Every strategy goes on from there.
+//! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes
+//! on until its buffer is empty by itself. Every strategy goes on from there.
 //!
 //! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
 

@@ -24,7 +24,8 @@ pub struct Part {
 }
 
 impl Part {
-    /// The output expected of the class, as it is buffered. Where none is expected at all, what comes nevertheless falls to all alike.
+    /// The output expected of the class, as it is buffered. Where none is expected at all, what comes nevertheless
+    /// falls to all alike.
     pub fn expected(&self, alpha: Alpha) -> Expected {
         let none = self.shares.iter().all(|share| *share == 0);
         let shares = if none { vec![1; self.groups.len()] } else { self.shares.clone() };

@@ -1,10 +1,10 @@
 //! Cost simulation: a strategy is run against what is expected, as a fluid, to find what it would cost.
 //!
-//! Input turns into buffered output by alpha and expansion, and output falls to the groups by fixed shares, to the byte: the paper's
-//! simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever is read or
-//! written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the paper, the
-//! simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day are used up
-//! ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
+//! Input turns into buffered output by alpha and expansion, and output falls to the groups by fixed shares, to the
+//! byte: the paper's simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever
+//! is read or written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the
+//! paper, the simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day
+//! are used up ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
 
 use super::accounting::Accounting;
 use super::apportion::{Apportion, Expected};

@@ -3,9 +3,10 @@
 //! A step is done in part if something comes between, and is reported as far as it was done. Nothing is waited for here
 //! and nothing tried again: that is the engine's.
 
+use super::checkpoint::OpenInputs;
 use super::heavy::heavy;
 use super::input::Input;
-use super::job_work::{JobWork, OpenInputs};
+use super::job_work::JobWork;
 use super::reader::{InputReader, ReadFault};
 use super::source::{BlobReader, SourceError};
 use super::writer::{OffloadedRun, PartitionWriter, WriteBatch, WriteFault, WriteTarget};

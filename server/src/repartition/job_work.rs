@@ -6,13 +6,14 @@
 //! checkpoint counts on is there until the next checkpoint.
 
 use super::buffer::PartitionBuffer;
-use super::checkpoint::{Checkpoint, FixedPlan, Resume, Spent};
+use super::checkpoint::{Checkpoint, FixedPlan, OpenInputs, Spent, VERSION};
 use super::heavy::heavy;
 use super::input::ReadInput;
 use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
+use super::resume::Resume;
 use super::writer::{OffloadedRun, WriteBatch, WriteTarget};
 use crate::world::{Context, WorldHandle};
 use batch::MultisetChecksum;
@@ -89,9 +90,6 @@ struct TimeLeft {
     /// The step from which on it is simulated anew.
     until: u64,
 }
-
-/// Objects of the input that are open, with the number of records that were taken of each.
-pub(super) type OpenInputs = BTreeMap<VersionId, u64>;
 
 /// The remains of a job that is complete: its report, and the input that was read.
 pub(super) type Complete = (Outcome, Vec<ReadInput>);
@@ -289,7 +287,7 @@ impl JobWork {
             return Err("what was read is not what was written and offloaded; please report this".into());
         }
         let checkpoint = Checkpoint {
-            version: Checkpoint::VERSION,
+            version: VERSION,
             objects_below,
             plan: self.plan.clone(),
             planned_objects: self.planned_objects,
@@ -308,8 +306,8 @@ impl JobWork {
         Ok((state.serial + 1, checkpoint, state.read[state.read_at_checkpoint..].to_vec()))
     }
 
-    /// A checkpoint of this serial number is durable, with so much more input that was read. Returns the runs that can be
-    /// removed now.
+    /// A checkpoint of this serial number is durable, with so much more input that was read. Returns the runs that can
+    /// be removed now.
     pub fn was_saved(&self, serial: u64, read: usize) -> Vec<OffloadedRun> {
         let mut state = self.state.lock();
         assert_eq!(serial, state.serial + 1, "one checkpoint follows the other");

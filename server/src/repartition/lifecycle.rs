@@ -1,10 +1,10 @@
 //! A job from its beginning to its end: it waits its turn, is planned, works, and is published or rolled back.
 
-use super::checkpoint::Resume;
 use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
 use super::plan::{self, Figures, Survey};
 use super::report::{Kept, Outcome, Request};
+use super::resume::Resume;
 use super::runner::{self, BROKEN, JobEnded};
 use super::shared::{Jobs, Task, json, kept};
 use crate::world::JobActions;
@@ -123,7 +123,7 @@ impl Jobs {
     ) -> Result<Complete, JobEnded> {
         let survey = tokio::select! {
             biased;
-            survey = self.survey(job.job, request, resume) => survey?,
+            survey = Box::pin(self.survey(job.job, request, resume)) => survey?,
             ended = runner::ended(actions) => return Err(ended),
         };
         // What there is to read may have changed since it was asked for; what is left of it is forecast no more.

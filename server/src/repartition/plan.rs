@@ -9,12 +9,13 @@
 //! 5. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
 
 use super::buffer::DestinationOf;
-use super::checkpoint::{FixedPlan, Resume};
+use super::checkpoint::FixedPlan;
 use super::heavy::heavy;
 use super::input::{Input, Placed, Wanted, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
 use super::report::{self, Request, Sample};
+use super::resume::Resume;
 use super::sample::{Sampled, Sampling};
 use crate::error::text;
 use crate::world::{Context, WorldHandle};
@@ -357,8 +358,8 @@ impl Surveying {
         }
     }
 
-    /// The output to expect for each byte of input, and where that comes from. Of a sample that keeps nothing, one record
-    /// is taken to be kept.
+    /// The output to expect for each byte of input, and where that comes from. Of a sample that keeps nothing, one
+    /// record is taken to be kept.
     fn alpha(&self) -> (Alpha, &'static str) {
         match (self.request.alpha_millionths, &self.sampled.0) {
             (Some(output), _) => (Alpha { output, input: MILLION }, "given"),
@@ -423,8 +424,8 @@ impl Surveying {
             count = found.len();
         }
         Err(format!(
-            "no group has room for its share of the output of {output_bytes} bytes; remove something, pin the target prefix \
-             to a class with room, or say --alpha if it is less"
+            "no group has room for its share of the output of {output_bytes} bytes; remove something, pin the target \
+             prefix to a class with room, or say --alpha if it is less"
         ))
     }
 

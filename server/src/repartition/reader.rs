@@ -11,10 +11,9 @@
 //! Invariants: all input of a group is reported once, and no more than there is.
 
 use super::buffer::{PartitionBuffer, Unreported};
-use super::checkpoint::RecordsLearned;
+use super::checkpoint::{OpenInputs, RecordsLearned};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
-use super::job_work::OpenInputs;
 use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, open};
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -233,8 +232,8 @@ impl InputReader {
         Self { context, records, blobs, queues, open, owed, open_before, last: None, limits }
     }
 
-    /// The objects that are open, with the records that were taken of each, and the checksum of those that were split and
-    /// not taken.
+    /// The objects that are open, with the records that were taken of each, and the checksum of those that were split
+    /// and not taken.
     pub fn open_inputs(&self) -> Result<(OpenInputs, MultisetChecksum), batch::Error> {
         let mut pending = MultisetChecksum::default();
         for (_, piece) in self.open.values().flat_map(|open| &open.pending) {

@@ -2,9 +2,10 @@
 //!
 //! Invariant: a step that was begun is reported, whatever happens, so that nothing is committed behind a rollback.
 
+use super::checkpoint::OpenInputs;
 use super::class_steps::ClassSteps;
 use super::input::Input;
-use super::job_work::{Complete, JobWork, OpenInputs};
+use super::job_work::{Complete, JobWork};
 use crate::world::JobActions;
 use batch::MultisetChecksum;
 use engine::repartition::{JobSpec, Order};

@@ -9,7 +9,8 @@
 //! Records go through the job's own decoder, filter, partitioner and encoder. Only the first place of an object is
 //! believed to be whole: elsewhere a line may begin within a quoted field, and what cannot be read there is left out.
 //!
-//! Memory: a batch, the kept records of [`KEPT_BYTES`], their copy and what they are encoded as; of Parquet a row group.
+//! Memory: a batch, the kept records of [`KEPT_BYTES`], their copy and what they are encoded as; of Parquet a row
+//! group.
 
 use super::heavy::heavy;
 use super::input::Input;
@@ -70,7 +71,12 @@ impl Sampling<'_> {
         for input in self.chosen().await {
             let Ok(Some(mut opened)) = open(self.context, self.bucket, input).await else { continue };
             match self.look(input, &mut opened, &mut blobs, &mut measured).await {
-                Ok(()) => measured.sample.objects += 1,
+                Ok(()) => {
+                    measured.sample.objects += 1;
+                    if measured.first.is_empty() {
+                        measured.first = opened.name;
+                    }
+                }
                 Err(Fault::Bytes(error)) => unread = Some(format!("{} could not be sampled: {error}", opened.name)),
                 Err(Fault::Records(told)) => return Err(told),
             }
@@ -290,6 +296,8 @@ struct Measured {
     /// Kept records that are still to be encoded, by partition.
     kept: Vec<(usize, RecordBatch)>,
     held_bytes: u64,
+    /// The name of the first object.
+    first: String,
 }
 
 impl Measured {
@@ -349,8 +357,14 @@ impl Measured {
     fn missing_key(&self) -> Option<String> {
         match self.partitioner.as_ref()?.finish() {
             Err(error @ batch::Error::MissingColumn { .. }) => {
-                let records = self.sample.records;
-                Some(format!("in the {records} records that were sampled, {error}; a job fails if it is in no record"))
+                let (records, first) = (self.sample.records, &self.first);
+                let more = match self.sample.objects {
+                    0 | 1 => String::new(),
+                    objects => format!(" and {} more objects", objects - 1),
+                };
+                Some(format!(
+                    "in {records} records of {first}{more}, {error}; a job fails if it is in no record at all"
+                ))
             }
             _ => None,
         }

@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a job goes on or begins anew by itself, without having come to another checkpoint, after a server that was not told to end; perhaps it ended because of the job.
+/// How often a job goes on or begins anew by itself, without having come to another checkpoint, after a server that was
+/// not told to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.

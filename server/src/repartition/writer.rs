@@ -6,12 +6,11 @@
 //! there if it is not what is wanted after all.
 
 use super::buffer::PartitionBatches;
-use super::checkpoint::Tally;
+use super::checkpoint::{RunNote, Tally};
 use super::heavy::heavy;
 use super::places::KEY_BYTES_MAX;
 use super::reader::Records;
 use super::report::Place;
-use super::shared::json;
 use crate::world::packed::{self, Buckets};
 use crate::world::{Context, MakeError, WorldHandle, WriteOrder};
 use arrow_array::RecordBatch;
@@ -22,7 +21,6 @@ use catalog::{Acl, Blob, Checksum, ChecksumKind, HIDDEN_BUCKET, Object, PartLeng
 use engine::JobClass;
 use engine::repartition::Order;
 use model::GroupId;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use workshop::{PackMember, PackPlan};
@@ -39,21 +37,6 @@ pub(super) struct OffloadedRun {
     pub counted: u64,
     /// That of its records.
     pub tally: MultisetChecksum,
-}
-
-/// What is noted of a run with each of its members, so that it is found again after a restart.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RunNote {
-    /// The member's partition.
-    pub partition: usize,
-    /// The destination group.
-    pub target: GroupId,
-    /// The bytes that it counts for in the buffer.
-    pub counted: u64,
-    /// How many members it has.
-    pub members: u64,
-    /// That of the records of all its members.
-    pub tally: Tally,
 }
 
 /// Where buffered batches are written.
@@ -133,7 +116,7 @@ impl WriteBatch {
         let counted = self.taken_bytes().clamp(1, chunk_bytes);
         for draft in &mut self.drafts {
             let note = RunNote { partition: draft.partition, target, counted, members, tally: tally.clone() };
-            draft.note = json(&note);
+            draft.note = serde_json::to_string(&note).unwrap_or_default(); // numbers and text can be written
         }
     }
 

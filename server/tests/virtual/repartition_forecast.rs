@@ -86,7 +86,7 @@ const CASES: [Case; 5] = [
     Case {
         name: "bin",
         format: Some("fixed:60"),
-        object: |file| text(file, "", |row, share, note| format!("{share:02} {file}{row:06} {note:x<49}")),
+        object: |file| text(file, "", |row, share, note| format!("{share:02} {file}{row:06} {note:x<48}")),
         by: "hash(record[3..10])",
         filters: [Some("record[0..2] < \"01\""), Some("record[0..2] < \"50\""), None],
     },
