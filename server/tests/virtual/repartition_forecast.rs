@@ -33,7 +33,7 @@ fn text(file: u64, header: &str, record: impl Fn(u64, u64, &str) -> String) -> V
 
 fn parquet(file: u64) -> Vec<u8> {
     let numbers = |of: &dyn Fn(u64) -> u64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| of(row) as i64)))
+        Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| of(row).cast_signed())))
     };
     let notes: ArrayRef = Arc::new(StringArray::from_iter_values((0..ROWS).map(|row| format!("{row} {}", note(row)))));
     let columns = [
