@@ -21,6 +21,7 @@ mod catalog;
 mod error;
 mod failed;
 mod ids;
+mod initialised;
 mod job;
 mod key;
 mod list;
