@@ -536,22 +536,17 @@ impl Drive for EmulatedDrive {
     }
 
     async fn mount(&self) -> Result<Space, DriveError> {
-        self.begin(|physics, now, _| match physics.state(now) {
-            PowerState::Active => Ok(now),
-            state => Err(Refused { state, mounted: false }),
-        })?;
-        // The label first: a foreign drive is never mounted.
-        let space = match self.inner.mount().await {
-            Ok(space) => space,
-            // The drive that is there instead, or that replaces it, holds other files.
-            Err(error) => {
-                *self.used() = None;
-                return Err(error);
-            }
-        };
-        self.count_files().await?;
         let begun = self.begin(DrivePhysics::mount)?;
         self.wait(begun).await?;
+        // The label can be read now, and not before: to look at it is part of the mount.
+        let mounted = self.inner.mount().await;
+        if mounted.is_err() {
+            // The drive that is there instead, or that replaces it, holds other files; nothing of it is reached.
+            *self.used() = None;
+            self.begin(|physics, now, _| physics.unmount(now))?;
+        }
+        let space = mounted?;
+        self.count_files().await?;
         Ok(self.bounded(space))
     }
 
