@@ -32,6 +32,7 @@ mod drives;
 mod event;
 pub mod fair;
 mod forecast;
+mod initialisation;
 mod job_protocol;
 mod jobs;
 pub mod layout;

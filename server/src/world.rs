@@ -97,6 +97,7 @@ impl World {
         match action {
             // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
             Action::PersistStarts { .. } => {}
+            Action::PersistInitialised { group, drives } => self.persist_initialised(group, drives),
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => self.unmount(drive, attempt),

@@ -5,6 +5,8 @@
 //! and the description; nothing is asked of the rack. Judged are:
 //! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
 //!   the operator's word that it failed; no hard domain ever has more turning, or draws more, than it carries;
+//! - *labels*: no transfer names a drive that was not mounted, and its label checked with that, since it was started;
+//!   and what a group was initialised with is remembered of drives of that group, once of each;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
 //! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a
@@ -52,6 +54,18 @@ pub enum TraceFault {
         /// The limit, in the same unit.
         limit: u64,
     },
+    /// A transfer names a drive whose label was not checked since it was started.
+    #[error("{op} uses {drive}, which is not mounted")]
+    NotMounted {
+        /// Which operation.
+        op: OpId,
+        /// Which drive.
+        drive: DriveId,
+    },
+    /// It is to be remembered that a group was initialised with a drive that is not its own, or of which that was
+    /// remembered before.
+    #[error("{0} is initialised with {1}, which is another group's or was remembered before")]
+    Initialised(GroupId, DriveId),
     /// The operation was answered, and was not open: never asked for, or answered before.
     #[error("{0} was answered and was not open")]
     NotOpen(OpId),
@@ -146,6 +160,10 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    mounted: Vec<bool>,
+    /// Drives that their group was initialised with.
+    initialised: Vec<bool>,
+    group_of: Vec<Option<GroupId>>,
     open: OpMap<OpenOp>,
     /// The highest number of an operation that was submitted by the world.
     last_op: OpId,
@@ -177,6 +195,7 @@ impl TraceCheck {
             weighing: policy.scheduler.weighing,
             fair: true,
             rebuilds: Rebuilds::of(layout),
+            group_of: spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect(),
             ..Self::without_classes(spec)
         }
     }
@@ -200,6 +219,9 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            mounted: vec![false; spec.drives.len()],
+            initialised: vec![false; spec.drives.len()],
+            group_of: vec![None; spec.drives.len()],
             open: OpMap::default(),
             last_op: OpId(0),
             class_of_group: Vec::new(),
@@ -242,7 +264,12 @@ impl TraceCheck {
                 self.rebuilds.drive_failed(*drive);
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
-            Event::DriveReplaced { drive, .. } => self.rebuilds.drive_replaced(*drive),
+            Event::DriveReplaced { drive, .. } => {
+                self.rebuilds.drive_replaced(*drive);
+                self.initialised[drive.index()] = false;
+            }
+            Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,
+            Event::DriveReported(report) => self.initialised[report.drive.index()] = report.initialised,
             Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }
@@ -262,7 +289,11 @@ impl TraceCheck {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;
                 self.serves(self.rebuilds.group(*op), *op)
             }
-            Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
+            Action::SpinUp { drive, .. } => {
+                self.mounted[drive.index()] = false;
+                self.turn(*drive, Turning::Starting)
+            }
+            Action::PersistInitialised { group, drives } => self.remembered(*group, drives),
             Action::Compose { op, .. } | Action::Recompose { op, .. } => {
                 let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(PriorityClass::Background) };
                 self.opened(*op, 0, opened);
@@ -272,6 +303,16 @@ impl TraceCheck {
             Action::Rejected { op, .. } | Action::Finished { op, .. } => self.answered(*op),
             _ => Ok(()),
         }
+    }
+
+    fn remembered(&mut self, group: GroupId, drives: &[DriveId]) -> Result<(), TraceFault> {
+        for drive in drives {
+            let again = core::mem::replace(&mut self.initialised[drive.index()], true);
+            if again || self.group_of[drive.index()] != Some(group) {
+                return Err(TraceFault::Initialised(group, *drive));
+            }
+        }
+        Ok(())
     }
 
     /// Operations that were asked for and are not answered yet.
@@ -361,6 +402,9 @@ impl TraceCheck {
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
+        if let Some(drive) = transfer.drives().find(|drive| !self.mounted[drive.index()]) {
+            return Err(TraceFault::NotMounted { op, drive });
+        }
         if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }

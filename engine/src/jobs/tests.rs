@@ -69,6 +69,7 @@ impl World {
                 day: 0,
                 starts,
                 present: true,
+                initialised: true,
             }));
         }
         world.tell(Event::Booted);
@@ -103,7 +104,7 @@ impl World {
             Action::Rejected { op, reason } => self.finished.push((op, Outcome::Failed(reason))),
             Action::Finished { op, outcome } => self.finished.push((op, outcome)),
             Action::Job { job, action } => self.job_action(job, &action),
-            Action::PersistStarts { .. } | Action::ListOnDrive { .. } => {}
+            Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::ListOnDrive { .. } => {}
             other => panic!("{other:?} is not of a job"),
         }
         None

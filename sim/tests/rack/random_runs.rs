@@ -81,7 +81,8 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
-    let mut world = judged(spec, policy, seed, Vec::new());
+    let mut world =
+        if rng.below(2) == 0 { judged(spec, policy, seed, Vec::new()) } else { never_seen(spec, policy, seed, None) };
     let layout = world.rack.layout();
     let (classes, groups) = (layout.classes.len() as u64, layout.groups.len() as u64);
     world.set_staging(2000 * MB);
@@ -220,6 +221,7 @@ proptest! {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
                 continue;
             }
+            prop_assert_eq!(world.rack.uninitialised_groups(), 0, "every group is initialised in the end");
             // Now that nothing fails any more, every drive is back, and everything can be read.
             let away = |drive: &&model::DriveSpec| matches!(world.rack.drive_phase(drive.id), DrivePhase::Away(_));
             prop_assert_eq!(world.rack.spec().drives.iter().find(away), None);

@@ -60,6 +60,38 @@ fn one_drive_more_than_a_domain_carries_is_noticed_until_another_one_stands_stil
 }
 
 #[test]
+fn a_drive_that_was_not_mounted_since_it_was_started_is_not_used() {
+    let mut judge = judge(0);
+    let (drive, attempt) = (DriveId(3), Attempt(1));
+    let use_it = |judge: &mut TraceCheck, op| {
+        submit(judge, op, 10);
+        let (blob, stacks) = (BlobId::numbered(1), vec![(0, drive)]);
+        let transfer = Transfer::Read { blob, stacks, need: 15, policy: ReadPolicy::All };
+        judge.action(&Action::Transfer { op: OpId(op), attempt, transfer })?;
+        judge.event(Time::ZERO, &Event::TransferEnded { op: OpId(op), attempt, done: true, outcomes: Vec::new() })
+    };
+    assert_eq!(use_it(&mut judge, 1), Err(TraceFault::NotMounted { op: OpId(1), drive }));
+    judge.event(Time::ZERO, &Event::Mounted { drive, attempt, free_bytes: 0 }).unwrap();
+    assert_eq!(use_it(&mut judge, 2), Ok(()));
+    judge.action(&Action::SpinUp { drive, attempt }).unwrap();
+    assert_eq!(use_it(&mut judge, 3), Err(TraceFault::NotMounted { op: OpId(3), drive }));
+}
+
+#[test]
+fn a_group_is_remembered_as_initialised_once_with_drives_of_its_own() {
+    let (_, layout) = pelican();
+    let mut judge = judge(0);
+    let drives = layout.groups[0].drives.clone();
+    let stranger = layout.groups[1].drives[0];
+    let remember = |drives: &[DriveId]| Action::PersistInitialised { group: GroupId(0), drives: drives.to_vec() };
+    assert_eq!(judge.action(&remember(&drives[1..])), Ok(()));
+    assert_eq!(judge.action(&remember(&drives)), Err(TraceFault::Initialised(GroupId(0), drives[1])));
+    assert_eq!(judge.action(&remember(&[stranger])), Err(TraceFault::Initialised(GroupId(0), stranger)));
+    judge.event(Time::ZERO, &Event::DriveReplaced { drive: drives[1], lost_bytes: 0 }).unwrap();
+    assert_eq!(judge.action(&remember(&drives[1..2])), Ok(()));
+}
+
+#[test]
 fn what_is_answered_was_asked_for_and_only_once() {
     let mut judge = judge(0);
     submit(&mut judge, 1, 10);
@@ -135,7 +167,11 @@ fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target }
 }
 
+/// Begins a transfer on drives that are all mounted.
 fn begin(judge: &mut TraceCheck, op: u64, transfer: Transfer) -> Result<(), TraceFault> {
+    for drive in transfer.drives() {
+        judge.event(Time::ZERO, &Event::Mounted { drive, attempt: Attempt(1), free_bytes: 0 })?;
+    }
     judge.action(&Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
 }
 
