@@ -4,7 +4,9 @@
 use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
-use crate::report::{CapacityStatus, DriveCounts, FrontStatus, PlaceReport, PowerStatus, Totals, WorkshopStatus};
+use crate::report::{
+    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, PlaceReport, PowerStatus, Totals, WorkshopStatus,
+};
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -34,6 +36,7 @@ fn status() -> Status {
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
+        groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
         classes: vec![],
         totals: Totals::default(),

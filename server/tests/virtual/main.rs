@@ -11,6 +11,7 @@ mod crashes;
 mod faults;
 mod hangs;
 mod history;
+mod initialising;
 mod life;
 mod parts;
 mod quarantine;
