@@ -407,19 +407,19 @@ impl EmulatedDrive {
     }
 
     /// A transfer of bytes, and what the inner drive makes of it.
-    async fn transferred(
+    async fn transferred<T>(
         &self,
         name: &FileName,
         offset: u64,
         bytes: usize,
-        inner: DriveFuture<'_, Buffer>,
-    ) -> Result<Buffer, DriveError> {
+        inner: DriveFuture<'_, T>,
+    ) -> Result<T, DriveError> {
         let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
         let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
         self.shared.count_stream(self.id, bytes, begun.done);
-        let buffer = inner.await?;
+        let answer = inner.await?;
         self.finish(begun).await?;
-        Ok(buffer)
+        Ok(answer)
     }
 
     /// Something that takes no time of the heads, but needs a mounted file system.
@@ -497,6 +497,10 @@ impl Drive for EmulatedDrive {
     async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
         let bytes = into.len();
         self.transferred(name, offset, bytes, self.inner.read_at(name, offset, into)).await
+    }
+
+    async fn pass(&self, name: &FileName, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        self.transferred(name, offset, bytes as usize, self.inner.pass(name, offset, bytes)).await
     }
 
     async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
