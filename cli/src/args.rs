@@ -170,9 +170,19 @@ pub struct UserName {
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
     /// Pelican: a rack in which a twelfth of the drives may spin (OSDI 2014).
-    Pelican(Evaluation),
+    Pelican(PelicanEvaluation),
     /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
+}
+
+#[derive(Debug, Args)]
+pub struct PelicanEvaluation {
+    #[command(flatten)]
+    pub evaluation: Evaluation,
+    /// Cross-validate instead, as the paper's figure 4 does: the same traces through the simulator and through the
+    /// server's own interpreter in virtual time, with a verdict for each measure.
+    #[arg(long)]
+    pub cross_validate: bool,
 }
 
 #[derive(Debug, Args)]

@@ -35,7 +35,7 @@ pub use crate::context::{Absences, Context, Nonce, PinOf, Spawn, Tracer, WallClo
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
-pub use read_target::{MemorySink, ReadOrder, ReadTarget};
+pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
 pub use state::{World, WorldHandle};
 
 use engine::trace::{Record, TraceMessage};

@@ -220,7 +220,7 @@ fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
 }
 
 /// Half the width of the 95 % confidence interval of the mean of `values` (Student's t); `None` for fewer than two.
-fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+pub(crate) fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let count = values.clone().count();
     if count < 2 {
         return None;

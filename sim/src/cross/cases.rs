@@ -1,0 +1,52 @@
+//! The cases of the cross-validation.
+
+use super::{Case, Load};
+use crate::links::Network;
+use crate::reproduce::pelican::prototype;
+use model::{RackSpec, SpecError};
+use std::time::Duration;
+
+/// The files of the figures of [`cases`].
+pub const PELICAN_FIGURES: [&str; 2] = ["cross-bursts.svg", "cross-rates.svg"];
+
+/// A GB of the text in bytes.
+const GB: u64 = 1_000_000_000;
+
+/// The cases of `rack`, which is Pelican's: bursts of 15 to 1,920 reads on its prototype, and four rates on the whole
+/// rack. The smallest burst goes with payload as well. The quick form has three bursts and two rates.
+///
+/// # Errors
+/// [`SpecError`] if the prototype is no rack.
+pub fn cases(rack: &RackSpec, quick: bool) -> Result<Vec<Case>, SpecError> {
+    let prototype = prototype(rack)?;
+    let bursts: &[u32] = if quick { &[15, 240, 1_920] } else { &[15, 30, 60, 120, 240, 480, 960, 1_920] };
+    // Rates, and the hours before and while they are measured: near the capacity, until queues are full.
+    let rates: &[(f64, u64, u64)] =
+        if quick { &[(0.0625, 0, 4), (2.0, 1, 1)] } else { &[(0.0625, 0, 24), (1.0, 1, 6), (2.0, 1, 4), (6.0, 1, 2)] };
+    let burst = |reads: u32, with_payload| Case {
+        rack: prototype.clone(),
+        network: Network::PROTOTYPE,
+        load: Load::Burst(reads, Duration::from_mins(1)),
+        blob_bytes: GB,
+        with_payload,
+    };
+    let poisson = |&(rate, before, span): &(f64, u64, u64)| Case {
+        rack: rack.clone(),
+        network: Network::PELICAN,
+        load: Load::Poisson(rate, Duration::from_hours(before), Duration::from_hours(span)),
+        blob_bytes: GB,
+        with_payload: false,
+    };
+    let with_payload = (!quick).then(|| burst(bursts[0], true));
+    Ok(bursts.iter().map(|reads| burst(*reads, false)).chain(with_payload).chain(rates.iter().map(poisson)).collect())
+}
+
+/// A burst and a rate for a small rack, with reads of so many bytes, seconds long; the burst with payload as well.
+pub fn small(rack: &RackSpec, blob_bytes: u64) -> Vec<Case> {
+    let case = |load, with_payload| {
+        Case { rack: rack.clone(), network: Network::PROTOTYPE, load, blob_bytes, with_payload }
+    };
+    let burst = Load::Burst(48, Duration::from_mins(1));
+    let rate = Load::Poisson(0.5, Duration::from_mins(10), Duration::from_mins(30));
+    vec![case(burst, false), case(burst, true), case(rate, false)]
+}
