@@ -9,7 +9,7 @@ use crate::report_dir::ReportDir;
 use crate::reproduce::asked;
 use crate::simulate::{RunProgress, columns, threads};
 use anyhow::bail;
-use server::virtual_time::{self, CardSpec, VirtualRead, VirtualRun};
+use server::virtual_time::{self, CardSpec, Feed, VirtualRead, VirtualRun};
 use sim::cross::{self, Answers, Case, Comparison, ReadMoments, Trace};
 use std::num::NonZeroUsize;
 
@@ -92,7 +92,11 @@ fn serve(case: &Case, trace: &Trace, seed: u64) -> anyhow::Result<Answers> {
         seed,
         cards: CardSpec { bytes_per_s: case.network.bytes_per_s, shared: case.network.shared },
         blob_bytes: case.blob_bytes,
-        with_payload: case.with_payload,
+        feed: match case.feed {
+            cross::Feed::PayloadLeftOut => Feed::PayloadLeftOut,
+            cross::Feed::Direct => Feed::Direct,
+            cross::Feed::Spool(bytes) => Feed::Spool(bytes),
+        },
         reads: trace.reads.iter().map(read).collect(),
         from: trace.from,
         until: trace.until,
@@ -121,7 +125,7 @@ mod tests {
 
     fn mini() -> Vec<Case> {
         let (_, rack) = server::data_dir::read_rack("pelican-mini").unwrap();
-        cross::small(&rack, 64 << 20)
+        cross::small(&rack, 16 << 20)
     }
 
     #[test]
@@ -137,10 +141,18 @@ mod tests {
         let cases = mini();
         let trace = cases[0].trace(1).unwrap();
         let [without, with] = [0, 1].map(|index| serve(&cases[index], &trace, 1).unwrap());
-        assert!(!cases[0].with_payload && cases[1].with_payload);
+        assert_eq!([cases[0].feed, cases[1].feed], [cross::Feed::PayloadLeftOut, cross::Feed::Direct]);
         println!("{:?} {:?}", without.to, with.to);
         for (without, with) in without.reads.iter().zip(&with.reads) {
             println!("{without:?} {with:?}");
         }
+    }
+
+    #[test]
+    fn spool() {
+        let (_, rack) = server::data_dir::read_rack("pelican-mini").unwrap();
+        let case = cross::spooled(&rack, 192 << 20, 4);
+        let compared = compare(&[case], &[1, 2], NonZeroUsize::MIN).unwrap();
+        println!("{}", columns(&cross::table(&compared)));
     }
 }

@@ -3,11 +3,13 @@
 //!
 //! Everything between the trace and the drives' physics is what ships: boot, the engine, the interpreter, deadlines,
 //! the emulated rack. The drives hold synthetic blobs ([`SyntheticDrive`]), the catalog is in memory, and tokio's
-//! paused clock jumps to whatever happens next. Each read is fed to its client as it comes from the drives, through a
-//! modelled network card ([`cards`]): there is no spool between them, as in Pelican's prototype.
+//! paused clock jumps to whatever happens next. Clients take their bytes through modelled network cards ([`cards`]).
+//! What is between them and the drives is a choice ([`Feed`]):
 //!
-//! Payload is made, read, checked and compared, or it is left out below the stack reader, which is then represented
-//! by its stand-in. Both take the same modelled time.
+//! 1. Each read is one operation, and is fed to its client as it comes from the drives, as in Pelican's prototype. Its
+//!    payload is left out below the stack reader, which is represented by its stand-in, or it is made, read, checked
+//!    and compared. Both take the same modelled time.
+//! 2. Each read is a recall, as a GET of a cold object is: in segments, by way of the spool.
 //!
 //! Invariants: the same run gives the same outcome; modelled time begins at 0 with every drive asleep.
 
@@ -21,27 +23,32 @@ use crate::clock::monotonic;
 use crate::context::{Context, Spawn, WorldCounters, nonces};
 use crate::error::ServerError;
 use crate::holds::Holds;
-use crate::world::{ReadOrder, ReadTarget, WorldHandle};
+use crate::recall::Recalls;
+use crate::world::{ReadOrder, ReadTarget, TimedClient, WorldHandle};
 use cards::Cards;
 use catalog::{Blob, Catalog, MemoryStore};
 use client::{Client, Records};
 use disk::label::RackUuid;
 use disk::stack::{self, SyntheticBlobs, SyntheticDrive};
 use disk::{Clock, Drive, EmulatedRack, MemoryDrive};
-use engine::{PriorityClass, RackPolicy};
+use engine::{PriorityClass, RackPolicy, Rejection};
 use futures::future::FutureExt;
+use futures::stream::StreamExt;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Time};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use workshop::{Spool, Staging};
 
 /// The rack's number; nothing else has one here.
 const RACK: RackUuid = RackUuid([7; 16]);
-/// Bytes of the disks behind staged files and the spool, which no read of a trace uses.
+/// Bytes of the disks behind staged files, and of a spool that no read of a trace uses.
 const WORKSHOP_BYTES: u64 = 1 << 30;
+/// How long a client of a recall waits: as long as it takes.
+const PATIENCE: Duration = Duration::from_hours(24);
 
 /// A read of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +65,17 @@ pub struct VirtualRead {
     pub bytes: u64,
 }
 
+/// The way of the bytes from the drives to a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feed {
+    /// As they come, and none of them are there: payload is left out.
+    PayloadLeftOut,
+    /// As they come.
+    Direct,
+    /// By way of a spool of so many bytes, in memory.
+    Spool(u64),
+}
+
 /// A trace, and the rack that answers it.
 #[derive(Clone, Debug)]
 pub struct VirtualRun {
@@ -71,8 +89,8 @@ pub struct VirtualRun {
     pub cards: CardSpec,
     /// The length of each blob.
     pub blob_bytes: u64,
-    /// True if payload is made, read and compared; false if it is left out.
-    pub with_payload: bool,
+    /// The way of the bytes to clients.
+    pub feed: Feed,
     /// The reads, in the order of their moments.
     pub reads: Vec<VirtualRead>,
     /// The beginning of what is measured.
@@ -153,6 +171,7 @@ struct Used {
 /// A server that runs in virtual time.
 struct Site {
     world: WorldHandle,
+    context: Context,
     clock: Arc<dyn Clock>,
     rack: Arc<EmulatedRack>,
     cards: Arc<Cards>,
@@ -168,7 +187,8 @@ impl Site {
         let rack = Arc::new(EmulatedRack::new(&run.spec, run.seed, Arc::clone(&clock), |drive| {
             Arc::new(SyntheticDrive::new(&blobs, run.spec.capacity_bytes(drive))) as Arc<dyn Drive>
         }));
-        let disk = || Arc::new(MemoryDrive::new(WORKSHOP_BYTES)) as Arc<dyn Drive>;
+        let disk = |bytes| Arc::new(MemoryDrive::new(bytes)) as Arc<dyn Drive>;
+        let spool_bytes = if let Feed::Spool(bytes) = run.feed { bytes } else { WORKSHOP_BYTES };
         let context = Context {
             clock: Arc::clone(&clock),
             wall: Arc::new(move || started.elapsed().as_millis() as u64),
@@ -177,8 +197,8 @@ impl Site {
             rack_uuid: RACK,
             nonce: nonces(run.seed),
             catalog,
-            staging: Staging::new(disk(), WORKSHOP_BYTES),
-            spool: Spool::new(disk(), WORKSHOP_BYTES),
+            staging: Staging::new(disk(WORKSHOP_BYTES), WORKSHOP_BYTES),
+            spool: Spool::new(disk(spool_bytes * 2), spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),
             recall_order: Arc::default(),
@@ -189,7 +209,7 @@ impl Site {
         let (spec, policy) = (run.spec.clone(), run.policy.clone());
         let world = boot::boot(spec, policy, run.seed, &context, Arc::clone(&rack)).await?;
         let cards = Arc::new(Cards::new(&run.spec, run.cards, Arc::clone(&clock)));
-        Ok(Self { world, clock, rack, cards, drives: run.spec.drives.len() })
+        Ok(Self { world, context, clock, rack, cards, drives: run.spec.drives.len() })
     }
 
     /// Orders the reads of the trace when they are due, and waits for the end.
@@ -223,13 +243,17 @@ impl Site {
         let client = Client {
             records: Arc::clone(records),
             index,
-            with_payload: run.with_payload,
+            with_payload: run.feed != Feed::PayloadLeftOut,
             blob: blob.blob,
             clock: Arc::clone(&self.clock),
             cards: Arc::clone(&self.cards),
             path: self.cards.path(&read.drives),
             taken: 0,
         };
+        if matches!(run.feed, Feed::Spool(_)) {
+            let recalls = Recalls::new(self.context.clone(), self.world.clone());
+            return (self.context.spawn)(Box::pin(recall(recalls, blob, read.bytes, client)));
+        }
         self.world.read(ReadOrder {
             blob,
             range: 0..read.bytes,
@@ -245,6 +269,27 @@ impl Site {
         let energy = self.rack.energy();
         Used { starts, energy_mj: energy.standby_mj + energy.spin_up_mj + energy.active_mj }
     }
+}
+
+/// Takes `bytes` bytes of `blob` by way of the spool.
+async fn recall(recalls: Recalls, blob: Blob, bytes: u64, mut client: Client) {
+    let mut failed = false;
+    match recalls.open(blob, 0..bytes, PATIENCE).await {
+        Ok(mut pieces) => {
+            while let Some(piece) = pieces.next().await {
+                let Ok(piece) = piece else {
+                    failed = true;
+                    break;
+                };
+                failed |= client.take(piece.len() as u64, Some(&piece)).await.is_err();
+            }
+        }
+        Err(error) => {
+            tracing::debug!(%error, "a recall of a trace was refused");
+            failed = true;
+        }
+    }
+    Box::new(client).ended(failed.then_some(Rejection::QueueFull));
 }
 
 /// The blob of `read`, as a catalog would have it.

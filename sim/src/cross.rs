@@ -16,7 +16,7 @@ mod comparison;
 mod report;
 mod simulated;
 
-pub use cases::{PELICAN_FIGURES, cases, small};
+pub use cases::{PELICAN_FIGURES, cases, small, spooled};
 pub use columns::Measure;
 pub use comparison::{Compared, Comparison, Estimate};
 pub use report::{RULE, page, table};
@@ -29,6 +29,7 @@ use crate::stored::Stored;
 use engine::layout::{Layout, LayoutError};
 use engine::RackPolicy;
 use model::{DriveId, GroupId, RackSpec, Rng, Time};
+use serde::Serialize;
 use std::time::Duration;
 
 /// The blobs that stand for those that are stored.
@@ -36,6 +37,9 @@ const STORED_BLOBS: u32 = 24_000;
 
 /// When the load begins: later than the last group of any rack here is visited for the first time.
 const LOAD_BEGINS: Time = Time::from_secs(900);
+
+/// How long a server's scheduler waits for who may ask again.
+const ANTICIPATION: Duration = Duration::from_secs(2);
 
 /// A load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,8 +61,20 @@ pub struct Case {
     pub load: Load,
     /// The length of each blob; each read takes a whole one.
     pub blob_bytes: u64,
-    /// True if the other side moves bytes; false if it leaves payload out.
-    pub with_payload: bool,
+    /// The way of the bytes from the drives to a client, on the server's side.
+    pub feed: Feed,
+}
+
+/// The way of the bytes from the drives to a client, on the server's side. The simulator knows one: as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Feed {
+    /// As they come; payload is left out.
+    PayloadLeftOut,
+    /// As they come, and checked.
+    Direct,
+    /// By way of a spool of so many bytes, in segments, as a GET's.
+    Spool(u64),
 }
 
 /// A read of a trace.
@@ -114,9 +130,14 @@ pub struct Answers {
 }
 
 impl Case {
-    /// The operator's settings: those of Pelican's evaluation.
+    /// The operator's settings: those of Pelican's evaluation; and where reads come in segments, a server's for those
+    /// that follow each other.
     pub fn policy(&self) -> RackPolicy {
-        pelican_policy(self.rack.profile.starts_per_day())
+        let mut policy = pelican_policy(self.rack.profile.starts_per_day());
+        if matches!(self.feed, Feed::Spool(_)) {
+            (policy.scheduler.join_in_service, policy.scheduler.anticipation) = (true, ANTICIPATION);
+        }
+        policy
     }
 
     /// Its name.
@@ -126,7 +147,11 @@ impl Case {
             Load::Poisson(rate, ..) if rate < 1.0 => format!("1/{} reads a second", rate.recip()),
             Load::Poisson(rate, ..) => format!("{rate} reads a second"),
         };
-        if self.with_payload { format!("{load}, with payload") } else { load }
+        match self.feed {
+            Feed::PayloadLeftOut => load,
+            Feed::Direct => format!("{load}, with payload"),
+            Feed::Spool(_) => format!("{load}, through the spool"),
+        }
     }
 
     /// Its reads under `seed`.

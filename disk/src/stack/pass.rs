@@ -91,30 +91,34 @@ impl Passing {
         let end = (range.end - 1) / stripe_bytes + 1;
         let mut batch = self.shape.batch(range.start / stripe_bytes, end);
         let mut page_of = last_run;
-        let (mut sent, mut is_first) = (range.start, true);
-        loop {
+        if batch.run() != page_of {
+            page_of = batch.run();
+            self.ask(self.shape.page_offset(page_of), BLOCK).await?;
+        }
+        self.ask_for(batch).await?;
+        // What is there is sent while the next batch is being read.
+        let mut sent = range.start;
+        while batch.end() < end {
+            batch = self.longer(batch.end(), end, request_bytes);
             if batch.run() != page_of {
                 page_of = batch.run();
                 self.ask(self.shape.page_offset(page_of), BLOCK).await?;
             }
             let until = self.shape.payload_of(batch.end() - 1).end.min(range.end);
-            let (offset, bytes) = (self.shape.fragment_offset(batch.first), self.shape.len(batch) as u64);
-            let given = if std::mem::take(&mut is_first) {
-                self.ask(offset, bytes).await?;
-                sink.pass(until - sent).await
-            } else {
-                let (asked, given) = join(self.ask(offset, bytes), sink.pass(until - sent)).await;
-                asked?;
-                given
-            };
+            let (asked, given) = join(self.ask_for(batch), sink.pass(until - sent)).await;
+            asked?;
             given.map_err(|SinkClosed| StackError::SinkClosed)?;
             sent = until;
-            if batch.end() >= end {
-                assert_eq!(sent, range.end, "all of the range is passed over");
-                return Ok(());
-            }
-            batch = self.longer(batch.end(), end, request_bytes);
         }
+        if sent < range.end {
+            sink.pass(range.end - sent).await.map_err(|SinkClosed| StackError::SinkClosed)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the fragments of `batch`.
+    async fn ask_for(&mut self, batch: StripeBatch) -> Result<(), StackError> {
+        self.ask(self.shape.fragment_offset(batch.first), self.shape.len(batch) as u64).await
     }
 
     /// The batch that begins with stripe `first`, of at most `request_bytes` bytes unless the reader's is longer.

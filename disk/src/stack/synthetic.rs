@@ -17,12 +17,14 @@ use async_trait::async_trait;
 use crc_fast::{CrcAlgorithm, Digest};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 /// Payload bytes that are made from one draw.
 const WORD_BYTES: u64 = 8;
+/// Stripes whose parity is kept: more than all reads under way ask for at once.
+const PARITY_STRIPES: usize = 64;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Fills `into` with the payload of blob `id` from `offset` on, a multiple of 8 bytes.
@@ -42,16 +44,28 @@ pub struct SyntheticBlobs {
     code: Code,
     payload_bytes: u64,
     codec: Codec,
-    /// The checksums of payloads that were read.
-    payload_crcs: Mutex<BTreeMap<BlobId, u64>>,
+    /// The checksums of blobs that were read.
+    checksums: Mutex<BTreeMap<BlobId, Arc<Checksums>>>,
+    /// The parity fragments of the stripes that were asked for last: each drive wants one of them.
+    parity: Mutex<VecDeque<((BlobId, u64), Arc<Fragments>)>>,
+}
+
+/// Fragments of one stripe.
+type Fragments = Vec<Vec<u8>>;
+
+/// The checksums of a blob.
+struct Checksums {
+    payload_crc64: u64,
+    /// By stack, those of its fragments.
+    of_stack: Vec<Vec<u32>>,
 }
 
 impl SyntheticBlobs {
     /// Blobs of `payload_bytes` bytes each, which must be above 0, of the rack `rack` in this code.
     pub fn new(rack: RackUuid, code: Code, payload_bytes: u64) -> Arc<Self> {
         assert!(payload_bytes > 0, "a blob has at least one byte");
-        let payload_crcs = Mutex::default();
-        Arc::new(Self { rack, code, payload_bytes, codec: Codec::new(code), payload_crcs })
+        let (checksums, parity) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { rack, code, payload_bytes, codec: Codec::new(code), checksums, parity })
     }
 
     fn blob(&self, id: BlobId) -> Blob {
@@ -74,15 +88,31 @@ impl SyntheticBlobs {
         fragment
     }
 
+    fn data(&self, id: BlobId, stripe: u64) -> Fragments {
+        (0..self.code.data).map(|index| self.data_fragment(id, index, stripe)).collect()
+    }
+
+    fn parity_of(&self, data: &Fragments) -> Fragments {
+        let mut parity = vec![vec![0; data[0].len()]; usize::from(self.code.parity)];
+        let data: Vec<&[u8]> = data.iter().map(|fragment| &fragment[..]).collect();
+        self.codec.encode(&data, &mut parity.iter_mut().map(|fragment| &mut fragment[..]).collect::<Vec<_>>());
+        parity
+    }
+
     fn fragment(&self, id: BlobId, index: u8, stripe: u64) -> Vec<u8> {
         if index < self.code.data {
             return self.data_fragment(id, index, stripe);
         }
-        let data: Vec<Vec<u8>> = (0..self.code.data).map(|index| self.data_fragment(id, index, stripe)).collect();
-        let data: Vec<&[u8]> = data.iter().map(|fragment| &fragment[..]).collect();
-        let mut parity = vec![vec![0; data[0].len()]; usize::from(self.code.parity)];
-        self.codec.encode(&data, &mut parity.iter_mut().map(|fragment| &mut fragment[..]).collect::<Vec<_>>());
-        parity.swap_remove(usize::from(index - self.code.data))
+        let mut made = self.parity.lock();
+        let known = made.iter().find(|(of, _)| *of == (id, stripe)).map(|(_, parity)| Arc::clone(parity));
+        let parity = known.unwrap_or_else(|| {
+            let parity = Arc::new(self.parity_of(&self.data(id, stripe)));
+            made.push_back(((id, stripe), Arc::clone(&parity)));
+            let excess = made.len().saturating_sub(PARITY_STRIPES);
+            made.drain(..excess);
+            parity
+        });
+        parity[usize::from(index - self.code.data)].clone()
     }
 
     fn header(&self, id: BlobId, index: u8) -> Vec<u8> {
@@ -96,9 +126,9 @@ impl SyntheticBlobs {
 
     fn page(&self, id: BlobId, index: u8, run: u64) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        let (blob, first_stripe) = (self.blob(id), run * RUN_STRIPES);
-        let sum = |stripe| fragment_sum(&blob, index, stripe, &self.fragment(id, index, stripe));
-        let sums = (first_stripe..self.shape().run_end(run)).map(sum).collect();
+        let first_stripe = run * RUN_STRIPES;
+        let stripes = first_stripe as usize..self.shape().run_end(run) as usize;
+        let sums = self.checksums(id).of_stack[usize::from(index)][stripes].to_vec();
         let header_crc = seal_of(&self.header(id, index));
         ChecksumPage { rack: self.rack, id, index, first_stripe, header_crc, sums }.encode(&mut block);
         block
@@ -106,21 +136,34 @@ impl SyntheticBlobs {
 
     fn footer(&self, id: BlobId, index: u8) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        let (payload_crc64, header_crc) = (self.payload_crc(id), seal_of(&self.header(id, index)));
+        let (payload_crc64, header_crc) = (self.checksums(id).payload_crc64, seal_of(&self.header(id, index)));
         Footer { blob: self.blob(id), index, payload_crc64, header_crc }.encode(&mut block);
         block
     }
 
-    fn payload_crc(&self, id: BlobId) -> u64 {
-        *self.payload_crcs.lock().entry(id).or_insert_with(|| {
-            let (mut digest, mut piece) = (Digest::new(CrcAlgorithm::Crc64Nvme), vec![0; 1 << 20]);
-            for offset in (0..self.payload_bytes).step_by(piece.len()) {
-                let bytes = (self.payload_bytes - offset).min(piece.len() as u64) as usize;
-                synthetic_payload(id, offset, &mut piece[..bytes]);
-                digest.update(&piece[..bytes]);
+    fn checksums(&self, id: BlobId) -> Arc<Checksums> {
+        let mut known = self.checksums.lock();
+        Arc::clone(known.entry(id).or_insert_with(|| Arc::new(self.compute_checksums(id))))
+    }
+
+    fn compute_checksums(&self, id: BlobId) -> Checksums {
+        let (blob, shape) = (self.blob(id), self.shape());
+        let mut digest = Digest::new(CrcAlgorithm::Crc64Nvme);
+        let mut of_stack = vec![Vec::new(); self.code.stacks()];
+        for stripe in 0..shape.stripes() {
+            let mut fragments = self.data(id, stripe);
+            let payload = shape.payload_of(stripe);
+            let mut left = (payload.end - payload.start) as usize;
+            for fragment in &fragments {
+                digest.update(&fragment[..left.min(fragment.len())]);
+                left = left.saturating_sub(fragment.len());
             }
-            digest.finalize()
-        })
+            fragments.extend(self.parity_of(&fragments));
+            for (index, (fragment, sums)) in fragments.iter().zip(&mut of_stack).enumerate() {
+                sums.push(fragment_sum(&blob, index as u8, stripe, fragment));
+            }
+        }
+        Checksums { payload_crc64: digest.finalize(), of_stack }
     }
 
     /// The piece of a stack that begins at `at`, and goes on to the end of its block or fragment.

@@ -1,6 +1,6 @@
 //! The cases of the cross-validation.
 
-use super::{Case, Load};
+use super::{Case, Feed, Load};
 use crate::links::Network;
 use crate::reproduce::pelican::prototype;
 use model::{RackSpec, SpecError};
@@ -22,31 +22,35 @@ pub fn cases(rack: &RackSpec, quick: bool) -> Result<Vec<Case>, SpecError> {
     let bursts: &[u32] = if quick { &[15, 240, 1_920] } else { &[15, 30, 60, 120, 240, 480, 960, 1_920] };
     // Rates, and the hours before and while they are measured: near the capacity, until queues are full.
     let rates: &[(f64, u64, u64)] =
-        if quick { &[(0.0625, 0, 4), (2.0, 1, 1)] } else { &[(0.0625, 0, 24), (1.0, 1, 6), (2.0, 1, 4), (6.0, 1, 2)] };
-    let burst = |reads: u32, with_payload| Case {
+        if quick { &[(0.0625, 0, 4), (2.0, 1, 1)] } else { &[(0.0625, 0, 24), (1.0, 1, 6), (2.0, 1, 6), (6.0, 1, 4)] };
+    let burst = |reads: u32, feed| Case {
         rack: prototype.clone(),
         network: Network::PROTOTYPE,
         load: Load::Burst(reads, Duration::from_mins(1)),
         blob_bytes: GB,
-        with_payload,
+        feed,
     };
     let poisson = |&(rate, before, span): &(f64, u64, u64)| Case {
         rack: rack.clone(),
         network: Network::PELICAN,
         load: Load::Poisson(rate, Duration::from_hours(before), Duration::from_hours(span)),
         blob_bytes: GB,
-        with_payload: false,
+        feed: Feed::PayloadLeftOut,
     };
-    let with_payload = (!quick).then(|| burst(bursts[0], true));
-    Ok(bursts.iter().map(|reads| burst(*reads, false)).chain(with_payload).chain(rates.iter().map(poisson)).collect())
+    let with_payload = (!quick).then(|| burst(bursts[0], Feed::Direct));
+    Ok(bursts.iter().map(|reads| burst(*reads, Feed::PayloadLeftOut)).chain(with_payload).chain(rates.iter().map(poisson)).collect())
 }
 
 /// A burst and a rate for a small rack, with reads of so many bytes, seconds long; the burst with payload as well.
 pub fn small(rack: &RackSpec, blob_bytes: u64) -> Vec<Case> {
-    let case = |load, with_payload| {
-        Case { rack: rack.clone(), network: Network::PROTOTYPE, load, blob_bytes, with_payload }
-    };
-    let burst = Load::Burst(48, Duration::from_mins(1));
+    let case = |load, feed| Case { rack: rack.clone(), network: Network::PROTOTYPE, load, blob_bytes, feed };
+    let burst = Load::Burst(24, Duration::from_mins(1));
     let rate = Load::Poisson(0.5, Duration::from_mins(10), Duration::from_mins(30));
-    vec![case(burst, false), case(burst, true), case(rate, false)]
+    vec![case(burst, Feed::PayloadLeftOut), case(burst, Feed::Direct), case(rate, Feed::PayloadLeftOut)]
+}
+
+/// A burst for a small rack whose reads are recalls, by way of a spool that holds so many of them.
+pub fn spooled(rack: &RackSpec, blob_bytes: u64, held: u64) -> Case {
+    let load = Load::Burst(24, Duration::from_mins(1));
+    Case { rack: rack.clone(), network: Network::PROTOTYPE, load, blob_bytes, feed: Feed::Spool(held * blob_bytes) }
 }

@@ -1,6 +1,6 @@
 //! Both sides of each case, measure by measure, and the verdict.
 
-use super::{Answers, Case, Load, Measure, Trace};
+use super::{Answers, Case, Feed, Load, Measure, Trace};
 use crate::point::half_width;
 use serde::Serialize;
 
@@ -36,8 +36,8 @@ pub struct Compared {
     pub load: f64,
     /// True for a burst.
     pub is_burst: bool,
-    /// True if the server moved bytes.
-    pub with_payload: bool,
+    /// The way of the bytes on the server's side.
+    pub feed: Feed,
 }
 
 /// All rows of a cross-validation.
@@ -51,7 +51,9 @@ impl Comparison {
     /// Adds the rows of `case`, whose runs are given by trace, simulator's answers and server's.
     pub fn add(&mut self, case: &Case, runs: &[(Trace, Answers, Answers)]) {
         assert!(!runs.is_empty(), "a case has a run");
-        self.rows.extend(Measure::ALL.map(|measure| compared(case, measure, runs)));
+        // A recall is several operations, none of which is the read.
+        let has = |measure: &Measure| *measure != Measure::Service || !matches!(case.feed, Feed::Spool(_));
+        self.rows.extend(Measure::ALL.into_iter().filter(has).map(|measure| compared(case, measure, runs)));
     }
 
     /// How many rows agree.
@@ -80,8 +82,8 @@ fn compared(case: &Case, measure: Measure, runs: &[(Trace, Answers, Answers)]) -
         Load::Burst(reads, _) => (f64::from(reads), true),
         Load::Poisson(rate, ..) => (rate, false),
     };
-    let (case, with_payload) = (case.name(), case.with_payload);
-    Compared { case, measure, simulator, server, deviation, agrees: near || overlap, load, is_burst, with_payload }
+    let (case, feed) = (case.name(), case.feed);
+    Compared { case, measure, simulator, server, deviation, agrees: near || overlap, load, is_burst, feed }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A cross-validation as a table, and as a page with figures.
 
 use super::comparison::{Compared, Comparison};
-use super::{Measure, PELICAN_FIGURES};
+use super::{Feed, Measure, PELICAN_FIGURES};
 use crate::report::{Axis, Cell, Column, ColumnOf, Figure, Mark, Page, Panel, Section, Series, Style, Table};
 use crate::reproduce::NamedFigure;
 
@@ -63,7 +63,7 @@ impl Comparison {
                     let spread = found.half.map(|half| (found.mean - half, found.mean + half));
                     Mark { x: row.load, y: found.mean, spread }
                 };
-                rows.filter(|row| !row.with_payload).map(mark).collect::<Vec<_>>()
+                rows.filter(|row| row.feed == Feed::PayloadLeftOut).map(mark).collect::<Vec<_>>()
             };
             let x = Axis::log(if bursts { "reads of the burst" } else { "reads a second" });
             let loads: Vec<f64> = marks(|row| row.simulator).iter().map(|mark| mark.x).collect();
