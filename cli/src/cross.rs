@@ -18,7 +18,7 @@ const FILES: [&str; 3] = ["report.html", "rows.csv", "rows.json"];
 
 /// The seeds of each case.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];
-const SEEDS_QUICK: [u64; 2] = [1, 2];
+const SEEDS_QUICK: [u64; 3] = [1, 2, 3];
 
 /// A case under one seed.
 type Job<'a> = (&'a Case, u64);
@@ -27,10 +27,15 @@ type Both = (Trace, Answers, Answers);
 /// Runs the cross-validation and prints its rows; a report is written if there is a directory for it.
 pub fn validate(options: &Evaluation) -> anyhow::Result<()> {
     let (_, rack) = server::data_dir::read_rack("pelican")?;
+    let (_, small) = server::data_dir::read_rack("pelican-mini")?;
+    let mut cases = cross::cases(&rack, options.quick)?;
+    if !options.quick {
+        cases.extend(cross::recalls(&small));
+    }
     let files = FILES.into_iter().chain(cross::PELICAN_FIGURES).collect();
     let dir = options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()?;
     let seeds: &[u64] = if options.quick { &SEEDS_QUICK } else { &SEEDS };
-    let comparison = compare(&cross::cases(&rack, options.quick)?, seeds, threads(options.threads))?;
+    let comparison = compare(&cases, seeds, threads(options.threads))?;
     if let Some(dir) = &dir {
         write(dir, &comparison)?;
     }
@@ -38,7 +43,11 @@ pub fn validate(options: &Evaluation) -> anyhow::Result<()> {
         return output::print_json(&comparison.rows);
     }
     let (agreeing, all) = (comparison.agreeing(), comparison.rows.len());
-    output::print(&format!("{}\n{}\n\n{agreeing} of {all} rows agree.\n", columns(&cross::table(&comparison)), cross::RULE))?;
+    output::print(&format!(
+        "{}\n{}\n\n{agreeing} of {all} rows agree.\n",
+        columns(&cross::table(&comparison)),
+        cross::RULE
+    ))?;
     if let Some(dir) = &dir {
         output::print(&format!("\nThe report is {}\n", dir.path("report.html").display()))?;
     }
@@ -122,37 +131,53 @@ fn serve(case: &Case, trace: &Trace, seed: u64) -> anyhow::Result<Answers> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use model::{RackSpec, Time};
+    use std::time::Duration;
 
-    fn mini() -> Vec<Case> {
-        let (_, rack) = server::data_dir::read_rack("pelican-mini").unwrap();
-        cross::small(&rack, 16 << 20)
+    fn mini() -> RackSpec {
+        server::data_dir::read_rack("pelican-mini").unwrap().1
+    }
+
+    /// Every mean is near, whatever the confidence intervals say.
+    fn assert_near(compared: &Comparison) {
+        let far: Vec<_> = compared.rows.iter().filter(|row| !row.agrees || row.deviation.abs() > 0.05).collect();
+        assert!(far.is_empty(), "{far:#?}");
     }
 
     #[test]
     fn a_small_rack_answers_the_same_in_both_worlds() {
-        let compared = compare(&mini(), &[1, 2, 3, 4, 5], NonZeroUsize::MIN).unwrap();
-        let differing: Vec<_> = compared.rows.iter().filter(|row| !row.agrees).collect();
-        println!("{}", columns(&cross::table(&compared)));
-        assert!(differing.is_empty(), "{differing:#?}");
+        let [burst, rate, _] = cross::small(&mini(), 16 << 20);
+        let compared = compare(&[burst, rate], &[1, 2, 3, 4, 5], NonZeroUsize::MIN).unwrap();
+        assert_near(&compared);
+        let spin_ups = compared.rows.iter().filter(|row| row.measure == cross::Measure::SpinUps);
+        assert!(spin_ups.clone().count() == 2 && spin_ups.clone().all(|row| row.server.mean > 100.0));
+    }
+
+    #[test]
+    fn a_slower_network_is_noticed() {
+        let [burst, ..] = cross::small(&mini(), 16 << 20);
+        let trace = burst.trace(1).unwrap();
+        let simulated = cross::simulate(&burst, &trace, 1).unwrap();
+        let mut slower = burst.clone();
+        slower.network.bytes_per_s = Some(10_000_000);
+        let served = serve(&slower, &trace, 1).unwrap();
+        let mut compared = Comparison::default();
+        compared.add(&burst, &[(trace, simulated, served)]);
+        let service = compared.rows.iter().find(|row| row.measure == cross::Measure::Service).unwrap();
+        assert!(!service.agrees && service.deviation > 0.1, "{service:?}");
     }
 
     #[test]
     fn payload_that_is_left_out_takes_its_time() {
-        let cases = mini();
-        let trace = cases[0].trace(1).unwrap();
-        let [without, with] = [0, 1].map(|index| serve(&cases[index], &trace, 1).unwrap());
-        assert_eq!([cases[0].feed, cases[1].feed], [cross::Feed::PayloadLeftOut, cross::Feed::Direct]);
-        println!("{:?} {:?}", without.to, with.to);
+        let [left_out, _, with_payload] = cross::small(&mini(), 16 << 20);
+        assert_eq!([left_out.feed, with_payload.feed], [cross::Feed::PayloadLeftOut, cross::Feed::Direct]);
+        let trace = left_out.trace(1).unwrap();
+        let [without, with] = [left_out, with_payload].map(|case| serve(&case, &trace, 1).unwrap());
+        assert_eq!(without.spin_ups, with.spin_ups);
         for (without, with) in without.reads.iter().zip(&with.reads) {
-            println!("{without:?} {with:?}");
+            let apart = |one: Option<Time>, other: Option<Time>| one.max(other).unwrap().since(one.min(other).unwrap());
+            assert!(apart(without.first_byte, with.first_byte) < Duration::from_millis(50), "{without:?} {with:?}");
+            assert!(apart(without.ended, with.ended) < Duration::from_millis(50), "{without:?} {with:?}");
         }
-    }
-
-    #[test]
-    fn spool() {
-        let (_, rack) = server::data_dir::read_rack("pelican-mini").unwrap();
-        let case = cross::spooled(&rack, 192 << 20, 4);
-        let compared = compare(&[case], &[1, 2], NonZeroUsize::MIN).unwrap();
-        println!("{}", columns(&cross::table(&compared)));
     }
 }

@@ -16,7 +16,7 @@ mod comparison;
 mod report;
 mod simulated;
 
-pub use cases::{PELICAN_FIGURES, cases, small, spooled};
+pub use cases::{PELICAN_FIGURES, cases, recalls, small};
 pub use columns::Measure;
 pub use comparison::{Compared, Comparison, Estimate};
 pub use report::{RULE, page, table};
@@ -26,8 +26,8 @@ use crate::chance::poisson_gap;
 use crate::experiment::pelican_policy;
 use crate::links::Network;
 use crate::stored::Stored;
-use engine::layout::{Layout, LayoutError};
 use engine::RackPolicy;
+use engine::layout::{Layout, LayoutError};
 use model::{DriveId, GroupId, RackSpec, Rng, Time};
 use serde::Serialize;
 use std::time::Duration;
@@ -140,13 +140,14 @@ impl Case {
         policy
     }
 
-    /// Its name.
+    /// Its name: rack, load and the size of reads.
     pub fn name(&self) -> String {
         let load = match self.load {
-            Load::Burst(reads, _) => format!("{reads} reads in a burst"),
-            Load::Poisson(rate, ..) if rate < 1.0 => format!("1/{} reads a second", rate.recip()),
-            Load::Poisson(rate, ..) => format!("{rate} reads a second"),
+            Load::Burst(reads, _) => format!("burst of {reads}"),
+            Load::Poisson(rate, ..) if rate < 1.0 => format!("1/{} a second", rate.recip()),
+            Load::Poisson(rate, ..) => format!("{rate} a second"),
         };
+        let load = format!("{}, {load}, {} MB", self.rack.name, self.blob_bytes / 1_000_000);
         match self.feed {
             Feed::PayloadLeftOut => load,
             Feed::Direct => format!("{load}, with payload"),

@@ -138,7 +138,8 @@ impl Passing {
             }
         }))
         .await;
-        let (need, good) = (self.blob.code.data, self.stacks.iter().filter(|stack| stack.outcome == StackOutcome::Fine));
+        let (need, good) =
+            (self.blob.code.data, self.stacks.iter().filter(|stack| stack.outcome == StackOutcome::Fine));
         let good = good.count() as u8;
         if good >= need { Ok(()) } else { Err(StackError::TooFewStacks { need, good }) }
     }

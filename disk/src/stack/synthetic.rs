@@ -6,9 +6,7 @@
 //!
 //! Invariants: the same bytes for every read of the same place; nothing can be written, and no file is listed.
 
-use super::format::{
-    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_of,
-};
+use super::format::{Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, fragment_sum, stack_of};
 use crate::code::Codec;
 use crate::format::{BLOCK_BYTES, seal_of};
 use crate::label::RackUuid;
@@ -47,9 +45,11 @@ pub struct SyntheticBlobs {
     /// The checksums of blobs that were read.
     checksums: Mutex<BTreeMap<BlobId, Arc<Checksums>>>,
     /// The parity fragments of the stripes that were asked for last: each drive wants one of them.
-    parity: Mutex<VecDeque<((BlobId, u64), Arc<Fragments>)>>,
+    parity: Mutex<VecDeque<Parity>>,
 }
 
+/// A stripe of a blob, and its parity fragments.
+type Parity = ((BlobId, u64), Arc<Fragments>);
 /// Fragments of one stripe.
 type Fragments = Vec<Vec<u8>>;
 
@@ -117,8 +117,7 @@ impl SyntheticBlobs {
 
     fn header(&self, id: BlobId, index: u8) -> Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
-        let provenance =
-            Provenance { sequence: 0, run: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
+        let provenance = Provenance { sequence: 0, run: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
         let drives = vec![DriveId(0); self.code.stacks()];
         Header { blob: self.blob(id), index, provenance, drives }.encode(&mut block);
         block

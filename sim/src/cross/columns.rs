@@ -86,6 +86,7 @@ fn counted<'a>(
 
 /// The mean of the durations that are known, in seconds; 0 without any.
 fn mean_s(durations: impl Iterator<Item = Option<Duration>>) -> f64 {
-    let (sum, count) = durations.flatten().fold((0.0, 0.0), |(sum, count), span| (sum + span.as_secs_f64(), count + 1.0));
+    let (sum, count) =
+        durations.flatten().fold((0.0, 0.0), |(sum, count), span| (sum + span.as_secs_f64(), count + 1.0));
     if count > 0.0 { sum / count } else { 0.0 }
 }

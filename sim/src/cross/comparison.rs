@@ -70,7 +70,8 @@ fn compared(case: &Case, measure: Measure, runs: &[(Trace, Answers, Answers)]) -
         });
         Estimate { mean: values.clone().sum::<f64>() / runs.len() as f64, half: half_width(values) }
     };
-    let (simulator, server) = (estimate(|(trace, sim, _)| (trace, sim)), estimate(|(trace, _, server)| (trace, server)));
+    let (simulator, server) =
+        (estimate(|(trace, sim, _)| (trace, sim)), estimate(|(trace, _, server)| (trace, server)));
     let apart = server.mean - simulator.mean;
     let (deviation, near) = match measure {
         Measure::Refused => (apart, apart.abs() <= NEAR_POINTS),
@@ -98,8 +99,7 @@ mod tests {
         let at = Time::from_secs(1_000);
         let read = TracedRead { at, blob: 0, group: GroupId(0), drives: Vec::new(), bytes: 1_000_000_000 };
         let ended = at + std::time::Duration::from_secs(seconds);
-        let moments =
-            ReadMoments { picked: Some(at), first_byte: Some(ended), ended: Some(ended), refused: false };
+        let moments = ReadMoments { picked: Some(at), first_byte: Some(ended), ended: Some(ended), refused: false };
         let trace = Trace { reads: vec![read], from: at, until: None };
         (trace, Answers { reads: vec![moments], spin_ups: 24, energy_mj: 1_000 * seconds, to: ended })
     }
