@@ -1,6 +1,5 @@
 //! The client of one read of a trace, and what is noted of all of them.
 
-use super::ReadMoments;
 use super::cards::{Cards, Path};
 use crate::world::TimedClient;
 use disk::Clock;
@@ -15,6 +14,21 @@ use tokio::sync::Notify;
 
 /// The longest request to a drive where payload is left out: far above a seek, and a small part of a read of 1 GB.
 const REQUEST_BYTES: u64 = 8 << 20;
+
+/// The moments of a read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadMoments {
+    /// When it was taken out of its queue.
+    pub picked: Option<Time>,
+    /// When its client had the first bytes.
+    pub first_byte: Option<Time>,
+    /// When it was over, if it was before the end.
+    pub ended: Option<Time>,
+    /// True if it was refused or failed.
+    pub refused: bool,
+    /// Pieces of its payload that were not what its blob's id makes.
+    pub wrong_pieces: u64,
+}
 
 /// The moments of all reads.
 pub(super) struct Records {

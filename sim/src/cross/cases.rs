@@ -1,6 +1,6 @@
 //! The cases of the cross-validation.
 
-use super::{Case, Feed, Load};
+use super::trace::{Case, Feed, Load};
 use crate::links::Network;
 use crate::reproduce::pelican::prototype;
 use model::{RackSpec, SpecError};
@@ -14,7 +14,8 @@ const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
 /// The cases of `rack`, which is Pelican's: bursts of 15 to 1,920 reads on its prototype, and four rates on the whole
-/// rack. The smallest burst goes with payload as well, and with reads of 100 MB. The quick form has three bursts and two rates.
+/// rack. The smallest burst goes with payload as well, and with reads of 100 MB. The quick form has three bursts and
+/// two rates.
 ///
 /// # Errors
 /// [`SpecError`] if the prototype is no rack.

@@ -2,7 +2,7 @@
 //!
 //! A read counts when it is over, if that falls into the time measured; those of the first visits do not count.
 
-use super::{Answers, ReadMoments, Trace, TracedRead};
+use super::trace::{Answers, ReadMoments, Trace, TracedRead};
 use serde::Serialize;
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Both sides of each case, measure by measure, and the verdict.
 
-use super::{Answers, Case, Feed, Load, Measure, Trace};
+use super::columns::Measure;
+use super::trace::{Answers, Case, Feed, Load, Trace};
 use crate::point::half_width;
 use serde::Serialize;
 

@@ -1,7 +1,9 @@
 //! A cross-validation as a table, and as a page with figures.
 
-use super::comparison::{Compared, Comparison};
-use super::{Feed, Measure, PELICAN_FIGURES};
+use super::cases::PELICAN_FIGURES;
+use super::columns::Measure;
+use super::comparison::{Compared, Comparison, Estimate};
+use super::trace::Feed;
 use crate::report::{Axis, Cell, Column, ColumnOf, Figure, Mark, Page, Panel, Section, Series, Style, Table};
 use crate::reproduce::NamedFigure;
 
@@ -56,7 +58,7 @@ impl Comparison {
 
     fn figure(&self, title: &str, measures: &[Measure], bursts: bool) -> Figure {
         let panel = |measure: &Measure| {
-            let marks = |of: fn(&Compared) -> super::Estimate| {
+            let marks = |of: fn(&Compared) -> Estimate| {
                 let rows = self.rows.iter().filter(|row| row.measure == *measure && row.is_burst == bursts);
                 let mark = |row: &Compared| {
                     let found = of(row);

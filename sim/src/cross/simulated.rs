@@ -1,6 +1,6 @@
 //! A trace through the simulator.
 
-use super::{Answers, Case, ReadMoments, Trace};
+use super::trace::{Answers, Case, ReadMoments, Trace};
 use crate::world::{Counted, Setting, World};
 use engine::check::TraceCheck;
 use engine::layout::LayoutError;
