@@ -22,8 +22,6 @@ pub(super) struct Moving {
     pub sent_bytes: u64,
     /// The time for which the others waited for drives that hang.
     pub waited: Duration,
-    /// Seeks of each drive before its bytes begin to move.
-    pub seeks: u32,
 }
 
 impl Moving {
@@ -82,12 +80,6 @@ pub(super) struct TransferPlan {
 }
 
 impl TransferPlan {
-    /// Seeks of each drive before its bytes begin to move: whoever reads looks at the end of a stack first, where its
-    /// footer is, and then at its beginning, behind which the fragments follow.
-    pub fn seeks(&self) -> u32 {
-        if self.writes { 1 } else { 2 }
-    }
-
     pub fn of(transfer: &Transfer) -> Self {
         let of_all = |drives: Vec<DriveId>| {
             let (need, streams) = (drives.len(), drives.len());

@@ -1,4 +1,4 @@
-//! Bytes in motion: each transfer is a seek or two and then a flow of as many streams as it has drives.
+//! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
 
 use super::moving::{DriveStream, Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
@@ -31,7 +31,6 @@ impl<M: Controller> World<M> {
             stream_bytes: if plan.moves { payload_bytes.div_ceil(data) } else { 0 },
             sent_bytes: if plan.sent { payload_bytes } else { 0 },
             waited,
-            seeks: plan.seeks(),
             stream_bytes_per_s: self.slowest(&streams, plan.read.map_or(op.0, |blob| blob.number)),
             streams,
         };
@@ -108,7 +107,7 @@ impl<M: Controller> World<M> {
         if !moving.is_done_by(moving.fine()) {
             return self.agenda.plan(drives_known, Scheduled::Over(moving));
         }
-        let heads_there = drives_known + self.rack.spec().profile.seek * moving.seeks;
+        let heads_there = drives_known + self.rack.spec().profile.seek;
         if moving.stream_bytes == 0 || moving.fine().next().is_none() {
             return self.agenda.plan(heads_there, Scheduled::Over(moving));
         }
