@@ -100,6 +100,23 @@ impl Decoder {
         self
     }
 
+    /// Decodes one row group of Parquet alone: of `of` places that lie evenly in the object the one of this number, or
+    /// none if that is the one of the place before. A row format is decoded from its beginning all the same.
+    #[must_use]
+    pub fn in_place(mut self, place: usize, of: usize) -> Self {
+        assert!(place < of, "there are so many places");
+        if let Kind::Columns(columns) = &mut self.kind {
+            columns.in_place(place, of);
+        }
+        self
+    }
+
+    /// The bytes of the object that stand for a row of Parquet, its share of what lies between the row groups
+    /// included; known with the schema. `None` of row formats, and of a row group without rows.
+    pub fn row_bytes(&self) -> Option<f64> {
+        if let Kind::Columns(columns) = &self.kind { columns.row_bytes() } else { None }
+    }
+
     /// Takes the bytes that [`Need::Bytes`] requested.
     ///
     /// # Panics

@@ -6,6 +6,8 @@
 
 mod json;
 
+pub(crate) use json::KnownKeys;
+
 use crate::csv;
 use crate::error::Error;
 use crate::format::{Format, HEADER, RECORD};
@@ -61,6 +63,18 @@ impl Fields {
             Access::Csv(indices) => csv_fields(records(batch)?, indices),
             Access::Json(seen) => json::fields(records(batch)?, &self.names, seen),
             Access::Parts(parts) => parts.iter().map(|part| bytes_of(batch.column(0), part)).collect(),
+        }
+    }
+
+    /// The JSON keys that were found so far.
+    pub(crate) fn known_keys(&self) -> Option<KnownKeys> {
+        if let Access::Json(seen) = &self.access { Some(seen.lock().known()) } else { None }
+    }
+
+    /// Goes on with the keys that were found before.
+    pub(crate) fn know_keys(&self, known: Option<&KnownKeys>) {
+        if let (Access::Json(seen), Some(known)) = (&self.access, known) {
+            seen.lock().know(known);
         }
     }
 
@@ -203,6 +217,18 @@ impl Projection {
         };
         assert_eq!(rewritten.len(), rows, "a record stays a record, whatever is chosen of it");
         RecordBatch::try_new(schema, vec![Arc::new(rewritten)]).map_err(Error::columns("choosing columns"))
+    }
+
+    /// The JSON keys that were found so far.
+    pub(crate) fn known_keys(&self) -> Option<KnownKeys> {
+        if let Self::Json(_, seen) = self { Some(seen.lock().known()) } else { None }
+    }
+
+    /// Goes on with the keys that were found before.
+    pub(crate) fn know_keys(&self, known: Option<&KnownKeys>) {
+        if let (Self::Json(_, seen), Some(known)) = (self, known) {
+            seen.lock().know(known);
+        }
     }
 
     /// Called after the last record: refuses keys that were in no record.

@@ -16,12 +16,12 @@ use crate::by::{By, Spec, same_columns};
 use crate::compare::comparable;
 use crate::error::Error;
 use crate::expression::Literal;
-use crate::fields::{Fields, Projection};
+use crate::fields::{Fields, KnownKeys, Projection};
 use crate::filter::Filter;
 use crate::format::Format;
 use crate::hash::{hash_rows, partition_of};
 use crate::tally::{MultisetChecksum, multiset_checksum};
-use crate::values::Values;
+use crate::values::{KnownValue, Values};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
@@ -30,6 +30,16 @@ use arrow_schema::{DataType, Schema};
 use arrow_select::filter::filter_record_batch;
 use arrow_select::take::take_record_batch;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// What a partitioner has learned of the records that it has split, but for their checksum.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Learned {
+    /// The values of `value(column)`, by their numbers.
+    pub(crate) values: Vec<KnownValue>,
+    /// The JSON keys that were found: of the filter, of the key, of the projection.
+    pub(crate) keys: [Option<KnownKeys>; 3],
+}
 
 /// Splits batches of one schema into partitions.
 #[derive(Debug)]
@@ -109,6 +119,22 @@ impl Partitioner {
     /// The multiset checksum of everything split so far, after filter and projection, taken before any row was moved.
     pub fn tally(&self) -> MultisetChecksum {
         *self.tally.lock()
+    }
+
+    /// What it has learned so far, for another one of the same specification and schema.
+    pub fn learned(&self) -> Learned {
+        let keys = [self.filtered.known_keys(), self.keys.known_keys(), self.projection.known_keys()];
+        Learned { values: self.values.lock().known(), keys }
+    }
+
+    /// Goes on as one that has learned this, and has split records of this checksum. To be called before any other.
+    pub fn go_on_from(&self, learned: &Learned, tally: MultisetChecksum) {
+        let [filtered, keys, projection] = &learned.keys;
+        self.filtered.know_keys(filtered.as_ref());
+        self.keys.know_keys(keys.as_ref());
+        self.projection.know_keys(projection.as_ref());
+        *self.values.lock() = Values::of_known(&learned.values);
+        *self.tally.lock() = tally;
     }
 
     /// The number of partitions; of `value(column)`, the number of values found so far.

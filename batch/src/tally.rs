@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::hash::hash_rows;
 use arrow_array::RecordBatch;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 
 /// The number of records, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,6 +24,16 @@ impl Add for MultisetChecksum {
     fn add(self, other: Self) -> Self {
         // The sum of up to 2^64 hashes below 2^64 is below 2^128.
         Self { rows: self.rows + other.rows, sum: self.sum + other.sum }
+    }
+}
+
+impl Sub for MultisetChecksum {
+    type Output = Self;
+
+    /// That of the records that are left when `other`, which are all among them, are taken away.
+    fn sub(self, other: Self) -> Self {
+        assert!(self.rows >= other.rows && self.sum >= other.sum, "what is taken away was there");
+        Self { rows: self.rows - other.rows, sum: self.sum - other.sum }
     }
 }
 

@@ -8,6 +8,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_cast::cast;
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::DataType;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -15,6 +16,15 @@ use std::fmt::Write;
 const NULL_NAME: &str = "__HIVE_DEFAULT_PARTITION__";
 /// The longest value in a name, in encoded bytes.
 const NAME_BYTES_MAX: usize = 200;
+
+/// A value as it is kept for later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownValue {
+    name: String,
+    /// Of null there is none.
+    hash: Option<u64>,
+    bytes: Option<Vec<u8>>,
+}
 
 /// The values found so far.
 #[derive(Debug, Default)]
@@ -27,6 +37,32 @@ pub(crate) struct Values {
 }
 
 impl Values {
+    /// All of them, by their numbers.
+    pub(crate) fn known(&self) -> Vec<KnownValue> {
+        let mut hashes = vec![None; self.count()];
+        for (hash, numbers) in &self.numbers {
+            for number in numbers {
+                hashes[*number as usize] = Some(*hash);
+            }
+        }
+        let values = self.names.iter().zip(hashes).zip(&self.known);
+        values.map(|((name, hash), bytes)| KnownValue { name: name.clone(), hash, bytes: bytes.clone() }).collect()
+    }
+
+    /// These, with the numbers that they had.
+    pub(crate) fn of_known(known: &[KnownValue]) -> Self {
+        let mut values = Self::default();
+        for (number, value) in (0..).zip(known) {
+            values.names.push(value.name.clone());
+            values.known.push(value.bytes.clone());
+            match value.hash {
+                Some(hash) => values.numbers.entry(hash).or_default().push(number),
+                None => values.null = Some(number),
+            }
+        }
+        values
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.names.len()
     }

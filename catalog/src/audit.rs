@@ -382,7 +382,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// The inputs of a job belong to a job that exists.
+    /// The inputs of a job and its checkpoint belong to a job that exists.
     async fn audit_jobs(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut jobs = BTreeSet::new();
         self.each(audit, Tag::Job, value::<Job>, |audit, entry, job| {
@@ -392,6 +392,12 @@ impl Catalog {
         .await?;
         let parse = |entry: &Entry| key::numbers::<2>(&entry.key);
         self.each(audit, Tag::JobInput, parse, |audit, entry, [job, _]| {
+            audit.demand(jobs.contains(&job), entry, "its job is missing");
+        })
+        .await?;
+        let parse =
+            |entry: &Entry| key::numbers::<1>(&entry.key).or_else(|_| key::numbers::<3>(&entry.key).map(|of| [of[0]]));
+        self.each(audit, Tag::Checkpoint, parse, |audit, entry, [job]| {
             audit.demand(jobs.contains(&job), entry, "its job is missing");
         })
         .await

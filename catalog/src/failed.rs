@@ -56,8 +56,8 @@ impl Catalog {
 
     /// Another drive, with nothing on it, is in the place of `drive`, which failed: all that is counted on it is marked
     /// as lost, and the drive has not failed any more. The new one is known by `uuid`, which its label has, from now
-    /// on. What is lost now, in bytes of stacks; `None` if the drive has
-    /// not failed. After an error or a crash it has failed still, and this can be done again.
+    /// on, and was never initialised. What is lost now, in bytes of stacks; `None` if the drive has not failed. After
+    /// an error or a crash it has failed still, and this can be done again.
     ///
     /// Nothing may be written to the drive, or be about to be counted on it, meanwhile.
     ///
@@ -83,8 +83,11 @@ impl Catalog {
         };
         let mut drives = known.unwrap_or_default();
         drives.insert(drive.0, uuid);
-        let checks = vec![Check::Is(failed.clone(), raw), unchanged];
-        let writes = vec![Write::Delete(failed), Write::Put(at, encode(&drives))];
+        let mut checks = vec![Check::Is(failed.clone(), raw), unchanged];
+        let mut writes = vec![Write::Delete(failed), Write::Put(at, encode(&drives))];
+        let (check, write) = self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?;
+        checks.push(check);
+        writes.push(write);
         if self.apply(Batch { checks, writes }).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }
 

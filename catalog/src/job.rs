@@ -25,9 +25,10 @@ pub const HIDDEN_BUCKET: &str = ".larder-jobs";
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobState {
-    /// It works; or it did when the server ended, and begins anew with the next one.
+    /// It works; or it did when the server ended, and goes on with the next one from its checkpoint, or begins anew.
     Running,
-    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from the beginning.
+    /// It waits to be resumed: where it stands, or, if the server ended meanwhile, from its checkpoint or the
+    /// beginning.
     Paused,
     /// Its output is complete and verified, and is being moved to where it shall be.
     Publishing,
@@ -147,7 +148,9 @@ impl Catalog {
 
     /// Forgets a job that is over, and what it had read.
     pub async fn forget_job(&self, job: u64) -> Result<(), CatalogError> {
-        let writes = vec![Write::Delete(key::job(job)), Write::DeleteRange(KeyRange::prefix(&key::job_inputs(job)))];
+        let ranges = [key::job_inputs(job), key::checkpoint(job)];
+        let mut writes = vec![Write::Delete(key::job(job))];
+        writes.extend(ranges.iter().map(|range| Write::DeleteRange(KeyRange::prefix(range))));
         self.write(writes).await
     }
 

@@ -23,6 +23,8 @@
 //! F drive                     failed        when a drive failed for good, in milliseconds of the Unix epoch
 //! J job                       jobs          Job
 //! K job version               job inputs    bucket and key          read by a job, and to be removed when it is done
+//! C job                       checkpoints   JobCheckpoint
+//! C job serial version        its inputs    key                     read to its end by a job at its checkpoint
 //! Z version                   unreadable    Unreadable              versions that cannot be read where they lie
 //! ```
 //! The tag is one byte. Numbers are 8 bytes, big-endian, so that their order is the order of keys. `bucket/` is the
@@ -58,6 +60,7 @@ pub(crate) enum Tag {
     Failed = b'F',
     Job = b'J',
     JobInput = b'K',
+    Checkpoint = b'C',
     Unreadable = b'Z',
 }
 
@@ -251,6 +254,19 @@ pub(crate) fn job(job: u64) -> Vec<u8> {
 
 pub(crate) fn job_input(job: u64, version: VersionId) -> Vec<u8> {
     numbered(Tag::JobInput, &[job, version.0])
+}
+
+pub(crate) fn checkpoint(job: u64) -> Vec<u8> {
+    numbered(Tag::Checkpoint, &[job])
+}
+
+/// Read since the checkpoint before the one of this serial number.
+pub(crate) fn checkpoint_input(job: u64, serial: u64, version: VersionId) -> Vec<u8> {
+    numbered(Tag::Checkpoint, &[job, serial, version.0])
+}
+
+pub(crate) fn checkpoint_input_prefix(job: u64, serial: u64) -> Vec<u8> {
+    numbered(Tag::Checkpoint, &[job, serial])
 }
 
 pub(crate) fn unreadable(version: VersionId) -> Vec<u8> {

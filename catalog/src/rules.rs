@@ -68,7 +68,7 @@ fn count(batch: &Batch) -> [Counts; 1 << 8] {
             Write::Delete(key) => of_key(&mut counts, key).deletes += 1,
             Write::DeleteRange(range) => {
                 let tag = range.first_key().and_then(|key| key.first());
-                let ranged = [Tag::Part, Tag::Tomb, Tag::JobInput].map(|tag| tag as u8);
+                let ranged = [Tag::Part, Tag::Tomb, Tag::JobInput, Tag::Checkpoint].map(|tag| tag as u8);
                 assert!(
                     tag.is_some_and(|tag| ranged.contains(tag)),
                     "places and blobs go one by one, each by its name"

@@ -101,13 +101,16 @@ pub struct Repartition {
     /// The format of the objects: parquet, csv, ndjson, lines, fixed:BYTES [default: by their names].
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
-    /// Stick to baseline, buffpack, offpack or tourpack [default: the cheapest, even if that changes].
+    /// Stick to baseline, buffpack, offpack, fillpack or tourpack [default: the cheapest, even if that changes].
     #[arg(long, value_name = "NAME")]
     pub strategy: Option<String>,
+    /// Bytes of output for each byte of input, both as they are stored, such as 0.25 [default: measured of a sample].
+    #[arg(long, value_name = "RATIO", value_parser = millionths)]
+    pub alpha: Option<u64>,
     /// Remove the objects that were read, once the output is complete, verified and published.
     #[arg(long)]
     pub remove_input: bool,
-    /// Only check the columns of one object, for which its group may wake, and forecast the cost.
+    /// Only sample the input, for which groups may wake, and forecast the cost.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.
@@ -170,9 +173,19 @@ pub struct UserName {
 #[derive(Debug, Subcommand)]
 pub enum Reproduce {
     /// Pelican: a rack in which a twelfth of the drives may spin (OSDI 2014).
-    Pelican(Evaluation),
+    Pelican(PelicanEvaluation),
     /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
+}
+
+#[derive(Debug, Args)]
+pub struct PelicanEvaluation {
+    #[command(flatten)]
+    pub evaluation: Evaluation,
+    /// Cross-validate instead, as the paper's figure 4 does: the same traces through the simulator and through the
+    /// server's own interpreter in virtual time, with a verdict for each measure.
+    #[arg(long)]
+    pub cross_validate: bool,
 }
 
 #[derive(Debug, Args)]
@@ -374,6 +387,13 @@ fn prefix(text: &str) -> Result<Prefix, String> {
     Ok(Prefix { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
 }
 
+/// A ratio above 0, in millionths.
+fn millionths(text: &str) -> Result<u64, String> {
+    let wrong = || "write a number between 0.000001 and 1000, such as 0.25".to_owned();
+    let ratio: f64 = text.parse().map_err(|_| wrong())?;
+    if (0.000_001..=1000.0).contains(&ratio) { Ok((ratio * 1e6).round() as u64) } else { Err(wrong()) }
+}
+
 fn idle_timeout(text: &str) -> Result<Idle, String> {
     if text == "never" {
         return Ok(None);
@@ -438,7 +458,8 @@ mod tests {
 
     #[test]
     fn a_repartition_is_asked_for_or_told_what_to_do() {
-        let line = "repartition s3://b/in --to s3://b/out --by hash(a) --partitions 12 --memory 8GiB --where year>2020";
+        let line = "repartition s3://b/in --to s3://b/out --by hash(a) --partitions 12 --memory 8GiB --where year>2020 \
+                    --alpha 0.25";
         let Command::Repartition(options) = parse(line).unwrap() else { panic!("not repartition") };
         assert_eq!(options.from, Some(Prefix { bucket: "b".into(), prefix: "in".into() }));
         assert_eq!((options.partitions, options.memory), (Some(12), 8 << 30));

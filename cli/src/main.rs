@@ -5,6 +5,7 @@
 //! standard output any more (`| head`), the program ends quietly.
 
 mod args;
+mod cross;
 mod drives;
 mod explain;
 mod human;
@@ -50,7 +51,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
         Command::Simulate(options) => simulate::simulate(&options),
-        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options),
+        Command::Reproduce(Reproduce::Pelican(options)) if options.cross_validate => {
+            cross::validate(&options.evaluation)
+        }
+        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options.evaluation),
         Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),

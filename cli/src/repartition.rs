@@ -100,6 +100,7 @@ fn request(options: &Repartition) -> anyhow::Result<Request> {
         object_bytes: options.object_size,
         format: options.format.clone(),
         strategy: options.strategy.clone(),
+        alpha_millionths: options.alpha,
         remove_input: options.remove_input,
         dry_run: options.dry_run,
     })
@@ -173,6 +174,7 @@ fn planned(report: &JobReport) -> String {
         counted(groups as u64, "group"),
         if plan.classes.len() == 1 { "1 class".to_owned() } else { format!("{} classes", plan.classes.len()) },
     );
+    text.push_str(&figures(plan));
     text.push_str(&forecasts(plan));
     let columns = match plan.column_bytes_most {
         0 => String::new(),
@@ -181,6 +183,31 @@ fn planned(report: &JobReport) -> String {
     let _ = writeln!(text, "takes {} of memory at most{columns}", bytes(plan.memory_bytes_most));
     for warning in &plan.warnings {
         let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+/// What the forecasts rest on: alpha, expansion, and the sample that they were measured of.
+fn figures(plan: &Plan) -> String {
+    let Plan { alpha, expansion, output_bytes, .. } = plan;
+    let mut text = format!(
+        "alpha {:.3} ({}): {} of output; expansion {:.2} ({}): a byte of it takes so many of the buffer\n",
+        alpha.value,
+        alpha.from,
+        bytes(*output_bytes),
+        expansion.value,
+        expansion.from
+    );
+    if let Some(sample) = &plan.sample {
+        let _ = writeln!(
+            text,
+            "sampled {} in {} of {}: {} of {} kept",
+            bytes(sample.input_bytes),
+            counted(sample.places, "place"),
+            counted(sample.objects, "object"),
+            count(sample.kept_records),
+            counted(sample.records, "record"),
+        );
     }
     text
 }
@@ -317,7 +344,7 @@ fn table(jobs: &[JobReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::repartition::{Forecast, Progress};
+    use server::repartition::{Figure, Forecast, Progress, Sample};
 
     #[test]
     fn a_plan_shows_the_cost_of_each_strategy_and_the_chosen_one() {
@@ -325,14 +352,30 @@ mod tests {
             |strategy: &str, hours, fits| Forecast { strategy: strategy.into(), hours, fits, ..Forecast::default() };
         let forecasts = vec![forecast("BuffPack", 1.5, true), forecast("OffPack", 1.25, false)];
         let (memory_bytes_most, column_bytes_most) = (3 << 30, 12 << 20);
-        let plan =
-            Plan { forecasts, chosen: "BuffPack".into(), memory_bytes_most, column_bytes_most, ..Plan::default() };
+        let figure = |value, from: &str| Figure { value, from: from.into() };
+        let (input_bytes, records, kept_records) = (1_200_000, 4_000, 1_000);
+        let plan = Plan {
+            alpha: figure(0.25, "given"),
+            expansion: figure(3.0, "sampled"),
+            sample: Some(Sample { objects: 2, places: 3, input_bytes, records, kept_records, ..Sample::default() }),
+            output_bytes: 4_800_000,
+            forecasts,
+            chosen: "BuffPack".into(),
+            memory_bytes_most,
+            column_bytes_most,
+            ..Plan::default()
+        };
         let text = planned(&JobReport { job: 3, plan: Some(plan), ..JobReport::default() });
         assert!(text.starts_with("job 3: "), "{text}");
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[3].contains("1.500") && lines[3].ends_with("chosen"), "{text}");
-        assert!(lines[4].contains("OffPack") && lines[4].ends_with("does not fit"), "{text}");
-        assert_eq!(lines[5], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
+        assert_eq!(
+            lines[2],
+            "alpha 0.250 (given): 4.8 MB of output; expansion 3.00 (sampled): a byte of it takes so many of the buffer"
+        );
+        assert_eq!(lines[3], "sampled 1.2 MB in 3 places of 2 objects: 1,000 of 4,000 records kept");
+        assert!(lines[5].contains("1.500") && lines[5].ends_with("chosen"), "{text}");
+        assert!(lines[6].contains("OffPack") && lines[6].ends_with("does not fit"), "{text}");
+        assert_eq!(lines[7], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
         assert!(!text.contains("starts a day"), "{text}");
     }
 

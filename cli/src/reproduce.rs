@@ -70,7 +70,8 @@ fn report_dir(
     options.out.as_deref().map(|path| ReportDir::make(path, files)).transpose()
 }
 
-fn asked() -> String {
+/// The command as it was given, and the version.
+pub fn asked() -> String {
     format!("{}\n(larder {})", command(), env!("CARGO_PKG_VERSION"))
 }
 

@@ -159,10 +159,15 @@ fn json(scenario: &Scenario, answers: &[Answer]) -> anyhow::Result<Vec<Value>> {
 
 /// A report's table for the terminal.
 pub fn shown(report: &Table) -> String {
+    format!("{}{}\n", columns(report), counted(report.rows.len() as u64, "point"))
+}
+
+/// A report's table in columns.
+pub fn columns(report: &Table) -> String {
     let head: Vec<&str> = report.columns.iter().map(|column| column.name.as_str()).collect();
     let right: Vec<&str> = report.columns.iter().filter(|c| c.right).map(|column| column.name.as_str()).collect();
     let rows = report.rows.iter().map(|row| row.iter().map(Cell::shown).map(ToOwned::to_owned).collect());
-    format!("{}{}\n", table(&head, &right, rows), counted(report.rows.len() as u64, "point"))
+    table(&head, &right, rows)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{FrontStatus, RebuildReport, Status, Totals};
+use server::report::{FrontStatus, GroupCounts, RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -81,6 +81,11 @@ fn text(status: &Status) -> String {
     let switch = &status.switch;
     let (wake, busy, rest) = (seconds(switch.wake_s), seconds(switch.wake_busy_s), seconds(switch.rest_s));
     row("switch", format!("a group wakes in about {wake}, {busy} beside others' work, and rests in {rest}"));
+    let GroupCounts { total, initialised } = status.groups;
+    if initialised < total {
+        let left = counted(total - initialised, "group");
+        row("boot", format!("{left} of {} not initialised yet: woken one after the other, once", count(total)));
+    }
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
@@ -240,6 +245,7 @@ mod tests {
                 fuse_trips: 0,
             },
             drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
+            groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
             classes: vec![
                 ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
@@ -276,9 +282,16 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }
-        for absent in ["lost", "overrun", "refused", "repaired", "deleted"] {
+        for absent in ["lost", "overrun", "refused", "repaired", "deleted", "boot"] {
             assert!(!text.contains(absent), "nothing about {absent}");
         }
+    }
+
+    #[test]
+    fn a_boot_has_a_row_until_it_is_through() {
+        let status = Status { groups: GroupCounts { total: 48, initialised: 12 }, ..sample() };
+        let row = "boot      36 groups of 48 not initialised yet: woken one after the other, once";
+        assert!(text(&status).lines().any(|line| line == row), "{}", text(&status));
     }
 
     #[test]

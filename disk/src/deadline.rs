@@ -193,6 +193,11 @@ impl Drive for DeadlineDrive {
         self.ask(self.deadlines.read, move |inner| async move { inner.read_at(&name, offset, into).await }).await
     }
 
+    async fn pass(&self, name: &FileName, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        let name = name.clone();
+        self.ask(self.deadlines.read, move |inner| async move { inner.pass(&name, offset, bytes).await }).await
+    }
+
     async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
         self.ask(self.deadlines.sync, move |inner| async move { inner.sync(&name).await }).await

@@ -74,6 +74,10 @@ pub trait Drive: Send + Sync + 'static {
     async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
     async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError>;
+    /// Takes the time of reading `bytes` bytes from `offset`, and delivers none of them.
+    async fn pass(&self, name: &FileName, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        self.read_at(name, offset, Buffer::zeroed(bytes as usize)).await.map(drop)
+    }
     /// Returns when the file's bytes and its name survive a power cut.
     async fn sync(&self, name: &FileName) -> Result<(), DriveError>;
     /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.

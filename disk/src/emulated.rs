@@ -407,19 +407,19 @@ impl EmulatedDrive {
     }
 
     /// A transfer of bytes, and what the inner drive makes of it.
-    async fn transferred(
+    async fn transferred<T>(
         &self,
         name: &FileName,
         offset: u64,
         bytes: usize,
-        inner: DriveFuture<'_, Buffer>,
-    ) -> Result<Buffer, DriveError> {
+        inner: DriveFuture<'_, T>,
+    ) -> Result<T, DriveError> {
         let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
         let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
         self.shared.count_stream(self.id, bytes, begun.done);
-        let buffer = inner.await?;
+        let answer = inner.await?;
         self.finish(begun).await?;
-        Ok(buffer)
+        Ok(answer)
     }
 
     /// Something that takes no time of the heads, but needs a mounted file system.
@@ -499,6 +499,10 @@ impl Drive for EmulatedDrive {
         self.transferred(name, offset, bytes, self.inner.read_at(name, offset, into)).await
     }
 
+    async fn pass(&self, name: &FileName, offset: u64, bytes: u64) -> Result<(), DriveError> {
+        self.transferred(name, offset, bytes as usize, self.inner.pass(name, offset, bytes)).await
+    }
+
     async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         self.touched(self.inner.sync(name)).await
     }
@@ -536,22 +540,17 @@ impl Drive for EmulatedDrive {
     }
 
     async fn mount(&self) -> Result<Space, DriveError> {
-        self.begin(|physics, now, _| match physics.state(now) {
-            PowerState::Active => Ok(now),
-            state => Err(Refused { state, mounted: false }),
-        })?;
-        // The label first: a foreign drive is never mounted.
-        let space = match self.inner.mount().await {
-            Ok(space) => space,
-            // The drive that is there instead, or that replaces it, holds other files.
-            Err(error) => {
-                *self.used() = None;
-                return Err(error);
-            }
-        };
-        self.count_files().await?;
         let begun = self.begin(DrivePhysics::mount)?;
         self.wait(begun).await?;
+        // The label can be read now, and not before: to look at it is part of the mount.
+        let mounted = self.inner.mount().await;
+        if mounted.is_err() {
+            // The drive that is there instead, or that replaces it, holds other files; nothing of it is reached.
+            *self.used() = None;
+            self.begin(|physics, now, _| physics.unmount(now))?;
+        }
+        let space = mounted?;
+        self.count_files().await?;
         Ok(self.bounded(space))
     }
 

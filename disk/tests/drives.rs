@@ -359,6 +359,29 @@ async fn nothing_is_read_from_a_drive_that_sleeps() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_label_is_looked_at_when_the_mount_has_taken_its_time_and_never_before() {
+    let root = tempfile::tempdir().unwrap();
+    let here = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
+    let (rack, clock) =
+        emulated_over(1, |_| Arc::new(DirectoryDrive::at(root.path()).with_label(here.clone())) as Arc<dyn Drive>);
+    let drive = rack.drive(DriveId(0));
+    assert!(matches!(drive.mount().await, Err(DriveError::NotReady("in standby"))), "nobody looked");
+    drive.spin_up().await.unwrap();
+    let began = clock.now();
+    assert!(matches!(drive.mount().await, Err(DriveError::Label(LabelError::Missing))));
+    let took = clock.now().since(began);
+    assert!((2..=3).contains(&took.as_secs()), "{took:?} is not `mount`");
+    let read = drive.read_at(&label::file_name(), 0, Buffer::zeroed(1)).await;
+    assert!(matches!(read, Err(DriveError::NotReady("not mounted"))), "nothing of it is reached");
+    drive.unmount().await.unwrap();
+    drive.stop().await.unwrap();
+    let on_drive =
+        disk::DriveLabel { label: here, uuid: disk::DriveUuid([3; 16]), labelled_ms: 5, device: disk::Device::None };
+    label::write_directories(&[(root.path().to_owned(), on_drive)]).unwrap();
+    wake(&*drive).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_gigabyte_takes_its_modelled_time_and_hours_pass_in_no_time() {
     for scale in [1, 7, 3600] {
         let (rack, clock) = emulated(scale);

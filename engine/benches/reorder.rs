@@ -21,6 +21,7 @@ fn operations(count: usize, overtake_limit: u64) -> Vec<Queued> {
         op: OpId(op),
         group: GroupId(rng.below(GROUPS) as u32),
         weight: 1 + op % 7,
+        switch_weight: 0,
         overtake_limit,
         due: Time::MAX,
     };

@@ -22,6 +22,14 @@ pub enum Action {
         /// How many starts, this one included.
         starts: u32,
     },
+    /// Remember, durably, that this group was initialised with these of its drives: those whose labels were found to
+    /// be right, and those that were not there or not to be used, which are tried again whenever the group wakes.
+    PersistInitialised {
+        /// Which group.
+        group: GroupId,
+        /// The drives of it that this is not remembered of yet.
+        drives: Vec<DriveId>,
+    },
     /// Start the platters. Answered by `SpunUp` or `DriveCommandFailed`.
     SpinUp {
         /// Which drive.
@@ -224,6 +232,18 @@ pub enum Transfer {
     },
 }
 
+impl Transfer {
+    /// The drives that it reads or changes.
+    pub fn drives(&self) -> impl Iterator<Item = DriveId> + '_ {
+        let (stacks, drives, target): (&[(u8, DriveId)], &[DriveId], Option<DriveId>) = match self {
+            Self::Read { stacks, .. } | Self::Delete { stacks, .. } => (stacks, &[], None),
+            Self::Write { drives, .. } | Self::Verify { drives } => (&[], drives, None),
+            Self::Rebuild { stacks, target, .. } => (stacks, &[], Some(*target)),
+        };
+        stacks.iter().map(|(_, drive)| *drive).chain(drives.iter().copied()).chain(target)
+    }
+}
+
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
@@ -236,7 +256,7 @@ pub enum Outcome {
         /// The drive of each stack, in stack order.
         drives: Vec<DriveId>,
     },
-    /// The blob's stacks are gone from every drive that answers, or the visit is over.
+    /// The blob's stacks are gone from every drive that answers, or the visit or initialisation is over.
     Deleted,
     /// The lost stack is regenerated, and the catalog counts it.
     Rebuilt,

@@ -39,4 +39,9 @@ pub trait Controller {
 
     /// The time spent on waking so far.
     fn waking(&self) -> Waking;
+
+    /// Groups that are left to be initialised; 0 where there is no such thing.
+    fn uninitialised_groups(&self) -> usize {
+        0
+    }
 }

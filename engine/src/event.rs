@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// At boot, once per drive: what the catalog remembers of it and whether it answers.
     DriveReported(DriveReport),
-    /// At boot, once, after every drive was reported: work may begin.
+    /// At boot, once, after every drive was reported: work may begin, with the groups that were never initialised.
     Booted,
 
     /// The free space of a file system on which several drives lie: those of an emulated rack. Sent at boot and
@@ -229,6 +229,9 @@ pub struct DriveReport {
     pub starts: u32,
     /// Whether it answers. A drive that is reported as present is in standby.
     pub present: bool,
+    /// Whether its group was initialised with it before ([`Action::PersistInitialised`](crate::Action)); if not, its
+    /// group is woken for that.
+    pub initialised: bool,
 }
 
 /// Why a drive is not there.
@@ -325,6 +328,12 @@ pub enum Work {
         /// Which group.
         group: GroupId,
     },
+    /// Wake the group for the first time, so that its drives are started and mounted and their labels checked; moves
+    /// nothing itself. The engine's own.
+    Initialise {
+        /// Which group.
+        group: GroupId,
+    },
 }
 
 impl Work {
@@ -333,7 +342,7 @@ impl Work {
     pub fn transfer_bytes(&self) -> u64 {
         match self {
             Self::Read { bytes, .. } | Self::Write { bytes, .. } | Self::Rebuild { bytes, .. } => *bytes,
-            Self::Delete { .. } | Self::Visit { .. } => 0,
+            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } => 0,
         }
     }
 }

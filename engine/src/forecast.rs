@@ -308,6 +308,11 @@ impl Forecaster<'_> {
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
             Weighing::Time => Duration::from_millis(u),
+            // In the order of arrival each operation may take a switch.
+            Weighing::ServiceTime => {
+                let queued = self.class.queues.queue_len(PriorityClass::Client) as u32;
+                Duration::from_millis(u).saturating_add(self.setup.switch_estimate().saturating_mul(queued + 1))
+            }
             Weighing::Operations => ahead.longest.saturating_mul(u32::try_from(u).unwrap_or(u32::MAX)),
         }
     }

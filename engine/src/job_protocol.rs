@@ -10,6 +10,9 @@
 //! they were queued. A [`JobAction::Step`] is an order for one class. The world carries it out by operations of the
 //! background priority class, each submitted by `Event::SubmittedForJob`, and reports what came of it in one
 //! [`JobEvent::StepEnded`]. It neither waits nor tries again: an operation that is refused ends its step.
+//!
+//! From time to time, when nothing is buffered and no step is in hand, a [`JobAction::Checkpoint`] is asked for: the
+//! world makes durable how far the job is, so that it goes on from there if the world ends.
 
 use crate::repartition::{JobSpec, Order};
 use alloc::boxed::Box;
@@ -60,6 +63,13 @@ pub enum JobEvent {
         attempt: Attempt,
         /// Its result.
         result: StepResult,
+    },
+    /// How far the job is has been made durable, or could not be. Answers [`JobAction::Checkpoint`].
+    CheckpointEnded {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// Whether it is durable.
+        done: bool,
     },
     /// The world is through with it: its output is published, or rolled back, or it could not be planned.
     Closed,
@@ -114,6 +124,12 @@ pub enum JobAction {
         /// For a read, the most that its input may become, in bytes.
         room_bytes: u64,
     },
+    /// Make durable how far the job is: nothing is buffered, and no step is in hand. What lay offloaded at the last
+    /// checkpoint may only be removed now. Answered by [`JobEvent::CheckpointEnded`].
+    Checkpoint {
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
     /// It is over, and none of its steps is in hand. Answered by [`JobEvent::Closed`], once the output is published or
     /// rolled back.
     Ended {
@@ -130,7 +146,7 @@ pub enum JobEnd {
     Done,
     /// It was cancelled.
     Cancelled,
-    /// The rack is about to close; the job may begin anew with the next one.
+    /// The rack is about to close; the job may go on from its last checkpoint with the next one, or begin anew.
     Closing,
     /// A step failed in a way that does not pass.
     Failed {

@@ -33,6 +33,7 @@ mod estimates;
 mod event;
 pub mod fair;
 mod forecast;
+mod initialisation;
 mod job_protocol;
 mod jobs;
 pub mod layout;

@@ -107,7 +107,7 @@ impl Op {
     pub fn take_reserved(&mut self) -> (Vec<DriveId>, u64) {
         let stack_bytes = match self.request.work {
             Work::Write { stack_bytes, .. } | Work::Rebuild { stack_bytes, .. } => stack_bytes,
-            Work::Read { .. } | Work::Delete { .. } | Work::Visit { .. } => 0,
+            Work::Read { .. } | Work::Delete { .. } | Work::Visit { .. } | Work::Initialise { .. } => 0,
         };
         let writes = matches!(self.request.work, Work::Write { .. } | Work::Rebuild { .. });
         assert!(writes || self.reserved.is_empty(), "space is reserved for what is written");
@@ -245,7 +245,7 @@ impl Ops {
             Work::Read { blob, drives, .. }
             | Work::Delete { blob, drives, .. }
             | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
-            Work::Write { .. } | Work::Visit { .. } => {}
+            Work::Write { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         });
     }
 }

@@ -62,6 +62,10 @@ pub enum Weighing {
     Bytes,
     /// The estimated seconds of its transfer, in milliseconds.
     Time,
+    /// The same, and the group switches before an operation count as well, with their expected time: u is how much
+    /// later than in the order of arrival an operation may be served, as Pelican has it in wall-clock time
+    /// ([`crate::reorder`]).
+    ServiceTime,
 }
 
 /// One class's scheduler.
@@ -179,6 +183,11 @@ pub struct MigrationPolicy {
     pub scan_interval: Duration,
 }
 
+/// For traces of policies that have no such interval.
+fn hour() -> Duration {
+    Duration::from_hours(1)
+}
+
 /// Everything an operator may set about a rack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RackPolicy {
@@ -210,6 +219,9 @@ pub struct RackPolicy {
     /// of BuffPack and OffPack counts every write once. Off in its reproduction alone: nothing that holds bytes leaves
     /// it out.
     pub write_read_back: bool,
+    /// Modelled time between two checkpoints of a repartition job, at least.
+    #[serde(default = "hour")]
+    pub checkpoint_interval: Duration,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

@@ -8,18 +8,20 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
-//! - [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed drives; [`crate::staging`] migration; [`crate::jobs`]
-//!   repartition jobs;
+//! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
+//!   drives; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
 //! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
-//! stacks, `jobs.rs` with the steps of repartition jobs, `view.rs` answers questions.
+//! stacks, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes what was never woken, `view.rs`
+//! answers questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
 mod admission;
+mod initialising;
 mod jobs;
 mod rebuilding;
 mod reclaiming;
@@ -33,6 +35,7 @@ use crate::class::{Class, ClassPhase};
 use crate::drives::{DrivePhase, Drives, Notice};
 use crate::estimates::Estimates;
 use crate::event::{DriveReport, Event};
+use crate::initialisation::Initialisation;
 use crate::jobs::Jobs;
 use crate::layout::Layout;
 use crate::ops::{Answer, Ops};
@@ -86,6 +89,7 @@ pub struct Rack {
     migrator: Migrator,
     room: Room,
     ops: Ops,
+    initialisation: Initialisation,
     rebuilder: Rebuilder,
     jobs: Jobs,
     reclaim: Reclaim,
@@ -112,6 +116,7 @@ impl Rack {
             migrator: Migrator::new(setup.policy.migration.clone()),
             room: Room::default(),
             ops: Ops::new(),
+            initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
             rebuilder: Rebuilder::default(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
@@ -142,7 +147,7 @@ impl Rack {
     fn take_note(&mut self, event: Event, step: &mut Step) {
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
-            Event::Booted => self.booted = true,
+            Event::Booted => self.booted(),
             Event::HostMeasured { host, drives, free_bytes } => {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
@@ -203,11 +208,12 @@ impl Rack {
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
         let others = self.migrator.deadline().min(rebuilds).min(self.drives.retry_deadline());
-        classes.min(others).min(self.jobs.deadline())
+        classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
     /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
-    /// those that ended may go on at once; each round uses up some of a page, so this comes to an end.
+    /// those that ended may go on at once; each round uses up some of a page, or a group that is to be initialised, so
+    /// this comes to an end.
     fn go_on(&mut self, step: &mut Step) {
         if !self.closing {
             self.drives.retry(step);
@@ -227,7 +233,11 @@ impl Rack {
                 }
             }
             let queues_changed = self.go_on_with_jobs(step);
-            if self.closing || !(self.queue_rebuilds(step) || queues_changed) {
+            if self.closing {
+                break;
+            }
+            let initialisations_queued = self.queue_initialisations(step);
+            if !(self.queue_rebuilds(step) || initialisations_queued || queues_changed) {
                 break;
             }
         }
@@ -285,6 +295,7 @@ impl Rack {
         }
         self.placement.restate(report.drive, report.capacity_bytes, report.used_bytes);
         self.drives.report(report);
+        self.initialisation.report(report.drive, report.initialised);
     }
 
     fn class(&self, group: GroupId) -> &Class {

@@ -7,6 +7,19 @@
 //! 3. If o_i + w - t_i <= u_i for every operation i behind l, then r goes right behind l, every such o_i grows by w,
 //!    and o_r becomes t_r less the weight overtaken. Otherwise r goes to the end.
 //!
+//! **Switches.** The paper measures "the delay compared to FIFO order", in "wall clock time", estimated from "the
+//! number of group spin ups and the volume of data" before an operation. To that end a switch has a weight as well, v;
+//! it is 0 where switches do not count. The *expected begin* of an operation in some order is the weight before it, and
+//! v for each change of group on the way to it, from the group that was served last. Then t_r is r's expected begin if
+//! all that is queued were served in the order of arrival, or at the end of the queue as it is, whichever is later; o_r
+//! is the one at its place; and o_i grows by what is added before i. So o - t <= u says that nobody is served more than
+//! u later than in the order of arrival, as far as this queue decides.
+//!
+//! The check of rule 3 stays as it is: what goes behind the last operation of its group prolongs a batch, and adds no
+//! switch for those it overtakes. But batches before an operation have saved it switches, and by these it is ahead of
+//! time: so much more it may be overtaken. That counts for those who found a queue in batches and went to its end; what
+//! r itself passes counts as well, but never decides, since whatever overtakes r overtakes the first of its batch.
+//!
 //! The paper's u is one number for the queue; here each operation brings its own, which is the same if all are equal.
 //! Beyond the paper, [`ReorderQueue::pop_of_group`] lets a later operation of the group in service go first, and
 //! charges everything it passes in the same way. And an operation may be *overdue*: [`ReorderQueue::pop_overdue`] takes
@@ -64,12 +77,27 @@ pub struct ReorderQueue {
     groups: Numbered<GroupId, Members>,
     /// For each slot in use, the neighbours of the same group: [before, behind].
     mates: Vec<[Slot; 2]>,
+    arrivals: Arrivals,
+    /// The group that was served last.
+    served: Option<GroupId>,
+}
+
+/// The queued operations in the order of arrival.
+struct Arrivals {
+    /// For each slot in use, its neighbours: [before, behind].
+    neighbours: Vec<[Slot; 2]>,
+    first: Slot,
+    last: Slot,
+    /// How often the group changes from the first to the last.
+    changes: u32,
 }
 
 impl ReorderQueue {
     /// An empty queue for at most `depth` operations; one more is refused.
     pub fn new(depth: u32) -> Self {
-        Self { depth, order: Treap::new(), ops: OpMap::default(), groups: Numbered::default(), mates: Vec::new() }
+        let arrivals = Arrivals { neighbours: Vec::new(), first: NIL, last: NIL, changes: 0 };
+        let (order, ops, groups) = (Treap::new(), OpMap::default(), Numbered::default());
+        Self { depth, order, ops, groups, mates: Vec::new(), arrivals, served: None }
     }
 
     /// Queues an operation by the insertion rule. Its number must not be queued already.
@@ -81,11 +109,13 @@ impl ReorderQueue {
             return Err(QueueFull);
         }
         let item = Queued { weight: self.weight_of(item.weight), ..item };
-        let (behind, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
-        let slot = self.order.insert_behind(behind, item, overtaken);
+        let (last, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
+        let passed = (overtaken + self.switches_saved_weight(last, &item)).min(WEIGHT_SUM_MAX);
+        let slot = self.order.insert_behind(last, item, passed);
         let known = self.ops.insert(item.op, slot);
         assert!(known.is_none(), "{} is queued already", item.op);
         self.join_mates(item.group, slot);
+        self.join_arrivals(slot);
         assert!(self.ops.len() == self.len(), "every queued operation is found by its number");
         Ok(())
     }
@@ -93,7 +123,7 @@ impl ReorderQueue {
     /// Takes the first operation.
     pub fn pop(&mut self) -> Option<Queued> {
         let first = self.order.first();
-        (first != NIL).then(|| self.take(first))
+        (first != NIL).then(|| self.serve(first))
     }
 
     /// The operation that [`Self::pop`] would take.
@@ -112,7 +142,7 @@ impl ReorderQueue {
             return None;
         }
         self.order.delay_before(first, weight);
-        let item = self.take(first);
+        let item = self.serve(first);
         assert!(item.group == group, "the first operation of {group} is one of its own");
         Some(item)
     }
@@ -142,7 +172,7 @@ impl ReorderQueue {
     /// Takes the first operation of `group`, wherever it is. Nobody is charged.
     pub fn pop_overdue(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
-        let item = self.take(first);
+        let item = self.serve(first);
         assert!(item.group == group, "the first operation of {group} is one of its own");
         Some(item)
     }
@@ -214,6 +244,30 @@ impl ReorderQueue {
         weight
     }
 
+    /// The weight of the switches by which a new operation comes sooner behind `last`, or at the end if that is `NIL`,
+    /// than in the order of arrival, or than at the end where that is later.
+    fn switches_saved_weight(&self, last: Slot, item: &Queued) -> u64 {
+        if item.switch_weight == 0 {
+            return 0;
+        }
+        let changes = |from: Option<GroupId>, to: GroupId| u32::from(from.is_some_and(|from| from != to));
+        let group_at = |slot: Slot| (slot != NIL).then(|| self.order.item(slot).group);
+        let to_first = |slot: Slot| group_at(slot).map_or(0, |first| changes(self.served, first));
+        let by_arrival = to_first(self.arrivals.first)
+            + self.arrivals.changes
+            + changes(group_at(self.arrivals.last).or(self.served), item.group);
+        let to_head = to_first(self.order.first());
+        let whole = self.order.whole();
+        let at_end = to_head + whole.runs.saturating_sub(1) + changes(whole.last_group().or(self.served), item.group);
+        let place = match last {
+            NIL => at_end,
+            last => to_head + ahead(&self.order.before(last), item.group).group_switches as u32,
+        };
+        assert!(place <= at_end, "the way to the end leads through every place");
+        let switch_weight = item.switch_weight.min(WEIGHT_SUM_MAX / u64::from(self.depth.max(1)));
+        switch_weight * u64::from(by_arrival.max(at_end) - place)
+    }
+
     /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
     fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
         let last = self.groups.get(&group)?.last;
@@ -222,14 +276,59 @@ impl ReorderQueue {
         behind.bears(weight).then_some((last, behind.weight))
     }
 
+    fn serve(&mut self, slot: Slot) -> Queued {
+        let item = self.take(slot);
+        self.served = Some(item.group);
+        item
+    }
+
     fn take(&mut self, slot: Slot) -> Queued {
         let count = self.order.len();
+        self.leave_arrivals(slot);
         let item = self.order.remove(slot);
         assert!(self.order.len() + 1 == count, "one operation leaves");
         let known = self.ops.remove(&item.op);
         assert!(known == Some(slot), "{} lies where it was put", item.op);
         self.leave_mates(item.group, slot);
         item
+    }
+
+    /// Whether the group changes from one slot to the other, if there are both.
+    fn differ(&self, before: Slot, behind: Slot) -> u32 {
+        let both = before != NIL && behind != NIL;
+        u32::from(both && self.order.item(before).group != self.order.item(behind).group)
+    }
+
+    fn join_arrivals(&mut self, slot: Slot) {
+        if self.arrivals.neighbours.len() <= slot as usize {
+            self.arrivals.neighbours.resize(slot as usize + 1, [NIL; 2]);
+        }
+        let before = core::mem::replace(&mut self.arrivals.last, slot);
+        self.arrivals.neighbours[slot as usize] = [before, NIL];
+        if before == NIL {
+            self.arrivals.first = slot;
+        } else {
+            self.arrivals.neighbours[before as usize][1] = slot;
+        }
+        self.arrivals.changes += self.differ(before, slot);
+        assert!(self.arrivals.changes < self.order.len(), "a change has an operation before it");
+    }
+
+    fn leave_arrivals(&mut self, slot: Slot) {
+        let [before, behind] = self.arrivals.neighbours[slot as usize];
+        let (with, without) = (self.differ(before, slot) + self.differ(slot, behind), self.differ(before, behind));
+        assert!(self.arrivals.changes + without >= with, "the changes around {slot} were counted");
+        self.arrivals.changes = self.arrivals.changes + without - with;
+        if before == NIL {
+            self.arrivals.first = behind;
+        } else {
+            self.arrivals.neighbours[before as usize][1] = behind;
+        }
+        if behind == NIL {
+            self.arrivals.last = before;
+        } else {
+            self.arrivals.neighbours[behind as usize][0] = before;
+        }
     }
 
     /// A new operation is always the last of its group: it goes behind the last one, or to the end.

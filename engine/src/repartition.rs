@@ -3,8 +3,8 @@
 //!
 //! One group is awake at a time and a switch to another costs seconds, so the order of visits is what there is to
 //! decide. A [`Strategy`] decides it from the [`Accounting`]: what is still to be read on each group, what is buffered
-//! for each, what was offloaded where. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`TourPack`] is
-//! ours.
+//! for each, what was offloaded where. [`Baseline`], [`BuffPack`] and [`OffPack`] are the paper's, [`FillPack`] and
+//! [`TourPack`] are ours.
 //!
 //! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
 //! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
@@ -22,6 +22,7 @@ mod apportion;
 mod baseline;
 mod buffpack;
 mod choice;
+mod fillpack;
 pub mod formulas;
 mod job_planner;
 #[cfg(test)]
@@ -41,11 +42,12 @@ pub use apportion::{Apportion, Expected};
 pub use baseline::Baseline;
 pub use buffpack::BuffPack;
 pub use choice::{Choice, Chosen};
+pub use fillpack::FillPack;
 pub use job_planner::{JobPlanner, Order};
-pub use job_spec::{JobSpec, Part};
+pub use job_spec::{JobSpec, Offloaded, Part};
 pub use offpack::OffPack;
 pub use planner::Planner;
 pub use simulation::{Cost, Day};
 pub use strategy::{Step, Strategy};
-pub use terms::{Alpha, Terms};
+pub use terms::{Alpha, Expansion, Terms};
 pub use tourpack::TourPack;

@@ -86,6 +86,7 @@ mod tests {
                 day: 0,
                 starts: 0,
                 present: true,
+                initialised: true,
             };
             rack.apply(Time::ZERO, Event::DriveReported(report), &mut vec![]);
         }

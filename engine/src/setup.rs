@@ -7,6 +7,7 @@ use crate::event::{Request, Work};
 use crate::layout::Layout;
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy, Weighing};
 use core::time::Duration;
+use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, RackSpec, Time, transfer_time};
 
 /// A rack's description, layout and policy.
@@ -14,6 +15,8 @@ pub(crate) struct Setup {
     pub spec: RackSpec,
     pub layout: Layout,
     pub policy: RackPolicy,
+    /// The expected time of a switch beside other work, by the profile.
+    switch: Duration,
 }
 
 impl Setup {
@@ -29,7 +32,9 @@ impl Setup {
         assert!(groups.clone().enumerate().all(placed), "a drive is in one group");
         assert!(groups.clone().all(|drives| drives.len() >= spec.code.stacks()), "a blob fits into any group");
         assert!(spec.code.data > 0, "a blob has at least one data stack");
-        Self { spec, layout, policy }
+        let (profile, drives) = (&spec.profile, spec.group_drives as usize);
+        let switch = profile.rest_estimate(drives) + profile.wake_estimate(drives, ServerLoad::Busy);
+        Self { spec, layout, policy, switch }
     }
 
     /// k: stacks that suffice to read a blob.
@@ -101,8 +106,23 @@ impl Setup {
         match self.policy.scheduler.weighing {
             Weighing::Operations => 1,
             Weighing::Bytes => bytes,
-            Weighing::Time => self.transfer_estimate(bytes).as_millis() as u64,
+            Weighing::Time | Weighing::ServiceTime => self.transfer_estimate(bytes).as_millis() as u64,
         }
+    }
+
+    /// The weight of a switch from one group to another when a queue is reordered: its expected time in milliseconds,
+    /// or 0 where switches do not count.
+    pub fn switch_weight(&self) -> u64 {
+        match self.policy.scheduler.weighing {
+            Weighing::Operations | Weighing::Bytes | Weighing::Time => 0,
+            Weighing::ServiceTime => self.switch.as_millis() as u64,
+        }
+    }
+
+    /// The expected time of a switch where queues are long, by the profile: one group rests, another wakes beside other
+    /// work. It does not change while the rack runs, so that what was weighed once stays so.
+    pub fn switch_estimate(&self) -> Duration {
+        self.switch
     }
 
     /// When a request that is queued now will be overdue.

@@ -40,6 +40,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
         evacuate_permille: 1000,
         rebuild_read_back: false,
         write_read_back: true,
+        checkpoint_interval: Duration::from_hours(1),
         classes: Vec::new(),
     }
 }

@@ -225,6 +225,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     }
     let used = used_bytes(context, rack.layout()).await?;
     let lost = context.catalog.lost_on_replaced().await?;
+    let initialised = context.catalog.initialised_drives().await?;
     let starts: BTreeMap<_, _> =
         context.catalog.drives().await?.into_iter().map(|record| (record.drive, record)).collect();
     let mut facts = Vec::new();
@@ -237,8 +238,9 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             used_bytes: used.get(&drive.id).copied().unwrap_or(0).saturating_sub(lost_bytes),
             day: record.map_or(0, |record| record.day),
             starts: record.map_or(0, |record| record.starts),
-            // Whether it is there, and the one it should be, shows when its group first wakes.
+            // Whether it is there, and the one it should be, shows when its group first wakes: at once if it never has.
             present: true,
+            initialised: initialised.contains(&drive.id),
         }));
     }
     for (drive, _) in context.catalog.failed_drives().await? {

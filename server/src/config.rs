@@ -86,6 +86,9 @@ pub struct Config {
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub starts_per_day: Option<u32>,
+    /// The interval between two checkpoints of a repartition job, at least, in modelled time.
+    #[serde(deserialize_with = "text::some_time")]
+    pub checkpoint_interval: Duration,
     /// The file that the engine's trace is written to, if one is kept.
     pub trace: Option<PathBuf>,
     /// The dead share of a blob at which the rest is evacuated, in thousandths.
@@ -130,6 +133,7 @@ impl Default for Config {
             idle_timeout: IdleTimeout::After(Duration::from_mins(5)),
             read_policy: ReadPolicy::All,
             starts_per_day: None,
+            checkpoint_interval: Duration::from_hours(1),
             trace: None,
             evacuate_permille: 500,
             accept_older_catalog: false,
@@ -431,7 +435,7 @@ impl Config {
         let unit = match scheduler.weighing {
             Weighing::Bytes => "a size such as \"500 GB\"",
             Weighing::Operations => "a number such as 500",
-            Weighing::Time => "a duration such as \"5 min\"",
+            Weighing::Time | Weighing::ServiceTime => "a duration such as \"5 min\"",
         };
         match &scheduler.overtake_limit {
             None if scheduler.weighing != Weighing::Bytes => {
@@ -497,6 +501,7 @@ impl Config {
             evacuate_permille: self.evacuate_permille,
             rebuild_read_back: true,
             write_read_back: true,
+            checkpoint_interval: self.checkpoint_interval,
             classes: Vec::new(),
         }
     }

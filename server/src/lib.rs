@@ -30,6 +30,7 @@ pub mod trace_file;
 mod uploads;
 pub mod users;
 pub mod verify;
+pub mod virtual_time;
 mod whole;
 pub mod world;
 

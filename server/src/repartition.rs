@@ -2,8 +2,10 @@
 //! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` tells users).
 //!
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
-//!   where it reads and writes; `sample.rs` compares a plan that is not carried out with one object of the input;
+//!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
 //!   `memory.rs` its share of memory;
+//! - `checkpoint.rs` how far a job is, as the catalog keeps it, `restore.rs` saves it and has a job find back to it,
+//!   `resume.rs` what it then goes on from;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
 //! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what
@@ -13,9 +15,11 @@
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
 //! it is published, and only then is input removed, if that was asked. Before that, whatever ends a job rolls it back:
-//! nothing of it is left but its record. A job that the server's end interrupted begins anew.
+//! nothing of it is left but its record. A job that the server's end interrupted goes on from its last checkpoint, or
+//! begins anew.
 
 mod buffer;
+mod checkpoint;
 mod class_steps;
 mod finish;
 mod heavy;
@@ -27,20 +31,23 @@ mod places;
 mod plan;
 mod reader;
 mod report;
+mod restore;
+mod resume;
 mod runner;
 mod sample;
 mod shared;
 mod source;
 mod writer;
 
-pub use report::{ClassPlan, Forecast, JobReport, Outcome, Place, Plan, Progress, Request};
+pub use report::{ClassPlan, Figure, Forecast, JobReport, Outcome, Place, Plan, Progress, Request, Sample};
 
 use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
-use engine::{JobEvent, JobId};
+use engine::{JobEvent, JobId, PriorityClass};
 use model::RackSpec;
+use plan::Figures;
 use report::Kept;
-use shared::{Jobs, json, kept, name};
+use shared::{Jobs, Task, json, kept, name};
 use std::sync::Arc;
 
 /// Jobs that are over and still remembered.
@@ -68,8 +75,8 @@ pub struct Repartitions {
 
 impl Repartitions {
     /// Takes up what the last server left: what was being published is published before this ends; what was interrupted
-    /// is rolled back and begins anew, and what was being removed goes on, after it. A job that cannot be taken up
-    /// keeps nobody from the others.
+    /// goes on from its last checkpoint or begins anew, and what was being removed goes on, after it. A job that cannot
+    /// be taken up keeps nobody from the others.
     ///
     /// # Errors
     /// [`CatalogError`], if it is not known which jobs there are.
@@ -98,9 +105,11 @@ impl Repartitions {
                 let lock = self.shared.lock(number).await;
                 self.in_background(async move {
                     let _lock = lock;
-                    shared.roll_back(number).await?;
                     if kept(&job).cancelled {
+                        shared.roll_back(number).await?;
                         shared.end(job, JobState::Cancelled, String::new()).await?;
+                    } else {
+                        shared.restore(number).await?;
                     }
                     Ok(())
                 });
@@ -140,16 +149,16 @@ impl Repartitions {
     /// [`JobError::Refused`] with what is wrong with it.
     pub async fn ask(&self, request: Request) -> Result<JobReport, JobError> {
         let Jobs { context, world, spec, .. } = &*self.shared;
-        let survey = plan::survey(context, world, spec, &request).await;
-        let mut survey =
+        // A job that is to be carried out is sampled when its turn comes.
+        let figures = if request.dry_run { Figures::Sample(PriorityClass::Client) } else { Figures::Assume };
+        let survey = plan::survey(context, world, spec, (&request, figures), None).await;
+        let survey =
             survey.map_err(|failed| JobError::Refused(failed.unwrap_or_else(|| "the server is stopping".into())))?;
         memory::fits_the_machine(survey.plan.memory_bytes_most).map_err(JobError::Refused)?;
         let (_, to) = places::places(&request).map_err(JobError::Refused)?;
         let request = Request { to, ..request };
         let created_ms = (context.wall)();
         if request.dry_run {
-            let warning = sample::check(context, world, &survey).await.map_err(JobError::Refused)?;
-            survey.plan.warnings.extend(warning);
             let state = "planned".to_owned();
             return Ok(JobReport { state, created_ms, request, plan: Some(survey.plan), ..JobReport::default() });
         }
@@ -288,10 +297,10 @@ impl Repartitions {
     async fn report_of(&self, job: &Job) -> JobReport {
         let kept = kept(job);
         let running = self.shared.running.lock().get(&job.job).cloned();
-        let waits = matches!(running, Some(None));
-        let progress = match running.flatten() {
-            Some(work) => Some(work.progress().await),
-            None => None,
+        let waits = matches!(running, Some(Task::Waits));
+        let progress = match running {
+            Some(Task::Works(work)) => Some(work.progress().await),
+            _ => None,
         };
         let state = match job.state {
             JobState::Paused if kept.cancelled => "cancelling",

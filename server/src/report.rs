@@ -28,6 +28,9 @@ pub struct Status {
     pub power: PowerStatus,
     /// Drives by what they are doing.
     pub drives: DriveCounts,
+    /// Groups, and how many of them were ever woken.
+    #[serde(default)]
+    pub groups: GroupCounts,
     /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
     pub rebuilds: Vec<RebuildReport>,
     /// One row a class.
@@ -133,6 +136,16 @@ pub struct DriveCounts {
     pub away: u64,
     /// Failed for good, by the operator's word.
     pub failed: u64,
+}
+
+/// The groups of the rack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCounts {
+    /// All of them.
+    pub total: u64,
+    /// Those that were initialised: woken once, and the labels of their drives checked. The others are woken one after
+    /// the other.
+    pub initialised: u64,
 }
 
 /// The progress of rebuilding a drive that failed for good.

@@ -35,7 +35,7 @@ pub use crate::context::{Absences, Context, Nonce, PinOf, Spawn, Tracer, WallClo
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
-pub use read_target::{MemorySink, ReadOrder, ReadTarget};
+pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
 pub use state::{World, WorldHandle};
 
 use engine::trace::{Record, TraceMessage};
@@ -97,6 +97,7 @@ impl World {
         match action {
             // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
             Action::PersistStarts { .. } => {}
+            Action::PersistInitialised { group, drives } => self.persist_initialised(group, drives),
             Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => self.unmount(drive, attempt),

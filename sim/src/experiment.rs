@@ -181,6 +181,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         evacuate_permille: 1_000,
         rebuild_read_back: false,
         write_read_back: true,
+        checkpoint_interval: Duration::MAX,
         classes: Vec::new(),
     }
 }

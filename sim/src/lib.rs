@@ -14,6 +14,7 @@
 mod agenda;
 pub mod baseline;
 mod chance;
+pub mod cross;
 mod experiment;
 pub mod fill;
 mod flow;

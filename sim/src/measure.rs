@@ -86,7 +86,7 @@ impl Ended {
 }
 
 impl Measuring {
-    /// Notes that every group has been waked once.
+    /// Notes that every group is initialised.
     pub fn booted(&mut self, now: Time) {
         self.boot = now.since(Time::ZERO);
     }
@@ -180,7 +180,7 @@ impl Measuring {
 pub struct Measured {
     /// The time measured.
     pub span: Duration,
-    /// The time it took to wake every group once, before.
+    /// The time it took the engine to initialise every group, before.
     pub boot: Duration,
     /// When the number of open requests of a Poisson load was steady, counted from the first request; `None` if half
     /// of the run or more was its beginning (MSER-5).

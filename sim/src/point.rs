@@ -132,7 +132,7 @@ pub struct Point {
     pub tb_per_drive_year: f64,
     /// The draw of all drives.
     pub power_w: Power,
-    /// The time it took to wake every group once, before anything else, in seconds.
+    /// The time it took the engine to initialise every group, before anything else, in seconds.
     pub boot_s: f64,
     /// When the number of open requests of a Poisson load was steady, in seconds from the first request, in the slowest
     /// run (MSER-5); `None` if half of some run was not enough.
@@ -220,7 +220,7 @@ fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
 }
 
 /// Half the width of the 95 % confidence interval of the mean of `values` (Student's t); `None` for fewer than two.
-fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+pub(crate) fn half_width(values: impl Iterator<Item = f64> + Clone) -> Option<f64> {
     let count = values.clone().count();
     if count < 2 {
         return None;

@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! A run begins with every group waked once (Pelican's boot: an initialisation request for each group), then a warm-up
-//! that is not measured, then the time that is measured. A burst and a trace are measured from their first request to
-//! their last answer instead.
+//! A run begins with the engine's boot of a rack that nobody has seen (Pelican, section 4: an initialisation request
+//! for each group), then a warm-up that is not measured, then the time that is measured. A burst and a trace are
+//! measured from their first request to their last answer instead.
 //!
 //! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
 
@@ -62,7 +62,7 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
 /// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let stored = stored(experiment, layout, seed)?;
-    let mut setting = Setting { network: Some(experiment.network), ..Setting::default() };
+    let mut setting = Setting { network: Some(experiment.network), first_boot: true, ..Setting::default() };
     setting.used_bytes.clone_from(&stored.used_bytes);
     if let Some(fault) = experiment.fault {
         let rebuilds = |_: &&mut u64| experiment.system != System::RandomLayout;
@@ -170,16 +170,11 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         Ok(Measured { steady_after, ..self.measuring.end(&mut self.world) })
     }
 
-    /// Wakes every group once, as at Pelican's boot (section 4).
+    /// Lets the rack boot: the engine initialises every group (Pelican, section 4).
     fn boot(&mut self) {
-        if self.experiment.system == System::RandomLayout {
-            return;
+        while self.world.rack.uninitialised_groups() > 0 {
+            assert!(self.world.step(), "every group is initialised");
         }
-        for index in self.stored.one_of_each_group() {
-            let (group, drives) = self.stored.blob(index);
-            self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), 1);
-        }
-        self.run_dry();
         self.measuring.booted(self.world.now());
     }
 

@@ -104,13 +104,4 @@ impl Stored {
     pub fn blob(&self, index: usize) -> (GroupId, &[DriveId]) {
         (self.groups[index], &self.drives[index * self.stacks..][..self.stacks])
     }
-
-    /// One blob of each group that holds any.
-    pub fn one_of_each_group(&self) -> Vec<usize> {
-        let mut first = std::collections::BTreeMap::new();
-        for (index, group) in self.groups.iter().enumerate() {
-            first.entry(*group).or_insert(index);
-        }
-        first.into_values().collect()
-    }
 }

@@ -39,6 +39,10 @@ impl Controller for Restless {
     fn waking(&self) -> Waking {
         Controller::waking(&self.0)
     }
+
+    fn uninitialised_groups(&self) -> usize {
+        Controller::uninitialised_groups(&self.0)
+    }
 }
 
 /// Hours of reads and writes in which drives fall silent, die, come back and fail for good.
@@ -52,7 +56,8 @@ fn run<M: Controller>(name: &str, seed: u64, controller: impl FnOnce(Rack) -> M)
     let drives = spec.drives.len() as u64;
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     let rack = controller(Rack::new(spec, layout, policy, seed));
-    let mut world = World::with(rack, seed, Setting { judge, ..Setting::default() });
+    let first_boot = seed.is_multiple_of(2);
+    let mut world = World::with(rack, seed, Setting { judge, first_boot, ..Setting::default() });
     world.set_faults(Faults {
         command_permille: 20,
         transfer_permille: 5,

@@ -5,6 +5,7 @@
 mod reproduced;
 
 use reproduced::{all_end, are_complete, contradict};
+use sim::repartition::Method;
 use sim::reproduce::judge::Verdict;
 use sim::reproduce::partition::{Apart, FIGURES, Reproduction, Runs, Sweep, apart};
 use std::num::NonZeroUsize;
@@ -44,7 +45,13 @@ fn the_quick_form_meets_every_row_that_the_size_of_the_data_does_not_decide() {
         "ERRORS_OURS",
         "INPUT_GAIN",
         "INPUT_SWITCHES",
+        "OUTPUT_BUFFPACK_2",
         "OUTPUT_OFFPACK",
+        "FILLPACK_HOURS",
+        "FILLPACK_CROSSOVER",
+        "FILLPACK_GROUPS",
+        "FILLPACK_OUTPUT",
+        "FILLPACK_OFFPACK",
     ];
     all_end(quick(), Verdict::Met, &met);
     all_end(quick(), Verdict::ByConstruction, &["LATENCY_TOTAL"]);
@@ -69,7 +76,11 @@ fn where_the_papers_formulas_are_off_the_reason_adds_up_and_the_better_ones_are_
     for one in apart {
         let parts = one.by_switches + one.by_bytes + one.by_rest;
         assert!((parts - (one.job.point.hours - one.model_hours)).abs() < 0.02 * one.job.point.hours, "{one:?}");
-        assert!(one.better_off().abs() < 0.05 && one.better_off().abs() < one.off().abs(), "{one:?}");
+        // There is a better one for each but OffPack.
+        let better = one
+            .better_off()
+            .map_or(one.job.what.method == Method::Offpack, |off| off.abs() < 0.05 && off.abs() < one.off().abs());
+        assert!(better, "{one:?}");
     }
 }
 
@@ -80,7 +91,13 @@ fn rows_and_figures_are_complete_and_the_page_stands_alone() {
     are_complete(made, &FIGURES, &made.page("larder reproduce partition --quick").html());
     for drawn in &made.figures {
         let svg = drawn.figure.svg();
-        let words = ["TourPack (ours)", "HDD cluster", "OffPack, better model (ours)", "longer than the model"];
+        let words = [
+            "TourPack (ours)",
+            "FillPack (ours)",
+            "HDD cluster",
+            "FillPack, better model (ours)",
+            "longer than the model",
+        ];
         assert!(words.iter().all(|words| svg.contains(words)), "{}", drawn.name);
     }
     assert_eq!(made.points().rows.len(), made.runs.jobs.len());

@@ -9,7 +9,7 @@ use engine::{
     Rejection, SchedulerPolicy, Shares,
 };
 use model::{BlobId, DriveId, GroupId, OpId, RackSpec, Time};
-use sim::{Experiment, Faults, Setting, World};
+use sim::{Experiment, Faults, Recorder, Setting, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,6 +26,8 @@ mod backoff;
 mod forecasts;
 #[path = "rack/hangs.rs"]
 mod hangs;
+#[path = "rack/initialising.rs"]
+mod initialising;
 #[path = "rack/random_runs.rs"]
 mod random_runs;
 #[path = "rack/rebuild.rs"]
@@ -60,6 +62,14 @@ fn judged(spec: RackSpec, policy: RackPolicy, seed: u64, used_bytes: Vec<u64>) -
     engine::check::layout(&spec, &layout).unwrap();
     let judge = Some(TraceCheck::new(&spec, &layout, &policy));
     World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, used_bytes, ..Setting::default() })
+}
+
+/// The same, of drives that nobody has seen yet, every group of which is to be initialised.
+fn never_seen(spec: RackSpec, policy: RackPolicy, seed: u64, recorder: Option<Recorder>) -> World {
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let setting = Setting { judge, first_boot: true, recorder, ..Setting::default() };
+    World::with(Rack::new(spec, layout, policy, seed), seed, setting)
 }
 
 fn world_of(name: &str, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> World {

@@ -235,10 +235,11 @@ class Server:
 
     def until_asleep(self, timeout=120):
         def all_sleep(status):
-            drives = status["drives"]
-            return drives["moving"] == 0 and drives["ready"] == 0
+            drives, groups = status["drives"], status["groups"]
+            at_rest = drives["moving"] == 0 and drives["ready"] == 0
+            return at_rest and groups["initialised"] == groups["total"]
 
-        return self.until("all drives sleep", all_sleep, timeout)
+        return self.until("every group was woken once, and all drives sleep", all_sleep, timeout)
 
     def until_cold(self):
         self.until_migrated()

@@ -21,7 +21,7 @@ GB = float(sys.argv.pop(1)) if len(sys.argv) > 1 else 1.0
 MEMORY = sys.argv.pop(1) if len(sys.argv) > 1 else "128MiB"
 TIME_SCALE = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 4
 FILE_BYTES, RECORD = 32_000_000, 100
-STRATEGIES = ("baseline", "buffpack", "offpack", "tourpack")
+STRATEGIES = ("baseline", "buffpack", "offpack", "fillpack", "tourpack")
 PARTITIONS = 12
 
 

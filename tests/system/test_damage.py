@@ -165,6 +165,7 @@ class FailingDisks(SystemTest):
     def failing(self, settings):
         self.faults = faults.Faults(self.root)
         server = self.serve(self.made("nas8", **settings), self.faults.environment())
+        server.until_asleep()
         client = server.client()
         client.create_bucket(Bucket="pantry")
         return server, client

@@ -79,6 +79,39 @@ class Racks(SystemTest):
 
 
 class DegradedStarts(Racks):
+    def test_a_first_start_finds_out_what_is_wrong_with_drives_and_later_ones_wake_nothing(self):
+        data = self.made("pelican-mini", **SMALL)
+        stranger = self.made("pelican-mini", "stranger", **SMALL)
+        gone, emptied, foreign = 5, 17, 60
+        shutil.rmtree(self.place(data, gone))
+        self.empty(data, emptied)
+        shutil.rmtree(self.place(data, foreign))
+        shutil.copytree(self.place(stranger, foreign), self.place(data, foreign))
+        before = {drive: tree(self.place(data, drive)) for drive in (emptied, foreign)}
+        wrong = {gone: "there is no directory", emptied: "has no label", foreign: "belongs to rack"}
+
+        server = self.serve(data)
+        began = server.status()
+        self.assertLess(began["groups"]["initialised"], began["groups"]["total"], "it takes a while")
+        server.client().create_bucket(Bucket="pantry")
+        status = server.until_asleep()
+        self.assertEqual(status["totals"]["drive_starts"], 96, "every drive was started, and once")
+        self.assertEqual(status["totals"]["group_wakes"], [0, 0, status["groups"]["total"]])
+        for drive, reason in wrong.items():
+            self.assertIn(reason, self.told(server, drive)["reason"])
+            self.assertTrue(any(reason in line for line in status["warnings"]), status["warnings"])
+        self.assertEqual({drive for drive, told in enumerate(server.drives()) if told["reason"]}, set(wrong))
+        self.assertEqual(server.stop(), 0)
+
+        server = self.serve(data)
+        time.sleep(2)
+        status = server.status()
+        self.assertEqual(status["groups"]["initialised"], status["groups"]["total"])
+        self.assertEqual(status["totals"]["drive_starts"], 0, "nothing is woken for what is known")
+        self.assertEqual(server.stop(), 0)
+        self.assertFalse(os.path.exists(self.place(data, gone)))
+        self.assertEqual({drive: tree(self.place(data, drive)) for drive in before}, before, "nothing is overwritten")
+
     def test_r_drives_that_are_missing_or_empty_cost_nothing_but_redundancy(self):
         data, objects, drives = self.cold("pelican-mini")
         gone, emptied = drives[0], drives[3]

@@ -65,6 +65,9 @@ class FullRack(SystemTest):
 
     def test_a_disk_that_drives_share_is_counted_once_from_the_start(self):
         server = self.rack("pelican-mini")
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(server.data)
         capacity = server.status()["capacity"]
         disk = os.statvfs(self.root)
         self.assertLessEqual(capacity["free_bytes"], disk.f_bavail * disk.f_frsize + 100_000_000)
@@ -87,7 +90,7 @@ class NeverFits(SystemTest):
         client = server.client()
         client.create_bucket(Bucket="pantry")
         client.put_object(Bucket="pantry", Key="cold", Body=noise(30_000_000, 1))
-        server.until_migrated()
+        server.until_cold()
         self.assertEqual(server.stop(), 0)
 
         self.configure(data, {**settings, "workshop.capacity": "20 MB"})

@@ -148,6 +148,31 @@ class Repartition(SystemTest):
         self.holds(events, self.output(), 6)
         self.sound()
 
+    def test_a_job_that_is_killed_goes_on_from_its_checkpoint(self):
+        events = self.filled(time_scale=20, checkpoint_interval="10 s")
+        job = self.begun()
+        end = time.monotonic() + 120
+        while True:
+            report = json.loads(self.command("show", job, "--json").stdout)
+            checkpoints = (report["progress"] or {}).get("checkpoints", 0)
+            if checkpoints > 0 and report["progress"]["input_bytes"] > report["plan"]["input_bytes"] / 2:
+                break
+            self.assertIsNone(report["ended_ms"], "it was over before it was half way with a checkpoint")
+            self.assertLess(time.monotonic(), end, report)
+            time.sleep(0.05)
+        self.server.kill()
+        self.server = self.serve(self.server.data)
+        self.client = self.server.client()
+        report = self.until_over(job)
+        self.assertEqual((report["state"], report["reason"]), ("done", ""))
+        outcome, whole = report["outcome"], report["plan"]["input_bytes"]
+        # What was read since the checkpoint is read again, and the beginning of an object in each group.
+        self.assertGreater(outcome["input_bytes_before"], 0, "it went on from a checkpoint")
+        self.assertLess(outcome["input_bytes"] - outcome["input_bytes_before"], whole, "and did not begin anew")
+        self.assertEqual((outcome["rows"], outcome["lost_objects"]), (FILES * ROWS, 0))
+        self.holds(events, self.output(), 6)
+        self.sound()
+
     def test_pause_resume_and_cancel(self):
         self.filled(time_scale=20)
         job = self.begun()

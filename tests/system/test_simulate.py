@@ -77,7 +77,7 @@ class Scenarios(SystemTest):
         output = simulate("repartition.toml", *less, "--json")
         self.assertEqual(output.returncode, 0, output.stderr)
         points = json.loads(output.stdout)
-        self.assertEqual(len(points), 5 * 2)
+        self.assertEqual(len(points), 6 * 2)
         for point in points:
             strategy = point["parameters"]["repartition.strategy"]
             self.assertNotIn("rack", point["parameters"])

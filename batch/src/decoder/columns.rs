@@ -58,6 +58,9 @@ pub(super) struct Columns {
     timestamps: Option<Timestamps>,
     /// True if batches are returned as they are read.
     views: bool,
+    /// If one row group alone is read: of so many places in the object, the one of this number.
+    place: Option<(usize, usize)>,
+    row_bytes: Option<f64>,
 }
 
 enum State {
@@ -88,12 +91,24 @@ impl Columns {
             rows: None,
             timestamps: None,
             views: false,
+            place: None,
+            row_bytes: None,
         }
     }
 
     /// Returns batches as they are read, with views of shared memory.
     pub(super) fn with_views(&mut self) {
         self.views = true;
+    }
+
+    /// Reads one row group alone, of `of` places the one of this number.
+    pub(super) fn in_place(&mut self, place: usize, of: usize) {
+        self.place = Some((place, of));
+    }
+
+    /// The object's bytes for each row that is read, if there are any.
+    pub(super) fn row_bytes(&self) -> Option<f64> {
+        self.row_bytes
     }
 
     pub(super) fn schema(&self) -> Option<&SchemaRef> {
@@ -212,13 +227,34 @@ impl Columns {
         let mut with_codec = plain.project(&columns).map_err(Error::columns("choosing columns"))?;
         with_codec.metadata.insert(CODEC.to_owned(), codec(metadata).to_owned());
         self.rows = Some(Rows::new(Arc::new(with_codec), self.batch_bytes));
-        let decoder = ParquetPushDecoderBuilder::new_with_metadata(found)
-            .with_projection(mask)
-            .with_batch_size(rows as usize)
-            .build()
-            .map_err(not_parquet)?;
-        self.state = State::Groups(Box::new(decoder));
+        let mut decoder =
+            ParquetPushDecoderBuilder::new_with_metadata(found).with_projection(mask).with_batch_size(rows as usize);
+        if let Some(row_groups) = self.row_groups(metadata) {
+            decoder = decoder.with_row_groups(row_groups);
+        }
+        self.state = State::Groups(Box::new(decoder.build().map_err(not_parquet)?));
         Ok(())
+    }
+
+    /// The row group that is read alone, if one is, or none if it is that of the place before; takes note of the bytes
+    /// that stand for a row.
+    fn row_groups(&mut self, metadata: &ParquetMetaData) -> Option<Vec<usize>> {
+        let row_groups = metadata.row_groups();
+        let stored = |groups: &[RowGroupMetaData]| {
+            let columns = groups.iter().flat_map(RowGroupMetaData::columns);
+            columns.map(|column| counted(column.compressed_size())).fold(0, u64::saturating_add)
+        };
+        let at = |place: usize, of: usize| row_groups.len() * place / of;
+        let own = |(place, of)| place == 0 || at(place, of) > at(place - 1, of);
+        let chosen = self.place.map(|(place, of)| at(place, of)..at(place, of) + usize::from(own((place, of))));
+        let read = match &chosen {
+            Some(chosen) => row_groups.get(chosen.clone()).unwrap_or_default(),
+            None => row_groups,
+        };
+        let rows: u64 = read.iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0)).sum();
+        let whole = self.object_bytes as f64 * (stored(read) as f64 / stored(row_groups).max(1) as f64);
+        self.row_bytes = (rows > 0).then(|| whole / rows as f64);
+        chosen.map(|chosen| chosen.filter(|row_group| *row_group < row_groups.len()).collect())
     }
 
     /// The columns to read, in the order they have in the file.

@@ -9,6 +9,7 @@ use arrow_array::builder::StringBuilder;
 use arrow_array::{Array, ArrayRef, BinaryArray};
 use parking_lot::Mutex;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
@@ -55,6 +56,13 @@ pub(super) fn chosen(records: &BinaryArray, names: &[String], seen: &Mutex<Seen>
     Ok(chosen.finish())
 }
 
+/// The keys found so far, as they are kept for later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KnownKeys {
+    keys: Vec<bool>,
+    first: Option<Vec<String>>,
+}
+
 /// The keys found in any record so far, whatever their values.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -66,6 +74,15 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn none_of(keys: usize) -> Self {
         Self { keys: vec![false; keys], first: None }
+    }
+
+    pub(crate) fn known(&self) -> KnownKeys {
+        KnownKeys { keys: self.keys.clone(), first: self.first.clone() }
+    }
+
+    pub(crate) fn know(&mut self, known: &KnownKeys) {
+        self.first.clone_from(&known.first);
+        self.keys.iter_mut().zip(&known.keys).for_each(|(seen, found)| *seen |= found);
     }
 
     fn look(&mut self, record: &[u8], found: &[Option<&RawValue>]) {

@@ -125,6 +125,27 @@ async fn users_and_drives_are_listed_in_order() {
 }
 
 #[tokio::test]
+async fn a_drive_is_remembered_as_initialised_until_another_takes_its_place_or_the_record_is_damaged() {
+    let store = MemoryStore::new();
+    let catalog = Catalog::open(Arc::new(store.clone())).await.unwrap();
+    let known = async |catalog: &Catalog| catalog.initialised_drives().await.unwrap().into_iter().collect::<Vec<_>>();
+    assert_eq!(known(&catalog).await, []);
+    let (one, other) = ([DriveId(3), DriveId(1)], [DriveId(2)]);
+    let (first, second) = tokio::join!(catalog.note_initialised(&one, 5), catalog.note_initialised(&other, 6));
+    first.and(second).unwrap();
+    assert_eq!(known(&catalog).await, [1, 2, 3].map(DriveId), "two at once lose nothing");
+    catalog.fail_drive(DriveId(2), 7).await.unwrap();
+    assert_eq!(catalog.replace_drive(DriveId(2), [1; 16]).await.unwrap(), Some(0));
+    let again = Catalog::open(Arc::new(store.clone())).await.unwrap();
+    assert_eq!(known(&again).await, [1, 3].map(DriveId));
+    store.corrupt(&crate::key::meta("initialised-drives"), |bytes| bytes[2] ^= 1);
+    assert_eq!(known(&again).await, [], "then every group is initialised once more");
+    again.note_initialised(&one, 8).await.unwrap();
+    assert_eq!(known(&again).await, [1, 3].map(DriveId));
+    sound(&again).await;
+}
+
+#[tokio::test]
 async fn buckets_are_made_once_and_removed_only_when_empty() {
     let catalog = catalog().await;
     let again = Bucket::new("b", 2, "you");

@@ -4,6 +4,8 @@
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
 //! - [`rebuild`] regenerates one stack from the others, [`verify_stack`] reads back one.
 //! - [`verify`] reads back a blob that was just written; [`remove`] removes exactly that blob.
+//! - [`pass_over`] takes the time of a read, and delivers nothing.
+//! - [`SyntheticDrive`] holds every stack of blobs that are a function of their ids.
 //! - [`inspect`] finds the flaws of the stacks of a blob, and changes nothing.
 //! - [`stack_bytes`] is the length that a stack will have; [`Header`], [`ChecksumPage`] and [`Footer`] are its blocks.
 //!
@@ -17,9 +19,11 @@ mod flaw;
 mod format;
 mod inspect;
 mod outcome;
+mod pass;
 mod read;
 mod rebuild;
 mod remove;
+mod synthetic;
 mod verify;
 mod write;
 
@@ -27,8 +31,10 @@ pub use flaw::Flaw;
 pub use format::{Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, stack_bytes, stack_name, stack_of};
 pub use inspect::{Inspection, inspect, inspect_deeply};
 pub use outcome::{Report, StackError, StackOutcome};
+pub use pass::{PassSink, Passage, pass_over};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
 pub use rebuild::{rebuild, verify_stack};
 pub use remove::remove;
+pub use synthetic::{SyntheticBlobs, SyntheticDrive, synthetic_payload};
 pub use verify::verify;
 pub use write::{Lost, StackWriter, Written};

@@ -5,16 +5,19 @@
 //! and the description; nothing is asked of the rack. Judged are:
 //! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
 //!   the operator's word that it failed; no hard domain ever has more turning, or draws more, than it carries;
+//! - *labels*: no transfer names a drive that was not mounted, and its label checked with that, since it was started;
+//!   and what a group was initialised with is remembered of drives of that group, once of each;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
 //! - *service*: one transfer at a time in each class;
 //! - *rebuilds*: what failed is regenerated from what is left, within its group, and no drive gets two stacks of a
 //!   blob;
 //! - *fairness*: for every read that is served, the weight that came later and was served before it, less the weight
-//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside).
+//!   that came earlier and is served after it, is at most u (Pelican, section 3: o - t <= u, seen from outside). Where
+//!   switches have a weight, each operation that it found, and itself, may have taken one in the order of arrival.
 //!
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
 //! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
-//! is served after the wait limit counts as cancelled.
+//! is served after the wait limit counts as cancelled. How many switches batches saved is not recounted.
 
 mod rebuild;
 #[cfg(test)]
@@ -31,6 +34,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
+use model::physics::ServerLoad;
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
@@ -52,6 +56,18 @@ pub enum TraceFault {
         /// The limit, in the same unit.
         limit: u64,
     },
+    /// A transfer names a drive whose label was not checked since it was started.
+    #[error("{op} uses {drive}, which is not mounted")]
+    NotMounted {
+        /// Which operation.
+        op: OpId,
+        /// Which drive.
+        drive: DriveId,
+    },
+    /// It is to be remembered that a group was initialised with a drive that is not its own, or of which that was
+    /// remembered before.
+    #[error("{0} is initialised with {1}, which is another group's or was remembered before")]
+    Initialised(GroupId, DriveId),
     /// The operation was answered, and was not open: never asked for, or answered before.
     #[error("{0} was answered and was not open")]
     NotOpen(OpId),
@@ -146,6 +162,10 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    mounted: Vec<bool>,
+    /// Drives that their group was initialised with.
+    initialised: Vec<bool>,
+    group_of: Vec<Option<GroupId>>,
     open: OpMap<OpenOp>,
     /// The highest number of an operation that was submitted by the world.
     last_op: OpId,
@@ -153,8 +173,10 @@ pub struct TraceCheck {
     in_service: Vec<Option<OpId>>,
     /// Reads that wait, by class and priority class.
     waiting: Vec<[VecDeque<Waiting>; 3]>,
-    /// Weight of writes that wait somewhere, by priority class.
+    /// Weight of writes that wait somewhere, by priority class, each with a switch.
     unplaced: [u64; 3],
+    /// The weight of a switch.
+    switch_weight: u64,
     overtake_limit: u64,
     wait_limit: Option<Duration>,
     weighing: Weighing,
@@ -175,8 +197,10 @@ impl TraceCheck {
             overtake_limit: policy.scheduler.overtake_limit,
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
+            switch_weight: switch_weight(spec, policy.scheduler.weighing),
             fair: true,
             rebuilds: Rebuilds::of(layout),
+            group_of: spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect(),
             ..Self::without_classes(spec)
         }
     }
@@ -200,12 +224,16 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            mounted: vec![false; spec.drives.len()],
+            initialised: vec![false; spec.drives.len()],
+            group_of: vec![None; spec.drives.len()],
             open: OpMap::default(),
             last_op: OpId(0),
             class_of_group: Vec::new(),
             in_service: Vec::new(),
             waiting: Vec::new(),
             unplaced: [0; 3],
+            switch_weight: 0,
             overtake_limit: u64::MAX,
             wait_limit: None,
             weighing: Weighing::Operations,
@@ -236,13 +264,20 @@ impl TraceCheck {
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {
-                self.open.remove(op);
+                if let Some(open) = self.open.remove(op).filter(|open| open.unplaced) {
+                    self.unplaced[open.priority as usize] -= open.weight + self.switch_weight;
+                }
             }
             Event::DriveFailed { drive } => {
                 self.rebuilds.drive_failed(*drive);
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
-            Event::DriveReplaced { drive, .. } => self.rebuilds.drive_replaced(*drive),
+            Event::DriveReplaced { drive, .. } => {
+                self.rebuilds.drive_replaced(*drive);
+                self.initialised[drive.index()] = false;
+            }
+            Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,
+            Event::DriveReported(report) => self.initialised[report.drive.index()] = report.initialised,
             Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }
@@ -262,7 +297,11 @@ impl TraceCheck {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;
                 self.serves(self.rebuilds.group(*op), *op)
             }
-            Action::SpinUp { drive, .. } => self.turn(*drive, Turning::Starting),
+            Action::SpinUp { drive, .. } => {
+                self.mounted[drive.index()] = false;
+                self.turn(*drive, Turning::Starting)
+            }
+            Action::PersistInitialised { group, drives } => self.remembered(*group, drives),
             Action::Compose { op, .. } | Action::Recompose { op, .. } => {
                 let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(PriorityClass::Background) };
                 self.opened(*op, 0, opened);
@@ -272,6 +311,16 @@ impl TraceCheck {
             Action::Rejected { op, .. } | Action::Finished { op, .. } => self.answered(*op),
             _ => Ok(()),
         }
+    }
+
+    fn remembered(&mut self, group: GroupId, drives: &[DriveId]) -> Result<(), TraceFault> {
+        for drive in drives {
+            let again = core::mem::replace(&mut self.initialised[drive.index()], true);
+            if again || self.group_of[drive.index()] != Some(group) {
+                return Err(TraceFault::Initialised(group, *drive));
+            }
+        }
+        Ok(())
     }
 
     /// Operations that were asked for and are not answered yet.
@@ -321,7 +370,7 @@ impl TraceCheck {
         let weight = match self.weighing {
             Weighing::Operations => 1,
             Weighing::Bytes => bytes,
-            Weighing::Time => {
+            Weighing::Time | Weighing::ServiceTime => {
                 let each = model::transfer_time(bytes.div_ceil(self.data), self.transfer.bytes_per_s);
                 (self.transfer.seek + each).as_millis() as u64
             }
@@ -352,15 +401,19 @@ impl TraceCheck {
     fn opened(&mut self, op: OpId, limit: u64, opened: OpenOp) {
         let (priority, weight) = (opened.priority as usize, opened.weight);
         if let Some(class) = opened.class {
-            let waiting = Waiting { op, weight, limit, overtaken: 0, slack: self.unplaced[priority], since: self.now };
-            self.waiting[class.index()][priority].push_back(waiting);
+            let line = &mut self.waiting[class.index()][priority];
+            let slack = self.unplaced[priority] + self.switch_weight * (line.len() as u64 + 1);
+            line.push_back(Waiting { op, weight, limit, overtaken: 0, slack, since: self.now });
         }
         let unplaced = opened.class.is_none();
-        self.unplaced[priority] += if unplaced { weight } else { 0 };
+        self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
         self.open.insert(op, OpenOp { unplaced, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
+        if let Some(drive) = transfer.drives().find(|drive| !self.mounted[drive.index()]) {
+            return Err(TraceFault::NotMounted { op, drive });
+        }
         if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }
@@ -405,7 +458,7 @@ impl TraceCheck {
         let Some(open) = self.open.get_mut(&op) else { return Ok(()) };
         let priority = open.priority as usize;
         if core::mem::take(&mut open.unplaced) {
-            self.unplaced[priority] -= open.weight;
+            self.unplaced[priority] -= open.weight + self.switch_weight;
         }
         let Some(class) = open.class.filter(|_| self.fair) else { return Ok(()) };
         let line = &mut self.waiting[class.index()][priority];
@@ -438,7 +491,7 @@ impl TraceCheck {
         self.rebuilds.transfer_ended(op, done);
         if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
-            self.unplaced[open.priority as usize] += open.weight;
+            self.unplaced[open.priority as usize] += open.weight + self.switch_weight;
         }
     }
 
@@ -450,8 +503,9 @@ impl TraceCheck {
             self.leave_unserved(class, priority, op, open.weight);
         }
         if open.unplaced {
-            assert!(self.unplaced[priority] >= open.weight, "the weight of {op} was counted");
-            self.unplaced[priority] -= open.weight;
+            let weight = open.weight + self.switch_weight;
+            assert!(self.unplaced[priority] >= weight, "the weight of {op} was counted");
+            self.unplaced[priority] -= weight;
         }
         Ok(())
     }
@@ -467,4 +521,13 @@ impl TraceCheck {
             line.remove(at);
         }
     }
+}
+
+/// The weight of a switch by the profile's mean times, in milliseconds, where it has one.
+fn switch_weight(spec: &RackSpec, weighing: Weighing) -> u64 {
+    if weighing != Weighing::ServiceTime {
+        return 0;
+    }
+    let (profile, drives) = (&spec.profile, spec.group_drives as usize);
+    (profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives)).as_millis() as u64
 }

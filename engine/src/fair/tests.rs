@@ -54,7 +54,14 @@ impl Class {
             Some(limit) if priority == PriorityClass::Client => self.now + limit,
             _ => Time::MAX,
         };
-        let item = Queued { op, group: GroupId(group), weight: 1, overtake_limit: self.policy.overtake_limit, due };
+        let item = Queued {
+            op,
+            group: GroupId(group),
+            weight: 1,
+            switch_weight: 0,
+            overtake_limit: self.policy.overtake_limit,
+            due,
+        };
         self.queues.push(priority, item).unwrap();
         op
     }

@@ -3,15 +3,20 @@
 //! Each class, in every round: which of its groups is awake is noted, since a client may have woken one where there is
 //! something to do; then, if it has no step in hand and nothing stands in its way, it is given the next one.
 //!
-//! Invariants: a class has one step in hand at most; a job ends when none is; a job that goes on has a step in hand, or
-//! a moment at which it tries again.
+//! Before a checkpoint all classes do nothing but empty their buffers, and while it is taken nothing at all
+//! (`jobs/checkpoints.rs`).
+//!
+//! Invariants: a class has one step in hand at most; a job ends when none is, nor a checkpoint; a job that goes on has
+//! a step in hand, or a moment at which it tries again.
 
+use super::checkpoints::Checkpoints;
 use super::retry::{Retry, passing};
 use crate::action::{Outcome, Rejection};
 use crate::job_protocol::{BlockReason, JobAction, JobEnd, JobTimes, StepResult};
 use crate::repartition::{JobPlanner, JobSpec, Order};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, ClassId, GroupId, OpId, Time};
 
 /// The state of the rack in which a job is to go on, and what the job wishes of the rack and its world.
@@ -35,6 +40,7 @@ pub(crate) struct AtWork {
     pub times: JobTimes,
     classes: Vec<ClassAtWork>,
     host_scale: u32,
+    checkpoints: Checkpoints,
     ending: Option<JobEnd>,
 }
 
@@ -87,7 +93,8 @@ impl AtWork {
             idles: None,
         };
         let classes = planner.classes().map(class).collect();
-        Self { planner, times: JobTimes::default(), classes, host_scale: spec.host_scale, ending: None }
+        let checkpoints = Checkpoints::new(spec.checkpoint_interval, spec.checkpoint_cost());
+        Self { planner, times: JobTimes::default(), classes, host_scale: spec.host_scale, checkpoints, ending: None }
     }
 
     /// The first class that something stands in the way of, but for a place in a queue.
@@ -113,9 +120,9 @@ impl AtWork {
         ended
     }
 
-    /// Whether no step is in hand.
+    /// Whether no step is in hand, nor a checkpoint.
     pub fn is_at_rest(&self) -> bool {
-        self.classes.iter().all(|class| class.step.is_none())
+        self.classes.iter().all(|class| class.step.is_none()) && !self.checkpoints.is_taken()
     }
 
     /// It goes on after a pause: what stood in the way before is forgotten.
@@ -168,8 +175,45 @@ impl AtWork {
                 return;
             }
         }
+        self.checkpoints.changed();
         self.classes[index].retry.went_on();
         self.ask_all();
+    }
+
+    /// A checkpoint was taken, or could not be. Late answers are ignored.
+    pub fn checkpoint_ended(&mut self, now: Time, attempt: Attempt, done: bool) {
+        if self.checkpoints.ended(now, attempt, done) {
+            assert!(self.planner.is_empty(), "nothing is done while a checkpoint is taken");
+            self.planner.empty_buffers(false);
+            self.ask_all();
+        }
+    }
+
+    /// The time that something stood in the way, of a class on average.
+    fn waited(&self, now: Time) -> Duration {
+        let waits = |class: &ClassAtWork| match class.idles {
+            Some((Idle::Waiting, since)) => now.since(since),
+            _ => Duration::ZERO,
+        };
+        let all = self.times.waiting + self.classes.iter().map(waits).sum::<Duration>();
+        all / u32::try_from(self.classes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Begins a checkpoint that is due, or asks the world for the one whose buffers are empty.
+    fn checkpoint(&mut self, round: &mut Round<'_>) {
+        if !round.goes_on || self.ending.is_some() {
+            return;
+        }
+        if !self.planner.done() && self.checkpoints.begins(round.now, self.waited(round.now)) {
+            self.planner.empty_buffers(true);
+            self.ask_all();
+        }
+        if self.checkpoints.is_emptying() && self.is_at_rest() && self.planner.is_empty() {
+            *round.attempts = round.attempts.wrapping_add(1);
+            let attempt = Attempt(*round.attempts);
+            self.checkpoints.take(attempt);
+            round.actions.push(JobAction::Checkpoint { attempt });
+        }
     }
 
     /// A step ended without anything done: the class tries again, now or later, or the job ends.
@@ -188,6 +232,10 @@ impl AtWork {
             None if step.refused == Some(Rejection::Closing) => self.end(JobEnd::Closing),
             None => self.end(JobEnd::Failed { class }),
             Some(reason) => {
+                if self.checkpoints.is_emptying() && reason != BlockReason::Queue {
+                    self.checkpoints.put_off(now);
+                    self.planner.empty_buffers(false);
+                }
                 if !self.classes[index].retry.block(reason, now, scale) {
                     self.end(JobEnd::GaveUp { class, reason });
                 }
@@ -205,6 +253,7 @@ impl AtWork {
 
     /// Goes on as far as it can.
     pub fn go_on(&mut self, round: &mut Round<'_>) {
+        self.checkpoint(round);
         for index in 0..self.classes.len() {
             self.note_awake(index, round);
             if round.goes_on && self.ending.is_none() {
@@ -214,6 +263,7 @@ impl AtWork {
             }
             self.classes[index].note_idle(round, &mut self.times);
         }
+        self.checkpoint(round);
         if round.goes_on && self.classes.iter().all(|class| class.done) {
             self.end(JobEnd::Done);
         }
@@ -244,7 +294,7 @@ impl AtWork {
 
     fn begin_step(&mut self, index: usize, round: &mut Round<'_>) {
         let class = &mut self.classes[index];
-        if class.step.is_some() || class.done {
+        if class.step.is_some() || class.done || self.checkpoints.is_taken() {
             return;
         }
         let waits = class.retry.at.is_some() && !class.retry.take_due(round.now);

@@ -8,7 +8,7 @@ use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
-use crate::repartition::{Alpha, Choice, JobSpec, Order, Part, Terms};
+use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Terms};
 use crate::testing::quiet_policy;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,6 +35,10 @@ struct World {
     ended: Vec<(JobId, JobEnd)>,
     plans: Vec<JobId>,
     finished: Vec<(OpId, Outcome)>,
+    checkpoint_interval: Duration,
+    offloaded: Vec<Offloaded>,
+    /// A checkpoint that is to be answered.
+    checkpoint: Option<Attempt>,
 }
 
 impl World {
@@ -59,6 +63,9 @@ impl World {
             ended: Vec::new(),
             plans: Vec::new(),
             finished: Vec::new(),
+            checkpoint_interval: Duration::MAX,
+            offloaded: Vec::new(),
+            checkpoint: None,
         };
         for drive in &spec.drives {
             let (drive, capacity_bytes) = (drive.id, spec.capacity_bytes(drive.id));
@@ -69,6 +76,7 @@ impl World {
                 day: 0,
                 starts,
                 present: true,
+                initialised: true,
             }));
         }
         world.tell(Event::Booted);
@@ -103,7 +111,7 @@ impl World {
             Action::Rejected { op, reason } => self.finished.push((op, Outcome::Failed(reason))),
             Action::Finished { op, outcome } => self.finished.push((op, outcome)),
             Action::Job { job, action } => self.job_action(job, &action),
-            Action::PersistStarts { .. } | Action::ListOnDrive { .. } => {}
+            Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::ListOnDrive { .. } => {}
             other => panic!("{other:?} is not of a job"),
         }
         None
@@ -116,6 +124,10 @@ impl World {
                 assert_eq!((job, class, self.step), (JOB, CLASS, None), "one step in hand");
                 self.step = Some((attempt, order));
                 self.steps += 1;
+            }
+            JobAction::Checkpoint { attempt } => {
+                assert_eq!((job, self.step, self.checkpoint), (JOB, None, None), "no step is in hand");
+                self.checkpoint = Some(attempt);
             }
             JobAction::Ended { end } => {
                 assert!(job != JOB || self.step.is_none(), "a job ends with no step in hand");
@@ -142,6 +154,8 @@ impl World {
             choices: Vec::new(),
             fixed: false,
             host_scale: 1,
+            offloaded: self.offloaded.clone(),
+            checkpoint_interval: self.checkpoint_interval,
         };
         self.job(JobEvent::Planned(spec.chosen(Some(choice)).unwrap().into()));
     }
@@ -255,7 +269,9 @@ impl World {
 
 #[test]
 fn a_job_is_planned_worked_on_and_done() {
-    for choice in [Choice::Buffpack, Choice::Offpack, Choice::Baseline, Choice::Tourpack { window: 1 }] {
+    for choice in
+        [Choice::Buffpack, Choice::Offpack, Choice::Fillpack, Choice::Baseline, Choice::Tourpack { window: 1 }]
+    {
         let mut world = World::new();
         world.begin(choice);
         world.run_to_the_end();
@@ -577,4 +593,115 @@ fn late_and_repeated_facts_do_no_harm() {
     let op = stray.op;
     world.tell(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: stray });
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled), "of a job that nobody knows");
+}
+
+/// A job of which something was read, and whose checkpoint is due.
+fn due(choice: Choice) -> World {
+    let mut world = World { checkpoint_interval: Duration::from_mins(10), ..World::new() };
+    world.begin(choice);
+    assert!(matches!(world.order(), Order::Read { .. }));
+    world.pass(Duration::from_mins(20));
+    let output = vec![(world.groups[0], 500), (world.groups[1], 500)];
+    world.end_step(StepResult::Read { input_bytes: 1_000, lost_bytes: 0, output });
+    world
+}
+
+#[test]
+fn a_checkpoint_is_taken_once_it_is_due_and_nothing_is_buffered() {
+    for (choice, written) in [(Choice::Buffpack, 2), (Choice::Offpack, 2), (Choice::Tourpack { window: 1 }, 2)] {
+        let mut world = due(choice);
+        let mut writes = 0;
+        while world.checkpoint.is_none() {
+            let (Order::Deliver { bytes, .. } | Order::Offload { bytes, .. }) = world.order() else {
+                panic!("{choice}: {:?} empties no buffer", world.order());
+            };
+            world.end_step(StepResult::Written { bytes });
+            writes += 1;
+        }
+        assert_eq!((writes, world.step), (written, None), "{choice}: nothing is done while it is taken");
+        let attempt = world.checkpoint.take().unwrap();
+        world.job(JobEvent::CheckpointEnded { attempt: Attempt(attempt.0 + 1), done: true });
+        assert_eq!(world.step, None, "{choice}: that was the answer to another question");
+        world.job(JobEvent::CheckpointEnded { attempt, done: true });
+        assert!(matches!(world.order(), Order::Read { .. }), "{choice}: {:?}", world.order());
+        world.run_to_the_end();
+        assert_eq!((world.ended.as_slice(), world.checkpoint), (&[(JOB, JobEnd::Done)][..], None), "{choice}");
+    }
+}
+
+#[test]
+fn a_checkpoint_without_room_for_it_is_put_off_and_ends_no_job() {
+    let mut world = due(Choice::Offpack);
+    assert!(world.order().writes());
+    world.end_step(StepResult::NoRoom);
+    world.pass(Duration::from_mins(1));
+    assert!(matches!(world.order(), Order::Read { .. }), "it goes on with what there is to read");
+    world.run_to_the_end();
+    assert_eq!((world.ended.as_slice(), world.checkpoint), (&[(JOB, JobEnd::Done)][..], None));
+}
+
+#[test]
+fn a_job_that_is_cancelled_while_a_checkpoint_is_taken_ends_after_it() {
+    let mut world = due(Choice::Offpack);
+    while let Some((_, Order::Deliver { bytes, .. } | Order::Offload { bytes, .. })) = world.step {
+        world.end_step(StepResult::Written { bytes });
+    }
+    world.job(JobEvent::Cancelled);
+    assert!(world.ended.is_empty(), "nothing is made durable behind a rollback");
+    let attempt = world.checkpoint.take().unwrap();
+    world.job(JobEvent::CheckpointEnded { attempt, done: false });
+    assert_eq!(world.ended, [(JOB, JobEnd::Cancelled)]);
+}
+
+#[test]
+fn what_lies_offloaded_already_is_brought_home() {
+    for choice in [Choice::Baseline, Choice::Buffpack, Choice::Offpack, Choice::Tourpack { window: 1 }] {
+        let mut world = World::new();
+        world.offloaded = vec![Offloaded { on: world.groups[0], target: world.groups[1], bytes: 2_500, pieces: 3 }];
+        world.begin(choice);
+        world.run_to_the_end();
+        assert_eq!(world.ended, [(JOB, JobEnd::Done)], "{choice}");
+        let accounting = world.rack.job_planner(JOB).unwrap().accounting(CLASS);
+        assert_eq!(accounting.delivered(0) + accounting.delivered(1), 12_500, "{choice}");
+    }
+}
+
+#[test]
+fn the_baseline_takes_a_checkpoint_when_its_buffer_is_empty_by_itself() {
+    let mut world = due(Choice::Baseline);
+    while world.checkpoint.is_none() {
+        let Some((_, order)) = world.step else { panic!("it goes on until its buffer is empty") };
+        assert!(!matches!(order, Order::Offload { .. }), "it never offloads");
+        world.end_step(match order {
+            Order::Read { bytes, .. } => world.came_of(bytes.min(1_000)),
+            Order::Deliver { bytes, .. } => StepResult::Written { bytes },
+            other => panic!("{other:?} is not the baseline's"),
+        });
+    }
+    let accounting = world.rack.job_planner(JOB).unwrap().accounting(CLASS);
+    assert!(accounting.input_left() > 0 && accounting.delivered(0) > 1_000, "a buffer was filled and flushed");
+    let attempt = world.checkpoint.take().unwrap();
+    world.job(JobEvent::CheckpointEnded { attempt, done: true });
+    world.run_to_the_end();
+    assert_eq!(world.ended, [(JOB, JobEnd::Done)]);
+}
+
+#[test]
+fn time_that_a_job_waits_brings_no_checkpoint_nearer() {
+    let mut world = World { checkpoint_interval: Duration::from_mins(10), ..World::new() };
+    world.begin(Choice::Offpack);
+    // Something stands in its way for longer than the interval.
+    for _ in 0..9 {
+        world.end_step(StepResult::NoRoom);
+        world.pass(Duration::from_mins(1));
+    }
+    let waited = world.rack.job_times(JOB).waiting;
+    world.end_step(world.came_of(1_000));
+    world.pass(Duration::from_mins(9) + Duration::from_secs(30));
+    world.end_step(world.came_of(1_000));
+    assert!(waited > Duration::from_mins(2), "{waited:?}");
+    assert!(matches!(world.order(), Order::Read { .. }), "it has not worked for ten minutes: {:?}", world.order());
+    world.pass(waited + Duration::from_mins(1));
+    world.end_step(world.came_of(1_000));
+    assert!(world.order().writes(), "now it has: {:?}", world.order());
 }

@@ -66,7 +66,8 @@ impl Rack {
             }
             Work::Delete { group, drives, .. } => self.validate(*group, drives).map(|()| (*group, Vec::new())),
             Work::Visit { group } => self.validate(*group, &[]).map(|()| (*group, Vec::new())),
-            Work::Rebuild { .. } => Err(Rejection::Malformed), // nobody but the engine asks for one
+            // Nobody but the engine asks for these.
+            Work::Rebuild { .. } | Work::Initialise { .. } => Err(Rejection::Malformed),
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 self.validate_pin(*pin)?;
                 self.place_new(request, self.wanted(*bytes, *stack_bytes, *pin), now)
@@ -192,6 +193,7 @@ impl Rack {
             op: request.op,
             group: op.group,
             weight: op.weight,
+            switch_weight: self.setup.switch_weight(),
             overtake_limit: request.overtake_limit.unwrap_or(self.setup.policy.scheduler.overtake_limit),
             due: self.setup.due(request, now),
         };
@@ -234,7 +236,8 @@ impl Rack {
         self.finish(pick.op, Outcome::Failed(Rejection::StartBudgetSpent), step);
     }
 
-    /// Forgets `op` and says how it ended. Nobody waits for a visit, or knows of a rebuild that never was in service.
+    /// Forgets `op` and says how it ended. Nobody waits for a visit or an initialisation, or knows of a
+    /// rebuild that never was in service.
     pub(super) fn finish(&mut self, op: OpId, outcome: Outcome, step: &mut Step) {
         let ended = self.ops.remove(op);
         self.jobs.operation_ended(op, &outcome);
@@ -251,6 +254,9 @@ impl Rack {
         if let Outcome::Written { group, drives } = &outcome {
             assert!(drives.len() == self.setup.spec.code.stacks(), "{op} was written to k + r drives");
             assert!(drives.iter().all(|drive| self.setup.layout.group_of(*drive) == Some(*group)), "all of {group}");
+        }
+        if let Some(Work::Initialise { group }) = ended.as_ref().map(|ended| &ended.request.work) {
+            return self.initialisation_ended(*group, op, step.now);
         }
         let visit = ended.is_some_and(|op| matches!(op.request.work, Work::Visit { .. }));
         self.migrator.ended(step.now, op, matches!(outcome, Outcome::Written { .. }));

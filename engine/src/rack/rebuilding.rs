@@ -47,6 +47,7 @@ impl Rack {
             self.placement.replace(drive);
             assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
+            self.initialisation.replace(drive);
             self.follow_drives();
         }
         if self.setup.own_group_of(drive).is_some() {

@@ -103,6 +103,11 @@ impl Rack {
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
+            // That its group is ready is all that it was for.
+            Work::Initialise { .. } => {
+                self.finish(op, Outcome::Deleted, step);
+                true
+            }
         }
     }
 
@@ -179,7 +184,7 @@ impl Rack {
             Work::Delete { .. } => self.finish(op, Outcome::Failed(Rejection::WriteFailed), step),
             Work::Rebuild { .. } if done => self.rebuild_written(op, step),
             Work::Rebuild { .. } => self.rebuild_failed(op, outcomes, step),
-            Work::Visit { .. } => {}
+            Work::Visit { .. } | Work::Initialise { .. } => {}
         }
     }
 

@@ -136,6 +136,7 @@ impl Rack {
             !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
             "whoever is not ready by now is done without"
         );
+        self.note_initialised(class, group, step);
         self.begin_reclaim(class, group, step);
     }
 

@@ -223,4 +223,8 @@ impl Controller for Rack {
     fn waking(&self) -> Waking {
         Waking { time: self.stats.switching, schedulers: self.classes.len() as u32 }
     }
+
+    fn uninitialised_groups(&self) -> usize {
+        Self::uninitialised_groups(self)
+    }
 }

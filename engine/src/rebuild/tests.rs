@@ -20,7 +20,8 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
     let mut actions = Vec::new();
     for drive in &spec.drives {
         let (drive, capacity_bytes) = (drive.id, spec.capacity_bytes(drive.id));
-        let report = DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true };
+        let report =
+            DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true, initialised: true };
         rack.apply(Time::ZERO, Event::DriveReported(report), &mut actions);
     }
     rack.apply(Time::ZERO, Event::Booted, &mut actions);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Push { group: u32, weight: u64, overtake_limit: u64 },
+    Push { group: u32, weight: u64, switch_weight: u64, overtake_limit: u64 },
     Pop,
     PopOfGroup(u32),
     PopOverdue(u64),
@@ -27,12 +27,15 @@ fn weights() -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..20_u64, 1 => Just(1 << 40)]
 }
 
+fn switch_weights() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(0_u64), 4 => 0..50_u64, 1 => Just(1 << 40)]
+}
+
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let push = (0..6_u32, weights(), limits()).prop_map(|(group, weight, overtake_limit)| Step::Push {
-        group,
-        weight,
-        overtake_limit,
-    });
+    let push =
+        (0..6_u32, weights(), switch_weights(), limits()).prop_map(|(group, weight, switch_weight, overtake_limit)| {
+            Step::Push { group, weight, switch_weight, overtake_limit }
+        });
     let step = prop_oneof![
         6 => push,
         2 => Just(Step::Pop),
@@ -44,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn item(op: u64, group: u32, weight: u64, overtake_limit: u64) -> Queued {
-    Queued { op: OpId(op), group: GroupId(group), weight, overtake_limit, due: Time::from_secs(op) }
+    Queued { op: OpId(op), group: GroupId(group), weight, switch_weight: 0, overtake_limit, due: Time::from_secs(op) }
 }
 
 fn order(queue: &ReorderQueue) -> Vec<(Queued, i64)> {
@@ -88,8 +91,8 @@ proptest! {
         let (mut fast, mut naive) = (ReorderQueue::new(depth), NaiveQueue::new(depth as usize));
         for (op, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Push { group, weight, overtake_limit } => {
-                    let item = item(op as u64, group, weight, overtake_limit);
+                Step::Push { group, weight, switch_weight, overtake_limit } => {
+                    let item = Queued { switch_weight, ..item(op as u64, group, weight, overtake_limit) };
                     let forecast = fast.ahead_of_new(item.group, item.weight);
                     let pushed = fast.push(item);
                     prop_assert_eq!(pushed.is_ok(), naive.push(item));
@@ -109,7 +112,7 @@ proptest! {
                     prop_assert_eq!(fast.overdue_group(now, &[]), overdue.map(|first| first.group));
                     if let Some(first) = overdue {
                         prop_assert!(fast.is_overdue(first.group, now));
-                        prop_assert_eq!(fast.pop_overdue(first.group), naive.remove(first.op));
+                        prop_assert_eq!(fast.pop_overdue(first.group), naive.serve_op(first.op));
                     }
                 }
                 Step::Remove(op) => {
@@ -122,6 +125,35 @@ proptest! {
             check_equal(&fast, &naive);
         }
         check_ahead(&fast);
+    }
+
+    #[test]
+    fn with_switches_counted_nobody_begins_more_than_u_later_than_in_the_order_of_arrival(
+        arrivals in arrivals(),
+        switch in 0..40_u64,
+        u in limits_in_time(),
+        joins in any::<bool>(),
+        cancels in any::<bool>(),
+    ) {
+        let mut server = Server::new(switch, u);
+        for (op, (gap, group, weight)) in arrivals.into_iter().enumerate() {
+            let op = op as u64;
+            server.run_until(server.now + gap, joins);
+            if cancels && op % 7 == 6 {
+                server.cancel(op - 1 - u64::from(group) % 3);
+            } else {
+                server.arrives(op, group, weight);
+            }
+        }
+        server.run_until(u64::MAX, joins);
+        prop_assert!(server.expected.is_empty(), "everything is served");
+        for (begun, expected, delay) in server.begun {
+            prop_assert!(i128::from(begun) <= i128::from(expected) + i128::from(u), "{begun} instead of {expected}");
+            // The queue's own account of it is exact, and what joins or is cancelled only brings it forward.
+            let later = i128::from(begun) - i128::from(expected);
+            let forward = joins || cancels;
+            prop_assert!(later == i128::from(delay) || (forward && later < i128::from(delay)), "{later}, not {delay}");
+        }
     }
 
     #[test]
@@ -147,6 +179,101 @@ proptest! {
     }
 }
 
+fn limits_in_time() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 4 => 1..400_u64, 1 => Just(100_000)]
+}
+
+/// Gaps, groups and service times.
+fn arrivals() -> impl Strategy<Value = Vec<(u64, u32, u64)>> {
+    prop::collection::vec((prop_oneof![3 => 0..6_u64, 1 => 0..120_u64], 0..4_u32, 1..20_u64), 0..150)
+}
+
+/// One server that takes operations from a queue: each takes its weight, and a switch where the group changes.
+struct Server {
+    queue: ReorderQueue,
+    switch: u64,
+    u: u64,
+    now: u64,
+    /// The group of the operation in service, and the end of that operation.
+    serves: Option<(GroupId, u64)>,
+    /// When each queued operation would begin in the order of arrival, or at the end of the queue that it found.
+    expected: Vec<(OpId, u64)>,
+    /// When each operation began, when it was expected to, and its o - t by then.
+    begun: Vec<(u64, u64, i64)>,
+}
+
+impl Server {
+    fn new(switch: u64, u: u64) -> Self {
+        let (serves, expected, begun) = (None, Vec::new(), Vec::new());
+        Self { queue: ReorderQueue::new(1_000), switch, u, now: 0, serves, expected, begun }
+    }
+
+    fn arrives(&mut self, op: u64, group: u32, weight: u64) {
+        let item = Queued { switch_weight: self.switch, ..item(op, group, weight, self.u) };
+        let mut queued: Vec<Queued> = self.queue.iter().map(|(item, _)| item).collect();
+        let at_end = self.begin_behind(&queued, group);
+        queued.sort_by_key(|item| item.op);
+        let begin = at_end.max(self.begin_behind(&queued, group));
+        self.expected.push((item.op, begin));
+        self.queue.push(item).unwrap();
+    }
+
+    /// When an operation of `group` begins behind those.
+    fn begin_behind(&self, before: &[Queued], group: u32) -> u64 {
+        let (mut awake, mut begin) = match self.serves {
+            Some((awake, until)) => (Some(awake), until.max(self.now)),
+            None => (None, self.now),
+        };
+        for (group, weight) in before.iter().map(|item| (item.group, item.weight)).chain([(GroupId(group), 0)]) {
+            begin += weight + if awake.is_some_and(|awake| awake != group) { self.switch } else { 0 };
+            awake = Some(group);
+        }
+        begin
+    }
+
+    fn cancel(&mut self, op: u64) {
+        if self.queue.remove(OpId(op)).is_some() {
+            self.expected.retain(|(known, _)| *known != OpId(op));
+        }
+    }
+
+    /// Serves until then; with `joins`, what is queued for the group in service first, as far as u allows.
+    fn run_until(&mut self, then: u64, joins: bool) {
+        while self.serves.is_none_or(|(_, until)| until <= then) && !self.queue.is_empty() {
+            let awake = self.serves.map(|(group, _)| group);
+            let free_at = self.serves.map_or(self.now, |(_, until)| until.max(self.now));
+            if free_at > then {
+                break;
+            }
+            let delays: Vec<_> = self.queue.iter().map(|(item, delay)| (item.op, delay)).collect();
+            let joined = awake.filter(|_| joins).and_then(|group| self.queue.pop_of_group(group));
+            let Some(item) = joined.or_else(|| self.queue.pop()) else { break };
+            let delay = delays.iter().find(|(op, _)| *op == item.op).map(|(_, delay)| *delay).unwrap();
+            let at = self.expected.iter().position(|(op, _)| *op == item.op).unwrap();
+            let (_, expected) = self.expected.remove(at);
+            let begun = free_at + if awake.is_some_and(|awake| awake != item.group) { self.switch } else { 0 };
+            self.begun.push((begun, expected, delay));
+            self.serves = Some((item.group, begun + item.weight));
+        }
+        self.now = then.max(self.now);
+    }
+}
+
+#[test]
+fn what_batches_saved_an_operation_it_may_be_overtaken_by() {
+    // A, B and A, which goes behind the first one; then C comes to the end. In the order of arrival three switches are
+    // before it, now there are two. By the transfers alone it may be overtaken by 5, else by 10 more.
+    for (switch_weight, headroom) in [(0, [5, 6, 4, 5]), (10, [5, 26, 4, 15])] {
+        let mut queue = ReorderQueue::new(100);
+        for (op, group) in [(0, 0), (1, 1), (2, 0), (3, 2)] {
+            queue.push(Queued { switch_weight, ..item(op, group, 1, 5) }).unwrap();
+        }
+        assert_eq!(queue.iter().map(|(item, _)| item.op.0).collect::<Vec<_>>(), [0, 2, 1, 3]);
+        let left = queue.iter().map(|(item, delay)| item.overtake_limit.cast_signed() - delay);
+        assert_eq!(left.collect::<Vec<_>>(), headroom);
+    }
+}
+
 /// How often the group changes while the queue is served, the first one counted.
 fn switches(queue: &mut ReorderQueue) -> usize {
     let (mut awake, mut count) = (None, 0);
@@ -158,11 +285,25 @@ fn switches(queue: &mut ReorderQueue) -> usize {
 }
 
 fn random_queue(overtake_limit: u64, operations: u32) -> ReorderQueue {
+    random_queue_with_switches(overtake_limit, operations, 0)
+}
+
+fn random_queue_with_switches(overtake_limit: u64, operations: u32, switch_weight: u64) -> ReorderQueue {
     let (mut queue, mut rng) = (ReorderQueue::new(operations), Rng::new(7));
     for op in 0..operations {
-        queue.push(item(u64::from(op), rng.below(12) as u32, 1, overtake_limit)).unwrap();
+        let item = item(u64::from(op), rng.below(12) as u32, 1, overtake_limit);
+        queue.push(Queued { switch_weight, ..item }).unwrap();
     }
     queue
+}
+
+#[test]
+fn switches_that_count_make_fewer_of_them_at_the_same_bound_and_none_may_be_overtaken_without_one() {
+    let counts = [0, 5, 20].map(|weight| switches(&mut random_queue_with_switches(30, 5_000, weight)));
+    assert!(counts.is_sorted_by(|a, b| a > b), "{counts:?}");
+    let mut queue = random_queue_with_switches(0, 100, 20);
+    let served: Vec<_> = core::iter::from_fn(|| queue.pop()).map(|item| item.op.0).collect();
+    assert!(served.into_iter().eq(0..100), "u = 0 is the order of arrival");
 }
 
 #[test]

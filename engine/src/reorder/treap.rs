@@ -43,6 +43,9 @@ pub struct Queued {
     /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
     /// is taken for that, so that sums fit.
     pub weight: u64,
+    /// The weight of a switch to another group, as expected at its admission; 0 where switches do not count. Above 2^61
+    /// over the queue's depth it is taken for that.
+    pub switch_weight: u64,
     /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
     pub overtake_limit: u64,
     /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
@@ -119,7 +122,7 @@ impl Aggregate {
 
 struct Node {
     item: Queued,
-    /// o - t: how much weight it was overtaken by, less what it has overtaken. Saturates, which only an operation
+    /// o - t: how much weight it was overtaken by, less what it has passed. Saturates, which only an operation
     /// without limit can live to see.
     delay: i64,
     /// To be added to the delays of everything below this node.
@@ -206,12 +209,12 @@ impl Treap {
     }
 
     /// Puts an operation right behind `slot`, or at the very end if `slot` is `NIL`. Its weight is added to the delay
-    /// of everything it overtakes, and what it overtakes is taken from its own. There must be room for it by
-    /// [`Aggregate::bears`].
-    pub fn insert_behind(&mut self, slot: Slot, item: Queued, overtaken: u64) -> Slot {
-        assert!(item.weight <= WEIGHT_SUM_MAX && overtaken <= WEIGHT_SUM_MAX, "weights add up without overflow");
+    /// of everything it overtakes, and `passed`, the weight that it comes before, is taken from its own. There must be
+    /// room for it by [`Aggregate::bears`].
+    pub fn insert_behind(&mut self, slot: Slot, item: Queued, passed: u64) -> Slot {
+        assert!(item.weight <= WEIGHT_SUM_MAX && passed <= WEIGHT_SUM_MAX, "weights add up without overflow");
         let count = self.len();
-        let delay = -overtaken.cast_signed();
+        let delay = -passed.cast_signed();
         let fresh = self.allocate(item, delay);
         let (parent, side) = self.leaf_behind(slot);
         if parent == NIL {

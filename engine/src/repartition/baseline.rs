@@ -4,7 +4,7 @@
 //! buffer costs K switches, as formula (1) counts.
 
 use super::accounting::Accounting;
-use super::offpack::transfer_phase;
+use super::fillpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 
@@ -45,7 +45,14 @@ impl Baseline {
                 self.round -= 1;
                 self.at = None;
                 if self.round == 0 {
-                    return fill(accounting).unwrap_or_else(|| transfer_phase(accounting));
+                    if let Some(step) = fill(accounting) {
+                        return step;
+                    }
+                    if accounting.input_left() == 0 || accounting.offloaded_in_all() == 0 {
+                        return transfer_phase(accounting);
+                    }
+                    // What an earlier strategy offloaded waits until all input is read.
+                    self.round = accounting.groups();
                 }
                 self.flush(accounting)
             }

@@ -5,7 +5,7 @@
 //! costs no switch, so that it is left only when another one wins all the same.
 
 use super::accounting::Accounting;
-use super::offpack::transfer_phase;
+use super::fillpack::transfer_phase;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 use model::transfer_time;
@@ -38,7 +38,7 @@ fn best(accounting: &Accounting, terms: &Terms) -> Option<usize> {
     let (read, write) = (u128::from(terms.read_bytes_per_s), u128::from(terms.write_bytes_per_s));
     let much = |group: usize| {
         let (buffered, readable) = at(accounting, group);
-        u128::from(buffered) * read + u128::from(readable) * write
+        u128::from(terms.expansion.stored_of(buffered)) * read + u128::from(readable) * write
     };
     let others = (0..accounting.groups()).filter(|group| Some(*group) != awake);
     let most = others.map(|group| (much(group), core::cmp::Reverse(group))).max();
@@ -69,7 +69,7 @@ struct Efficiency {
 impl Efficiency {
     fn of(accounting: &Accounting, terms: &Terms, group: usize) -> Self {
         let (buffered, readable) = at(accounting, group);
-        let write = transfer_time(buffered, terms.write_bytes_per_s);
+        let write = transfer_time(terms.expansion.stored_of(buffered), terms.write_bytes_per_s);
         let read = transfer_time(readable, terms.read_bytes_per_s);
         let useful = (write + read).as_nanos();
         let switch = if accounting.awake() == Some(group) { 0 } else { terms.switch.as_nanos() };

@@ -4,6 +4,7 @@ use super::accounting::Accounting;
 use super::apportion::Expected;
 use super::baseline::Baseline;
 use super::buffpack::BuffPack;
+use super::fillpack::FillPack;
 use super::offpack::OffPack;
 use super::simulation::{Cost, Day, Simulation};
 use super::strategy::{Step, Strategy};
@@ -22,6 +23,8 @@ pub enum Choice {
     Buffpack,
     /// [`OffPack`].
     Offpack,
+    /// [`FillPack`].
+    Fillpack,
     /// [`TourPack`].
     Tourpack {
         /// The number of groups of the tour that it carries for.
@@ -35,6 +38,7 @@ impl fmt::Display for Choice {
             Self::Baseline => write!(f, "Baseline"),
             Self::Buffpack => write!(f, "BuffPack"),
             Self::Offpack => write!(f, "OffPack"),
+            Self::Fillpack => write!(f, "FillPack"),
             Self::Tourpack { window } => write!(f, "TourPack({window})"),
         }
     }
@@ -47,14 +51,15 @@ impl Choice {
             Self::Baseline => Chosen::Baseline(Baseline::default()),
             Self::Buffpack => Chosen::Buffpack(BuffPack),
             Self::Offpack => Chosen::Offpack(OffPack::default()),
+            Self::Fillpack => Chosen::Fillpack(FillPack::default()),
             Self::Tourpack { window } => Chosen::Tourpack(TourPack::new(window)),
         }
     }
 
-    /// The paper's three, and ours with the window that fits.
-    pub fn candidates(terms: &Terms, memory_bytes: u64, groups: usize) -> [Self; 4] {
+    /// The paper's three and our two, TourPack with the window that fits.
+    pub fn candidates(terms: &Terms, memory_bytes: u64, groups: usize) -> [Self; 5] {
         let window = TourPack::fitting(terms, memory_bytes, groups).window();
-        [Self::Baseline, Self::Buffpack, Self::Offpack, Self::Tourpack { window }]
+        [Self::Baseline, Self::Buffpack, Self::Offpack, Self::Fillpack, Self::Tourpack { window }]
     }
 
     /// The candidate that costs least from this accounting on.
@@ -89,6 +94,8 @@ pub enum Chosen {
     Buffpack(BuffPack),
     /// [`OffPack`].
     Offpack(OffPack),
+    /// [`FillPack`].
+    Fillpack(FillPack),
     /// [`TourPack`].
     Tourpack(TourPack),
 }
@@ -107,6 +114,7 @@ impl Strategy for Chosen {
             Self::Baseline(strategy) => strategy.next(accounting, terms),
             Self::Buffpack(strategy) => strategy.next(accounting, terms),
             Self::Offpack(strategy) => strategy.next(accounting, terms),
+            Self::Fillpack(strategy) => strategy.next(accounting, terms),
             Self::Tourpack(strategy) => strategy.next(accounting, terms),
         };
         if let Step::Visit { group } = step {

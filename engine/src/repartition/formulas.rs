@@ -2,7 +2,8 @@
 //!
 //! All take the data to be far larger than the buffer. The paper's formulas leave out seeks, and take input to lie on
 //! all groups alike and output to fall to all alike; the `skewed_` ones do not. Their distance
-//! from the cost simulation is asserted by this module's tests.
+//! from the cost simulation is asserted by this module's tests. There is no better one for OffPack: how full its
+//! switches are depends on the remainders of runs by the buffer, which only a simulation follows.
 
 use super::terms::{Alpha, Terms};
 use alloc::vec::Vec;
@@ -124,9 +125,9 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 /// What is written to a group makes room, into which as much is read there: a group's input falls as p. So groups run
 /// out of input one after the other. A visit to one that has none is worth less, since nothing is read there, and so
 /// waits until more is buffered: `1 + w / (alpha r)` times as much. It makes room that the next visit must use, which
-/// is to a group that has input: these are visited at least as often, with less than would else be waited for, while
-/// the others' threshold rises. The formula goes from one group's end to the next. A visit takes two seeks: something
-/// is written, and something read.
+/// is to a group that has input. So visits come in rounds, each with one visit that fills the buffer and at most one
+/// to a group without input. The formula goes from one group's end to the next. A visit takes two seeks: something is
+/// written, and something read.
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
@@ -139,11 +140,12 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
         let reading: Vec<usize> = (0..question.groups).filter(reads).collect();
         let own: f64 = reading.iter().map(|group| visits_of(*group)).sum();
         let falls: f64 = reading.iter().map(|group| skew.output[*group]).sum();
-        let drained: f64 = (0..question.groups).filter(|group| !reads(group)).map(|group| skew.output[group]).sum();
+        let drained: Vec<f64> =
+            (0..question.groups).filter(|group| !reads(group)).map(|group| skew.output[group]).collect();
         // If nothing is for those that have input, it is read on all of them alike.
         let part = |group: usize| if falls > 0.0 { skew.output[group] / falls } else { 1.0 / reading.len() as f64 };
         let until = reading.iter().map(|group| left[*group] / part(*group).max(1e-12)).fold(f64::INFINITY, f64::min);
-        visits += until * visits_per_byte(question, own, drained, reading.len());
+        visits += until * visits_per_byte(question, own, &drained, reading.len());
         for group in reading.iter().copied() {
             left[group] -= part(group) * until;
         }
@@ -151,23 +153,41 @@ pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     question.once_s() + (question.switch_s() + 2.0 * question.seek_s()) * visits
 }
 
-/// Visits for each byte of output while `reading` groups have input, of which `own` a threshold are due; `drained` is
-/// what falls to the others, whose threshold is higher, and to which no more visits go than to those with input.
-fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) -> f64 {
-    assert!(reading > 0 && reading <= question.groups, "some groups have input");
-    let memory = question.memory_bytes as f64;
-    let others = (question.groups - reading) as f64;
+/// Visits for each byte of output while `reading` groups have input, which take the part `own` of the output at their
+/// visits; `drained` is what falls to each of the others.
+///
+/// With an output of X a round, a group with input is written `own X` at a visit and has half of that buffered on
+/// average. One without input, to which p falls and which is visited every n rounds, has p X, 2 p X, up to n p X
+/// buffered at the ends of rounds: `p X (n + 1) / 2` on average. All of it fills the buffer, which gives X.
+fn visits_per_byte(question: &Question, own: f64, drained: &[f64], reading: usize) -> f64 {
+    assert!(reading > 0 && reading + drained.len() == question.groups, "some groups have input");
     let higher = 1.0 + question.read_s(1.0) / question.write_s(question.alpha.as_f64());
-    let threshold = 2.0 * memory / (reading as f64 + higher * others);
-    let (to_reading, to_drained) = (own / threshold, drained / (higher * threshold));
-    if to_reading >= to_drained {
-        return to_reading + to_drained;
-    }
-    let threshold = 2.0 * memory / (others + 1.0 + reading as f64 * own / drained);
-    2.0 * drained / threshold
+    let rounds = rounds_between_visits(drained, higher * own);
+    let buffered: f64 = drained.iter().zip(&rounds).map(|(part, rounds)| part * (rounds + 1.0)).sum();
+    let visits_per_round = 1.0 + rounds.iter().map(|rounds| 1.0 / rounds).sum::<f64>();
+    visits_per_round * (buffered + reading as f64 * own) / (2.0 * question.memory_bytes as f64)
 }
 
-/// [`offpack_s`] for input and output that are skewed, in seconds, with the switches of the first phase.
+/// The rounds from one visit to the next, for groups to which these parts of a round's output fall: as few as bring its
+/// part to a threshold that is common to all. It is `least`, or what lets no more than one of them be due in a round.
+/// A group that gets much of each round's output passes the threshold by far, and others wait the less.
+fn rounds_between_visits(parts: &[f64], least: f64) -> Vec<f64> {
+    const EVEN: f64 = 1e-9;
+    let rounds = |part: &f64, threshold: f64| ((threshold / part.max(1e-12) - EVEN).max(0.0) as u64 + 1) as f64;
+    let due = |threshold: f64| parts.iter().map(|part| 1.0 / rounds(part, threshold)).sum::<f64>();
+    let (mut low, mut threshold) = (least, least);
+    if due(least) > 1.0 + EVEN {
+        threshold = least + 2.0 * parts.iter().sum::<f64>();
+        for _ in 0..64 {
+            let middle = f64::midpoint(low, threshold);
+            if due(middle) > 1.0 + EVEN { low = middle } else { threshold = middle }
+        }
+    }
+    parts.iter().map(|part| rounds(part, threshold)).collect()
+}
+
+/// [`offpack_s`] for FillPack, and for input and output that are skewed, in seconds, with the switches of the first
+/// phase.
 ///
 /// What is read on the group it is for is delivered at once: the sum of q p. The rest is offloaded and delivered by
 /// `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often as
@@ -178,7 +198,7 @@ fn visits_per_byte(question: &Question, own: f64, drained: f64, reading: usize) 
 /// A full buffer takes a seek to read and one for each group to write; each piece that is offloaded takes one more to
 /// be read back and one to be removed, and each visit one to deliver something. Where there are many groups and
 /// little memory these are not few.
-pub fn skewed_offpack_s(question: &Question, skew: Skew<'_>) -> f64 {
+pub fn skewed_fillpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let output = question.output();
     let at_once: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();

@@ -12,6 +12,10 @@
 //! whose share is full can always empty it without another's help. A piece is only read when every share has room for
 //! all that it may become (the chunk limit), those that are being read elsewhere included.
 //!
+//! Before a checkpoint the buffers are emptied ([`JobPlanner::empty_buffers`]): what is for the group that is awake is
+//! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes
+//! on until its buffer is empty by itself. Every strategy goes on from there.
+//!
 //! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
 
 use super::accounting::Accounting;
@@ -23,6 +27,7 @@ use super::strategy::Step;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +103,8 @@ impl Order {
 pub struct JobPlanner {
     classes: Vec<ClassPlanner>,
     chunk_bytes: u64,
+    /// Nothing is read, and what is buffered is written.
+    emptying: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +128,24 @@ impl JobPlanner {
             let planner = Planner::new(spec.accounting(index), spec.terms, spec.choices[index], spec.fixed);
             ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None }
         };
-        Self { classes: spec.parts.iter().enumerate().map(class).collect(), chunk_bytes: spec.chunk_bytes }
+        let classes = spec.parts.iter().enumerate().map(class).collect();
+        Self { classes, chunk_bytes: spec.chunk_bytes, emptying: false }
+    }
+
+    /// From now on the buffers are emptied, before a checkpoint, or they are no longer.
+    pub fn empty_buffers(&mut self, emptying: bool) {
+        self.emptying = emptying;
+    }
+
+    /// Whether the buffers are being emptied.
+    pub fn is_emptying(&self) -> bool {
+        self.emptying
+    }
+
+    /// Whether nothing is buffered and no order in hand.
+    pub fn is_empty(&self) -> bool {
+        let empty = |class: &ClassPlanner| class.planner.accounting.buffered_in_all() == 0 && class.in_hand.is_none();
+        self.classes.iter().all(empty)
     }
 
     /// The classes it works in.
@@ -164,7 +188,7 @@ impl JobPlanner {
     /// as long as they are queued, since there is something to do here. If they are, the order ends by
     /// [`JobPlanner::withdrawn`].
     pub fn awake(&mut self, class: ClassId, group: Option<GroupId>) -> bool {
-        let chunk_bytes = self.chunk_bytes;
+        let (chunk_bytes, emptying) = (self.chunk_bytes, self.emptying);
         let class = self.of_mut(class);
         let Some(here) = group.and_then(|group| class.index(group)) else { return false };
         let Some(order) = class.in_hand else {
@@ -173,6 +197,9 @@ impl JobPlanner {
         };
         if order.group() == group {
             return false;
+        }
+        if emptying && class.planner.choice != Choice::Baseline {
+            return class.planner.accounting.buffered_in_all() > 0;
         }
         let step = class.planner.step_on(here, order.reserved_bytes(chunk_bytes));
         !matches!(step, Step::Visit { .. } | Step::Done)
@@ -191,10 +218,11 @@ impl JobPlanner {
     /// another class has ended.
     pub fn next(&mut self, class: ClassId) -> Order {
         assert!(self.of(class).in_hand.is_none(), "one order in hand in a class");
-        if let Some(order) = self.must_wait(class) {
-            return order;
-        }
-        let order = self.of_mut(class).plan();
+        let order = match self.must_wait(class) {
+            _ if self.emptying => self.of_mut(class).empty_buffer(),
+            Some(order) => return order,
+            None => self.of_mut(class).plan(),
+        };
         let reads = matches!(order, Order::Read { .. });
         if reads && self.classes.iter().any(|other| other.planner.accounting.full()) {
             return Order::Wait;
@@ -342,6 +370,24 @@ impl ClassPlanner {
     /// The number of a group of the class.
     fn number(&self, group: GroupId) -> usize {
         self.index(group).expect("a group of the job")
+    }
+
+    /// The next order that leaves less in the buffer; to wait for others, if it is empty.
+    fn empty_buffer(&mut self) -> Order {
+        let accounting = &mut self.planner.accounting;
+        let fullest = (0..self.groups.len()).max_by_key(|group| (accounting.buffered(*group), Reverse(*group)));
+        let Some(fullest) = fullest.filter(|group| accounting.buffered(*group) > 0) else { return Order::Wait };
+        let at = match accounting.awake() {
+            _ if self.planner.choice == Choice::Baseline => return self.plan(),
+            Some(awake) if accounting.buffered(awake) > 0 => awake,
+            Some(awake) => {
+                let (on, target) = (self.groups[awake], self.groups[fullest]);
+                return Order::Offload { on, target, bytes: accounting.buffered(fullest) };
+            }
+            _ => fullest,
+        };
+        accounting.set_awake(Some(at));
+        Order::Deliver { group: self.groups[at], bytes: accounting.buffered(at) }
     }
 
     /// The planner's next step, visits left out.

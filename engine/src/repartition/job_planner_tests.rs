@@ -6,6 +6,7 @@ use super::{Alpha, Choice, JobPlanner, JobSpec, Order, Part, Terms};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{ClassId, GroupId, Rng};
 use proptest::prelude::*;
 
@@ -37,7 +38,20 @@ fn planner(
 ) -> Option<JobPlanner> {
     let (parts, choices) = (parts.to_vec(), Vec::new());
     let terms = Terms::PAPER;
-    let spec = JobSpec { parts, memory_bytes, chunk_bytes, terms, alpha, choices, fixed: false, host_scale: 1 };
+    let (offloaded, checkpoint_interval) = (Vec::new(), Duration::MAX);
+    let (fixed, host_scale) = (false, 1);
+    let spec = JobSpec {
+        parts,
+        memory_bytes,
+        chunk_bytes,
+        terms,
+        alpha,
+        choices,
+        fixed,
+        host_scale,
+        offloaded,
+        checkpoint_interval,
+    };
     spec.chosen(forced).map(|spec| JobPlanner::new(&spec))
 }
 
@@ -107,6 +121,9 @@ impl Bytes {
             look(&self.job);
             let busy: Vec<ClassId> =
                 classes.iter().copied().filter(|class| self.job.in_hand(*class).is_some()).collect();
+            if self.checkpoints(busy.is_empty()) {
+                continue;
+            }
             assert!(!busy.is_empty(), "everybody waits and nobody works");
             let class = busy[self.rng.below(busy.len() as u64) as usize];
             let comes_to_nothing = (self.hostile && self.disturbs(class)) || self.somebody_wakes_another(class);
@@ -115,6 +132,20 @@ impl Bytes {
             }
         }
         assert!(self.job.done());
+    }
+
+    /// Buffers are emptied for a checkpoint now and then; whether one was taken, since they are.
+    fn checkpoints(&mut self, at_rest: bool) -> bool {
+        if !self.job.is_emptying() {
+            let begins = self.hostile && self.rng.below(40) == 0;
+            self.job.empty_buffers(begins);
+            return false;
+        }
+        assert!(!at_rest || self.job.is_empty(), "who empties buffers waits for nobody");
+        if at_rest {
+            self.job.empty_buffers(false);
+        }
+        at_rest
     }
 
     /// A client may wake a group, and the job may ask for its operation back.
@@ -250,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     /// Classes and groups without input, output of any size from any input to any group, an alpha that was told wrong,
-    /// input that is lost, orders that are withdrawn, forecasts in between.
+    /// input that is lost, orders that are withdrawn, forecasts in between, buffers that are emptied for checkpoints.
     #[test]
     fn everything_that_came_out_comes_home_in_a_hostile_world(
         classes in 1_usize..4, most in 1_u64..6, more in 0_u64..40_000, alpha in (0_u64..3_000, 1_u64..4),
@@ -284,7 +315,7 @@ fn a_forecast_is_given_whatever_is_in_hand() {
     world.run(|job| {
         let refilled = job.classes().any(|class| matches!(job.in_hand(class), Some(Order::Refill { .. })));
         refills += usize::from(refilled);
-        assert!(job.forecast().time > core::time::Duration::ZERO || !refilled);
+        assert!(job.forecast().time > Duration::ZERO || !refilled);
     });
     world.assert_complete();
     assert!(refills > 0, "something is refilled");

@@ -1,12 +1,13 @@
 //! The description of a job: where its input lies, where its output is expected, and the means it is given.
 
-use super::accounting::Accounting;
+use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
 use super::choice::Choice;
 use super::terms::{Alpha, Terms};
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{ClassId, GroupId};
+use core::time::Duration;
+use model::{ClassId, GroupId, transfer_time};
 use serde::{Deserialize, Serialize};
 
 /// A class's part of a job.
@@ -23,12 +24,26 @@ pub struct Part {
 }
 
 impl Part {
-    /// The output expected of the class. Where none is expected at all, what comes nevertheless falls to all alike.
+    /// The output expected of the class, as it is buffered. Where none is expected at all, what comes nevertheless
+    /// falls to all alike.
     pub fn expected(&self, alpha: Alpha) -> Expected {
         let none = self.shares.iter().all(|share| *share == 0);
         let shares = if none { vec![1; self.groups.len()] } else { self.shares.clone() };
         Expected { alpha, shares }
     }
+}
+
+/// Bytes that lie offloaded when a job begins: it goes on from a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Offloaded {
+    /// The group they lie on.
+    pub on: GroupId,
+    /// Their destination group, of the same class.
+    pub target: GroupId,
+    /// Their number.
+    pub bytes: u64,
+    /// The pieces they lie in, none larger than the chunk limit.
+    pub pieces: u64,
 }
 
 /// A job, as the engine is given it.
@@ -42,7 +57,7 @@ pub struct JobSpec {
     pub chunk_bytes: u64,
     /// The costs of the hardware.
     pub terms: Terms,
-    /// The output to expect over input.
+    /// The output to expect over input, both as they are stored; what it takes in memory is in [`Terms::expansion`].
     pub alpha: Alpha,
     /// The strategy that each part begins with.
     pub choices: Vec<Choice>,
@@ -50,6 +65,10 @@ pub struct JobSpec {
     pub fixed: bool,
     /// Modelled seconds per second of the host, by which limits on waiting for people and hosts are multiplied.
     pub host_scale: u32,
+    /// What lies offloaded already.
+    pub offloaded: Vec<Offloaded>,
+    /// The time between two checkpoints, at least; `Duration::MAX` is without any.
+    pub checkpoint_interval: Duration,
 }
 
 impl JobSpec {
@@ -70,7 +89,7 @@ impl JobSpec {
         }
         self.fixed = forced.is_some();
         let cheapest = |(index, part): (usize, &Part)| {
-            Choice::cheapest(&self.accounting(index), &self.terms, &part.expected(self.alpha))
+            Choice::cheapest(&self.accounting(index), &self.terms, &part.expected(self.in_memory()))
         };
         self.choices = match forced {
             Some(forced) => vec![forced; self.parts.len()],
@@ -78,6 +97,17 @@ impl JobSpec {
         };
         assert_eq!(self.choices.len(), self.parts.len(), "each part has a strategy");
         Some(self)
+    }
+
+    /// The bytes that a byte of input is expected to take in the buffer.
+    fn in_memory(&self) -> Alpha {
+        self.alpha.in_memory(self.terms.expansion)
+    }
+
+    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later.
+    pub(crate) fn checkpoint_cost(&self) -> Duration {
+        let Terms { read_bytes_per_s, write_bytes_per_s, .. } = self.terms;
+        transfer_time(self.memory_bytes, write_bytes_per_s) + transfer_time(self.memory_bytes, read_bytes_per_s)
     }
 
     /// Whether there is enough memory for its classes.
@@ -89,7 +119,15 @@ impl JobSpec {
     pub(super) fn accounting(&self, index: usize) -> Accounting {
         let part = &self.parts[index];
         assert!(part.groups.len() == part.input_bytes.len() && part.groups.len() == part.shares.len());
-        Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.alpha).with_chunk_limit(self.chunk_bytes)
+        let mut accounting = Accounting::new(part.input_bytes.clone(), self.memory_of(index), self.in_memory())
+            .with_chunk_limit(self.chunk_bytes);
+        let number = |group| part.groups.iter().position(|known| *known == group);
+        for run in &self.offloaded {
+            if let (Some(on), Some(target)) = (number(run.on), number(run.target)) {
+                accounting.lies_offloaded((on, target), Run { bytes: run.bytes, pieces: run.pieces });
+            }
+        }
+        accounting
     }
 
     /// A part's share of the memory: in proportion to the output expected of it, and two chunks for each class at

@@ -1,30 +1,45 @@
 //! OffPack: write a full buffer to the group that is awake, wherever it belongs, and deliver it when all input is read
 //! (section IV-B).
 //!
-//! In the transfer phase offloaded runs are delivered; every strategy that offloads ends with it. On the group that is
-//! awake, what is buffered for it is written, then the buffer is filled from the runs that lie there, the next target's
-//! first. The next group is the one for which most is buffered.
+//! In the transfer phase what was offloaded is delivered: on the group that is awake, what is buffered for it is
+//! written, then the buffer is filled from the runs that lie there. As the paper has it, "the target disk group with
+//! the most offloaded data" comes first: the one on which most is left for others, so that the groups finish together,
+//! and none is left early with nothing to carry back. The next group is the one for which most is buffered; the paper
+//! says only that this choice is not crucial.
 //!
-//! The paper fills the buffer with "the target with the most offloaded data" first, so that no group is left early
-//! with nothing to carry back. Here the next target is, among those for which this group can fill most of the buffer,
-//! the one that has most to give in its turn.
+//! [`FillPack`](super::FillPack) is the same but for the target that comes first.
 
 use super::accounting::Accounting;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
+use core::cmp::Reverse;
 
-/// Offloads first, delivers afterwards.
+/// Offloads first, delivers afterwards, reading back first what is for the group with most offloaded data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OffPack {
-    /// Whether the buffer was full and is being written out.
-    emptying: bool,
+    phase: OffloadPhase,
 }
 
 impl Strategy for OffPack {
     fn next(&mut self, accounting: &Accounting, _terms: &Terms) -> Step {
-        if accounting.input_left() == 0 {
-            return transfer_phase(accounting);
-        }
+        if accounting.input_left() == 0 { transfer(accounting, most_offloaded) } else { self.phase.next(accounting) }
+    }
+}
+
+fn most_offloaded(accounting: &Accounting, target: usize) -> [u64; 2] {
+    [accounting.offloaded_on(target), accounting.buffered(target)]
+}
+
+/// The first phase: input is read, and a full buffer is written to the group that is awake.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OffloadPhase {
+    /// Whether the buffer was full and is being written out.
+    emptying: bool,
+}
+
+impl OffloadPhase {
+    /// The next step; there must be input left.
+    pub fn next(&mut self, accounting: &Accounting) -> Step {
         let Some(awake) = accounting.awake() else { return visit_input(accounting, 0) };
         self.emptying = (self.emptying || accounting.full()) && accounting.buffered_in_all() > 0;
         if self.emptying {
@@ -53,35 +68,29 @@ pub(super) fn visit_input(accounting: &Accounting, start: usize) -> Step {
     Step::Visit { group: accounting.next_input(start).expect("there is input left") }
 }
 
+/// Ranks a target whose run on the group that is awake may be read back next: the highest is, and of equals the one
+/// with the lowest number.
+pub(super) type TargetRank = fn(&Accounting, target: usize) -> [u64; 2];
+
 /// The next step of the transfer phase, once all input is read; or of a strategy that has offloaded nothing and cannot
 /// read on, since its buffer is full of what came from elsewhere.
-pub(super) fn transfer_phase(accounting: &Accounting) -> Step {
+pub(super) fn transfer(accounting: &Accounting, rank: TargetRank) -> Step {
     let may_deliver = accounting.input_left() == 0 || accounting.offloaded_in_all() == 0;
     assert!(may_deliver, "offloaded runs are delivered once all input is read");
     let Some(awake) = accounting.awake() else { return visit_next(accounting, None) };
     if accounting.buffered(awake) > 0 {
         return Step::Deliver;
     }
-    if let Some(target) = next_target(accounting, awake) {
-        return Step::Refill { target, bytes: accounting.refillable(awake, target) };
+    let targets = (0..accounting.groups()).filter(|target| accounting.refillable(awake, *target) > 0);
+    match targets.max_by_key(|&target| (rank(accounting, target), Reverse(target))) {
+        Some(target) => Step::Refill { target, bytes: accounting.refillable(awake, target) },
+        None => visit_next(accounting, Some(awake)),
     }
-    visit_next(accounting, Some(awake))
-}
-
-/// The target whose runs to read on `awake`: first one for which something is buffered already, so that the buffer
-/// holds as few targets as can be.
-fn next_target(accounting: &Accounting, awake: usize) -> Option<usize> {
-    let targets = 0..accounting.groups();
-    targets.filter(|target| accounting.refillable(awake, *target) > 0).max_by_key(|&target| {
-        let carried = accounting.buffered(target) + accounting.refillable(awake, target);
-        (carried, accounting.offloaded_on(target), core::cmp::Reverse(target))
-    })
 }
 
 fn visit_next(accounting: &Accounting, awake: Option<usize>) -> Step {
     let others = (0..accounting.groups()).filter(|group| Some(*group) != awake);
-    let next = others
-        .max_by_key(|&group| (accounting.buffered(group), accounting.offloaded_on(group), core::cmp::Reverse(group)));
+    let next = others.max_by_key(|&group| (accounting.buffered(group), accounting.offloaded_on(group), Reverse(group)));
     match next {
         Some(group) if accounting.buffered(group) > 0 || accounting.offloaded_on(group) > 0 => Step::Visit { group },
         _ => Step::Done,

@@ -1,10 +1,10 @@
 //! Cost simulation: a strategy is run against what is expected, as a fluid, to find what it would cost.
 //!
-//! Input turns into output by alpha, and output falls to the groups by fixed shares, to the byte: the paper's
-//! simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever is read or
-//! written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the paper, the
-//! simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day are used up
-//! ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
+//! Input turns into buffered output by alpha and expansion, and output falls to the groups by fixed shares, to the
+//! byte: the paper's simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever
+//! is read or written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the
+//! paper, the simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day
+//! are used up ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
 
 use super::accounting::Accounting;
 use super::apportion::{Apportion, Expected};
@@ -38,8 +38,10 @@ pub struct Cost {
     pub switches: u64,
     /// Bytes read: input, and runs read back.
     pub bytes_read: u64,
-    /// Bytes written: delivered, and offloaded.
+    /// Bytes written: delivered, as they are stored, and offloaded.
     pub bytes_written: u64,
+    /// Those of them that were offloaded.
+    pub bytes_offloaded: u64,
     /// The most that lay offloaded on any one group.
     pub peak_offloaded_bytes: u64,
     /// Starts of the drives whose group is woken most often.
@@ -120,12 +122,13 @@ impl<'a> Simulation<'a> {
             (Step::Read { bytes }, Some(group)) => self.read(group, bytes),
             (Step::Deliver, Some(group)) => {
                 let bytes = self.accounting.buffered(group);
-                self.write(bytes);
+                self.write(self.terms.expansion.stored_of(bytes));
                 self.accounting.was_delivered(group, bytes);
             }
             (Step::Offload { target }, Some(on)) => {
                 let bytes = self.accounting.buffered(target);
                 self.write(bytes);
+                self.cost.bytes_offloaded += bytes;
                 self.accounting.was_offloaded(on, target, bytes);
                 let lies = self.accounting.offloaded_on(on);
                 self.cost.peak_offloaded_bytes = self.cost.peak_offloaded_bytes.max(lies);

@@ -1,4 +1,9 @@
-//! The numbers that strategies and formulas are given: hardware times, and output over input.
+//! The numbers that strategies and formulas are given: hardware times, output over input, and what a format takes in
+//! memory.
+//!
+//! Alpha and expansion are two numbers. Alpha says what is written: bytes of output over bytes of input, both as they
+//! are stored. Expansion says what the buffer holds of it: decoded bytes over stored ones. Their product fills the
+//! buffer, and so rules the switches.
 
 use core::time::Duration;
 use model::RackSpec;
@@ -18,6 +23,8 @@ pub struct Terms {
     pub write_bytes_per_s: u64,
     /// Starts that a drive has on a day for work that nobody waits for; `u32::MAX` is without bound.
     pub starts_per_day: u32,
+    /// The memory that output takes before it is encoded.
+    pub expansion: Expansion,
 }
 
 impl Terms {
@@ -28,11 +35,13 @@ impl Terms {
         read_bytes_per_s: 1_000_000_000,
         write_bytes_per_s: 1_000_000_000,
         starts_per_day: u32::MAX,
+        expansion: Expansion::ONE,
     };
 
     /// Those of a rack's profile: a switch rests one group and wakes another, each as long as its slowest drive is
-    /// expected to take beside nothing else, and k drives move payload at once. Where writes are read back before they count, their rate is half. Starts are not bounded: that
-    /// is a matter of policy.
+    /// expected to take beside nothing else, and k drives move payload at once. Where writes are read back before they
+    /// count, their rate is half. Starts are not bounded: that is a matter of policy. Records take as much memory as
+    /// they do on the drives.
     pub fn of(spec: &RackSpec, reads_back: bool) -> Self {
         let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data)).max(1);
         assert!(spec.code.data > 0, "some drives hold payload");
@@ -43,6 +52,7 @@ impl Terms {
             read_bytes_per_s: rate,
             write_bytes_per_s: if reads_back { (rate / 2).max(1) } else { rate },
             starts_per_day: u32::MAX,
+            expansion: Expansion::ONE,
         }
     }
 }
@@ -77,8 +87,72 @@ impl Alpha {
         u64::try_from(input).unwrap_or(u64::MAX)
     }
 
+    /// The bytes that a byte of input takes in the buffer, if its output is so much longer there.
+    #[must_use]
+    pub fn in_memory(self, expansion: Expansion) -> Self {
+        assert!(self.input > 0 && expansion.stored > 0, "both are over some bytes");
+        let mut output = u128::from(self.output) * u128::from(expansion.buffered);
+        let mut input = u128::from(self.input) * u128::from(expansion.stored);
+        while u64::try_from(output.max(input)).is_err() {
+            (output, input) = (output >> 1, (input >> 1).max(1));
+        }
+        Self { output: output as u64, input: input as u64 }
+    }
+
     /// As a number, for formulas and reports.
     pub fn as_f64(self) -> f64 {
         self.output as f64 / self.input as f64
+    }
+}
+
+/// Decoded bytes in the buffer over the bytes of the same records as they are stored: a property of their format. What
+/// is offloaded is written as it is buffered; only output is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Expansion {
+    /// Bytes in the buffer; above 0.
+    pub buffered: u64,
+    /// The bytes that they are stored as; above 0.
+    pub stored: u64,
+}
+
+impl Expansion {
+    /// As much in the buffer as on the drives.
+    pub const ONE: Self = Self { buffered: 1, stored: 1 };
+
+    /// The bytes that so many buffered ones are stored as, rounded up: something is written of whatever is buffered.
+    pub fn stored_of(self, buffered_bytes: u64) -> u64 {
+        assert!(self.buffered > 0 && self.stored > 0, "records take some bytes, in memory and on drives");
+        let stored = (u128::from(buffered_bytes) * u128::from(self.stored)).div_ceil(u128::from(self.buffered));
+        u64::try_from(stored).unwrap_or(u64::MAX)
+    }
+
+    /// As a number, for reports.
+    pub fn as_f64(self) -> f64 {
+        self.buffered as f64 / self.stored as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fills_the_buffer_is_the_product_of_what_is_written_and_what_a_format_takes() {
+        let (alpha, expansion) = (Alpha { output: 1, input: 4 }, Expansion { buffered: 3, stored: 1 });
+        let buffered = alpha.in_memory(expansion);
+        assert_eq!((buffered.output_of(400), expansion.stored_of(buffered.output_of(400))), (300, 100));
+        assert_eq!(Alpha::ONE.in_memory(Expansion::ONE), Alpha::ONE);
+        assert_eq!(
+            (expansion.stored_of(0), expansion.stored_of(1)),
+            (0, 1),
+            "something is written of whatever there is"
+        );
+    }
+
+    #[test]
+    fn the_product_of_long_numbers_keeps_its_worth() {
+        let alpha = Alpha { output: u64::MAX / 3, input: u64::MAX / 2 };
+        let product = alpha.in_memory(Expansion { buffered: u64::MAX / 5, stored: u64::MAX / 7 });
+        assert!((product.as_f64() - 2.0 / 3.0 * 7.0 / 5.0).abs() < 1e-9, "{product:?}");
     }
 }

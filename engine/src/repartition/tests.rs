@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::formulas::{
-    Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_buffpack_s, skewed_offpack_s,
+    Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_buffpack_s, skewed_fillpack_s,
 };
 use super::simulation::Simulation;
 use super::strategy::Strategy as _;
@@ -44,6 +44,7 @@ fn strategies_take_what_the_formulas_say_within_five_percent() {
             (Choice::Baseline, baseline_s(&question)),
             (Choice::Buffpack, buffpack_s(&question)),
             (Choice::Offpack, offpack_s(&question)),
+            (Choice::Fillpack, offpack_s(&question)),
         ] {
             let took = cost_of(choice, &question).time.as_secs_f64();
             assert!(off_by(took, formula) < 50.0, "{choice} with {memory_gb} GB: {took} s, by its formula {formula} s");
@@ -61,17 +62,72 @@ fn buffpack_and_offpack_cross_near_25_gb() {
     assert!(crosses(26_000));
 }
 
+/// All input of two groups is read and lies offloaded: most on group 1, and most of group 0's for group 2.
+fn offloaded() -> Accounting {
+    let mut accounting = Accounting::new(vec![100, 200, 0], 100, Alpha::ONE).with_chunk_limit(1);
+    for (on, runs) in [(0, [0, 30, 70]), (1, [100, 0, 0]), (1, [80, 0, 20])] {
+        accounting.set_awake(Some(on));
+        accounting.was_read(on, 100, &runs);
+        for target in (0..3).filter(|target| *target != on) {
+            accounting.was_offloaded(on, target, runs[target]);
+        }
+    }
+    accounting.set_awake(Some(0));
+    accounting
+}
+
+#[test]
+fn offpack_reads_back_what_is_for_the_group_with_most_left_and_fillpack_what_fills_the_buffer() {
+    let accounting = offloaded();
+    let next = |choice: Choice| choice.strategy().next(&accounting, &Terms::PAPER);
+    assert_eq!(next(Choice::Offpack), Step::Refill { target: 1, bytes: 30 });
+    assert_eq!(next(Choice::Fillpack), Step::Refill { target: 2, bytes: 70 });
+}
+
+#[test]
+fn fillpack_is_no_slower_than_offpack_and_gains_where_runs_are_not_many_times_the_buffer() {
+    let mut gains = Vec::new();
+    for (groups, memory_gb, data_tb) in [(2, 8, 10), (4, 8, 10), (12, 8, 10), (12, 64, 10), (24, 8, 10), (48, 8, 10)] {
+        for exponents in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
+            let (data_bytes, memory_bytes) = (data_tb * 1_000_000_000_000, memory_gb * 1_000_000_000);
+            let question = Question { data_bytes, memory_bytes, groups, ..Question::PAPER };
+            let (input, output) = (zipf(groups, exponents.0), zipf(groups, exponents.1));
+            let accounting = Accounting::new(scaled(&input, data_bytes), memory_bytes, question.alpha);
+            let expected = Expected { alpha: question.alpha, shares: scaled(&output, 1 << 40) };
+            let took = |choice: Choice| choice.simulate_cost(&accounting, &question.terms, &expected);
+            let (offpack, fillpack) = (took(Choice::Offpack), took(Choice::Fillpack));
+            assert_eq!(offpack.bytes_written, fillpack.bytes_written, "both offload alike");
+            let gain = 1.0 - fillpack.time.as_secs_f64() / offpack.time.as_secs_f64();
+            let case = format!("{groups} groups, {memory_gb} GB, skew {exponents:?}: {gain}");
+            assert!(gain > -0.002, "{case}");
+            gains.push(gain);
+        }
+    }
+    assert!(gains.iter().any(|gain| *gain > 0.05), "{gains:?}");
+}
+
+#[test]
+fn buffpack_is_faster_with_output_as_skewed_as_the_papers_sentence_needs() {
+    let hours = |exponent: f64| {
+        let expected = Expected { alpha: Alpha::ONE, shares: scaled(&zipf(12, exponent), 1 << 40) };
+        Choice::Buffpack.simulate_cost(&even(&Question::PAPER), &Terms::PAPER, &expected).time.as_secs_f64()
+    };
+    let even = hours(0.0);
+    assert!(hours(0.5) > even && hours(1.0) > even, "with little skew it is slower");
+    assert!(hours(2.0) < even * 0.95, "with much it is faster: {} s, {even} s", hours(2.0));
+}
+
 #[test]
 fn tourpack_gains_a_tenth_at_the_crossover_and_lies_but_for_seeks_within_a_hundredth_of_the_bound() {
     let question = Question { memory_bytes: 24_500_000_000, ..Question::PAPER };
     let costs = Choice::candidates(&question.terms, question.memory_bytes, question.groups)
         .map(|choice| cost_of(choice, &question));
-    let [_, buffpack, offpack, tourpack] = costs.map(|cost| cost.time.as_secs_f64());
+    let [_, buffpack, offpack, _, tourpack] = costs.map(|cost| cost.time.as_secs_f64());
     let gain = 1.0 - tourpack / buffpack.min(offpack);
     assert!(gain > 0.10, "TourPack takes {tourpack} s, BuffPack {buffpack} s, OffPack {offpack} s");
     let bound = lower_bound_s(&question);
     // The bound leaves out seeks.
-    let seeking = costs[3].seeking.as_secs_f64();
+    let seeking = costs[4].seeking.as_secs_f64();
     let case = format!("TourPack takes {tourpack} s, {seeking} s of it seeking; the bound is {bound} s");
     assert!((bound..bound * 1.01).contains(&(tourpack - seeking)) && seeking < bound * 0.02, "{case}");
     // The 15 % that were asked for are not to be had: the bound itself is less than 13 % below the better of the two.
@@ -107,7 +163,9 @@ fn scaled(shares: &[f64], whole: u64) -> Vec<u64> {
 #[test]
 fn the_models_that_know_skew_are_within_three_percent_where_the_papers_are_not() {
     let mut papers_worst: f64 = 0.0;
-    for (memory_gb, exponent) in [8, 25, 64].into_iter().flat_map(|gb| [0.0, 0.5, 1.0].map(|exponent| (gb, exponent))) {
+    for (memory_gb, exponent) in
+        [8, 25, 64].into_iter().flat_map(|gb| [0.0, 0.5, 1.0, 2.0].map(|exponent| (gb, exponent)))
+    {
         let question = Question { memory_bytes: memory_gb * 1_000_000_000, ..Question::PAPER };
         let (even, skewed) = (zipf(12, 0.0), zipf(12, exponent));
         for skew in [Skew { input: &even, output: &skewed }, Skew { input: &skewed, output: &even }] {
@@ -116,7 +174,7 @@ fn the_models_that_know_skew_are_within_three_percent_where_the_papers_are_not()
             let expected = Expected { alpha: question.alpha, shares: scaled(skew.output, 1 << 40) };
             for (choice, formula) in [
                 (Choice::Buffpack, skewed_buffpack_s(&question, skew)),
-                (Choice::Offpack, skewed_offpack_s(&question, skew)),
+                (Choice::Fillpack, skewed_fillpack_s(&question, skew)),
             ] {
                 let took = choice.simulate_cost(&accounting, &question.terms, &expected).time.as_secs_f64();
                 let case = if skew.input[0] > skew.input[11] { "input" } else { "output" };
@@ -132,7 +190,7 @@ fn the_models_that_know_skew_are_within_three_percent_where_the_papers_are_not()
 }
 
 #[test]
-fn the_better_model_of_offpack_knows_groups_whose_runs_do_not_fill_the_buffer() {
+fn the_model_of_fillpack_knows_groups_whose_runs_do_not_fill_the_buffer() {
     let mut papers_worst: f64 = 0.0;
     for (groups, data_tb, memory_gb) in [
         (4, 2, 64),
@@ -147,9 +205,9 @@ fn the_better_model_of_offpack_knows_groups_whose_runs_do_not_fill_the_buffer() 
     ] {
         let (data_bytes, memory_bytes) = (data_tb * 1_000_000_000_000, memory_gb * 1_000_000_000);
         let question = Question { data_bytes, memory_bytes, groups, ..Question::PAPER };
-        let took = cost_of(Choice::Offpack, &question).time.as_secs_f64();
+        let took = cost_of(Choice::Fillpack, &question).time.as_secs_f64();
         let even = zipf(groups, 0.0);
-        let better = skewed_offpack_s(&question, Skew { input: &even, output: &even });
+        let better = skewed_fillpack_s(&question, Skew { input: &even, output: &even });
         let case = format!("{groups} groups, {data_tb} TB, {memory_gb} GB: {took} s, by the better model {better} s");
         assert!(off_by(took, better) < 50.0, "{case}");
         papers_worst = papers_worst.max(off_by(took, offpack_s(&question)));
@@ -232,7 +290,7 @@ proptest! {
         memory in 10_000_u64..2_000_000,
         seed in any::<u64>(),
         alpha in (0_u64..5, 1_u64..4),
-        which in 0_usize..4,
+        which in 0_usize..5,
         free_rides in any::<bool>(),
     ) {
         let groups = input.len();

@@ -2,16 +2,17 @@
 //!
 //! The groups that still have input are toured in a fixed order. Output for the next `window` groups of the tour stays
 //! in the buffer until they are reached; output for all others is offloaded at once, and delivered at the end as
-//! OffPack does. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw /
+//! FillPack does. A byte that stays for h hops keeps memory from h hops' worth of other bytes, which costs `h T_sw /
 //! S_M`; a byte that is offloaded is written and read once more and stays for one hop, which costs `1/w + 1/r + T_sw /
 //! S_M`. So what is h hops away is carried if `(h - 1) T_sw / S_M` is below `1/w + 1/r`, which is what
-//! [`TourPack::fitting`] sets the window by. With a window of 0 this is OffPack, with one of K - 1 it is BuffPack on a
+//! [`TourPack::fitting`] sets the window by. With a window of 0 this is FillPack, with one of K - 1 it is BuffPack on a
 //! tour.
 //!
 //! [`lower_bound_s`](super::formulas::lower_bound_s) shows how little there is left to win.
 
 use super::accounting::Accounting;
-use super::offpack::{transfer_phase, visit_input};
+use super::fillpack::transfer_phase;
+use super::offpack::visit_input;
 use super::strategy::{Step, Strategy};
 use super::terms::Terms;
 use model::transfer_time;

@@ -5,7 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, PlaceReport, PowerStatus, SwitchStatus, Totals, WorkshopStatus,
+    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, PlaceReport, PowerStatus, SwitchStatus, Totals,
+    WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ fn status() -> Status {
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
+        groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
         classes: vec![],
         switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },

@@ -127,6 +127,8 @@ fn the_papers_reproduction_can_be_set() {
     assert_eq!((policy.scheduler.weighing, policy.scheduler.overtake_limit), (Weighing::Operations, 500));
     let timed = parse("[scheduler]\nweighing = \"time\"\novertake_limit = \"5 min\"").unwrap();
     assert_eq!(timed.scheduler.overtake_limit(), 300_000, "in milliseconds");
+    let timed = parse("[scheduler]\nweighing = \"service_time\"\novertake_limit = \"90 s\"").unwrap();
+    assert_eq!((timed.scheduler.weighing, timed.scheduler.overtake_limit()), (Weighing::ServiceTime, 90_000));
 }
 
 #[test]
@@ -165,6 +167,7 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("[migrate]\npack_size = 0", ":2:13: ", "above 0"),
         ("[scheduler]\nshares = { client = 0, rebuild = 0, background = 0 }", ":2:10: ", "not all be 0"),
         ("[scheduler]\nweighing = \"time\"", ":2:12: ", "\"5 min\""),
+        ("[scheduler]\nweighing = \"service_time\"", ":2:12: ", "\"5 min\""),
         ("[scheduler]\novertake_limit = \"5 min\"", ":2:18: ", "\"500 GB\""),
         ("[[pin]]\nprefix = \"/x\"\nclass = 1", ":1:", "bucket/prefix"),
         ("[workshop", ":1:", ""),

@@ -116,8 +116,10 @@ impl OvertakeLimit {
         match weighing {
             Weighing::Bytes => as_size(&self.0).ok(),
             Weighing::Operations => self.0.as_integer().and_then(|count| u64::try_from(count).ok()),
-            Weighing::Time if self.0.as_integer() == Some(0) => Some(0),
-            Weighing::Time => as_duration(&self.0).ok().and_then(|span| u64::try_from(span.as_millis()).ok()),
+            Weighing::Time | Weighing::ServiceTime if self.0.as_integer() == Some(0) => Some(0),
+            Weighing::Time | Weighing::ServiceTime => {
+                as_duration(&self.0).ok().and_then(|span| u64::try_from(span.as_millis()).ok())
+            }
         }
     }
 }

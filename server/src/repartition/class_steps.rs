@@ -3,6 +3,7 @@
 //! A step is done in part if something comes between, and is reported as far as it was done. Nothing is waited for here
 //! and nothing tried again: that is the engine's.
 
+use super::checkpoint::OpenInputs;
 use super::heavy::heavy;
 use super::input::Input;
 use super::job_work::JobWork;
@@ -12,6 +13,7 @@ use super::writer::{OffloadedRun, PartitionWriter, WriteBatch, WriteFault, Write
 use crate::object_service::ObjectService;
 use crate::world::{MakeError, MemoryReads};
 use arrow_array::RecordBatch;
+use batch::MultisetChecksum;
 use catalog::{Blob, HIDDEN_BUCKET};
 use engine::repartition::Order;
 use engine::{PriorityClass, Rejection, StepResult};
@@ -38,7 +40,8 @@ impl ClassSteps {
     pub fn new(work: &Arc<JobWork>, class: ClassId, queues: BTreeMap<GroupId, VecDeque<Input>>) -> Self {
         let reads = MemoryReads::new(work.context.clone(), work.world.clone()).for_job(work.of(class));
         let (records, blobs) = (Arc::clone(&work.records), BlobReader::new(reads.clone(), PriorityClass::Background));
-        let reader = InputReader::new(work.context.clone(), records, blobs, queues, work.limits);
+        let reader =
+            InputReader::new(work.context.clone(), records, blobs, (queues, work.open_at_first.clone()), work.limits);
         let writer = PartitionWriter {
             context: work.context.clone(),
             world: work.world.clone(),
@@ -47,12 +50,18 @@ impl ClassSteps {
             to: work.request.to.clone(),
             object_bytes: work.memory.object_bytes,
             decoder_bytes: work.limits.decoder_bytes,
+            chunk_bytes: work.memory.chunk_bytes,
         };
         Self { work: Arc::clone(work), class, reader, writer, reads, ahead: None }
     }
 
     pub fn class(&self) -> ClassId {
         self.class
+    }
+
+    /// The objects of the input that are open, and the checksum of the records of them that were split and not taken.
+    pub fn open_inputs(&self) -> Result<(OpenInputs, MultisetChecksum), batch::Error> {
+        self.reader.open_inputs()
     }
 
     /// Carries out an order, as far as it can be done now.
@@ -153,13 +162,14 @@ impl ClassSteps {
             }
         };
         work.buffer.lock().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
-        work.was_refilled(&run);
+        let counted = run.counted;
         let service = ObjectService::new(work.context.clone(), work.world.clone(), Duration::ZERO);
-        for (_, key, _) in &run.members {
+        // What a checkpoint counts on is removed with the next one.
+        for (_, key, _) in work.was_refilled(run).iter().flat_map(|run| &run.members) {
             let displaced = work.context.catalog.delete_object(HIDDEN_BUCKET, key).await;
             service.displaced(displaced.map_err(|error| error.to_string())?);
         }
-        Ok(StepResult::Refilled { bytes: run.counted })
+        Ok(StepResult::Refilled { bytes: counted })
     }
 
     /// The result of a step whose bytes did not come.

@@ -53,6 +53,7 @@ impl Jobs {
         if job.state == JobState::Publishing {
             return Ok(());
         }
+        self.context.catalog.clear_checkpoint(job.job).await?;
         self.roll_back_objects(job.job).await?;
         if job.state == JobState::Removing {
             self.remove_inputs(job.job).await?;
@@ -139,6 +140,7 @@ impl Jobs {
 
     /// Removes whatever a job has written, and forgets what it has read.
     pub(super) async fn roll_back(&self, job: u64) -> Result<(), CatalogError> {
+        self.context.catalog.clear_checkpoint(job).await?;
         self.roll_back_objects(job).await?;
         self.context.catalog.clear_job_inputs(job).await
     }
@@ -160,7 +162,10 @@ impl Jobs {
     }
 
     /// Carries out removals beside one another, and frees what they displace.
-    async fn remove<Removal>(&self, removals: impl Iterator<Item = Removal> + Send) -> Result<(), CatalogError>
+    pub(super) async fn remove<Removal>(
+        &self,
+        removals: impl Iterator<Item = Removal> + Send,
+    ) -> Result<(), CatalogError>
     where
         Removal: Future<Output = Result<Displaced, CatalogError>> + Send,
     {

@@ -11,7 +11,7 @@ use crate::error::text;
 use batch::Format;
 use catalog::{Catalog, CatalogError, ListRequest, Object, VersionId};
 use model::{BlobId, GroupId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Objects that are listed at once.
@@ -51,8 +51,29 @@ impl Input {
 /// An object that was read: its version, and its key.
 pub(super) type ReadInput = (VersionId, Arc<str>);
 
+/// The objects that a job wants, of those that there are.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Versions from this one on are no part of its input.
+    pub below: VersionId,
+    /// Those that it has read; none, and not even an empty set, of a job that has not begun.
+    pub read: Option<BTreeSet<VersionId>>,
+}
+
+impl Wanted {
+    fn wants(&self, object: &Object) -> bool {
+        let is_read = self.read.as_ref().is_some_and(|read| read.contains(&object.version));
+        object.bytes > 0 && object.version < self.below && !is_read
+    }
+
+    /// Whether there need be none: the job goes on.
+    fn may_be_none(&self) -> bool {
+        self.read.is_some()
+    }
+}
+
 /// Finds the objects below `from`, or the one that has that very key, and where they lie.
-pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<FoundInput, String> {
+pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: Wanted) -> Result<FoundInput, String> {
     let from = &request.from;
     let no_bucket = |error| match error {
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
@@ -60,7 +81,10 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found
     };
     let mut found = FoundInput {
         format: request.format.as_deref().map(str::parse).transpose().map_err(text)?,
-        ..FoundInput::default()
+        wanted,
+        named: None,
+        placed: Placed::default(),
+        groups: BTreeMap::new(),
     };
     if !from.prefix.is_empty() && !from.prefix.ends_with('/') {
         match catalog.head_object(&from.bucket, &from.prefix).await {
@@ -76,14 +100,17 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request) -> Result<Found
     let mut start_after = None;
     loop {
         let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
-        let page = catalog.list_objects(&from.bucket, &request).await.map_err(no_bucket)?;
+        let page = match catalog.list_objects(&from.bucket, &request).await {
+            Err(CatalogError::NoSuchBucket) if found.wanted.may_be_none() => break,
+            page => page.map_err(no_bucket)?,
+        };
         start_after = page.objects.last().map(|(key, _)| key.clone());
         found.take(catalog, from, page.objects).await?;
         if !page.truncated {
             break;
         }
     }
-    if found.format.is_none() || found.placed.is_empty() {
+    if (found.format.is_none() || found.placed.is_empty()) && !found.wanted.may_be_none() {
         return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
     }
     Ok(found)
@@ -99,8 +126,9 @@ async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Resul
 }
 
 /// The input, as far as it is listed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FoundInput {
+    wanted: Wanted,
     /// Its format, stated by the user or by its names.
     pub format: Option<Format>,
     /// The first object whose name said so.
@@ -131,7 +159,10 @@ impl FoundInput {
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());
         // What has no bytes has no records; some clients put such objects in the place of directories.
-        for (key, object) in page.into_iter().filter(|(_, object)| object.bytes > 0) {
+        for (key, object) in page {
+            if !self.wanted.wants(&object) {
+                continue;
+            }
             self.is_of_one_format(&from.bucket, &key)?;
             listed.push((key, object.version));
         }

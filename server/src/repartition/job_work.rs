@@ -2,21 +2,24 @@
 //! report.
 //!
 //! Invariants: what is held is within the memory that the job was given, asserted with every step; records are in the
-//! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read.
+//! buffer, in a run, or delivered, and the tally of what was delivered must be that of what was read. A run that a
+//! checkpoint counts on is there until the next checkpoint.
 
 use super::buffer::PartitionBuffer;
+use super::checkpoint::{Checkpoint, FixedPlan, OpenInputs, Spent, VERSION};
 use super::heavy::heavy;
 use super::input::ReadInput;
 use super::memory::Memory;
 use super::plan::Survey;
 use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
+use super::resume::Resume;
 use super::writer::{OffloadedRun, WriteBatch, WriteTarget};
 use crate::world::{Context, WorldHandle};
 use batch::MultisetChecksum;
-use catalog::Blob;
+use catalog::{Blob, VersionId};
 use engine::repartition::JobPlanner;
-use engine::{JobClass, JobId, JobTimes, PriorityClass};
+use engine::{JobClass, JobId, PriorityClass};
 use model::{ClassId, GroupId, Time};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -39,9 +42,14 @@ pub(super) struct JobWork {
     pub buffer: Mutex<PartitionBuffer>,
     pub memory: Memory,
     pub limits: Limits,
+    /// Objects of the input that were open at the checkpoint that it goes on from.
+    pub open_at_first: OpenInputs,
     destinations: Vec<GroupId>,
+    plan: FixedPlan,
     planned_objects: u64,
     began: Time,
+    /// Before it went on from a checkpoint.
+    spent_before: Spent,
     /// Groups that were woken for the background, and for others, before it began.
     wakes_before: [u64; 2],
     state: Mutex<JobFigures>,
@@ -59,6 +67,16 @@ struct JobFigures {
     output: MultisetChecksum,
     read: Vec<ReadInput>,
     offloaded_in_all: u64,
+    /// The serial number of the last checkpoint.
+    serial: u64,
+    /// Of the input, in bytes, before the job went on from a checkpoint.
+    input_bytes_before: u64,
+    /// How many of `read` it knows.
+    read_at_checkpoint: usize,
+    /// The number of the last run that it counts on, if that is there.
+    run_at_checkpoint: u64,
+    /// Runs that it counts on and that were refilled since.
+    refilled: Vec<OffloadedRun>,
     /// Why the last step of a class came to nothing, for people.
     faults: BTreeMap<ClassId, String>,
     steps: u64,
@@ -77,20 +95,48 @@ struct TimeLeft {
 pub(super) type Complete = (Outcome, Vec<ReadInput>);
 
 impl JobWork {
-    /// A job that begins with everything that `survey` found; `None` if the world has ended.
+    /// A job that begins with everything that `survey` found, or goes on from the checkpoint that it takes out of it.
+    ///
+    /// # Errors
+    /// Why that cannot be, in words; `None` if the world has ended.
     pub async fn begin(
         context: &Context,
         world: &WorldHandle,
         job: JobId,
         request: &Request,
-        survey: &Survey,
-    ) -> Option<Self> {
+        survey: &mut Survey,
+    ) -> Result<Self, Option<String>> {
         let memory = survey.memory;
-        let progress = Progress { lost_objects: survey.lost_objects, ..Progress::default() };
+        let records = Records::new(&request.from.bucket, survey.spec.clone());
+        let first = JobFigures {
+            progress: Progress { lost_objects: survey.lost_objects, ..Progress::default() },
+            ..JobFigures::default()
+        };
+        let found = survey.plan.objects + survey.lost_objects;
+        let (planned_objects, spent_before, open_at_first, state) = match survey.resume.take() {
+            None => (found, Spent::default(), OpenInputs::new(), first),
+            Some(resume) => {
+                let at = &resume.checkpoint;
+                if let (Some(known), Some(tally)) = (&at.records, at.read.checksum()) {
+                    records.go_on_from(known, tally).map_err(|error| Some(error.to_string()))?;
+                }
+                // What was put while the job began may have been found since.
+                let planned_objects = at.planned_objects.max(at.inputs_read + survey.plan.objects);
+                (
+                    planned_objects,
+                    at.spent,
+                    resume.open(),
+                    JobFigures::of(resume, planned_objects - survey.plan.objects),
+                )
+            }
+        };
         let buffer = PartitionBuffer::new(survey.destinations.len(), survey.destination_of, memory.chunk_bytes);
-        Some(Self {
+        Ok(Self {
             job,
-            records: Arc::new(Records::new(&request.from.bucket, survey.spec.clone())),
+            records: Arc::new(records),
+            open_at_first,
+            plan: survey.fixed.clone(),
+            spent_before,
             buffer: Mutex::new(buffer),
             limits: Limits {
                 chunk_bytes: memory.chunk_bytes,
@@ -99,10 +145,10 @@ impl JobWork {
             },
             memory,
             destinations: survey.destinations.clone(),
-            planned_objects: survey.plan.objects + survey.lost_objects,
+            planned_objects,
             began: context.clock.now(),
-            wakes_before: wakes(world).await?,
-            state: Mutex::new(JobFigures { progress, ..JobFigures::default() }),
+            wakes_before: wakes(world).await.ok_or(None)?,
+            state: Mutex::new(state),
             context: context.clone(),
             world: world.clone(),
             request: request.clone(),
@@ -206,11 +252,90 @@ impl JobWork {
         self.state.lock().runs.entry((on, target)).or_default().push(run);
     }
 
-    /// A run lies offloaded no more.
-    pub fn was_refilled(&self, run: &OffloadedRun) {
+    /// A run lies offloaded no more. Returned if it is to be removed now; the last checkpoint may count on it.
+    pub fn was_refilled(&self, run: OffloadedRun) -> Option<OffloadedRun> {
         let mut state = self.state.lock();
         assert!(state.progress.offloaded_bytes >= run.counted, "a run that is back was offloaded");
         state.progress.offloaded_bytes -= run.counted;
+        if run.number > state.run_at_checkpoint {
+            return Some(run);
+        }
+        state.refilled.push(run);
+        None
+    }
+
+    /// How far the job is, for its next checkpoint, whose serial number it is given; and the input that was read since
+    /// the last one. `open` are the objects of the input that are open, with the checksum of records of them that were
+    /// split and not taken.
+    ///
+    /// # Errors
+    /// Why there can be none, in words.
+    pub fn state_of(
+        &self,
+        objects_below: VersionId,
+        spent: Spent,
+        (open, pending): (&OpenInputs, MultisetChecksum),
+    ) -> Result<(u64, Checkpoint, Vec<ReadInput>), String> {
+        if self.buffer.lock().held_bytes() > 0 {
+            return Err("something is buffered".into());
+        }
+        let records = self.records.learned().map_err(|error| error.to_string())?;
+        let read = self.records.tally() - pending;
+        let state = self.state.lock();
+        let runs = || state.runs.values().flatten();
+        if read != state.output + runs().map(|run| run.tally).sum() {
+            return Err("what was read is not what was written and offloaded; please report this".into());
+        }
+        let checkpoint = Checkpoint {
+            version: VERSION,
+            objects_below,
+            plan: self.plan.clone(),
+            planned_objects: self.planned_objects,
+            inputs_read: state.read.len() as u64,
+            open: open.iter().map(|(version, records)| (*version, *records)).collect(),
+            numbers: state.numbers.clone(),
+            next_run: state.next_run,
+            runs: runs().count() as u64,
+            refilled: state.refilled.iter().map(|run| run.number).collect(),
+            read: read.into(),
+            written: state.output.into(),
+            progress: state.progress.clone(),
+            spent: Spent { offloaded_bytes: state.offloaded_in_all, ..spent },
+            records,
+        };
+        Ok((state.serial + 1, checkpoint, state.read[state.read_at_checkpoint..].to_vec()))
+    }
+
+    /// A checkpoint of this serial number is durable, with so much more input that was read. Returns the runs that can
+    /// be removed now.
+    pub fn was_saved(&self, serial: u64, read: usize) -> Vec<OffloadedRun> {
+        let mut state = self.state.lock();
+        assert_eq!(serial, state.serial + 1, "one checkpoint follows the other");
+        (state.serial, state.progress.checkpoints) = (serial, serial);
+        state.read_at_checkpoint += read;
+        assert_eq!(state.read_at_checkpoint, state.read.len(), "nothing is read while a checkpoint is taken");
+        state.run_at_checkpoint = state.next_run;
+        std::mem::take(&mut state.refilled)
+    }
+
+    /// What the job has taken so far, but for the bytes that were offloaded; `None` if the world has ended.
+    pub async fn spent(&self) -> Option<Spent> {
+        let job = self.job;
+        let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.changes(), rack.job_times(job)));
+        let (changes, times) = self.world.ask(look).await.flatten()?;
+        let (wakes, before) = (wakes(&self.world).await?, &self.spent_before);
+        let since = |at: usize| before.wakes[at] + wakes[at] - self.wakes_before[at];
+        Some(Spent {
+            whole_s: before.whole_s + self.context.clock.now().since(self.began).as_secs_f64(),
+            reading_s: before.reading_s + times.reading.as_secs_f64(),
+            writing_s: before.writing_s + times.writing.as_secs_f64(),
+            verifying_s: before.verifying_s + times.verifying.as_secs_f64(),
+            switching_s: before.switching_s + times.switching.as_secs_f64(),
+            waiting_s: before.waiting_s + times.waiting.as_secs_f64(),
+            wakes: [since(0), since(1)],
+            strategy_changes: before.strategy_changes + changes,
+            offloaded_bytes: 0,
+        })
     }
 
     /// Remembers why a step of a class came to nothing.
@@ -250,7 +375,7 @@ impl JobWork {
         progress.strategy = strategy;
         progress.waits = blocked.map(|(class, _)| self.fault(class)).unwrap_or_default();
         progress.left_s = self.context.clock.to_wall(left).as_secs_f64();
-        let gone = self.context.clock.now().since(self.began).as_secs_f64();
+        let gone = self.spent_before.whole_s + self.context.clock.now().since(self.began).as_secs_f64();
         progress.done = gone / (gone + left.as_secs_f64()).max(f64::MIN_POSITIVE);
         progress
     }
@@ -275,9 +400,9 @@ impl JobWork {
     /// Why the output is not what it should be; `None` if the world has ended.
     pub async fn complete(&self) -> Result<Complete, Option<String>> {
         let job = self.job;
-        let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.clone(), rack.job_times(job)));
-        let (planner, times) = self.world.ask(look).await.flatten().ok_or(None)?;
-        let wakes = wakes(&self.world).await.ok_or(None)?;
+        let look = move |rack: &engine::Rack, _| rack.job_planner(job).cloned();
+        let planner = self.world.ask(look).await.flatten().ok_or(None)?;
+        let spent = self.spent().await.ok_or(None)?;
         let mut state = self.state.lock();
         assert!(planner.done(), "the job is done, and not everything is delivered");
         self.records.finish().map_err(|error| Some(error.to_string()))?;
@@ -295,35 +420,64 @@ impl JobWork {
                 "{ended} objects of {planned} were read to their end; nothing is published. Please report this"
             )));
         }
-        let switches = [wakes[0] - self.wakes_before[0], wakes[1] - self.wakes_before[1]];
-        let outcome = self.outcome(&state, &planner, &times, switches);
+        let outcome = outcome(&state, strategies(&planner), &spent);
         Ok((outcome, std::mem::take(&mut state.read)))
     }
+}
 
-    fn outcome(&self, state: &JobFigures, planner: &JobPlanner, times: &JobTimes, switches: [u64; 2]) -> Outcome {
-        let hours = |span: Duration| span.as_secs_f64() / 3600.0;
-        let progress = &state.progress;
-        Outcome {
-            strategy: strategies(planner),
-            strategy_changes: planner.changes(),
-            hours: hours(self.context.clock.now().since(self.began)),
-            reading_hours: hours(times.reading),
-            writing_hours: hours(times.writing),
-            verifying_hours: hours(times.verifying),
-            switching_hours: hours(times.switching),
-            waiting_hours: hours(times.waiting),
-            switches: switches[0],
-            other_switches: switches[1],
-            input_bytes: progress.input_bytes,
-            offloaded_bytes: state.offloaded_in_all,
-            output_bytes: progress.output_bytes,
-            output_objects: progress.output_objects,
-            input_objects: state.read.len() as u64,
-            lost_objects: progress.lost_objects,
-            rows: state.output.rows,
-            tally: format!("{:032x}", state.output.sum),
-            peak_buffered_bytes: progress.peak_buffered_bytes,
+impl JobFigures {
+    /// Those of a job that goes on from a checkpoint. Of all objects of its input so many are not to be found any more:
+    /// they were read, or are lost.
+    fn of(resume: Resume, not_found: u64) -> Self {
+        let Resume { serial, checkpoint, read, runs } = resume;
+        let progress = Progress {
+            buffered_bytes: 0,
+            offloaded_bytes: runs.values().flatten().map(|run| run.counted).sum(),
+            lost_objects: not_found - read.len() as u64,
+            checkpoints: serial,
+            ..checkpoint.progress
+        };
+        Self {
+            runs,
+            next_run: checkpoint.next_run,
+            numbers: checkpoint.numbers,
+            output: checkpoint.written.checksum().unwrap_or_default(),
+            offloaded_in_all: checkpoint.spent.offloaded_bytes,
+            serial,
+            input_bytes_before: progress.input_bytes,
+            read_at_checkpoint: read.len(),
+            run_at_checkpoint: checkpoint.next_run,
+            read,
+            progress,
+            ..Self::default()
         }
+    }
+}
+
+fn outcome(state: &JobFigures, strategy: String, spent: &Spent) -> Outcome {
+    let progress = &state.progress;
+    Outcome {
+        strategy,
+        strategy_changes: spent.strategy_changes,
+        hours: spent.whole_s / 3600.0,
+        reading_hours: spent.reading_s / 3600.0,
+        writing_hours: spent.writing_s / 3600.0,
+        verifying_hours: spent.verifying_s / 3600.0,
+        switching_hours: spent.switching_s / 3600.0,
+        waiting_hours: spent.waiting_s / 3600.0,
+        switches: spent.wakes[0],
+        other_switches: spent.wakes[1],
+        input_bytes: progress.input_bytes,
+        input_bytes_before: state.input_bytes_before,
+        offloaded_bytes: state.offloaded_in_all,
+        output_bytes: progress.output_bytes,
+        output_objects: progress.output_objects,
+        input_objects: state.read.len() as u64,
+        lost_objects: progress.lost_objects,
+        checkpoints: state.serial,
+        rows: state.output.rows,
+        tally: format!("{:032x}", state.output.sum),
+        peak_buffered_bytes: progress.peak_buffered_bytes,
     }
 }
 

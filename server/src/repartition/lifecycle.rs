@@ -2,13 +2,14 @@
 
 use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
-use super::plan;
+use super::plan::{self, Figures, Survey};
 use super::report::{Kept, Outcome, Request};
+use super::resume::Resume;
 use super::runner::{self, BROKEN, JobEnded};
-use super::shared::{Jobs, json, kept};
+use super::shared::{Jobs, Task, json, kept};
 use crate::world::JobActions;
 use catalog::{CatalogError, Job, JobState};
-use engine::{JobEvent, JobId};
+use engine::{JobEvent, JobId, PriorityClass};
 use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ impl Jobs {
     /// Begins a job, which waits its turn among the others.
     pub(super) fn spawn(self: &Arc<Self>, job: Job) {
         let shared = Arc::clone(self);
-        self.running.lock().insert(job.job, None);
+        self.running.lock().insert(job.job, Task::Waits);
         let actions = self.world.queue_job(JobId(job.job));
         (self.context.spawn)(Box::pin(async move {
             let number = job.job;
@@ -36,12 +37,15 @@ impl Jobs {
     async fn work(&self, job: Job, mut actions: JobActions) -> Result<(), CatalogError> {
         let number = job.job;
         let turn = runner::turn(&mut actions).await;
-        // Whatever an earlier attempt has left.
-        self.roll_back(number).await?;
+        if let (Ok(()), Some(running)) = (&turn, self.running.lock().get_mut(&number)) {
+            *running = Task::Plans;
+        }
+        // Of what an earlier attempt has left, that is kept which its checkpoint counts on.
+        let resume = self.restore(number).await?;
         let came = match turn {
             // A mistake in a record must not take the server along.
             Ok(()) => {
-                let transformed = AssertUnwindSafe(self.transform(&job, &mut actions)).catch_unwind().await;
+                let transformed = AssertUnwindSafe(self.transform(&job, resume, &mut actions)).catch_unwind().await;
                 transformed.unwrap_or_else(|_| Err(JobEnded::Failed(BROKEN.into())))
             }
             Err(ended) => Err(ended),
@@ -73,11 +77,15 @@ impl Jobs {
     }
 
     /// Everything up to an output that is complete and verified, and not yet published.
-    async fn transform(&self, job: &Job, actions: &mut JobActions) -> Result<Outcome, JobEnded> {
-        let failed = |error: CatalogError| JobEnded::Failed(error.to_string());
+    async fn transform(
+        &self,
+        job: &Job,
+        resume: Option<Resume>,
+        actions: &mut JobActions,
+    ) -> Result<Outcome, JobEnded> {
         let request: Request =
             serde_json::from_str(&job.request).map_err(|error| JobEnded::Failed(format!("its request: {error}")))?;
-        let (number, (outcome, read)) = (job.job, self.carry_out(job, &request, actions).await?);
+        let (number, (outcome, read)) = (job.job, self.carry_out(job, (&request, resume), actions).await?);
         let hidden = self.output(number, &request.to, usize::MAX).await.map_err(failed)?.len() as u64;
         if hidden != outcome.output_objects {
             let written = outcome.output_objects;
@@ -92,27 +100,58 @@ impl Jobs {
         Ok(outcome)
     }
 
-    async fn carry_out(&self, job: &Job, request: &Request, actions: &mut JobActions) -> Result<Complete, JobEnded> {
-        let survey = plan::survey(&self.context, &self.world, &self.spec, request).await;
-        let survey = survey.map_err(JobEnded::of)?;
-        // What there is to read may have changed since it was asked for.
+    /// The survey of a job that goes on from a checkpoint, or begins.
+    async fn survey(&self, job: u64, request: &Request, resume: Option<Resume>) -> Result<Survey, JobEnded> {
+        let (context, world, spec) = (&self.context, &self.world, &self.spec);
+        if let Some(resume) = resume {
+            let figures = resume.checkpoint.plan.sample.clone().map_or(Figures::Assume, Figures::Known);
+            match plan::survey(context, world, spec, (request, figures), Some(resume)).await {
+                Ok(survey) => return Ok(survey),
+                Err(None) => return Err(JobEnded::Closing),
+                Err(Some(useless)) => self.begin_anew(job, &useless).await.map_err(failed)?,
+            }
+        }
+        let figures = Figures::SampleIfItGoes(PriorityClass::Background);
+        plan::survey(context, world, spec, (request, figures), None).await.map_err(JobEnded::of)
+    }
+
+    async fn carry_out(
+        &self,
+        job: &Job,
+        (request, resume): (&Request, Option<Resume>),
+        actions: &mut JobActions,
+    ) -> Result<Complete, JobEnded> {
+        let survey = tokio::select! {
+            biased;
+            survey = Box::pin(self.survey(job.job, request, resume)) => survey?,
+            ended = runner::ended(actions) => return Err(ended),
+        };
+        // What there is to read may have changed since it was asked for; what is left of it is forecast no more.
         let planned = |job: &Job| {
-            let report = json(&Kept { plan: Some(survey.plan.clone()), works: true, ..kept(job) });
+            let before = kept(job);
+            let plan = if survey.resume.is_some() { before.plan } else { Some(survey.plan.clone()) };
+            let report = json(&Kept { plan, works: true, ..before });
             Job { report, ..job.clone() }
         };
-        self.enter(job.clone(), planned).await.map_err(|error| JobEnded::Failed(error.to_string()))?;
-        let work = JobWork::begin(&self.context, &self.world, JobId(job.job), request, &survey).await;
-        let work = Arc::new(work.ok_or(JobEnded::Closing)?);
-        if let Some(running) = self.running.lock().get_mut(&job.job) {
-            *running = Some(Arc::clone(&work));
-        }
+        self.enter(job.clone(), planned).await.map_err(failed)?;
         let scale = self.context.clock.scale();
         // Simulates the cost of every strategy.
-        let (survey, spec) = heavy(move || {
+        let (mut survey, spec) = heavy(move || {
             let spec = survey.job(scale);
             (survey, spec)
         })
         .await;
+        let work = JobWork::begin(&self.context, &self.world, JobId(job.job), request, &mut survey).await;
+        let work = Arc::new(work.map_err(JobEnded::of)?);
+        if let Some(running) = self.running.lock().get_mut(&job.job) {
+            *running = Task::Works(Arc::clone(&work));
+        }
         runner::run(&work, spec.map_err(JobEnded::Failed)?, survey.inputs, actions).await
     }
+}
+
+/// The catalog does not answer, and the job cannot do without.
+#[allow(clippy::needless_pass_by_value)] // for `map_err`
+fn failed(error: CatalogError) -> JobEnded {
+    JobEnded::Failed(error.to_string())
 }

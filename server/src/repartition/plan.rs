@@ -3,31 +3,38 @@
 //! 1. The request is read: places, partitioner, filter, formats; whatever is wrong with it is said before anything is
 //!    done.
 //! 2. The input is listed (`input.rs`).
-//! 3. Each partition gets a destination group: of the class that the target is pinned to, or of all classes in which
+//! 3. Some of it is sampled (`sample.rs`): what a byte of it becomes on the drives (alpha), and in memory (expansion).
+//! 4. Each partition gets a destination group: of the class that the target is pinned to, or of all classes in which
 //!    input lies. Groups without room for their share are left out.
-//! 4. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
+//! 5. The cost of each strategy is simulated by the engine; what would not fit on a group is not chosen.
 
 use super::buffer::DestinationOf;
+use super::checkpoint::FixedPlan;
 use super::heavy::heavy;
-use super::input::{Input, Placed, listed};
+use super::input::{Input, Placed, Wanted, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
-use super::report::{self, Request};
+use super::report::{self, Request, Sample};
+use super::resume::Resume;
+use super::sample::{Sampled, Sampling};
 use crate::error::text;
 use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
-use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, JobSpec, Part, Terms};
+use catalog::VersionId;
+use engine::PriorityClass;
+use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, Expansion, JobSpec, Part, Terms};
 use model::physics::ServerLoad;
 use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// Of which alpha is stated.
+const MILLION: u64 = 1_000_000;
+
 /// Everything that a job is begun with.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// The bucket of the input.
-    pub bucket: String,
     /// The work to be done on records.
     pub spec: Spec,
     /// The input, by the group it is to be read on.
@@ -38,7 +45,7 @@ pub(super) struct Survey {
     pub destinations: Vec<GroupId>,
     /// The destination of each partition.
     pub destination_of: DestinationOf,
-    /// The memory to expect for each byte of input.
+    /// The output to expect for each byte of input.
     pub alpha: Alpha,
     /// The costs of the hardware.
     pub terms: Terms,
@@ -50,6 +57,12 @@ pub(super) struct Survey {
     pub forced: Option<Choice>,
     /// The plan as it is reported.
     pub plan: report::Plan,
+    /// The part of the plan that stays when the job goes on after a restart.
+    pub fixed: FixedPlan,
+    /// The checkpoint that it goes on from.
+    pub resume: Option<Resume>,
+    /// The time between two checkpoints, at least.
+    pub checkpoint_interval: Duration,
 }
 
 impl Survey {
@@ -69,6 +82,8 @@ impl Survey {
             choices: Vec::new(),
             fixed: false,
             host_scale,
+            offloaded: self.resume.as_ref().map(Resume::offloaded).unwrap_or_default(),
+            checkpoint_interval: self.checkpoint_interval,
         }
     }
 
@@ -87,11 +102,20 @@ pub(super) async fn survey(
     context: &Context,
     world: &WorldHandle,
     spec: &RackSpec,
-    request: &Request,
+    (request, figures): (&Request, Figures),
+    resume: Option<Resume>,
 ) -> Result<Survey, Option<String>> {
     let (from, to) = places(request)?;
     removes_nothing_else(request)?;
-    let found = listed(&context.catalog, request).await?;
+    let below = match &resume {
+        Some(resume) => resume.checkpoint.plan.input_below,
+        None => context.catalog.next_version_id().await.map_err(|error| error.to_string())?,
+    };
+    let wanted = Wanted { below, read: resume.as_ref().map(Resume::versions) };
+    let mut found = listed(&context.catalog, request, wanted).await?;
+    if let Some(resume) = &resume {
+        found.format = Some(resume.checkpoint.plan.format.parse().map_err(text)?);
+    }
     target_is_free(&context.catalog, &from, &to).await?;
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
@@ -99,8 +123,34 @@ pub(super) async fn survey(
     let look = world.ask(RackRoom::of).await.ok_or(None)?;
     let pinned = (context.pin_of)(&to.bucket, &to.prefix);
     let (spec, request) = (spec.clone(), request.clone());
-    let surveying = Surveying { spec, request, records, partitions, placed, room: look, pinned };
+    let sampled = (None, None);
+    let mut surveying = Surveying {
+        spec,
+        request,
+        records,
+        partitions,
+        placed,
+        room: look,
+        pinned,
+        sampled,
+        input_below: below,
+        resume,
+    };
+    surveying.sample(context, world, figures).await?;
     Ok(heavy(move || surveying.survey()).await?)
+}
+
+/// Where the figures of a plan come from, but for those that the request gives.
+#[derive(Clone, Debug)]
+pub(super) enum Figures {
+    /// Those of the format.
+    Assume,
+    /// A sample, to be taken by reads of this class, whose findings about records are errors.
+    Sample(PriorityClass),
+    /// The same, whose findings are left to whoever reads all of it.
+    SampleIfItGoes(PriorityClass),
+    /// A sample that was taken.
+    Known(Sample),
 }
 
 /// Refuses to remove input whose columns or records are left out of the output.
@@ -142,6 +192,8 @@ struct RackRoom {
     drives: usize,
     /// Starts that a drive has on a day for work that nobody waits for.
     starts_per_day: u32,
+    /// The time between two checkpoints of a job.
+    checkpoint_interval: Duration,
     /// How much of the day is gone, and how often the drives of each group were started on it.
     today: Day,
 }
@@ -164,6 +216,7 @@ impl RackRoom {
             switches: [ServerLoad::Idle, ServerLoad::Busy].map(|load| rack.switch_estimate(load).total()),
             drives: rack.layout().groups.iter().map(|group| group.drives.len()).max().unwrap_or(0),
             starts_per_day: rack.policy().starts_per_day,
+            checkpoint_interval: rack.policy().checkpoint_interval,
             today: Day {
                 gone: now.since(Time::start_of_day(now.day())),
                 starts: rack.layout().groups.iter().map(starts).collect(),
@@ -186,12 +239,56 @@ struct Surveying {
     placed: Placed,
     room: RackRoom,
     pinned: Option<ClassId>,
+    sampled: Sampled,
+    /// Versions from this one on are no part of the input.
+    input_below: VersionId,
+    /// The checkpoint that the job goes on from.
+    resume: Option<Resume>,
 }
 
 impl Surveying {
+    /// Takes a sample of the input, if one is wanted.
+    async fn sample(&mut self, context: &Context, world: &WorldHandle, figures: Figures) -> Result<(), String> {
+        let (priority, strict) = match figures {
+            Figures::Assume => return Ok(()),
+            Figures::Known(sample) => {
+                self.sampled.0 = Some(sample);
+                return Ok(());
+            }
+            Figures::Sample(priority) => (priority, true),
+            Figures::SampleIfItGoes(priority) => (priority, false),
+        };
+        let memory = self.needs(self.classes().len().max(1)).share()?;
+        let sampling = Sampling {
+            context,
+            world,
+            priority,
+            bucket: &self.request.from.bucket,
+            spec: &self.records,
+            decoder_bytes: memory.decoder_bytes(self.records.format),
+            by_group: &self.placed.by_group,
+            workshop: &self.placed.workshop,
+        };
+        self.sampled = match sampling.take().await {
+            Err(told) if strict => return Err(told),
+            sampled => sampled.unwrap_or_default(),
+        };
+        Ok(())
+    }
+
+    /// The classes that take part, unless nothing lies in the rack yet.
+    fn classes(&self) -> BTreeSet<ClassId> {
+        let groups = self.placed.by_group.keys();
+        let before = self.resume.iter().flat_map(|resume| &resume.checkpoint.plan.classes).map(|(class, _)| *class);
+        groups.map(|group| self.room.class_of(*group)).chain(self.pinned).chain(before).collect()
+    }
+
     fn survey(mut self) -> Result<Survey, String> {
         let input_bytes = self.bytes();
-        let destinations = self.destinations(input_bytes)?;
+        let (alpha, alpha_from) = self.alpha();
+        let (expansion, expansion_from) = self.expansion();
+        let output_bytes = alpha.output_of(input_bytes);
+        let destinations = self.destinations(output_bytes)?;
         let workshop_bytes = self.placed.workshop.iter().map(|input| input.bytes).sum();
         self.assign_workshop(destinations[0]);
         let value = matches!(self.records.by, batch::By::Value { .. });
@@ -203,18 +300,22 @@ impl Surveying {
         let parts = self.parts(&destinations, destination_of);
         let in_parts: u64 = parts.iter().flat_map(|part| &part.input_bytes).sum();
         assert_eq!(in_parts, input_bytes, "each byte of the input is read in one class");
-        let alpha = expansion(self.records.format);
         // Classes that work at the same time mount beside each other's transfers.
         let switch = self.room.switches[usize::from(parts.len() > 1)];
         let starts_per_day = self.room.starts_per_day;
-        let terms = Terms { switch, starts_per_day, ..Terms::of(&self.spec, self.room.reads_back) };
+        let terms = Terms { switch, starts_per_day, expansion, ..Terms::of(&self.spec, self.room.reads_back) };
         let memory = self.needs(parts.len()).share()?;
         let plan = report::Plan {
             objects: self.objects(),
             input_bytes,
             workshop_bytes,
             format: self.records.format.to_string(),
-            starts_per_day: self.room.starts_per_day,
+            alpha: report::Figure { value: alpha.as_f64(), from: alpha_from.into() },
+            expansion: report::Figure { value: expansion.as_f64(), from: expansion_from.into() },
+            sample: self.sampled.0.clone(),
+            output_bytes,
+            warnings: self.sampled.1.take().into_iter().collect(),
+            starts_per_day,
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),
             memory_bytes_most: memory.most_bytes,
@@ -224,7 +325,6 @@ impl Surveying {
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
         let mut survey = Survey {
-            bucket: self.request.from.bucket.clone(),
             lost_objects: self.placed.lost,
             spec,
             inputs,
@@ -236,9 +336,56 @@ impl Surveying {
             memory,
             forced,
             plan,
+            fixed: FixedPlan::default(),
+            resume: None,
+            checkpoint_interval: self.room.checkpoint_interval,
         };
-        self.choose(&mut survey)?;
+        if let Some(resume) = self.resume.take() {
+            is_of_use(&resume, &survey)?;
+            survey.forced = resume.checkpoint.plan.forced;
+            survey.resume = Some(resume);
+        } else {
+            self.choose(&mut survey)?;
+        }
+        survey.fixed = self.fixed(&survey);
         Ok(survey)
+    }
+
+    /// The part of the plan that stays when the job goes on after a restart.
+    fn fixed(&self, survey: &Survey) -> FixedPlan {
+        FixedPlan {
+            input_below: self.input_below,
+            format: self.records.format.to_string(),
+            classes: survey.parts.iter().map(|part| (part.class, part.groups.clone())).collect(),
+            destinations: survey.destinations.clone(),
+            chunk_bytes: survey.memory.chunk_bytes,
+            forced: survey.forced,
+            sample: self.sampled.0.clone(),
+        }
+    }
+
+    /// The output to expect for each byte of input, and where that comes from. Of a sample that keeps nothing, one
+    /// record is taken to be kept.
+    fn alpha(&self) -> (Alpha, &'static str) {
+        match (self.request.alpha_millionths, &self.sampled.0) {
+            (Some(output), _) => (Alpha { output, input: MILLION }, "given"),
+            (None, Some(sample)) if sample.input_bytes > 0 => {
+                let Sample { input_bytes: input, records, output_bytes, .. } = *sample;
+                let least = if sample.kept_records == 0 { input.div_ceil(records.max(1)) } else { 0 };
+                (Alpha { output: output_bytes.max(least), input }, "sampled")
+            }
+            _ => (Alpha::ONE, "assumed"),
+        }
+    }
+
+    /// The memory to expect for each byte of output, and where that comes from.
+    fn expansion(&self) -> (Expansion, &'static str) {
+        match &self.sampled.0 {
+            Some(Sample { buffered_bytes: buffered, output_bytes: stored, .. }) if *buffered > 0 && *stored > 0 => {
+                (Expansion { buffered: *buffered, stored: *stored }, "sampled")
+            }
+            _ => (assumed_expansion(self.records.format), "assumed"),
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -248,7 +395,10 @@ impl Surveying {
 
     /// The groups that partitions shall lie in, in order: those with room for their share, and of these those with most
     /// of it, from each class in turn.
-    fn destinations(&self, input_bytes: u64) -> Result<Vec<GroupId>, String> {
+    fn destinations(&self, output_bytes: u64) -> Result<Vec<GroupId>, String> {
+        if let Some(resume) = &self.resume {
+            return Ok(resume.checkpoint.plan.destinations.clone());
+        }
         let classes: BTreeSet<ClassId> = match self.pinned {
             Some(class) => [class].into(),
             None => self.placed.by_group.keys().map(|group| self.room.class_of(*group)).collect(),
@@ -270,7 +420,7 @@ impl Surveying {
         let mut count = candidates.len().min(self.partitions.max(1));
         while count > 0 {
             let share =
-                (u128::from(input_bytes) * self.partitions.div_ceil(count) as u128).div_ceil(self.partitions as u128);
+                (u128::from(output_bytes) * self.partitions.div_ceil(count) as u128).div_ceil(self.partitions as u128);
             let has_room = |group: &&GroupId| u128::from(self.room.free[group.index()]) >= share;
             let mut found: Vec<GroupId> = candidates.iter().filter(has_room).take(count).copied().collect();
             if found.len() == count {
@@ -280,8 +430,8 @@ impl Surveying {
             count = found.len();
         }
         Err(format!(
-            "no group has room for its share of the output of {input_bytes} bytes; remove something, or pin the target \
-             prefix to a class with room"
+            "no group has room for its share of the output of {output_bytes} bytes; remove something, pin the target \
+             prefix to a class with room, or say --alpha if it is less"
         ))
     }
 
@@ -308,6 +458,9 @@ impl Surveying {
         let mut by_class: BTreeMap<ClassId, BTreeSet<GroupId>> = BTreeMap::new();
         for group in destinations.iter().chain(self.placed.by_group.keys()) {
             by_class.entry(self.room.class_of(*group)).or_default().insert(*group);
+        }
+        for (class, groups) in self.resume.iter().flat_map(|resume| &resume.checkpoint.plan.classes) {
+            by_class.entry(*class).or_default().extend(groups);
         }
         let part = |(class, groups): (ClassId, BTreeSet<GroupId>)| {
             let bytes = |group: &GroupId| {
@@ -381,12 +534,13 @@ impl Surveying {
         let mut forecast = report::Forecast { strategy: choice.to_string(), fits: true, ..Default::default() };
         let (mut slowest, mut in_all, mut switching, mut energy_mj) = (0.0_f64, 0.0_f64, 0.0, 0.0);
         let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
+        let buffered = survey.alpha.in_memory(survey.terms.expansion);
         for part in &survey.parts {
             let share = u128::from(survey.memory.buffer_bytes) / survey.parts.len() as u128;
-            let accounting = Accounting::new(part.input_bytes.clone(), (share as u64).max(1), survey.alpha);
+            let accounting = Accounting::new(part.input_bytes.clone(), (share as u64).max(1), buffered);
             let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
             let today = Day { starts, ..self.room.today };
-            let expected = part.expected(survey.alpha);
+            let expected = part.expected(buffered);
             let cost = choice.strategy().simulate_cost(&today, &accounting, &survey.terms, &expected);
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());
@@ -396,8 +550,9 @@ impl Surveying {
             forecast.switches += cost.switches;
             forecast.bytes_read += cost.bytes_read;
             forecast.bytes_written += cost.bytes_written;
+            forecast.bytes_offloaded += cost.bytes_offloaded;
             for (group, weight) in part.groups.iter().zip(&part.shares) {
-                let output = u128::from(survey.plan.input_bytes) * u128::from(*weight) / u128::from(weights.max(1));
+                let output = u128::from(survey.plan.output_bytes) * u128::from(*weight) / u128::from(weights.max(1));
                 let extra = output as u64 + cost.peak_offloaded_bytes;
                 forecast.peak_extra_bytes = forecast.peak_extra_bytes.max(extra);
                 forecast.fits &= extra <= self.room.free[group.index()];
@@ -424,6 +579,17 @@ impl Surveying {
     }
 }
 
+/// Refuses a checkpoint that the input or the memory does not fit any more. What has changed then is seen by all of the
+/// output, or by none of it.
+fn is_of_use(resume: &Resume, survey: &Survey) -> Result<(), String> {
+    if survey.memory.chunk_bytes != resume.checkpoint.plan.chunk_bytes {
+        return Err("its memory is shared out in another way".into());
+    }
+    let open = resume.open();
+    let found = survey.inputs.values().flatten().filter(|input| open.contains_key(&input.version)).count();
+    if found == open.len() { Ok(()) } else { Err("an object that was read in part is gone".into()) }
+}
+
 /// The first of each list, the second of each, and so on.
 fn in_turn<T: Copy>(lists: impl Iterator<Item = Vec<T>>) -> Vec<T> {
     let lists: Vec<Vec<T>> = lists.collect();
@@ -439,12 +605,12 @@ fn class_plan(part: &Part) -> report::ClassPlan {
     }
 }
 
-/// The memory to expect for a byte of an object, before any was read: Parquet is compressed.
-fn expansion(format: Format) -> Alpha {
+/// The memory to expect for a byte of an object of which nothing was read: Parquet is compressed.
+fn assumed_expansion(format: Format) -> Expansion {
     match format {
-        Format::Parquet => Alpha { output: 3, input: 1 },
-        Format::Fixed { .. } => Alpha::ONE,
-        Format::Csv | Format::Ndjson | Format::Lines => Alpha { output: 11, input: 10 },
+        Format::Parquet => Expansion { buffered: 3, stored: 1 },
+        Format::Fixed { .. } => Expansion::ONE,
+        Format::Csv | Format::Ndjson | Format::Lines => Expansion { buffered: 11, stored: 10 },
     }
 }
 
@@ -454,10 +620,9 @@ fn strategy(name: &str, survey: &Survey) -> Result<Choice, String> {
     let candidates = Choice::candidates(&survey.terms, survey.memory.buffer_bytes, groups);
     let plain = |choice: &Choice| choice.to_string().split('(').next().unwrap_or_default().to_ascii_lowercase();
     let wanted = name.to_ascii_lowercase();
-    candidates
-        .into_iter()
-        .find(|choice| plain(choice) == wanted)
-        .ok_or_else(|| format!("there is no strategy `{name}`; there are baseline, buffpack, offpack and tourpack"))
+    candidates.into_iter().find(|choice| plain(choice) == wanted).ok_or_else(|| {
+        format!("there is no strategy `{name}`; there are baseline, buffpack, offpack, fillpack and tourpack")
+    })
 }
 
 /// Whether two choices are of one strategy.

@@ -11,13 +11,14 @@
 //! Invariants: all input of a group is reported once, and no more than there is.
 
 use super::buffer::{PartitionBuffer, Unreported};
+use super::checkpoint::{OpenInputs, RecordsLearned};
 use super::heavy::heavy;
 use super::input::{Input, ReadInput};
 use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, open};
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use batch::{Decoder, Need, Partitioner, Spec, held_bytes, same_columns};
+use batch::{Decoder, MultisetChecksum, Need, Partitioner, Spec, held_bytes, multiset_checksum, same_columns};
 use bytes::Bytes;
 use engine::Rejection;
 use model::GroupId;
@@ -69,8 +70,40 @@ impl Records {
         pieces.into_iter().map(|(partition, piece)| Ok((partition, noted(piece, output)?))).collect()
     }
 
+    /// What is known of the records so far, if any were split.
+    pub fn learned(&self) -> Result<Option<RecordsLearned>, batch::Error> {
+        let Some(known) = self.splitter.get() else { return Ok(None) };
+        let text = |schema: &SchemaRef| {
+            Ok::<_, batch::Error>(base64_simd::STANDARD.encode_to_string(batch::schema_to_bytes(schema)?))
+        };
+        let output = known.output.get().map(text).transpose()?;
+        let (first, schema) = (known.first.clone(), text(&known.schema)?);
+        Ok(Some(RecordsLearned { first, schema, output, learned: known.partitioner.learned() }))
+    }
+
+    /// Goes on with what is known of records of this checksum, which were split before a restart.
+    ///
+    /// # Errors
+    /// If that is not what [`Records::learned`] gave.
+    pub fn go_on_from(&self, known: &RecordsLearned, tally: MultisetChecksum) -> Result<(), batch::Error> {
+        let schema = |text: &String| {
+            let bytes = base64_simd::STANDARD.decode_to_vec(text);
+            batch::schema_from_bytes(&bytes.unwrap_or_default())
+        };
+        let input = schema(&known.schema)?;
+        let partitioner = Partitioner::new(&self.spec, &input)?;
+        partitioner.go_on_from(&known.learned, tally);
+        let output = OnceLock::new();
+        if let Some(text) = &known.output {
+            let _ = output.set(schema(text)?); // it is new
+        }
+        let splitter = Splitter { partitioner, schema: input, first: known.first.clone(), output };
+        assert!(self.splitter.set(splitter).is_ok(), "nothing was split before");
+        Ok(())
+    }
+
     /// The tally of everything that was split.
-    pub fn tally(&self) -> batch::MultisetChecksum {
+    pub fn tally(&self) -> MultisetChecksum {
         self.splitter.get().map(|known| known.partitioner.tally()).unwrap_or_default()
     }
 
@@ -112,6 +145,12 @@ struct OpenInput {
     busy: bool,
     /// Pieces of a batch that did not fit into the chunk.
     pending: Vec<(usize, RecordBatch)>,
+    /// The records of the batch that the pieces are of.
+    pending_records: u64,
+    /// Records that were taken before a restart, and are passed over.
+    skip: u64,
+    /// Records that were taken: what came of them is buffered, or further.
+    taken: u64,
     /// All of a small object whose decoder asks for this and that.
     whole: Option<Bytes>,
 }
@@ -171,6 +210,8 @@ pub(super) struct InputReader {
     queues: BTreeMap<GroupId, VecDeque<Input>>,
     open: BTreeMap<GroupId, OpenInput>,
     owed: BTreeMap<GroupId, u64>,
+    /// Objects that were open before a restart.
+    open_before: OpenInputs,
     /// The group that was read last.
     last: Option<GroupId>,
     limits: Limits,
@@ -184,11 +225,27 @@ impl InputReader {
         context: Context,
         records: Arc<Records>,
         blobs: BlobReader,
-        queues: BTreeMap<GroupId, VecDeque<Input>>,
+        (queues, open_before): (BTreeMap<GroupId, VecDeque<Input>>, OpenInputs),
         limits: Limits,
     ) -> Self {
         let (open, owed) = (BTreeMap::new(), BTreeMap::new());
-        Self { context, records, blobs, queues, open, owed, last: None, limits }
+        Self { context, records, blobs, queues, open, owed, open_before, last: None, limits }
+    }
+
+    /// The objects that are open, with the records that were taken of each, and the checksum of those that were split
+    /// and not taken.
+    pub fn open_inputs(&self) -> Result<(OpenInputs, MultisetChecksum), batch::Error> {
+        let mut pending = MultisetChecksum::default();
+        for (_, piece) in self.open.values().flat_map(|open| &open.pending) {
+            pending += multiset_checksum(piece)?;
+        }
+        let queued = self.queues.values().flatten().map(|input| input.version);
+        let mut open: OpenInputs =
+            queued.filter_map(|version| Some((version, *self.open_before.get(&version)?))).collect();
+        // One that is still being passed over stands where it stood.
+        open.extend(self.open.values().map(|open| (open.input.version, open.taken + open.skip)));
+        open.retain(|_, records| *records > 0);
+        Ok((open, pending))
     }
 
     /// Ends what it has in service: something else is done in the class now, perhaps for long.
@@ -250,7 +307,6 @@ impl InputReader {
         let decoder = Decoder::open(&self.records.spec, input.bytes, self.limits.decoder_bytes);
         let open = OpenInput {
             group,
-            input,
             name,
             source,
             decoder,
@@ -259,6 +315,10 @@ impl InputReader {
             reported: 0,
             busy: true,
             pending: Vec::new(),
+            pending_records: 0,
+            skip: self.open_before.remove(&input.version).unwrap_or(0),
+            taken: 0,
+            input,
             whole: None,
         };
         self.open.insert(group, open);
@@ -305,7 +365,7 @@ impl InputReader {
     ) -> Result<Step, ReadFault> {
         let Some(mut open) = self.open.remove(&busy) else { return Ok(Step::Break(())) };
         if !open.pending.is_empty() {
-            let fits = self.deposit(&mut open.pending, buffer, done);
+            let fits = self.deposit(&mut open, buffer, done);
             self.open.insert(busy, open);
             return fits;
         }
@@ -313,7 +373,12 @@ impl InputReader {
         let (mut open, need) = heavy(move || {
             let need = open.decoder.next().and_then(|need| match need {
                 Need::Batch(batch) => {
-                    open.pending = records.split(&open.name, &batch)?;
+                    let skipped = open.skip.min(batch.num_rows() as u64);
+                    open.skip -= skipped;
+                    open.taken += skipped;
+                    let left = batch.slice(skipped as usize, batch.num_rows() - skipped as usize);
+                    open.pending_records = left.num_rows() as u64;
+                    open.pending = records.split(&open.name, &left)?;
                     Ok(Need::Batch(batch.slice(0, 0)))
                 }
                 other => Ok(other),
@@ -324,7 +389,7 @@ impl InputReader {
         .await;
         match need? {
             Need::Batch(_) => {
-                let fits = self.deposit(&mut open.pending, buffer, done);
+                let fits = self.deposit(&mut open, buffer, done);
                 self.open.insert(busy, open);
                 fits
             }
@@ -350,11 +415,11 @@ impl InputReader {
     /// Puts pieces into the buffer, if the chunk limit allows it; if not, the order has done enough.
     fn deposit(
         &self,
-        pieces: &mut Vec<(usize, RecordBatch)>,
+        open: &mut OpenInput,
         buffer: &Mutex<PartitionBuffer>,
         done: &mut Done,
     ) -> Result<Step, ReadFault> {
-        let bytes: u64 = pieces.iter().map(|(_, piece)| held_bytes(piece)).sum();
+        let bytes: u64 = open.pending.iter().map(|(_, piece)| held_bytes(piece)).sum();
         if done.unreported.bytes() + bytes > self.limits.chunk_bytes {
             if done.unreported.bytes() > 0 {
                 return Ok(Step::Break(()));
@@ -364,10 +429,11 @@ impl InputReader {
             return Err(batch::Error::BufferTooSmall { buffer_bytes, needed_bytes }.into());
         }
         let mut buffer = buffer.lock();
-        for (partition, piece) in pieces.drain(..) {
+        for (partition, piece) in open.pending.drain(..) {
             done.rows += piece.num_rows() as u64;
             buffer.put(partition, piece, &mut done.unreported)?;
         }
+        open.taken += std::mem::take(&mut open.pending_records);
         Ok(Step::Continue(()))
     }
 }

@@ -42,6 +42,9 @@ pub struct Request {
     pub format: Option<String>,
     /// The strategy to follow to the end; the cheapest, if nothing is said.
     pub strategy: Option<String>,
+    /// Millionths of a byte of output for each byte of input, both as they are stored; measured, if nothing is said.
+    #[serde(default)]
+    pub alpha_millionths: Option<u64>,
     /// Whether the input that was read is removed once the output is published.
     pub remove_input: bool,
     /// Whether to forecast, and do nothing.
@@ -68,12 +71,43 @@ pub struct Forecast {
     pub bytes_read: u64,
     /// Bytes written: output, and offloaded runs.
     pub bytes_written: u64,
+    /// Those of offloaded runs.
+    #[serde(default)]
+    pub bytes_offloaded: u64,
     /// Energy of the drives beyond standby.
     pub kwh: f64,
     /// The most that lies in any one group beyond what lies there now.
     pub peak_extra_bytes: u64,
     /// Whether that fits.
     pub fits: bool,
+}
+
+/// A number of a plan, and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// Its value.
+    pub value: f64,
+    /// `given` by the request, `sampled` from the input, or `assumed` of the format.
+    pub from: String,
+}
+
+/// A sample of the input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Objects that were looked at.
+    pub objects: u64,
+    /// Places in them.
+    pub places: u64,
+    /// The bytes of the input that its records lie in.
+    pub input_bytes: u64,
+    /// Records.
+    pub records: u64,
+    /// Those of them that are kept.
+    pub kept_records: u64,
+    /// The memory that these take, in the columns that are kept.
+    pub buffered_bytes: u64,
+    /// The bytes that they are encoded as.
+    pub output_bytes: u64,
 }
 
 /// A class that takes part.
@@ -98,6 +132,18 @@ pub struct Plan {
     pub workshop_bytes: u64,
     /// Their format.
     pub format: String,
+    /// Bytes of output over bytes of input, both as they are stored: what is written.
+    #[serde(default)]
+    pub alpha: Figure,
+    /// Bytes in the buffer over the same records' bytes as they are stored: what fills the buffer.
+    #[serde(default)]
+    pub expansion: Figure,
+    /// The sample that was taken, if one was.
+    #[serde(default)]
+    pub sample: Option<Sample>,
+    /// The output that is expected, in bytes as they are stored.
+    #[serde(default)]
+    pub output_bytes: u64,
     /// Starts that a drive has on a day for work that nobody waits for.
     pub starts_per_day: u32,
     /// Partitions, at most.
@@ -132,6 +178,9 @@ pub struct Progress {
     pub peak_buffered_bytes: u64,
     /// Bytes offloaded now.
     pub offloaded_bytes: u64,
+    /// Checkpoints that were taken.
+    #[serde(default)]
+    pub checkpoints: u64,
     /// Bytes of output objects that are written.
     pub output_bytes: u64,
     /// How many those are.
@@ -173,6 +222,9 @@ pub struct Outcome {
     pub other_switches: u64,
     /// Bytes that were read of the input.
     pub input_bytes: u64,
+    /// Those of them that were read before the checkpoint that it went on from last.
+    #[serde(default)]
+    pub input_bytes_before: u64,
     /// Bytes of offloaded runs that were written and read back.
     pub offloaded_bytes: u64,
     /// Bytes of output.
@@ -183,6 +235,9 @@ pub struct Outcome {
     pub input_objects: u64,
     /// Objects of input that were deleted or overwritten before they were read.
     pub lost_objects: u64,
+    /// Checkpoints that were taken.
+    #[serde(default)]
+    pub checkpoints: u64,
     /// Records of the output: as many as passed the filter.
     pub rows: u64,
     /// The checksum of all records, in hexadecimal; input and output agree in it.
@@ -224,6 +279,8 @@ pub(super) struct Kept {
     pub target: Option<catalog::Bucket>,
     /// How often in a row the server ended while it worked on this, without having been told to.
     pub interruptions: u32,
+    /// The serial number of its checkpoint when it was interrupted last.
+    pub interrupted_at: u64,
     /// Whether it has had its turn, and the server was not told to end since.
     pub works: bool,
     /// Whether it was cancelled, and is rolled back.

@@ -2,10 +2,12 @@
 //!
 //! Invariant: a step that was begun is reported, whatever happens, so that nothing is committed behind a rollback.
 
+use super::checkpoint::OpenInputs;
 use super::class_steps::ClassSteps;
 use super::input::Input;
 use super::job_work::{Complete, JobWork};
 use crate::world::JobActions;
+use batch::MultisetChecksum;
 use engine::repartition::{JobSpec, Order};
 use engine::{BlockReason, JobAction, JobEnd, JobEvent, StepResult};
 use futures::FutureExt;
@@ -20,7 +22,7 @@ use std::sync::Arc;
 pub(super) enum JobEnded {
     /// It was cancelled.
     Cancelled,
-    /// The server is about to end: it begins anew with the next one.
+    /// The server is about to end: it goes on with the next one.
     Closing,
     /// It cannot be done.
     Failed(String),
@@ -42,7 +44,20 @@ pub(super) async fn turn(actions: &mut JobActions) -> Result<(), JobEnded> {
         Some(JobAction::Plan) => Ok(()),
         Some(JobAction::Ended { end: JobEnd::Cancelled }) => Err(JobEnded::Cancelled),
         Some(JobAction::Ended { .. }) | None => Err(JobEnded::Closing),
-        Some(JobAction::Step { .. }) => unreachable!("a job has its turn before it works"),
+        Some(JobAction::Step { .. } | JobAction::Checkpoint { .. }) => {
+            unreachable!("a job has its turn before it works")
+        }
+    }
+}
+
+/// Waits for the end of a job that is being planned.
+pub(super) async fn ended(actions: &mut JobActions) -> JobEnded {
+    match actions.recv().await {
+        Some(JobAction::Ended { end: JobEnd::Cancelled }) => JobEnded::Cancelled,
+        Some(JobAction::Ended { .. }) | None => JobEnded::Closing,
+        Some(JobAction::Plan | JobAction::Step { .. } | JobAction::Checkpoint { .. }) => {
+            unreachable!("a job is planned once, before it works")
+        }
     }
 }
 
@@ -65,6 +80,12 @@ pub(super) async fn run(
                     let steps_of = idle.remove(&class).expect("one step in hand in a class");
                     steps.push(perform(Arc::clone(work), steps_of, attempt, order));
                 }
+                Some(JobAction::Checkpoint { attempt }) => {
+                    assert!(steps.is_empty(), "no step is in hand when a checkpoint is asked for");
+                    let open = open_now(&idle);
+                    let done = checkpoint(work, open).await;
+                    work.world.report_job(work.job, JobEvent::CheckpointEnded { attempt, done });
+                }
                 Some(JobAction::Ended { end }) => break end,
                 Some(JobAction::Plan) => unreachable!("a job is planned once"),
                 None => break JobEnd::Closing,
@@ -85,6 +106,31 @@ pub(super) async fn run(
         JobEnd::Failed { class } => Err(JobEnded::Failed(work.fault(class))),
         JobEnd::GaveUp { class, reason } => Err(JobEnded::Failed(gave_up(&work.fault(class), reason))),
     }
+}
+
+/// Makes durable how far the job is; whether that is done. `open` is what the classes have open.
+async fn checkpoint(work: &JobWork, open: Result<OpenNow, batch::Error>) -> bool {
+    let saved = match open {
+        Ok((open, pending)) => work.checkpoint(&open, pending).await,
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(reason) = &saved {
+        tracing::warn!(job = work.job.0, reason, "a checkpoint of a repartition is put off");
+    }
+    saved.is_ok()
+}
+
+/// Objects of the input that are open, and the checksum of records of them that were split and not taken.
+type OpenNow = (OpenInputs, MultisetChecksum);
+
+fn open_now(idle: &BTreeMap<ClassId, ClassSteps>) -> Result<OpenNow, batch::Error> {
+    let (mut open, mut pending) = OpenNow::default();
+    for steps in idle.values() {
+        let (of_class, split) = steps.open_inputs()?;
+        open.extend(of_class);
+        pending += split;
+    }
+    Ok((open, pending))
 }
 
 /// The executor of each class's steps.

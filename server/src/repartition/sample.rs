@@ -1,89 +1,372 @@
-//! A look at one object of the input, so that a plan is not made for columns that nobody has.
+//! A sample of the input: what is to be done is done to some records, and what comes of them is measured, so that a
+//! plan is made neither for columns that nobody has nor for an output that never comes.
 //!
-//! What lies in the workshop is looked at first, then what lies on a group that is awake; else one group wakes. Of
-//! Parquet the footer is read, of CSV and NDJSON a batch of records; what is said of lines and of records of fixed
-//! length needs no bytes at all.
+//! Which objects: what lies in the workshop, then what lies on a group that is awake; else one group wakes. With a
+//! filter, records of several groups are looked at, since those that it keeps may lie together. Objects lie evenly in
+//! their group, and places evenly in their object: the first records, and then pieces that begin at the next line or
+//! record, or row groups of Parquet.
+//!
+//! Records go through the job's own decoder, filter, partitioner and encoder. Only the first place of an object is
+//! believed to be whole: elsewhere a line may begin within a quoted field, and what cannot be read there is left out.
+//!
+//! Memory: a batch, the kept records of [`KEPT_BYTES`], their copy and what they are encoded as; of Parquet a row
+//! group.
 
+use super::heavy::heavy;
 use super::input::Input;
-use super::plan::Survey;
-use super::source::{BlobReader, InputSource, Opened, open};
+use super::report::Sample;
+use super::source::{BlobReader, InputSource, Opened, SourceError, open};
 use crate::world::{Context, MemoryReads, WorldHandle};
-use batch::{Decoder, Format, Need, Partitioner};
+use arrow_array::RecordBatch;
+use arrow_array::cast::AsArray;
+use arrow_schema::Schema;
+use arrow_select::concat::concat_batches;
+use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, held_bytes};
+use bytes::{Bytes, BytesMut};
 use engine::{GroupState, PriorityClass};
 use model::GroupId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Holds what is to be done with records against one object of the input. Answers a warning if that cannot be decided
-/// from one object, or none could be read.
-///
-/// # Errors
-/// Why the job would fail, in words.
-pub(super) async fn check(context: &Context, world: &WorldHandle, survey: &Survey) -> Result<Option<String>, String> {
-    let Some((input, mut opened)) = chosen(context, world, survey).await else { return Ok(None) };
-    let (spec, name) = (&survey.spec, opened.name.clone());
-    let reads = MemoryReads::new(context.clone(), world.clone());
-    let mut blobs = BlobReader::new(reads, PriorityClass::Client);
-    let mut decoder = Decoder::open(spec, input.bytes, survey.memory.decoder_bytes(spec.format));
-    loop {
-        if let Some(schema) = decoder.schema().filter(|_| schema_decides(spec.format)) {
-            let fits = Partitioner::new(spec, &schema);
-            return fits.map(|_| None).map_err(|error| error.at(&name, 0).to_string());
-        }
-        let need = decoder.next().map_err(|error| error.at(&name, decoder.records_before()).to_string())?;
-        match need {
-            Need::Bytes(range) => match opened.source.fetch(&mut blobs, range.clone(), 0).await {
-                Ok(bytes) => decoder.give(&range, bytes),
-                Err(error) => return Ok(Some(format!("the columns could not be checked: {name}: {error}"))),
-            },
-            Need::Batch(batch) => {
-                let partitioner = Partitioner::new(spec, &batch.schema());
-                let partitioner = partitioner.map_err(|error| error.at(&name, 0).to_string())?;
-                let split = partitioner.split(&batch);
-                split.map_err(|error| error.at(&name, decoder.records_before()).to_string())?;
-                return Ok(missing_key(&partitioner, batch.num_rows(), &name));
+/// Objects that are looked at, over all groups.
+const OBJECTS: usize = 8;
+/// Groups that are looked at if there is a filter.
+const GROUPS: usize = 4;
+/// Places in an object.
+const PLACES: usize = 4;
+/// The length of a place in an object of records that follow one another; of Parquet that of its records in memory.
+const PLACE_BYTES: u64 = 256 << 10;
+/// Objects of no more than so many bytes are looked at as a whole.
+const WHOLE_BYTES: u64 = 2 * PLACES as u64 * PLACE_BYTES;
+/// Records that are kept, in bytes of memory, before they are encoded together.
+const KEPT_BYTES: u64 = 8 << 20;
+
+/// What is to be sampled, and by what means.
+pub(super) struct Sampling<'a> {
+    pub context: &'a Context,
+    pub world: &'a WorldHandle,
+    /// That of the reads.
+    pub priority: PriorityClass,
+    /// The bucket of the input.
+    pub bucket: &'a str,
+    pub spec: &'a Spec,
+    /// The buffer that a decoder may count on.
+    pub decoder_bytes: u64,
+    pub by_group: &'a BTreeMap<GroupId, Vec<Input>>,
+    pub workshop: &'a [Input],
+}
+
+/// A sample, if any object could be read, and a warning of what it does not decide.
+pub(super) type Sampled = (Option<Sample>, Option<String>);
+
+impl Sampling<'_> {
+    /// Takes the sample.
+    ///
+    /// # Errors
+    /// Why the job would fail, in words.
+    pub async fn take(&self) -> Result<Sampled, String> {
+        let reads = MemoryReads::new(self.context.clone(), self.world.clone());
+        let mut blobs = BlobReader::new(reads, self.priority);
+        let (mut measured, mut unread) = (Measured::default(), None);
+        for input in self.chosen().await {
+            let Ok(Some(mut opened)) = open(self.context, self.bucket, input).await else { continue };
+            match self.look(input, &mut opened, &mut blobs, &mut measured).await {
+                Ok(()) => {
+                    measured.sample.objects += 1;
+                    if measured.first.is_empty() {
+                        measured.first = opened.name;
+                    }
+                }
+                Err(Fault::Bytes(error)) => unread = Some(format!("{} could not be sampled: {error}", opened.name)),
+                Err(Fault::Records(told)) => return Err(told),
             }
-            Need::End => return Ok(None),
         }
+        let looked_at = measured.sample.records > 0;
+        let missing = measured.missing_key();
+        let encoded = measured.encode(self.spec, self.decoder_bytes).await;
+        let sample = match encoded {
+            Ok(sample) => Some(sample).filter(|_| looked_at),
+            Err(error) => {
+                unread = Some(format!("the input could not be sampled: {error}"));
+                None
+            }
+        };
+        Ok((sample, missing.or(unread)))
+    }
+
+    /// Looks at an object, in several places.
+    async fn look(
+        &self,
+        input: &Input,
+        opened: &mut Opened,
+        blobs: &mut BlobReader,
+        measured: &mut Measured,
+    ) -> Result<(), Fault> {
+        let is_parquet = self.spec.format == Format::Parquet;
+        let places = if is_parquet || input.bytes > WHOLE_BYTES { PLACES } else { 1 };
+        let mut header = Bytes::new();
+        for place in 0..places {
+            if place == 0 || is_parquet {
+                let decoder = Decoder::open(self.spec, input.bytes, self.decoder_bytes).in_place(place, places);
+                let most = if places == 1 { u64::MAX } else { PLACE_BYTES };
+                let bytes = Source::Object { name: &opened.name, source: &mut opened.source, blobs };
+                let (decoder, read) = self.read(decoder, bytes, most, measured).await?;
+                header = decoder.schema().map(|schema| header_of(self.spec.format, &schema)).unwrap_or_default();
+                measured.sample.input_bytes += if place == 0 { header.len() as u64 } else { 0 };
+                if !read {
+                    continue;
+                }
+            } else {
+                let piece = self.piece(input, place, &mut opened.source, blobs).await.map_err(Fault::Bytes)?;
+                let Some(piece) = whole_records(self.spec.format, &header, &piece) else { continue };
+                let decoder = Decoder::open(self.spec, piece.len() as u64, self.decoder_bytes);
+                // It may begin within a field.
+                let _ = self.read(decoder, Source::Piece(piece), u64::MAX, measured).await;
+            }
+            measured.sample.places += 1;
+        }
+        Ok(())
+    }
+
+    /// Decodes until about `most` bytes of input were read, or there are no more; whether there were any records.
+    async fn read(
+        &self,
+        mut decoder: Decoder,
+        mut bytes: Source<'_>,
+        most: u64,
+        measured: &mut Measured,
+    ) -> Result<(Decoder, bool), Fault> {
+        let mut read = 0;
+        loop {
+            let need = decoder.next().map_err(|error| bytes.fault(error, decoder.records_before()))?;
+            if let Some(schema) = decoder.schema() {
+                measured.meet(self.spec, &schema).map_err(|error| bytes.fault(error, 0))?;
+            }
+            match need {
+                Need::Bytes(range) => decoder.give(&range, bytes.fetch(range.clone()).await.map_err(Fault::Bytes)?),
+                Need::End => return Ok((decoder, read > 0)),
+                Need::Batch(batch) => {
+                    let before = decoder.records_before();
+                    let batch = self.first_of(batch, most.saturating_sub(read));
+                    let stored = stored_bytes(self.spec.format, &batch, decoder.row_bytes());
+                    read += if self.spec.format == Format::Parquet { held_bytes(&batch) } else { stored };
+                    measured.take(batch, stored).await.map_err(|error| bytes.fault(error, before))?;
+                    if measured.held_bytes > KEPT_BYTES {
+                        let encoded = measured.flush(self.spec, self.decoder_bytes).await;
+                        encoded.map_err(|error| bytes.fault(error, before))?;
+                    }
+                    if read >= most {
+                        return Ok((decoder, true));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first records of a batch of some format of rows, about so many bytes: no place counts for more than others
+    /// because more was read there.
+    fn first_of(&self, batch: RecordBatch, most: u64) -> RecordBatch {
+        let stored = stored_bytes(self.spec.format, &batch, None);
+        if stored <= most {
+            return batch;
+        }
+        let rows = (batch.num_rows() as u128 * u128::from(most) / u128::from(stored)) as usize;
+        batch.slice(0, rows.max(1))
+    }
+
+    /// The bytes of a place behind the first.
+    async fn piece(
+        &self,
+        input: &Input,
+        place: usize,
+        source: &mut InputSource,
+        blobs: &mut BlobReader,
+    ) -> Result<Bytes, SourceError> {
+        let mut begin = (input.bytes - PLACE_BYTES) / (PLACES as u64 - 1) * place as u64;
+        let mut bytes = PLACE_BYTES;
+        if let Format::Fixed { record_bytes } = self.spec.format {
+            let width = (record_bytes as u64).max(1);
+            begin -= begin % width;
+            bytes = (bytes / width).max(1) * width;
+        }
+        let end = (begin + bytes).min(input.bytes);
+        source.fetch(blobs, begin..end, 0).await
+    }
+
+    /// The objects to look at.
+    async fn chosen(&self) -> Vec<&Input> {
+        let groups: Vec<GroupId> = self.by_group.keys().copied().collect();
+        let wanted = groups.clone();
+        let ready = self.world.ask(move |rack, _| {
+            let ready = |group: &GroupId| matches!(rack.group_state(*group), GroupState::Idle | GroupState::Busy);
+            wanted.into_iter().filter(ready).collect::<Vec<_>>()
+        });
+        let ready = ready.await.unwrap_or_default();
+        let several = self.spec.filter.is_some();
+        let lists: Vec<&[Input]> = match (several, self.workshop) {
+            (false, [_, ..]) => vec![self.workshop],
+            (false, []) => {
+                let group = ready.first().or(groups.first());
+                group.and_then(|group| self.by_group.get(group)).map(Vec::as_slice).into_iter().collect()
+            }
+            (true, workshop) => {
+                let mut order = ready.clone();
+                order.extend(evenly(&groups, GROUPS).filter(|group| !ready.contains(group)));
+                let lists = order.iter().take(GROUPS).filter_map(|group| self.by_group.get(group));
+                lists.map(Vec::as_slice).chain((!workshop.is_empty()).then_some(workshop)).collect()
+            }
+        };
+        let each = OBJECTS / lists.len().max(1);
+        lists.into_iter().flat_map(|list| evenly(list, each.max(1))).collect()
     }
 }
 
-/// Whether columns are known before any record is.
-fn schema_decides(format: Format) -> bool {
+/// At most `count` of these, which lie evenly among them, the first and the last included.
+fn evenly<T>(all: &[T], count: usize) -> impl Iterator<Item = &T> {
+    let count = count.min(all.len());
+    (0..count).map(move |at| &all[at * (all.len() - 1) / (count - 1).max(1)])
+}
+
+/// Where a decoder's bytes come from.
+enum Source<'a> {
+    Object { name: &'a str, source: &'a mut InputSource, blobs: &'a mut BlobReader },
+    Piece(Bytes),
+}
+
+impl Source<'_> {
+    async fn fetch(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, SourceError> {
+        match self {
+            Self::Object { source, blobs, .. } => source.fetch(blobs, range, 0).await,
+            Self::Piece(piece) => Ok(piece.slice(range.start as usize..range.end as usize)),
+        }
+    }
+
+    fn fault(&self, error: batch::Error, records_before: u64) -> Fault {
+        let name = if let Self::Object { name, .. } = self { name } else { "a part of it" };
+        Fault::Records(error.at(name, records_before).to_string())
+    }
+}
+
+/// Why an object is not looked at any further.
+enum Fault {
+    /// Its bytes did not come.
+    Bytes(SourceError),
+    /// Its records are not what they should be, in words.
+    Records(String),
+}
+
+/// The header line of a CSV, with its end.
+fn header_of(format: Format, schema: &Schema) -> Bytes {
+    let lines = schema.metadata().values().filter(|_| format == Format::Csv);
+    lines.flat_map(|line| [line.as_str(), "\n"]).collect::<String>().into()
+}
+
+/// The records that are whole in a piece of an object, behind their header.
+fn whole_records(format: Format, header: &Bytes, piece: &Bytes) -> Option<Bytes> {
+    if matches!(format, Format::Fixed { .. }) {
+        return Some(piece.clone());
+    }
+    let begin = piece.iter().position(|byte| *byte == b'\n')? + 1;
+    let end = piece.iter().rposition(|byte| *byte == b'\n')? + 1;
+    let mut whole = BytesMut::from(&header[..]);
+    whole.extend_from_slice(&piece[begin..end]);
+    Some(whole.freeze()).filter(|_| end > begin)
+}
+
+/// The bytes of the object that a batch was decoded from.
+fn stored_bytes(format: Format, batch: &RecordBatch, row_bytes: Option<f64>) -> u64 {
+    let rows = batch.num_rows() as u64;
     match format {
-        Format::Parquet | Format::Lines | Format::Fixed { .. } => true,
-        Format::Csv | Format::Ndjson => false,
+        Format::Parquet => (rows as f64 * row_bytes.unwrap_or(0.0)).round() as u64,
+        Format::Fixed { record_bytes } => rows * record_bytes as u64,
+        Format::Csv | Format::Ndjson | Format::Lines => {
+            let records = batch.column(0).as_binary_opt::<i32>();
+            let values = records
+                .map_or(0, |records| records.value_offsets().last().copied().unwrap_or(0) - records.value_offsets()[0]);
+            u64::try_from(values).unwrap_or(0) + rows
+        }
     }
 }
 
-/// A key of NDJSON that was in none of the records: it may be in others.
-fn missing_key(partitioner: &Partitioner, rows: usize, name: &str) -> Option<String> {
-    match partitioner.finish() {
-        Err(error @ batch::Error::MissingColumn { .. }) => {
-            Some(format!("in the first {rows} records of {name}, {error}; a job fails if it is in no record at all"))
-        }
-        _ => None,
-    }
+/// What has been measured so far.
+#[derive(Default)]
+struct Measured {
+    sample: Sample,
+    partitioner: Option<Arc<Partitioner>>,
+    /// Kept records that are still to be encoded, by partition.
+    kept: Vec<(usize, RecordBatch)>,
+    held_bytes: u64,
+    /// The name of the first object.
+    first: String,
 }
 
-/// The object to look at.
-async fn chosen(context: &Context, world: &WorldHandle, survey: &Survey) -> Option<(Input, Opened)> {
-    // What lies in the workshop stands behind what lies in the group that it is read along with.
-    for input in survey.inputs.values().filter_map(|inputs| inputs.last()) {
-        if let Ok(Some(opened @ Opened { source: InputSource::Workshop { .. }, .. })) =
-            open(context, &survey.bucket, input).await
-        {
-            return Some((input.clone(), opened));
+impl Measured {
+    /// The schema of an object is known: it must have the columns that are wanted.
+    fn meet(&mut self, spec: &Spec, schema: &Schema) -> Result<(), batch::Error> {
+        if self.partitioner.is_none() {
+            self.partitioner = Some(Arc::new(Partitioner::new(spec, schema)?));
+        }
+        Ok(())
+    }
+
+    /// Splits a batch that stands for so many bytes of input.
+    async fn take(&mut self, batch: RecordBatch, stored_bytes: u64) -> Result<(), batch::Error> {
+        let Some(partitioner) = self.partitioner.clone() else { return Ok(()) };
+        let rows = batch.num_rows() as u64;
+        let pieces = heavy(move || partitioner.split(&batch)).await?;
+        self.sample.records += rows;
+        self.sample.input_bytes += stored_bytes;
+        self.held_bytes += pieces.iter().map(|(_, piece)| held_bytes(piece)).sum::<u64>();
+        self.kept.extend(pieces);
+        Ok(())
+    }
+
+    /// Encodes what was kept, partition by partition, as one object.
+    async fn flush(&mut self, spec: &Spec, decoder_bytes: u64) -> Result<(), batch::Error> {
+        let mut kept = std::mem::take(&mut self.kept);
+        self.held_bytes = 0;
+        let Some(schema) = kept.first().map(|(_, piece)| piece.schema()) else { return Ok(()) };
+        kept.sort_by_key(|(partition, _)| *partition);
+        let format = spec.output;
+        let measured = heavy(move || {
+            let joined = concat_batches(&schema, kept.iter().map(|(_, piece)| piece));
+            let joined =
+                joined.map_err(|error| batch::Error::Columns { doing: "joining", reason: error.to_string() })?;
+            drop(kept);
+            let (buffered, rows) = (held_bytes(&joined), joined.num_rows() as u64);
+            let encoder = Encoder::objects(format, &schema, vec![joined], u64::MAX).readable_within(decoder_bytes);
+            let objects = encoder.collect::<Result<Vec<_>, _>>()?;
+            let output = objects.iter().map(|object| object.bytes.len() as u64).sum::<u64>();
+            Ok::<_, batch::Error>((buffered, rows, output))
+        });
+        let (buffered, rows, output) = measured.await?;
+        self.sample.buffered_bytes += buffered;
+        self.sample.kept_records += rows;
+        self.sample.output_bytes += output;
+        Ok(())
+    }
+
+    /// The sample, with all that was kept encoded.
+    async fn encode(mut self, spec: &Spec, decoder_bytes: u64) -> Result<Sample, batch::Error> {
+        self.flush(spec, decoder_bytes).await?;
+        assert!(self.sample.kept_records <= self.sample.records, "no more is kept than was looked at");
+        Ok(self.sample)
+    }
+
+    /// A key of NDJSON that was in none of the records: it may be in others.
+    fn missing_key(&self) -> Option<String> {
+        match self.partitioner.as_ref()?.finish() {
+            Err(error @ batch::Error::MissingColumn { .. }) => {
+                let (records, first) = (self.sample.records, &self.first);
+                let more = match self.sample.objects {
+                    0 | 1 => String::new(),
+                    objects => format!(" and {} more objects", objects - 1),
+                };
+                Some(format!(
+                    "in {records} records of {first}{more}, {error}; a job fails if it is in no record at all"
+                ))
+            }
+            _ => None,
         }
     }
-    let groups: Vec<GroupId> = survey.inputs.keys().copied().collect();
-    let awake = world.ask(move |rack, _| {
-        let ready = |group: &GroupId| matches!(rack.group_state(*group), GroupState::Idle | GroupState::Busy);
-        groups.into_iter().find(ready)
-    });
-    let awake = awake.await.flatten().and_then(|group| survey.inputs.get(&group));
-    for input in awake.into_iter().chain(survey.inputs.values()).filter_map(|inputs| inputs.first()) {
-        if let Ok(Some(opened)) = open(context, &survey.bucket, input).await {
-            return Some((input.clone(), opened));
-        }
-    }
-    None
 }

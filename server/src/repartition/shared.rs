@@ -11,7 +11,8 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How often a job begins anew by itself after a server that was not told to end; perhaps it ended because of the job.
+/// How often a job goes on or begins anew by itself, without having come to another checkpoint, after a server that was
+/// not told to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.
@@ -19,10 +20,21 @@ pub(super) struct Jobs {
     pub context: Context,
     pub world: WorldHandle,
     pub spec: RackSpec,
-    /// Jobs that have a task, with their work once they are at work.
-    pub running: Mutex<BTreeMap<u64, Option<Arc<JobWork>>>>,
+    /// Jobs that have a task, and how far it is.
+    pub running: Mutex<BTreeMap<u64, Task>>,
     /// Held by whoever changes a job's state. One for each job since the server began.
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+/// How far the task of a job is.
+#[derive(Clone)]
+pub(super) enum Task {
+    /// It waits its turn.
+    Waits,
+    /// Its input is surveyed and sampled.
+    Plans,
+    /// It works.
+    Works(Arc<JobWork>),
 }
 
 impl Jobs {
@@ -52,9 +64,12 @@ impl Jobs {
         if !kept(&job).works {
             return Ok(job);
         }
+        // With a new checkpoint it has come further than the last time.
+        let serial = self.context.catalog.checkpoint(job.job).await?.map_or(0, |checkpoint| checkpoint.serial);
         let changed = |job: &Job| {
-            let interruptions = kept(job).interruptions + 1;
-            let report = json(&Kept { interruptions, ..kept(job) });
+            let before = kept(job);
+            let interruptions = if serial > before.interrupted_at { 1 } else { before.interruptions + 1 };
+            let report = json(&Kept { interruptions, interrupted_at: serial, ..before });
             let (mut state, mut reason) = (job.state, job.reason.clone());
             if interruptions > INTERRUPTIONS_MAX {
                 state = JobState::Paused;

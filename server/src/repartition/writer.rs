@@ -6,6 +6,7 @@
 //! there if it is not what is wanted after all.
 
 use super::buffer::PartitionBatches;
+use super::checkpoint::{RunNote, Tally};
 use super::heavy::heavy;
 use super::places::KEY_BYTES_MAX;
 use super::reader::Records;
@@ -27,11 +28,15 @@ use workshop::{PackMember, PackPlan};
 /// A run that lies offloaded.
 #[derive(Debug)]
 pub(super) struct OffloadedRun {
+    /// Distinguishes it from the job's others.
+    pub number: u64,
     pub blob: Blob,
     /// Its members: partition, key in the hidden bucket, where in the blob.
     pub members: Vec<(usize, String, std::ops::Range<u64>)>,
     /// The bytes that were reported when it was offloaded.
     pub counted: u64,
+    /// That of its records.
+    pub tally: MultisetChecksum,
 }
 
 /// Where buffered batches are written.
@@ -79,6 +84,8 @@ impl WriteTarget {
 pub(super) struct WriteBatch {
     pub target: WriteTarget,
     pub taken: Vec<PartitionBatches>,
+    /// The number of the run that it becomes, if it does.
+    run: u64,
     drafts: Vec<ObjectDraft>,
 }
 
@@ -103,6 +110,16 @@ impl WriteBatch {
         self.drafts.iter().map(|draft| draft.partition)
     }
 
+    /// Notes of a run, with each of its members, what has to be known of it to go on with it.
+    fn note(&mut self, chunk_bytes: u64) {
+        let (target, members, tally) = (self.target.destination(), self.drafts.len() as u64, Tally::from(self.tally()));
+        let counted = self.taken_bytes().clamp(1, chunk_bytes);
+        for draft in &mut self.drafts {
+            let note = RunNote { partition: draft.partition, target, counted, members, tally: tally.clone() };
+            draft.note = serde_json::to_string(&note).unwrap_or_default(); // numbers and text can be written
+        }
+    }
+
     /// How many objects of a partition there are.
     pub fn objects_of(&self, partition: usize) -> u64 {
         self.partitions().filter(|of| *of == partition).count() as u64
@@ -118,7 +135,7 @@ impl WriteBatch {
         };
         let members = self.drafts.iter().map(member).collect();
         assert!(at <= blob.payload_bytes, "the members of a run lie in its payload");
-        OffloadedRun { blob, members, counted }
+        OffloadedRun { number: self.run, blob, members, counted, tally: self.tally() }
     }
 }
 
@@ -155,6 +172,8 @@ struct ObjectDraft {
     etag: String,
     /// CRC-64/NVME, as S3 writes it.
     crc_base64: String,
+    /// Of a member of a run, a [`RunNote`].
+    note: String,
 }
 
 /// Writes for one class.
@@ -168,6 +187,8 @@ pub(super) struct PartitionWriter {
     pub object_bytes: u64,
     /// The memory into which a job like this reads row groups.
     pub decoder_bytes: u64,
+    /// The most that a run counts for.
+    pub chunk_bytes: u64,
 }
 
 impl PartitionWriter {
@@ -200,7 +221,7 @@ impl PartitionWriter {
                 "{key} would be a key of {bytes} bytes, and {KEY_BYTES_MAX} are allowed; write to a shorter prefix"
             )));
         }
-        Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, drafts })
+        Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, run: 0, drafts })
     }
 
     /// Encodes what was taken as a run; `number` distinguishes it from the job's others.
@@ -220,7 +241,9 @@ impl PartitionWriter {
                 drafts.push(encoded.draft(*partition, hidden, place, "application/vnd.apache.arrow.stream"));
             }
         }
-        Ok(WriteBatch { target, taken, drafts })
+        let mut batch = WriteBatch { target, taken, run: number, drafts };
+        batch.note(self.chunk_bytes);
+        Ok(batch)
     }
 
     /// Writes a batch where it is to be.
@@ -274,7 +297,18 @@ impl Summed {
     ) -> ObjectDraft {
         let Self { encoded: Encoded { bytes, tally, .. }, etag, crc_base64 } = self;
         let (bucket, key) = place;
-        ObjectDraft { partition, hidden, bucket, key, content_type, bytes, tally, etag, crc_base64 }
+        ObjectDraft {
+            partition,
+            hidden,
+            bucket,
+            key,
+            content_type,
+            bytes,
+            tally,
+            etag,
+            crc_base64,
+            note: String::new(),
+        }
     }
 }
 
@@ -298,7 +332,8 @@ pub(super) fn out_prefix(job: u64) -> String {
     format!("{}out/", prefix(job))
 }
 
-fn run_prefix(job: u64) -> String {
+/// Its runs.
+pub(super) fn run_prefix(job: u64) -> String {
     format!("{}run/", prefix(job))
 }
 
@@ -312,7 +347,7 @@ impl ObjectDraft {
             modified_ms,
             created_ms: modified_ms,
             headers: vec![("content-type".into(), self.content_type.into())],
-            metadata: Vec::new(),
+            metadata: if self.note.is_empty() { Vec::new() } else { vec![("run".into(), self.note.clone())] },
             checksums: vec![Checksum { kind: ChecksumKind::Crc64Nvme, base64: self.crc_base64.clone() }],
             acl: Acl::Private,
             tags: Vec::new(),

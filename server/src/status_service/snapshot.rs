@@ -1,8 +1,8 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, PowerStatus, RebuildReport, Status, SwitchStatus, Totals,
-    UnusableStack, WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
+    SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
@@ -28,6 +28,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
             fuse_trips: 0,
         },
         drives: drive_counts(rack),
+        groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
         switch: switch_status(rack, clock),
@@ -49,6 +50,11 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
         }
     }
     counts
+}
+
+fn group_counts(rack: &Rack) -> GroupCounts {
+    let (total, left) = (rack.layout().groups.len(), rack.uninitialised_groups());
+    GroupCounts { total: total as u64, initialised: (total - left) as u64 }
 }
 
 fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {

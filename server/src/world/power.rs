@@ -8,7 +8,7 @@ use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError};
 use engine::{Action, Event, Loss};
 use futures::future::FutureExt;
-use model::{Attempt, DriveId};
+use model::{Attempt, DriveId, GroupId};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,6 +44,17 @@ impl World {
         self.starts_persisted = persisted.boxed().shared();
         let waiting = self.starts_persisted.clone();
         self.start(waiting);
+    }
+
+    /// Remembers that `group` was initialised with `drives`. Nothing waits for it: if it is not remembered, the next
+    /// start wakes the group once more.
+    pub(super) fn persist_initialised(&self, group: GroupId, drives: Vec<DriveId>) {
+        let (catalog, now_ms) = (self.context.catalog.clone(), (self.context.wall)());
+        self.start(async move {
+            if let Err(error) = catalog.note_initialised(&drives, now_ms).await {
+                tracing::warn!(%group, %error, "that a group was initialised could not be remembered");
+            }
+        });
     }
 
     pub(super) fn spin_up(&self, drive: DriveId, attempt: Attempt) {

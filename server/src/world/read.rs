@@ -12,9 +12,10 @@ use super::state::World;
 use crate::losses::Losses;
 use catalog::Blob;
 use disk::Drive;
-use disk::stack::{self, Policy, StackError, StackOutcome, StackReader};
-use engine::{Event, Outcome, ReadPolicy, Rejection, Request, Work};
+use disk::stack::{self, Passage, Policy, StackError, StackOutcome, StackReader};
+use engine::{Controller, Event, Outcome, ReadPolicy, Rejection, Request, Work};
 use model::{Attempt, BlobId, DriveId, OpId};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 impl World {
@@ -44,6 +45,10 @@ impl World {
         let Some(Operation::Read { blob, progress, .. }) = self.operations.get_mut(&op) else {
             panic!("{op} reads, and is no read");
         };
+        let picked = self.rack.picked_at(op);
+        if let Some(ReadTarget::Timed(client)) = progress.as_mut().map(|progress| &mut progress.target) {
+            client.picked(picked);
+        }
         assert_eq!(blob.blob, id, "an operation reads the blob it was asked for");
         let Some(progress) = progress.take() else { panic!("{op} is read twice at once") };
         assert!(self.context.holds.is_held(id), "a blob keeps its stacks while it is read");
@@ -102,6 +107,7 @@ impl World {
             }),
             (ReadTarget::Spool(writer), Some(reason)) => writer.fail(reason.text()),
             (ReadTarget::Memory(sink), _) => drop(sink),
+            (ReadTarget::Timed(client), reason) => client.ended(reason),
         }
     }
 
@@ -135,13 +141,14 @@ impl Read {
     async fn run(mut self, id: BlobId, losses: &Losses) -> (Box<ReadProgress>, bool, Vec<StackOutcome>) {
         let stripe_bytes = self.blob.code.stripe_bytes();
         let range = self.progress.given().end..self.progress.range.end;
-        let opened = StackReader::open(self.blob, self.stacks, self.policy).await;
-        let (result, outcomes) = match opened.result {
-            Ok(mut reader) => {
-                let result = reader.read(range, &mut *self.progress).await;
-                (result, reader.outcomes())
+        let (blob, stacks, policy) = (self.blob, self.stacks, self.policy);
+        let (result, outcomes) = match self.progress.request_bytes_without_payload() {
+            None => read_payload(blob, stacks, policy, (range, &mut *self.progress)).await,
+            Some(request_bytes) => {
+                let passage = Passage { range, request_bytes };
+                let passed = stack::pass_over(blob, stacks, policy, passage, &mut *self.progress).await;
+                (passed.result, passed.outcomes)
             }
-            Err(error) => (Err(error), opened.outcomes),
         };
         match &result {
             Ok(()) => assert_eq!(self.progress.given(), self.progress.range, "a complete read gives all of its bytes"),
@@ -154,6 +161,23 @@ impl Read {
         }
         let done = result.is_ok() || self.progress.closed;
         (self.progress, done, outcomes)
+    }
+}
+
+/// Reads the bytes of a range, each fragment checked, into a progress.
+async fn read_payload(
+    blob: stack::Blob,
+    stacks: Vec<(u8, Arc<dyn Drive>)>,
+    policy: Policy,
+    (range, progress): (Range<u64>, &mut ReadProgress),
+) -> (Result<(), StackError>, Vec<StackOutcome>) {
+    let opened = StackReader::open(blob, stacks, policy).await;
+    match opened.result {
+        Ok(mut reader) => {
+            let result = reader.read(range, progress).await;
+            (result, reader.outcomes())
+        }
+        Err(error) => (Err(error), opened.outcomes),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Targets of reads: the spool, for clients, or bounded memory, for background work.
+//! Targets of reads: the spool, for clients; bounded memory, for background work; clients of runs in virtual time.
 //!
 //! Invariants:
 //! - between a transfer and a consumer in memory there are at most [`MEMORY_READ_BYTES`];
@@ -8,10 +8,11 @@
 use bytes::Bytes;
 use catalog::Blob;
 use disk::clock;
-use disk::stack::{PayloadSink, SinkClosed};
+use disk::stack::{PassSink, PayloadSink, SinkClosed};
 use engine::recall::{CONSUMER_WAIT_MAX, MEMORY_READ_BYTES};
 use engine::{JobClass, PriorityClass, Rejection};
 use futures::future::BoxFuture;
+use model::Time;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -46,6 +47,21 @@ pub enum ReadTarget {
     Spool(Box<SpoolWriter>),
     /// To a consumer in memory.
     Memory(MemorySink),
+    /// To a client of a run in virtual time, as the bytes come.
+    Timed(Box<dyn TimedClient>),
+}
+
+/// A client of a run in virtual time. It is fed as the bytes come from the drives, and what it does not take at once
+/// holds the read up, as in Pelican's prototype: there is no spool between them.
+pub trait TimedClient: Send + 'static {
+    /// The longest request to a drive where payload is left out; `None` if it is read.
+    fn request_bytes(&self) -> Option<u64>;
+    /// Its read was taken out of its queue, if it ever was, at this moment.
+    fn picked(&mut self, at: Option<Time>);
+    /// Takes the next `bytes` bytes, which are `payload` unless that is left out.
+    fn take<'a>(&'a mut self, bytes: u64, payload: Option<&'a [u8]>) -> BoxFuture<'a, Result<(), SinkClosed>>;
+    /// Its read is over: answered, or refused.
+    fn ended(self: Box<Self>, refused: Option<Rejection>);
 }
 
 /// Hands bytes to a consumer in memory.
@@ -92,6 +108,11 @@ impl ReadProgress {
         self.range.start..self.range.start + self.given_bytes
     }
 
+    /// The longest request to a drive, if the payload is left out.
+    pub(super) fn request_bytes_without_payload(&self) -> Option<u64> {
+        if let ReadTarget::Timed(client) = &self.target { client.request_bytes() } else { None }
+    }
+
     /// True if the consumer of an operation that reads into memory is gone.
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(&self.target, ReadTarget::Memory(sink) if sink.pieces.is_closed())
@@ -104,6 +125,10 @@ impl ReadProgress {
                     tracing::error!(%error, "the spool does not take a recall");
                     SinkClosed
                 })?;
+                self.given_bytes += bytes.len() as u64;
+            }
+            ReadTarget::Timed(client) => {
+                client.take(bytes.len() as u64, Some(bytes)).await?;
                 self.given_bytes += bytes.len() as u64;
             }
             ReadTarget::Memory(sink) => {
@@ -121,6 +146,19 @@ impl PayloadSink for ReadProgress {
     fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
         Box::pin(async move {
             let given = self.give(bytes).await;
+            assert!(self.given().end <= self.range.end, "no more is given than was ordered");
+            self.closed = given.is_err();
+            given
+        })
+    }
+}
+
+impl PassSink for ReadProgress {
+    fn pass(&mut self, bytes: u64) -> BoxFuture<'_, Result<(), SinkClosed>> {
+        Box::pin(async move {
+            let ReadTarget::Timed(client) = &mut self.target else { panic!("payload is left out for nobody") };
+            let given = client.take(bytes, None).await;
+            self.given_bytes += if given.is_ok() { bytes } else { 0 };
             assert!(self.given().end <= self.range.end, "no more is given than was ordered");
             self.closed = given.is_err();
             given

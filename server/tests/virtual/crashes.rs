@@ -34,6 +34,7 @@ fn site(rng: &mut Rng) -> Site {
     migration.pack_bytes = [200 * KIB, MIB, 4 * MIB][rng.below(3) as usize];
     migration.due_age = Some(SECOND * rng.between(5, 120) as u32);
     migration.min_age = SECOND * rng.below(5) as u32;
+    site.unseen = rng.below(2) == 0;
     site.catalog = site.catalog.clone().with_delay(Duration::from_millis([0, 4, 40][rng.below(3) as usize]));
     site
 }

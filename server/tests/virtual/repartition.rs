@@ -103,7 +103,7 @@ async fn output(larder: &Larder) -> BTreeMap<String, (BTreeSet<String>, BTreeSet
     partitions
 }
 
-async fn hidden_versions(larder: &Larder) -> BTreeSet<VersionId> {
+pub(crate) async fn hidden_versions(larder: &Larder) -> BTreeSet<VersionId> {
     let all = ListRequest { max_keys: 1000, ..ListRequest::default() };
     let listing = larder.context.catalog.list_objects(HIDDEN_BUCKET, &all).await.unwrap_or_default();
     listing.objects.into_iter().map(|(_, object)| object.version).collect()
@@ -146,7 +146,7 @@ pub(crate) async fn asleep_and_sound(larder: &Larder, facts: &Facts) {
 
 #[test]
 fn records_are_brought_where_their_partition_is_at_home() {
-    for strategy in [None, Some("buffpack"), Some("offpack"), Some("tourpack"), Some("baseline")] {
+    for strategy in [None, Some("buffpack"), Some("offpack"), Some("fillpack"), Some("tourpack"), Some("baseline")] {
         let mut site = Site::new("pelican-mini");
         let facts = site.facts();
         site.run(async |larder| {
@@ -176,7 +176,7 @@ fn a_plan_forecasts_every_strategy_and_wakes_one_group_at_most() {
         let starts = larder.starts();
         let report = jobs(larder).await.ask(Request { dry_run: true, ..request("hash(id)", 4) }).await.unwrap();
         let plan = report.plan.unwrap();
-        assert_eq!((report.job, report.state.as_str(), plan.forecasts.len()), (0, "planned", 4));
+        assert_eq!((report.job, report.state.as_str(), plan.forecasts.len()), (0, "planned", 5));
         for forecast in &plan.forecasts {
             assert!(forecast.hours > 0.0 && forecast.kwh > 0.0 && forecast.fits, "{forecast:?}");
             assert!(forecast.bytes_read >= plan.input_bytes && forecast.peak_extra_bytes > 0, "{forecast:?}");
@@ -209,7 +209,7 @@ fn a_wrong_request_is_refused_with_its_mend() {
             (ask(|r| r.by = "hash(id".into()), "a closing parenthesis"),
             (ask(|r| r.partitions = Some(1)), "makes one partition of everything"),
             (ask(|r| r.memory_bytes = 7), "too little"),
-            (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack and tourpack"),
+            (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack, fillpack and tourpack"),
             (ask(|r| r.filter = Some("id >".into())), "expected"),
         ] {
             let told = jobs.ask(wrong).await.unwrap_err().to_string();

@@ -49,7 +49,7 @@ fn site(seed: u64) -> (Site, Request) {
     site.seed = seed;
     site.policy.starts_per_day = 100_000;
     site.policy.migration.pack_bytes = 400 * KIB;
-    let strategy = ["baseline", "buffpack", "offpack", "tourpack"][(seed / 2 % 4) as usize];
+    let strategy = ["baseline", "buffpack", "offpack", "fillpack", "tourpack"][(seed / 2 % 5) as usize];
     let request = Request {
         strategy: Some(strategy.into()),
         memory_bytes,
@@ -247,7 +247,7 @@ fn groups_that_fill_up_in_the_middle_end_a_job_that_leaves_nothing() {
 
 #[test]
 fn a_job_whose_starts_are_used_up_ends_on_the_day_that_was_forecast() {
-    for strategy in ["baseline", "buffpack", "offpack", "tourpack"] {
+    for strategy in ["baseline", "buffpack", "offpack", "fillpack", "tourpack"] {
         let mut site = Site::nas8();
         site.policy.starts_per_day = 1;
         let facts = site.facts();

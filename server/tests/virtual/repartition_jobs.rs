@@ -144,13 +144,12 @@ fn a_crash_while_an_output_is_given_up_leaves_it_whole_or_gone() {
 fn a_job_stays_paused_over_a_crash_and_goes_on_when_it_is_told_to() {
     let mut site = Site::nas8();
     let facts = site.facts();
-    let power = site.power.clone();
     let mut rows = BTreeSet::new();
     site.boot_and(async |larder| {
         rows = fill(larder, FILES, ROWS).await;
         let jobs = jobs(larder).await;
         let job = jobs.ask(Request { memory_bytes: MIB, ..request("hash(name)", 3) }).await.unwrap().job;
-        power.after(200).await;
+        larder.until("something is written", HOUR, async || hidden(larder).await > 0).await;
         assert_eq!(jobs.pause(job).await.unwrap().state, "paused");
         tokio::time::sleep(HOUR).await;
         assert!(hidden(larder).await > 0, "it had written something");

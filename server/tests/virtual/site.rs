@@ -51,6 +51,8 @@ pub struct Site {
     pub seed: u64,
     pub power: Power,
     pub catalog: MemoryStore,
+    /// Whether nobody has seen the drives before the first boot, so that every group is initialised.
+    pub unseen: bool,
     pub staged: Arc<MemoryDrive>,
     pub spooled: Arc<MemoryDrive>,
     pub media: Vec<Arc<MemoryDrive>>,
@@ -128,6 +130,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         evacuate_permille: 1000,
         rebuild_read_back: true,
         write_read_back: true,
+        checkpoint_interval: HOUR,
         classes: Vec::new(),
     }
 }
@@ -145,6 +148,7 @@ impl Site {
             seed: 1,
             power: Power::default(),
             catalog: MemoryStore::new(),
+            unseen: false,
             staged: medium(),
             spooled: medium(),
             media: spec.drives.iter().map(|_| medium()).collect(),
@@ -235,6 +239,10 @@ impl Site {
         let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone(), reads: Arc::default() };
         let uncounted = Arc::default();
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
+        if !self.unseen && catalog.initialised_drives().await.unwrap().is_empty() {
+            let all: Vec<DriveId> = self.spec.drives.iter().map(|drive| drive.id).collect();
+            catalog.note_initialised(&all, base_ms).await.unwrap();
+        }
         let clock = boot::clock(&catalog, base_ms, 1).await.unwrap();
         let inner =
             |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);

@@ -26,13 +26,16 @@ pub enum Method {
     Buffpack,
     /// The paper's OffPack.
     Offpack,
+    /// Ours: OffPack, with the buffer filled for as few targets as can be.
+    Fillpack,
     /// Ours, with the window that fits.
     Tourpack,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Planner, Self::Baseline, Self::Buffpack, Self::Offpack, Self::Tourpack];
+    pub const ALL: [Self; 6] =
+        [Self::Planner, Self::Baseline, Self::Buffpack, Self::Offpack, Self::Fillpack, Self::Tourpack];
 
     /// As scenarios write it.
     pub fn word(self) -> &'static str {
@@ -41,18 +44,20 @@ impl Method {
             Self::Baseline => "baseline",
             Self::Buffpack => "buffpack",
             Self::Offpack => "offpack",
+            Self::Fillpack => "fillpack",
             Self::Tourpack => "tourpack",
         }
     }
 
     /// The strategy that is forced by it.
     pub(super) fn forced(self, terms: &Terms, memory_bytes: u64, groups: usize) -> Option<Choice> {
-        let [baseline, buffpack, offpack, tourpack] = Choice::candidates(terms, memory_bytes, groups);
+        let [baseline, buffpack, offpack, fillpack, tourpack] = Choice::candidates(terms, memory_bytes, groups);
         match self {
             Self::Planner => None,
             Self::Baseline => Some(baseline),
             Self::Buffpack => Some(buffpack),
             Self::Offpack => Some(offpack),
+            Self::Fillpack => Some(fillpack),
             Self::Tourpack => Some(tourpack),
         }
     }

@@ -61,6 +61,8 @@ impl Repartition {
             choices: Vec::new(),
             fixed: false,
             host_scale: 1,
+            offloaded: Vec::new(),
+            checkpoint_interval: Duration::MAX,
         };
         spec.chosen(forced).ok_or(RepartitionError::Nothing)
     }
@@ -167,6 +169,9 @@ impl Run<'_> {
                 self.free_rides += u64::from(free);
                 let step = StepInHand { attempt, order, room_bytes, moved: 0, op: OpId(0), op_bytes: 0 };
                 self.submit(step);
+            }
+            JobAction::Checkpoint { attempt } => {
+                self.world.report_job(JOB, JobEvent::CheckpointEnded { attempt, done: true });
             }
             JobAction::Ended { end } => self.end = Some(end),
         }

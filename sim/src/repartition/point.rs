@@ -6,7 +6,7 @@ use crate::chance::zipf_shares;
 use crate::measure::{Clients, Summary};
 use engine::repartition::formulas::{
     Question, Skew, baseline_s, buffpack_s, lower_bound_s, offpack_s, skewed_baseline_s, skewed_buffpack_s,
-    skewed_offpack_s,
+    skewed_fillpack_s,
 };
 use engine::repartition::{Choice, Expected};
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ pub struct Repartitioned {
     pub peak_offloaded_bytes: u64,
     /// By the paper's formula, (1), (6) or (7); none for what is not in the paper.
     pub model_hours: Option<f64>,
-    /// By the formula that knows skew, and what the paper's leaves out.
+    /// By the formula that knows skew, and what the paper's leaves out; none for OffPack and TourPack.
     pub better_model_hours: Option<f64>,
     /// By cost simulation: the strategy run as a fluid, without a rack.
     pub simulated_hours: f64,
@@ -102,7 +102,7 @@ pub(crate) fn paper_s(choice: Choice, question: &Question) -> Option<f64> {
         Choice::Baseline => Some(baseline_s(question)),
         Choice::Buffpack => Some(buffpack_s(question)),
         Choice::Offpack => Some(offpack_s(question)),
-        Choice::Tourpack { .. } => None,
+        Choice::Fillpack | Choice::Tourpack { .. } => None,
     }
 }
 
@@ -115,8 +115,8 @@ impl Repartition {
         match choice {
             Choice::Baseline => Some(skewed_baseline_s(question)),
             Choice::Buffpack => Some(skewed_buffpack_s(question, skew)),
-            Choice::Offpack => Some(skewed_offpack_s(question, skew)),
-            Choice::Tourpack { .. } => None,
+            Choice::Fillpack => Some(skewed_fillpack_s(question, skew)),
+            Choice::Offpack | Choice::Tourpack { .. } => None,
         }
     }
 

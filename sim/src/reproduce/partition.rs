@@ -30,7 +30,7 @@ pub type Reproduction = evaluation::Reproduction<Runs>;
 const ABOUT: &str = "Every number of the text of \"BuffPack and OffPack\", section V, beside what the simulator says: \
                      the planner that serves, on the rack's own scheduler, which counts the switches. Each write is \
                      counted once, as in the paper; a server reads back what it has written. Nothing was read off \
-                     the paper's figures. TourPack, the better models and the lower bound are ours.";
+                     the paper's figures. FillPack, TourPack, the better models and the lower bound are ours.";
 
 impl Reproduction {
     /// The evaluation by these runs.

@@ -76,8 +76,12 @@ pub const KEYS: &[Key] = &[
     key("workload.size", Kind::SizeOr("vhd"), "\"1 GB\"").when(ARRIVALS, DRAWN),
     key("workload.popularity", Kind::Word(&["uniform", "zipf"]), "\"uniform\"").when(ARRIVALS, DRAWN),
     key("workload.zipf_exponent", Kind::Number(10.0), "1.0").when("workload.popularity", &["zipf"]),
-    key("repartition.strategy", Kind::Word(&["planner", "baseline", "buffpack", "offpack", "tourpack"]), "\"planner\"")
-        .when(KIND, REPARTITION),
+    key(
+        "repartition.strategy",
+        Kind::Word(&["planner", "baseline", "buffpack", "offpack", "fillpack", "tourpack"]),
+        "\"planner\"",
+    )
+    .when(KIND, REPARTITION),
     key("repartition.data", Kind::Size, "\"100 TB\"").when(KIND, REPARTITION),
     key("repartition.memory", Kind::Size, "\"8 GB\"").when(KIND, REPARTITION),
     key("repartition.alpha", Kind::Number(1_000.0), "1.0").when(KIND, REPARTITION),
@@ -94,7 +98,7 @@ pub const KEYS: &[Key] = &[
     key("repartition.reads_per_s", Kind::Number(1_000.0), "0").when(KIND, REPARTITION),
     key("repartition.read_size", Kind::Size, "\"1 GB\"").when(KIND, REPARTITION),
     key("policy.overtake_limit", Kind::Limit, "\"500 GB\""),
-    key("policy.weighing", Kind::Word(&["bytes", "operations", "time"]), "\"bytes\""),
+    key("policy.weighing", Kind::Word(&["bytes", "operations", "time", "service_time"]), "\"bytes\""),
     key("policy.queue_depth", Kind::Whole(1, COUNT), "1000"),
     key("policy.read_policy", Kind::Word(&["all", "k"]), "\"all\""),
     key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\""),

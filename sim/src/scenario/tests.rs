@@ -299,6 +299,11 @@ fn values_that_do_not_fit_together_are_refused_at_their_place() {
             write a duration such as \"5 min\"",
         ),
         (
+            "[policy]\nweighing = \"service_time\"\novertake_limit = \"7 GB\"",
+            "s.toml:3:18: `policy.overtake_limit`: does not fit weighing = \"service_time\"; \
+            write a duration such as \"5 min\"",
+        ),
+        (
             "[policy]\nshares = { client = 0, rebuild = 0, background = 0 }",
             "s.toml:2:21: `policy.shares.client`: all shares are 0; write 1 for the client, say",
         ),
@@ -352,7 +357,10 @@ fn drives_may_be_changed() {
     let few = refusal("[drives]\ngroup_drives = 4");
     assert!(few.contains("`drives.group_drives`: group_drives: a group of 4 cannot hold a blob"), "{few}");
     let early = refusal("[drives]\nstraggler_share = 0.01\nstraggler_max = \"1 s\"");
-    assert!(early.contains("s.toml:3:17: `drives.straggler_max`: drive.spin_up: the slowest straggler takes 1s"), "{early}");
+    assert!(
+        early.contains("s.toml:3:17: `drives.straggler_max`: drive.spin_up: the slowest straggler takes 1s"),
+        "{early}"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ impl<M: Controller> World<M> {
         match action {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
             // to copy back: living bytes of a mostly dead blob stay there.
-            Action::PersistStarts { .. } | Action::Evacuate { .. } => {}
+            Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
                 let load = self.servers.load(self.now, drive);

@@ -54,6 +54,8 @@ pub struct Setting {
     pub network: Option<Network>,
     /// The bytes stored on each drive already; none if it is empty.
     pub used_bytes: Vec<u64>,
+    /// Whether nobody has ever seen the drives, so that every group is to be initialised.
+    pub first_boot: bool,
     /// Takes every record of the trace.
     pub recorder: Option<Recorder>,
     /// Judges the trace as it comes into being. A violation ends the run with a panic.
@@ -168,7 +170,9 @@ impl<M: Controller> World<M> {
         };
         for drive in spec.drives.iter().map(|drive| drive.id) {
             let (capacity_bytes, used_bytes) = (spec.capacity_bytes(drive), world.blobs.used_bytes(drive));
-            let report = DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true };
+            let initialised = !setting.first_boot;
+            let report =
+                DriveReport { drive, capacity_bytes, used_bytes, day: 0, starts: 0, present: true, initialised };
             world.report(Event::DriveReported(report));
         }
         world.report(Event::Booted);

@@ -1,7 +1,7 @@
 //! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::{Controller, DrivePhase};
+use engine::{Controller, DrivePhase, Weighing};
 use model::Rng;
 use proptest::prelude::*;
 use sim::baseline::{RandomLayout, random_stacks};
@@ -76,12 +76,16 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     let mut policy = policy(&spec);
     policy.idle_timeout =
         if rng.below(3) == 0 { IdleTimeout::Never } else { IdleTimeout::After(Duration::from_secs(rng.below(120))) };
-    policy.scheduler.overtake_limit = [0, 100 * MB, u64::MAX][rng.below(3) as usize];
+    let (weighing, some) =
+        if seed.is_multiple_of(2) { (Weighing::Bytes, 100 * MB) } else { (Weighing::ServiceTime, 5_000) };
+    policy.scheduler.weighing = weighing;
+    policy.scheduler.overtake_limit = [0, some, u64::MAX][rng.below(3) as usize];
     policy.scheduler.join_in_service = rng.below(2) == 0;
     policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
-    let mut world = judged(spec, policy, seed, Vec::new());
+    let mut world =
+        if rng.below(2) == 0 { judged(spec, policy, seed, Vec::new()) } else { never_seen(spec, policy, seed, None) };
     let layout = world.rack.layout();
     let (classes, groups) = (layout.classes.len() as u64, layout.groups.len() as u64);
     world.set_staging(2000 * MB);
@@ -220,6 +224,7 @@ proptest! {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
                 continue;
             }
+            prop_assert_eq!(world.rack.uninitialised_groups(), 0, "every group is initialised in the end");
             // Now that nothing fails any more, every drive is back, and everything can be read.
             let away = |drive: &&model::DriveSpec| matches!(world.rack.drive_phase(drive.id), DrivePhase::Away(_));
             prop_assert_eq!(world.rack.spec().drives.iter().find(away), None);

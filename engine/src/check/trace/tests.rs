@@ -5,6 +5,7 @@ use crate::action::Outcome;
 use crate::policy::{RackPolicy, ReadPolicy};
 use crate::testing::quiet_policy;
 use core::time::Duration;
+use model::physics::ServerLoad;
 use model::{Attempt, BlobId, GroupId};
 
 fn pelican() -> (RackSpec, Layout) {
@@ -60,6 +61,38 @@ fn one_drive_more_than_a_domain_carries_is_noticed_until_another_one_stands_stil
 }
 
 #[test]
+fn a_drive_that_was_not_mounted_since_it_was_started_is_not_used() {
+    let mut judge = judge(0);
+    let (drive, attempt) = (DriveId(3), Attempt(1));
+    let use_it = |judge: &mut TraceCheck, op| {
+        submit(judge, op, 10);
+        let (blob, stacks) = (BlobId::numbered(1), vec![(0, drive)]);
+        let transfer = Transfer::Read { blob, stacks, need: 15, policy: ReadPolicy::All };
+        judge.action(&Action::Transfer { op: OpId(op), attempt, transfer })?;
+        judge.event(Time::ZERO, &Event::TransferEnded { op: OpId(op), attempt, done: true, outcomes: Vec::new() })
+    };
+    assert_eq!(use_it(&mut judge, 1), Err(TraceFault::NotMounted { op: OpId(1), drive }));
+    judge.event(Time::ZERO, &Event::Mounted { drive, attempt, free_bytes: 0 }).unwrap();
+    assert_eq!(use_it(&mut judge, 2), Ok(()));
+    judge.action(&Action::SpinUp { drive, attempt }).unwrap();
+    assert_eq!(use_it(&mut judge, 3), Err(TraceFault::NotMounted { op: OpId(3), drive }));
+}
+
+#[test]
+fn a_group_is_remembered_as_initialised_once_with_drives_of_its_own() {
+    let (_, layout) = pelican();
+    let mut judge = judge(0);
+    let drives = layout.groups[0].drives.clone();
+    let stranger = layout.groups[1].drives[0];
+    let remember = |drives: &[DriveId]| Action::PersistInitialised { group: GroupId(0), drives: drives.to_vec() };
+    assert_eq!(judge.action(&remember(&drives[1..])), Ok(()));
+    assert_eq!(judge.action(&remember(&drives)), Err(TraceFault::Initialised(GroupId(0), drives[1])));
+    assert_eq!(judge.action(&remember(&[stranger])), Err(TraceFault::Initialised(GroupId(0), stranger)));
+    judge.event(Time::ZERO, &Event::DriveReplaced { drive: drives[1], lost_bytes: 0 }).unwrap();
+    assert_eq!(judge.action(&remember(&drives[1..2])), Ok(()));
+}
+
+#[test]
 fn what_is_answered_was_asked_for_and_only_once() {
     let mut judge = judge(0);
     submit(&mut judge, 1, 10);
@@ -108,6 +141,33 @@ fn what_an_operation_overtook_itself_counts_for_it() {
 }
 
 #[test]
+fn where_switches_count_each_that_was_found_may_have_taken_one_and_no_more_is_forgiven() {
+    let (spec, layout) = pelican();
+    let profile = &spec.profile;
+    let bytes = 10_000_000_000;
+    let each_ms = (profile.seek + model::transfer_time(bytes / 15, profile.bytes_per_s)).as_millis() as u64;
+    let drives = spec.group_drives as usize;
+    let switch = profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives);
+    let switch_ms = switch.as_millis() as u64;
+    let mut policy = policy(each_ms);
+    policy.scheduler.weighing = Weighing::ServiceTime;
+    // The second finds so many, and is served when so many that came later have been.
+    let last_of = |found: u64, later: u64| {
+        let mut judge = TraceCheck::new(&spec, &layout, &policy);
+        (1..=found + 1 + later).for_each(|op| submit(&mut judge, op, bytes));
+        (1..=found).chain(found + 2..=found + 1 + later).for_each(|op| serve(&mut judge, op).unwrap());
+        serve(&mut judge, found + 1)
+    };
+    for found in [0, 1, 7] {
+        let bears = 1 + (found + 1) * switch_ms / each_ms;
+        assert_eq!(last_of(found, bears), Ok(()));
+        let by = (bears + 1) * each_ms;
+        let fault = TraceFault::Overtaken { op: OpId(found + 1), by, limit: each_ms };
+        assert_eq!(last_of(found, bears + 1), Err(fault), "it found {found}");
+    }
+}
+
+#[test]
 fn two_that_start_in_a_domain_for_one_start_are_found_and_two_that_turn_are_not() {
     let (spec, layout) = pelican();
     let mut draft = model::RackDraft::clone(&spec);
@@ -135,7 +195,11 @@ fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target }
 }
 
+/// Begins a transfer on drives that are all mounted.
 fn begin(judge: &mut TraceCheck, op: u64, transfer: Transfer) -> Result<(), TraceFault> {
+    for drive in transfer.drives() {
+        judge.event(Time::ZERO, &Event::Mounted { drive, attempt: Attempt(1), free_bytes: 0 })?;
+    }
     judge.action(&Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
 }
 

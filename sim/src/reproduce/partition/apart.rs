@@ -23,8 +23,6 @@ pub struct Apart<'a> {
     pub by_bytes: f64,
     /// The rest: seeks, and the removal of runs that have arrived.
     pub by_rest: f64,
-    /// The time by the formula that knows skew.
-    pub better_hours: f64,
 }
 
 impl<'a> Apart<'a> {
@@ -33,9 +31,9 @@ impl<'a> Apart<'a> {
         self.job.point.hours / self.model_hours - 1.0
     }
 
-    /// The same of the better formula.
-    pub fn better_off(&self) -> f64 {
-        self.job.point.hours / self.better_hours - 1.0
+    /// The same of the better formula, if there is one.
+    pub fn better_off(&self) -> Option<f64> {
+        better_off(self.job)
     }
 
     /// The main reason of the difference.
@@ -66,7 +64,6 @@ impl<'a> Apart<'a> {
             by_switches: point.switching_hours - (model_hours - model_transfer),
             by_bytes: transfer - model_transfer,
             by_rest: point.hours - point.switching_hours - transfer,
-            better_hours: point.better_model_hours?,
         })
     }
 }
@@ -75,6 +72,11 @@ impl<'a> Apart<'a> {
 pub fn beside(runs: &Runs) -> impl Iterator<Item = Apart<'_>> + Clone {
     let papers = |job: &&Job| PAPERS.contains(&job.what.method) && job.sweep != Sweep::Disks;
     runs.jobs.iter().filter(papers).filter_map(Apart::of)
+}
+
+/// By how much the formula that knows skew is off, as a share of itself; none for a strategy that has none.
+pub fn better_off(job: &Job) -> Option<f64> {
+    Some(job.point.hours / job.point.better_model_hours? - 1.0)
 }
 
 /// Those that are more than 5 % apart.
@@ -96,8 +98,8 @@ pub fn table(runs: &Runs) -> Table {
         (numbers("of it switches (h)", "by_switches_hours"), |one| Cell::number(one.by_switches)),
         (numbers("bytes (h)", "by_bytes_hours"), |one| Cell::number(one.by_bytes)),
         (numbers("the rest (h)", "by_rest_hours"), |one| Cell::number(one.by_rest)),
-        (numbers("better model (h)", "better_model_hours"), |one| Cell::number(one.better_hours)),
-        (numbers("off by (%)", "better_model_off_percent"), |one| Cell::number(one.better_off() * 100.0)),
+        (numbers("better model (h)", "better_model_hours"), |one| Cell::maybe(one.job.point.better_model_hours)),
+        (numbers("off by (%)", "better_model_off_percent"), |one| Cell::maybe(one.better_off().map(|off| off * 100.0))),
     ];
     Table::of(&apart(runs), columns)
 }

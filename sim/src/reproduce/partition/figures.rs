@@ -1,7 +1,7 @@
 //! The figures of the evaluation, numbered as there: simulated on the left, by the paper's formulas on the right, both
 //! over the same hours; below them, the errors of the formulas, and the time spent switching alone.
 
-use super::runs::{Job, METHODS, PAPERS, Runs, Sweep};
+use super::runs::{BETTER, Job, METHODS, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
 use crate::report::{Axis, Figure, Panel, Scale, Series, range};
 use crate::reproduce::evaluation::NamedFigure;
@@ -24,6 +24,7 @@ fn name(method: Method) -> &'static str {
         Method::Baseline => "Baseline",
         Method::Buffpack => "BuffPack",
         Method::Offpack => "OffPack",
+        Method::Fillpack => "FillPack (ours)",
         Method::Tourpack => "TourPack (ours)",
     }
 }
@@ -85,9 +86,9 @@ fn over_the_same(panels: &mut [Panel]) {
 fn off(runs: &Runs, sweep: Sweep, x: &Axis) -> Panel {
     let over = |point: &Repartitioned, model: Option<f64>| (point.hours / model.unwrap_or(f64::NAN) - 1.0) * 100.0;
     let papers = PAPERS.map(|method| curve(runs, sweep, method, |point| over(point, point.model_hours)));
-    let better = PAPERS.map(|method| {
+    let better = BETTER.map(|method| {
         let points = runs.of(sweep, method).map(|job| (job.x, over(&job.point, job.point.better_model_hours)));
-        Series::reference(format!("{}, better model (ours)", name(method)), points)
+        Series::reference(format!("{}, better model (ours)", name(method).trim_end_matches(" (ours)")), points)
     });
     let title = "simulated, over the paper's formula and over the better model";
     let series = papers.into_iter().chain(better).collect();

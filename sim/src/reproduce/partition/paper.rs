@@ -51,7 +51,8 @@ claims! {
     // V-F, figure 8: skew.
     INPUT_GAIN: "the gain of both with skewed input", "V-F, figure 8", Course("reduces"), Times;
     INPUT_SWITCHES: "switches of both with skewed input", "V-F, figure 8", Course("more"), Count;
-    OUTPUT_BUFFPACK: "BuffPack with skewed output", "V-F, figure 8", Course("slightly better"), Hours;
+    OUTPUT_BUFFPACK: "BuffPack with skewed output, s up to 1", "V-F, figure 8", Course("slightly better"), Hours;
+    OUTPUT_BUFFPACK_2: "BuffPack with skewed output, s = 2", "V-F, figure 8", Course("slightly better"), Hours;
     OUTPUT_OFFPACK: "OffPack with skewed output", "V-F, figure 8", Course("degrades"), Hours;
 
     // Against disks that need no switch.
@@ -68,6 +69,16 @@ claims! {
         Percent;
     ERRORS_OURS: "ours, the better models against the simulation, figures 4 to 8, at most", "not in the paper",
         AtMost(5.0), Percent;
+    FILLPACK_HOURS: "ours, time of FillPack at the defaults", "not in the paper, but (7)", Number(141.2), Hours;
+    FILLPACK_SWITCHES: "ours, switches of FillPack at the defaults", "not in the paper, but S_D / S_M",
+        Number(12_500.0), Count;
+    FILLPACK_CROSSOVER: "ours, buffer at which BuffPack becomes faster than FillPack", "not in the paper, but V-B",
+        Number(24.5), Gigabytes;
+    FILLPACK_GROUPS: "ours, FillPack's time with the number of groups", "not in the paper, but V-C",
+        Course("grows less than OffPack's"), Times;
+    FILLPACK_OUTPUT: "ours, FillPack with skewed output", "not in the paper, but V-F", Course("degrades"), Hours;
+    FILLPACK_OFFPACK: "ours, FillPack against OffPack, figures 4 to 8", "not in the paper", Course("is no slower"),
+        Percent;
     TOURPACK: "ours, TourPack, where both of theirs take the same time", "not in the paper", Course("-"), Percent;
     BOUND: "ours, the least that any strategy can take there", "not in the paper", Course("-"), Percent;
 }

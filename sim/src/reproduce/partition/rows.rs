@@ -1,17 +1,31 @@
 //! The rows: each claim of the text beside the results of the runs.
 
-use super::apart::{Apart, beside};
+use super::apart::{Apart, beside, better_off};
 use super::paper;
-use super::runs::{CROSSING_GB, Job, PAPERS, Runs, Sweep};
+use super::runs::{BETTER, CROSSING_GB, Job, PAPERS, Runs, Sweep};
 use crate::repartition::{Method, Repartitioned};
 use crate::report::{range, short};
 use crate::reproduce::judge::{Claim, NEAR, Row, Verdict};
 use crate::reproduce::sweep::{STEP, from_to, spread};
-use Method::{Baseline, Buffpack, Offpack, Tourpack};
+use Method::{Baseline, Buffpack, Fillpack, Offpack, Tourpack};
 
 /// All rows, in the order of the text.
 pub fn rows(runs: &Runs) -> Vec<Row> {
-    let parts = [defaults, data, buffer, groups, latency, models, skew, disks, contradictions, errors, ours];
+    let parts = [
+        defaults,
+        data,
+        buffer,
+        groups,
+        latency,
+        models,
+        skew,
+        output_skew,
+        disks,
+        contradictions,
+        errors,
+        fillpack,
+        ours,
+    ];
     parts.iter().flat_map(|part| part(runs)).collect()
 }
 
@@ -53,9 +67,9 @@ fn data(runs: &Runs) -> Vec<Row> {
     ]
 }
 
-/// The buffer at which BuffPack becomes faster than OffPack, in GB: along a straight line between the values around it.
-fn crossing(runs: &Runs) -> Option<f64> {
-    let gap = |x: f64| hours(runs.at(Sweep::Memory, Buffpack, x)) - hours(runs.at(Sweep::Memory, Offpack, x));
+/// The buffer at which BuffPack becomes faster than `other`, in GB: along a straight line between the values around it.
+fn crossing(runs: &Runs, other: Method) -> Option<f64> {
+    let gap = |x: f64| hours(runs.at(Sweep::Memory, Buffpack, x)) - hours(runs.at(Sweep::Memory, other, x));
     let values = runs.values(Sweep::Memory);
     let crosses = values.windows(2).find(|pair| gap(pair[0]) > 0.0 && gap(pair[1]) <= 0.0)?;
     let (low, high) = (gap(crosses[0]), gap(crosses[1]));
@@ -78,7 +92,7 @@ fn buffer(runs: &Runs) -> Vec<Row> {
         claim.seen(count == values.len(), format!("at {count} of {} buffers", values.len()))
     };
     let over = range(values.iter().map(|x| at(Baseline, *x) / at(Buffpack, *x)));
-    let crosses = crossing(runs).unwrap_or(f64::NAN);
+    let crosses = crossing(runs, Offpack).unwrap_or(f64::NAN);
     vec![
         paper::SWITCHES_INVERSE.seen(inverse, format!("switches x buffer differ by {}", spreads.join(", "))).noted(
             "OffPack carries what a run has left over in less than a full buffer, and large buffers leave few runs",
@@ -131,8 +145,12 @@ fn models(runs: &Runs) -> Vec<Row> {
         let worst = even(method).max_by(|a, b| a.off().abs().total_cmp(&b.off().abs()));
         let Some(worst) = worst else { return claim.open(String::new(), "nothing was simulated") };
         let (place, because) = (worst.job.place(), worst.because());
-        let (_, better) = range(even(method).map(|one| one.better_off().abs() * 100.0));
-        let note = format!("at {place}, {because}; the better model is off by {better:.1} % at most");
+        let better: Vec<f64> = even(method).filter_map(|one| Some(one.better_off()?.abs() * 100.0)).collect();
+        let better = match range(better.iter().copied()) {
+            (_, most) if !better.is_empty() => format!("the better model is off by {most:.1} % at most"),
+            _ => "there is no better model of it".to_owned(),
+        };
+        let note = format!("at {place}, {because}; {better}");
         claim.judge(worst.off().abs() * 100.0).noted(note)
     };
     let (mut wrong, mut points) = (Vec::new(), 0);
@@ -170,31 +188,54 @@ fn skew(runs: &Runs) -> Vec<Row> {
     let switches = |method, x| runs.at(Sweep::InputSkew, method, x).point.switches;
     let more = both.map(|method| switches(method, most) / switches(method, 0.0));
     let [more_buffpack, more_offpack] = more.map(short);
-    let even = |method| at(Sweep::OutputSkew, method, 0.0);
-    let moved = |method| {
-        let all = runs.of(Sweep::OutputSkew, method).filter(|job| job.x > 0.0);
-        range(all.map(|job| hours(job) / even(method) - 1.0))
-    };
-    let forecast = |x: f64| {
-        let model = |x| runs.at(Sweep::OutputSkew, Buffpack, x).point.better_model_hours.unwrap_or(f64::NAN);
-        model(x) / model(0.0) - 1.0
-    };
-    let above: Vec<f64> = runs.values(Sweep::OutputSkew).into_iter().filter(|x| *x > 0.0).collect();
-    let forecast = range(above.into_iter().map(forecast));
-    let percent = |(least, most): (f64, f64)| format!("{:+.1} to {:+.1} %", least * 100.0, most * 100.0);
-    let (buffpack, offpack) = (moved(Buffpack), moved(Offpack));
     vec![
         paper::INPUT_GAIN.seen(reduces, format!("{}, from s = 0 to {most}", gains.join(", "))),
         paper::INPUT_SWITCHES.seen(
             more.iter().all(|more| *more > 1.0 + STEP),
             format!("buffpack {more_buffpack}x, offpack {more_offpack}x at s = {most}"),
         ),
+    ]
+}
+
+/// By how much a method takes longer with output skewed by `x` than with even output, as a share; by the simulation or
+/// by a formula.
+fn longer(runs: &Runs, method: Method, x: f64, of: impl Fn(&Job) -> f64) -> f64 {
+    of(runs.at(Sweep::OutputSkew, method, x)) / of(runs.at(Sweep::OutputSkew, method, 0.0)) - 1.0
+}
+
+/// The skews of output above 0, up to `most`.
+fn output_skews(runs: &Runs, most: f64) -> Vec<f64> {
+    runs.values(Sweep::OutputSkew).into_iter().filter(|x| *x > 0.0 && *x <= most).collect()
+}
+
+fn percents((least, most): (f64, f64)) -> String {
+    format!("{:+.1} to {:+.1} %", least * 100.0, most * 100.0)
+}
+
+/// The row of a method that degrades with skewed output.
+fn degrades(runs: &Runs, claim: &Claim, method: Method) -> Row {
+    let longer = range(output_skews(runs, f64::INFINITY).into_iter().map(|x| longer(runs, method, x, hours)));
+    claim
+        .seen(longer.0 > STEP, format!("{} of its time", percents(longer)))
+        .noted("against even output, over all s above 0")
+}
+
+fn output_skew(runs: &Runs) -> Vec<Row> {
+    let model = |job: &Job| job.point.better_model_hours.unwrap_or(f64::NAN);
+    let little = output_skews(runs, 1.0);
+    let by = |of: fn(&Job) -> f64| range(little.iter().map(|x| longer(runs, Buffpack, *x, of)));
+    let (simulated, forecast) = (by(hours), by(model));
+    let much = longer(runs, Buffpack, 2.0, hours);
+    let faster = output_skews(runs, f64::INFINITY).into_iter().find(|x| longer(runs, Buffpack, *x, hours) < 0.0);
+    let from = faster.map_or("at no s".to_owned(), |x| format!("from s = {} on", short(x)));
+    vec![
         paper::OUTPUT_BUFFPACK
-            .seen(buffpack.1 < -STEP, format!("{} of its time", percent(buffpack)))
-            .noted(format!("against even output, over all s above 0; by the better model {}", percent(forecast))),
-        paper::OUTPUT_OFFPACK
-            .seen(offpack.0 > STEP, format!("{} of its time", percent(offpack)))
-            .noted("against even output, over all s above 0"),
+            .seen(simulated.1 < -STEP, format!("{} of its time", percents(simulated)))
+            .noted(format!("against even output, over all s above 0; by the better model {}", percents(forecast))),
+        paper::OUTPUT_BUFFPACK_2
+            .seen(much < -STEP, format!("{:+.1} % of its time", much * 100.0))
+            .noted(format!("the text names no s; BuffPack is faster than with even output {from}")),
+        degrades(runs, &paper::OUTPUT_OFFPACK, Offpack),
     ]
 }
 
@@ -249,25 +290,61 @@ fn days(hours: f64) -> String {
 
 /// The errors of the formulas over all points of all figures, and of the better ones.
 fn errors(runs: &Runs) -> Vec<Row> {
-    let worst = beside(runs).max_by(|a, b| a.better_off().abs().total_cmp(&b.better_off().abs()));
-    let Some(worst) = worst else { return Vec::new() };
-    let (method, place, ours) =
-        (worst.job.what.method.word(), worst.job.place(), errors_shown(runs, Apart::better_off));
+    let papers: Vec<(&Job, f64)> = beside(runs).map(|one: Apart<'_>| (one.job, one.off())).collect();
+    let figures = runs.jobs.iter().filter(|job| job.sweep != Sweep::Disks);
+    let better: Vec<(&Job, f64)> = figures.filter_map(|job| Some((job, better_off(job)?))).collect();
+    let Some(worst) = better.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())) else { return Vec::new() };
+    let (method, place, ours) = (worst.0.what.method.word(), worst.0.place(), errors_shown(BETTER, &better));
     vec![
         paper::ERRORS
-            .open(errors_shown(runs, Apart::off), "where they are more than 5 % off is in the table of the report"),
-        paper::ERRORS_OURS.judge(worst.better_off().abs() * 100.0).noted(format!("{method}, at {place}; {ours}")),
+            .open(errors_shown(PAPERS, &papers), "where they are more than 5 % off is in the table of the report"),
+        paper::ERRORS_OURS.judge(worst.1.abs() * 100.0).noted(format!("{method}, at {place}; {ours}")),
     ]
 }
 
-fn errors_shown<'a>(runs: &'a Runs, off: impl Fn(&Apart<'a>) -> f64) -> String {
-    let each = PAPERS.map(|method| {
-        let of_method = beside(runs).filter(|one| one.job.what.method == method);
-        let all: Vec<f64> = of_method.map(|one| off(&one).abs() * 100.0).collect();
+fn errors_shown(methods: [Method; 3], off: &[(&Job, f64)]) -> String {
+    let each = methods.map(|method| {
+        let of_method = off.iter().filter(|(job, _)| job.what.method == method);
+        let all: Vec<f64> = of_method.map(|(_, off)| off.abs() * 100.0).collect();
         let (worst, mean) = (all.iter().copied().fold(0.0, f64::max), all.iter().sum::<f64>() / all.len() as f64);
         format!("{} {worst:.1} and {mean:.1} %", method.word())
     });
     format!("at most and on average {}", each.join(", "))
+}
+
+/// FillPack against what the paper says of OffPack, and against OffPack itself.
+fn fillpack(runs: &Runs) -> Vec<Row> {
+    let default = runs.default(Fillpack);
+    let values = runs.values(Sweep::Groups);
+    let (Some(few), Some(many)) = (values.first().copied(), values.last().copied()) else { return Vec::new() };
+    let at = |method, x| hours(runs.at(Sweep::Groups, method, x));
+    let [ours, papers] = [Fillpack, Offpack].map(|method| at(method, many) / at(method, few));
+    let all: Vec<(&Job, f64)> = runs
+        .jobs
+        .iter()
+        .filter(|job| job.what.method == Fillpack)
+        .map(|job| {
+            let offpack = hours(runs.at(job.sweep, Offpack, job.x));
+            (job, (1.0 - hours(job) / offpack) * 100.0)
+        })
+        .collect();
+    let Some((most_at, most)) = all.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
+    let (least, _) = range(all.iter().map(|(_, less)| *less));
+    let mean = all.iter().map(|(_, less)| less).sum::<f64>() / all.len() as f64;
+    let shown = format!("{mean:.1} % less on average, {least:.1} to {most:.1} %");
+    vec![
+        paper::FILLPACK_HOURS.judge(hours(default)),
+        paper::FILLPACK_SWITCHES.judge(default.point.switches).noted("fewer is better: (K - 1) / K of it is 11,458"),
+        paper::FILLPACK_CROSSOVER.judge(crossing(runs, Fillpack).unwrap_or(f64::NAN)),
+        paper::FILLPACK_GROUPS
+            .seen(ours < papers, format!("from {few} to {many}: {}x, OffPack {}x", short(ours), short(papers))),
+        degrades(runs, &paper::FILLPACK_OUTPUT, Fillpack),
+        paper::FILLPACK_OFFPACK.seen(least > -STEP * 100.0, shown).noted(format!(
+            "most at {}, both at {} points",
+            most_at.place(),
+            all.len()
+        )),
+    ]
 }
 
 /// Results beyond the paper, which have no verdict.

@@ -69,10 +69,13 @@ impl Job {
     }
 }
 
-/// The paper's three, and ours.
-pub const METHODS: [Method; 4] = [Method::Baseline, Method::Buffpack, Method::Offpack, Method::Tourpack];
+/// The paper's three, and our two.
+pub const METHODS: [Method; 5] =
+    [Method::Baseline, Method::Buffpack, Method::Offpack, Method::Fillpack, Method::Tourpack];
 /// The paper's three.
 pub const PAPERS: [Method; 3] = [Method::Baseline, Method::Buffpack, Method::Offpack];
+/// Those with a better formula than the paper's.
+pub const BETTER: [Method; 3] = [Method::Baseline, Method::Buffpack, Method::Fillpack];
 
 /// The buffer at which BuffPack and OffPack take the same time, in GB, by formulas (6) and (7).
 pub const CROSSING_GB: f64 = 24.5;
@@ -151,8 +154,10 @@ fn values(sweep: Sweep, quick: bool) -> &'static [f64] {
         (Sweep::Groups, true) => &[4.0, 12.0, 24.0, 48.0],
         (Sweep::Switch, false) => &[10.0, 15.0, 20.0, 25.0, 30.0],
         (Sweep::Switch, true) => &[10.0, 20.0, 30.0],
-        (Sweep::InputSkew | Sweep::OutputSkew, false) => &[0.0, 0.25, 0.5, 0.75, 1.0],
-        (Sweep::InputSkew | Sweep::OutputSkew, true) => &[0.0, 0.5, 1.0],
+        (Sweep::InputSkew, false) => &[0.0, 0.25, 0.5, 0.75, 1.0],
+        (Sweep::InputSkew, true) => &[0.0, 0.5, 1.0],
+        (Sweep::OutputSkew, false) => &[0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0],
+        (Sweep::OutputSkew, true) => &[0.0, 0.5, 1.0, 2.0],
     }
 }
 

@@ -305,7 +305,7 @@ fn boot(runs: &Runs) -> Vec<Row> {
     let booted = most(runs.of(Pelican).map(|point| point.boot_s));
     let groups = runs.rack.drives.len() as f64 / f64::from(runs.rack.group_drives);
     vec![
-        paper::BOOT.judge(booted).noted("every group waked once and its first operation answered"),
+        paper::BOOT.judge(booted).noted("the engine initialises every group once, one of each class at a time"),
         paper::BOOT_ROUNDS.judge(groups / runs.classes as f64).if_met(ByConstruction),
     ]
 }

@@ -18,6 +18,7 @@ pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> R
     scheduler.weighing = match case.word("policy.weighing") {
         "operations" => Weighing::Operations,
         "time" => Weighing::Time,
+        "service_time" => Weighing::ServiceTime,
         _ => Weighing::Bytes,
     };
     scheduler.overtake_limit = overtake_limit(case, scheduler.weighing)?;
@@ -46,11 +47,11 @@ fn overtake_limit(case: &Case, weighing: Weighing) -> Result<u64, Wrong> {
     let (limit, wanted) = match (weighing, case.meaning("policy.overtake_limit")) {
         (Weighing::Bytes, Meaning::Bytes(bytes)) => (Some(*bytes), ""),
         (Weighing::Operations, Meaning::Whole(operations)) => (Some(*operations), ""),
-        (Weighing::Time, Meaning::Span(span)) => (u64::try_from(span.as_millis()).ok(), "less"),
+        (Weighing::Time | Weighing::ServiceTime, Meaning::Span(span)) => (u64::try_from(span.as_millis()).ok(), "less"),
         (_, Meaning::Whole(0)) => (Some(0), ""),
         (Weighing::Bytes, _) => (None, "a size such as \"500 GB\""),
         (Weighing::Operations, _) => (None, "a number such as 500"),
-        (Weighing::Time, _) => (None, "a duration such as \"5 min\""),
+        (Weighing::Time | Weighing::ServiceTime, _) => (None, "a duration such as \"5 min\""),
     };
     limit.ok_or_else(|| {
         let weighing = case.word("policy.weighing");

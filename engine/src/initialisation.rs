@@ -1,0 +1,192 @@
+//! Initialisation: which groups of a rack were never woken yet.
+//!
+//! At the first boot nothing is known of the drives but what the rack's description says. So the first operation of
+//! every group is an *initialisation* (Pelican, section 4): its drives are started and mounted and their labels
+//! checked. Since a class wakes one group at a time, there are never more initialisations under way than classes, each
+//! within the limits that any wake obeys; four in `pelican`. What clients want goes on in between, by the shares of the
+//! priority classes, and initialises its group by the way: whatever woke a group, it is initialised when it is ready.
+//!
+//! 1. When the rack boots, a group waits if it has drives that were reported as there and not as initialised.
+//! 2. One initialisation is queued for each class, in the order of the groups' numbers; when its group is ready it
+//!    ends, and the next one is queued.
+//! 3. What was initialised is remembered by drive, so that a later start wakes nothing. A drive that is not there, or
+//!    is not the one it should be, counts as well: it is tried whenever its group wakes, and the group is not woken for
+//!    it at every start.
+//! 4. A group of which no drive got ready, or whose drives have no starts left for today, waits until the next day,
+//!    unless somebody else wakes it first.
+//!
+//! Invariants: a group is initialised once; none waits that is; one initialisation of a class is queued at a time.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{ClassId, DriveId, GroupId, OpId, Time};
+
+/// How far a group is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GroupProgress {
+    /// Its initialisation is to be queued from this moment on.
+    Waiting { from: Time },
+    /// This is its initialisation, which is queued or has its group woken.
+    Queued(OpId),
+    /// Nothing is to be done.
+    Done,
+}
+
+/// The initialisation of a rack. See the head of this file.
+pub(crate) struct Initialisation {
+    groups: Vec<GroupProgress>,
+    /// The groups of each class that may have to be initialised.
+    of_class: Vec<Vec<GroupId>>,
+    /// By drive: it is remembered that its group was initialised with it.
+    remembered: Vec<bool>,
+    /// Groups that are not done.
+    left: usize,
+}
+
+impl Initialisation {
+    /// Groups of which nothing is known yet, by class, and so many drives.
+    pub fn new(of_class: &[Vec<GroupId>], drive_count: usize) -> Self {
+        let group_count = of_class.iter().map(Vec::len).sum();
+        Self {
+            groups: vec![GroupProgress::Done; group_count],
+            of_class: of_class.to_vec(),
+            remembered: vec![false; drive_count],
+            left: 0,
+        }
+    }
+
+    /// At boot: whether it is remembered that the group of `drive` was initialised with it.
+    pub fn report(&mut self, drive: DriveId, initialised: bool) {
+        self.remembered[drive.index()] = initialised;
+    }
+
+    /// Another drive is in the place of `drive`.
+    pub fn replace(&mut self, drive: DriveId) {
+        self.remembered[drive.index()] = false;
+    }
+
+    /// Whether it is remembered that the group of `drive` was initialised with it.
+    pub fn is_remembered(&self, drive: DriveId) -> bool {
+        self.remembered[drive.index()]
+    }
+
+    /// `group` is to be initialised.
+    pub fn want(&mut self, group: GroupId) {
+        let progress = &mut self.groups[group.index()];
+        assert!(*progress == GroupProgress::Done, "{group} is wanted once");
+        *progress = GroupProgress::Waiting { from: Time::ZERO };
+        self.left += 1;
+        assert!(self.left <= self.groups.len(), "a group is counted once");
+    }
+
+    /// Groups that are left to be initialised.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The group of `class` whose initialisation is to be queued now, if there is one.
+    pub fn next(&self, class: ClassId, now: Time) -> Option<GroupId> {
+        let progress = |group: &&GroupId| self.groups[group.index()];
+        let groups = &self.of_class[class.index()];
+        if groups.iter().any(|group| matches!(progress(&group), GroupProgress::Queued(_))) {
+            return None;
+        }
+        let due = |group: &&GroupId| matches!(progress(group), GroupProgress::Waiting { from } if from <= now);
+        groups.iter().find(due).copied()
+    }
+
+    /// `op` is the initialisation of `group`, and is queued.
+    pub fn queued(&mut self, group: GroupId, op: OpId) {
+        let before = core::mem::replace(&mut self.groups[group.index()], GroupProgress::Queued(op));
+        assert!(matches!(before, GroupProgress::Waiting { .. }), "{group} waits, and is queued once");
+    }
+
+    /// The initialisation of `group` that was queued is over. If the group is not initialised, it waits until `again`.
+    pub fn ended(&mut self, group: GroupId, again: Time) {
+        let progress = &mut self.groups[group.index()];
+        if matches!(progress, GroupProgress::Queued(_)) {
+            *progress = GroupProgress::Waiting { from: again };
+        }
+    }
+
+    /// `group`, of these members, is ready: it is initialised. Its initialisation, if one was queued, and the members
+    /// that this is to be remembered of.
+    pub fn done(&mut self, group: GroupId, members: &[DriveId]) -> (Option<OpId>, Vec<DriveId>) {
+        let before = core::mem::replace(&mut self.groups[group.index()], GroupProgress::Done);
+        if before != GroupProgress::Done {
+            assert!(self.left > 0, "{group} was left");
+            self.left -= 1;
+        }
+        let mut fresh = Vec::new();
+        for drive in members {
+            if !core::mem::replace(&mut self.remembered[drive.index()], true) {
+                fresh.push(*drive);
+            }
+        }
+        let op = if let GroupProgress::Queued(op) = before { Some(op) } else { None };
+        (op, fresh)
+    }
+
+    /// When the next group that was put off is to be queued; [`Time::MAX`] if none was put off beyond `now`.
+    pub fn deadline(&self, now: Time) -> Time {
+        if self.left == 0 {
+            return Time::MAX;
+        }
+        let from = |progress: &GroupProgress| match progress {
+            GroupProgress::Waiting { from } if *from > now => Some(*from),
+            _ => None,
+        };
+        self.groups.iter().filter_map(from).min().unwrap_or(Time::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: Time = Time::from_secs(86_400);
+
+    fn two_classes() -> Initialisation {
+        let mut all = Initialisation::new(&[vec![GroupId(0), GroupId(2)], vec![GroupId(1)]], 6);
+        (0..3).for_each(|group| all.want(GroupId(group)));
+        all
+    }
+
+    #[test]
+    fn each_class_has_one_queued_at_a_time_and_each_group_its_turn() {
+        let mut all = two_classes();
+        assert_eq!(all.next(ClassId(0), Time::ZERO), Some(GroupId(0)));
+        all.queued(GroupId(0), OpId(7));
+        assert_eq!((all.next(ClassId(0), Time::ZERO), all.next(ClassId(1), Time::ZERO)), (None, Some(GroupId(1))));
+        assert_eq!(all.done(GroupId(0), &[DriveId(0), DriveId(3)]), (Some(OpId(7)), vec![DriveId(0), DriveId(3)]));
+        assert_eq!((all.next(ClassId(0), Time::ZERO), all.left()), (Some(GroupId(2)), 2));
+        assert_eq!(all.done(GroupId(0), &[DriveId(0), DriveId(3)]), (None, vec![]), "once");
+        assert_eq!(all.left(), 2);
+    }
+
+    #[test]
+    fn a_group_that_somebody_else_woke_is_not_queued() {
+        let mut all = two_classes();
+        assert_eq!(all.done(GroupId(0), &[DriveId(0)]), (None, vec![DriveId(0)]));
+        assert_eq!(all.next(ClassId(0), Time::ZERO), Some(GroupId(2)));
+    }
+
+    #[test]
+    fn a_group_that_is_put_off_comes_again_and_lets_others_go_first() {
+        let mut all = two_classes();
+        all.queued(GroupId(0), OpId(7));
+        all.ended(GroupId(0), LATER);
+        assert_eq!((all.next(ClassId(0), Time::ZERO), all.deadline(Time::ZERO)), (Some(GroupId(2)), LATER));
+        assert_eq!((all.next(ClassId(0), LATER), all.deadline(LATER)), (Some(GroupId(0)), Time::MAX));
+        assert_eq!(all.left(), 3);
+    }
+
+    #[test]
+    fn a_drive_that_took_anothers_place_is_remembered_anew() {
+        let mut all = two_classes();
+        all.report(DriveId(1), true);
+        assert_eq!(all.done(GroupId(0), &[DriveId(0), DriveId(1)]).1, [DriveId(0)]);
+        all.replace(DriveId(1));
+        assert_eq!(all.done(GroupId(0), &[DriveId(0), DriveId(1)]).1, [DriveId(1)]);
+    }
+}

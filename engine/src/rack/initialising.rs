@@ -1,0 +1,78 @@
+//! The groups that were never woken are, each once ([`crate::initialisation`]).
+//!
+//! Invariant: an initialisation wakes its group as any operation does, so whatever holds for a wake holds for it.
+
+use super::Rack;
+use crate::action::{Action, Outcome};
+use crate::budget::StartBudget;
+use crate::drives::DrivePhase;
+use crate::event::{Request, Work};
+use crate::ops::Op;
+use crate::policy::PriorityClass;
+use crate::step::Step;
+use model::{ClassId, GroupId, OpId, Time};
+
+impl Rack {
+    /// Work may begin: whatever was never initialised is to be.
+    pub(super) fn booted(&mut self) {
+        if core::mem::replace(&mut self.booted, true) {
+            return;
+        }
+        for group in self.setup.groups().filter(|group| self.setup.owns(*group)) {
+            let members = self.setup.members(group);
+            let never_seen = |drive| !self.drives.is_away(drive) && !self.initialisation.is_remembered(drive);
+            if members.iter().any(|drive| never_seen(*drive)) {
+                self.initialisation.want(group);
+            }
+        }
+    }
+
+    /// Groups that are left to be initialised, of all that this instance owns.
+    pub fn uninitialised_groups(&self) -> usize {
+        self.initialisation.left()
+    }
+
+    /// Queues the next initialisation of each class that has none queued. True if something was queued.
+    pub(super) fn queue_initialisations(&mut self, step: &Step) -> bool {
+        assert!(!self.closing, "nothing is initialised any more once the rack closes");
+        if self.initialisation.left() == 0 {
+            return false;
+        }
+        let mut queued = false;
+        for class in (0..self.classes.len()).map(|class| ClassId(class as u32)) {
+            let Some(group) = self.initialisation.next(class, step.now) else { continue };
+            let work = Work::Initialise { group };
+            let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
+            let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
+            // Where the queue is full, it is tried again once something has happened.
+            if self.queue(Op::new(request, weight, class, group), step.now).is_none() {
+                self.initialisation.queued(group, op);
+                queued = true;
+            }
+        }
+        queued
+    }
+
+    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised.
+    pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        let members = self.setup.members(group);
+        if !self.drives.any(members, |phase| phase == DrivePhase::Ready) {
+            return;
+        }
+        let (op, drives) = self.initialisation.done(group, members);
+        assert!(drives.iter().all(|drive| members.contains(drive)), "what is remembered of {group} is of its drives");
+        if !drives.is_empty() {
+            step.ask(Action::PersistInitialised { group, drives });
+        }
+        // Woken for something else: nothing is left for it to do. One that the group was woken for ends in its turn.
+        if let Some(op) = op.filter(|op| self.classes[class.index()].remove(*op)) {
+            self.finish(op, Outcome::Deleted, step);
+        }
+    }
+
+    /// The initialisation of `group` is over, well or badly.
+    pub(super) fn initialisation_ended(&mut self, group: GroupId, op: OpId, now: Time) {
+        assert!(!self.ops.contains(op), "{op} is over");
+        self.initialisation.ended(group, StartBudget::next_day(now));
+    }
+}

@@ -1,0 +1,127 @@
+//! Checkpoints: how far a job is, as the catalog keeps it (`restore.rs` saves it, and has a job find back to it).
+//!
+//! A checkpoint is taken when the engine asks for one: nothing is buffered then and nothing under way, so that every
+//! record that was read is in an object of the output or in a run that lies offloaded. Those are in the hidden bucket
+//! and durable; what the checkpoint adds is which input was read, and what the job has learned of its records. The
+//! input that was read to its end is kept object by object; of one that is open it is kept how many records were taken.
+//!
+//! Invariant: at a checkpoint the records read are those written and offloaded, by count and checksum.
+
+use super::report::{Progress, Sample};
+use batch::MultisetChecksum;
+use catalog::VersionId;
+use engine::repartition::Choice;
+use model::{ClassId, GroupId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Objects of the input that are open, with the number of records that were taken of each.
+pub(super) type OpenInputs = BTreeMap<VersionId, u64>;
+
+/// The format of [`Checkpoint`]; another one is not read.
+pub(super) const VERSION: u32 = 1;
+
+/// How far a job is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Checkpoint {
+    pub version: u32,
+    /// Objects of the hidden bucket from this version on were written behind it.
+    pub objects_below: VersionId,
+    pub plan: FixedPlan,
+    /// Objects of the input, as they were found at first.
+    pub planned_objects: u64,
+    /// Those of them that were read to their end.
+    pub inputs_read: u64,
+    /// Those that are open, with the number of records that were taken of them.
+    pub open: Vec<(VersionId, u64)>,
+    /// The number of each partition's next object.
+    pub numbers: BTreeMap<usize, u64>,
+    pub next_run: u64,
+    /// Runs that lie offloaded.
+    pub runs: u64,
+    /// Runs that were refilled, and are removed once this is durable.
+    pub refilled: Vec<u64>,
+    /// The records that were read.
+    pub read: Tally,
+    /// Those of them that are in objects of the output.
+    pub written: Tally,
+    pub progress: Progress,
+    pub spent: Spent,
+    /// What is known of the records, once some were read.
+    pub records: Option<RecordsLearned>,
+}
+
+/// The part of a plan that does not change when a job goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FixedPlan {
+    /// Versions of the input from this one on are no part of it.
+    pub input_below: VersionId,
+    pub format: String,
+    /// The groups of each class that takes part.
+    pub classes: Vec<(ClassId, Vec<GroupId>)>,
+    pub destinations: Vec<GroupId>,
+    pub chunk_bytes: u64,
+    pub forced: Option<Choice>,
+    pub sample: Option<Sample>,
+}
+
+/// What is known of the records of a job: their columns, and what the partitioner has learned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RecordsLearned {
+    /// The object whose columns others are held against.
+    pub first: String,
+    /// Its schema, and that of what is written, as base64.
+    pub schema: String,
+    pub output: Option<String>,
+    pub learned: batch::Learned,
+}
+
+/// A checksum of records; its sum is hexadecimal, since JSON has no numbers of that length.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tally {
+    rows: u64,
+    sum: String,
+}
+
+impl From<MultisetChecksum> for Tally {
+    fn from(tally: MultisetChecksum) -> Self {
+        Self { rows: tally.rows, sum: format!("{:x}", tally.sum) }
+    }
+}
+
+impl Tally {
+    /// The checksum, if this is one.
+    pub fn checksum(&self) -> Option<MultisetChecksum> {
+        Some(MultisetChecksum { rows: self.rows, sum: u128::from_str_radix(&self.sum, 16).ok()? })
+    }
+}
+
+/// The hardware's time that a job has taken, in seconds, and what it has done with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spent {
+    pub whole_s: f64,
+    pub reading_s: f64,
+    pub writing_s: f64,
+    pub verifying_s: f64,
+    pub switching_s: f64,
+    pub waiting_s: f64,
+    /// Groups that were woken for the background, and for others.
+    pub wakes: [u64; 2],
+    pub strategy_changes: u32,
+    pub offloaded_bytes: u64,
+}
+
+/// What is noted of a run with each of its members, so that it is found again after a restart.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RunNote {
+    /// The member's partition.
+    pub partition: usize,
+    /// The destination group.
+    pub target: GroupId,
+    /// The bytes that it counts for in the buffer.
+    pub counted: u64,
+    /// How many members it has.
+    pub members: u64,
+    /// That of the records of all its members.
+    pub tally: Tally,
+}
