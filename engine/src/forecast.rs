@@ -1,9 +1,9 @@
 //! How long a client's read would wait: a range and what is to be expected, from what is known now and what may still
 //! come.
 //!
-//! What is expected is what is under way, what is queued before the read, and the switches between them, each as long as
-//! those that were measured ([`crate::estimates`]), beside the shares of other priority classes that have work. Clients
-//! act by it. The range says how far it may be off:
+//! What is expected is what is under way, what is queued before the read, and the switches between them, each as long
+//! as those that were measured ([`crate::estimates`]), beside the shares of other priority classes that have work.
+//! Clients act by it. The range says how far it may be off:
 //!
 //! The least is that of a rack in which everything goes as fast as it can, and nothing more comes. The most counts what
 //! may be served before the read although it comes later: by joining the group in service, or the last operation of its
@@ -142,8 +142,8 @@ impl Forecaster<'_> {
         self.estimates.transfer(self.load, self.service_of(op))
     }
 
-    /// The expected time beside other priority classes that have work: each takes its share of the time, and one that is
-    /// in service now is somewhere in its quantum.
+    /// The expected time beside other priority classes that have work: each takes its share of the time, and one that
+    /// is in service now is somewhere in its quantum.
     fn expected_beside_others(&self, alone: Duration) -> Duration {
         let shares = self.scheduler().shares;
         let serving = self.class.in_service.map(|service| service.priority);

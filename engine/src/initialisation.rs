@@ -24,7 +24,7 @@ use model::{ClassId, DriveId, GroupId, OpId, Time};
 /// How far a group is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GroupProgress {
-    /// Its initialisation is to be queued from this moment on.
+    /// Its initialisation is to be queued from this moment on; [`Time::MAX`] is never.
     Waiting { from: Time },
     /// This is its initialisation, which is queued or has its group woken.
     Queued(OpId),
@@ -91,7 +91,7 @@ impl Initialisation {
         if groups.iter().any(|group| matches!(progress(&group), GroupProgress::Queued(_))) {
             return None;
         }
-        let due = |group: &&GroupId| matches!(progress(group), GroupProgress::Waiting { from } if from <= now);
+        let due = |group: &&GroupId| matches!(progress(group), GroupProgress::Waiting { from } if from <= now && from < Time::MAX);
         groups.iter().find(due).copied()
     }
 
@@ -101,11 +101,12 @@ impl Initialisation {
         assert!(matches!(before, GroupProgress::Waiting { .. }), "{group} waits, and is queued once");
     }
 
-    /// The initialisation of `group` that was queued is over. If the group is not initialised, it waits until `again`.
-    pub fn ended(&mut self, group: GroupId, again: Time) {
+    /// The initialisation of `group` that was queued is over at `now`. If the group is not initialised, it waits until
+    /// `again`; and where time has no such moment any more, at the end of a clock that is wrong, for somebody else.
+    pub fn ended(&mut self, group: GroupId, now: Time, again: Time) {
         let progress = &mut self.groups[group.index()];
         if matches!(progress, GroupProgress::Queued(_)) {
-            *progress = GroupProgress::Waiting { from: again };
+            *progress = GroupProgress::Waiting { from: if again > now { again } else { Time::MAX } };
         }
     }
 
@@ -175,10 +176,20 @@ mod tests {
     fn a_group_that_is_put_off_comes_again_and_lets_others_go_first() {
         let mut all = two_classes();
         all.queued(GroupId(0), OpId(7));
-        all.ended(GroupId(0), LATER);
+        all.ended(GroupId(0), Time::ZERO, LATER);
         assert_eq!((all.next(ClassId(0), Time::ZERO), all.deadline(Time::ZERO)), (Some(GroupId(2)), LATER));
         assert_eq!((all.next(ClassId(0), LATER), all.deadline(LATER)), (Some(GroupId(0)), Time::MAX));
         assert_eq!(all.left(), 3);
+    }
+
+    #[test]
+    fn at_the_end_of_time_nothing_is_put_off_until_now() {
+        for now in [LATER, Time::MAX] {
+            let mut all = two_classes();
+            all.queued(GroupId(1), OpId(7));
+            all.ended(GroupId(1), now, now);
+            assert_eq!((all.next(ClassId(1), now), all.left()), (None, 3), "it would go round without end");
+        }
     }
 
     #[test]

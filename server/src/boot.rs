@@ -32,9 +32,12 @@ const INDEX_BYTES: u64 = 16 << 10;
 const PAGE: usize = 1024;
 /// A day of modelled time.
 const DAY: Duration = Duration::from_hours(24);
+/// The most modelled time that passes while no server runs: longer than anything waits. A wall clock that is ten years
+/// ahead would else bring a fast rack to the end of time.
+const AWAY_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// Modelled time as it is now, if the rack has run all the while since it was last looked at: what [`clock`] begins
-/// with.
+/// Modelled time as it is now, if the rack has run all the while since it was last looked at, but for 30 days at most:
+/// what [`clock`] begins with.
 ///
 /// # Errors
 /// [`CatalogError`].
@@ -43,7 +46,7 @@ pub async fn modelled_now(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> R
         None => first_moment(catalog).await?,
         Some(anchor) => {
             let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
-            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale)
+            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale).min(AWAY_MAX)
         }
     })
 }

@@ -3,7 +3,7 @@
 //!
 //! Everything between the trace and the drives' physics is what ships: boot, the engine, the interpreter, deadlines,
 //! the emulated rack. The drives hold synthetic blobs ([`SyntheticDrive`]), the catalog is in memory, and tokio's
-//! paused clock jumps to whatever happens next. Clients take their bytes through modelled network cards ([`cards`]).
+//! paused clock jumps to whatever happens next. Clients take their bytes through modelled network cards (`cards.rs`).
 //! What is between them and the drives is a choice ([`Feed`]):
 //!
 //! 1. Each read is one operation, and is fed to its client as it comes from the drives, as in Pelican's prototype. Its

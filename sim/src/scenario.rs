@@ -5,8 +5,8 @@
 //! for people.
 //!
 //! - `key.rs` and `value.rs` are the keys and what may be written for them, `read.rs` reads them from TOML;
-//! - `question.rs` is the scenario, `case.rs` one combination of its values, `sources.rs` its racks and traces, `changes.rs` what it
-//!   changes of a rack;
+//! - `question.rs` is the scenario, `case.rs` one combination of its values, `sources.rs` its racks and traces,
+//!   `changes.rs` what it changes of a rack;
 //! - `build/` makes a trial of a case, `trial.rs` runs it;
 //! - `measure.rs`, `plot.rs` and `report.rs` show the answers.
 //!

@@ -51,6 +51,7 @@ class Tree(SystemTest):
 
     def test_a_tree_goes_cold_in_one_wake_and_comes_back_byte_for_byte(self):
         server = self.quickstart("--time-scale", "20")
+        server.until_asleep()
         # However slow this machine is, nothing moves before all of it is there, and all of it moves together.
         server = self.started_again(server, '"30 s"', '"1 d"')
         self.copy_in(server)

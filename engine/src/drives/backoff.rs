@@ -59,7 +59,8 @@ impl Backoff {
 
     /// Takes the next drive whose time has come.
     pub fn take_due(&mut self, now: Time) -> Option<DriveId> {
-        self.planned.first().filter(|(at, _)| *at <= now)?;
+        // At the end of time every try would be planned for now, without end.
+        self.planned.first().filter(|(at, _)| *at <= now && *at < Time::MAX)?;
         self.planned.pop_first().map(|(_, drive)| drive)
     }
 

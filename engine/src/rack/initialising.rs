@@ -73,6 +73,6 @@ impl Rack {
     /// The initialisation of `group` is over, well or badly.
     pub(super) fn initialisation_ended(&mut self, group: GroupId, op: OpId, now: Time) {
         assert!(!self.ops.contains(op), "{op} is over");
-        self.initialisation.ended(group, StartBudget::next_day(now));
+        self.initialisation.ended(group, now, StartBudget::next_day(now));
     }
 }

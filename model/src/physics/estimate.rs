@@ -1,5 +1,5 @@
-//! How long a group is expected to take for a wake and a rest: as long as its slowest drive (Pelican, section 5: the more
-//! drives in a group, the more probable a straggler).
+//! How long a group is expected to take for a wake and a rest: as long as its slowest drive (Pelican, section 5: the
+//! more drives in a group, the more probable a straggler).
 //!
 //! A rack that has run knows better; these are what it begins with, and what plans are made by.
 
@@ -12,8 +12,8 @@ use core::time::Duration;
 const GROUPS_DRAWN: u32 = 256;
 
 impl DriveProfile {
-    /// The expected time that a group of so many drives takes from standby to ready, on a server with this load: spin-up
-    /// and mount of its slowest member.
+    /// The expected time that a group of so many drives takes from standby to ready, on a server with this load:
+    /// spin-up and mount of its slowest member.
     pub fn wake_estimate(&self, drives: usize, load: ServerLoad) -> Duration {
         expected_slowest(drives, &[self.spin_up, *self.mount_under(load)])
     }

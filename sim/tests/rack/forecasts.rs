@@ -64,8 +64,8 @@ fn waits_are_as_expected_at_every_load() {
         let (reads, within) = (f64::from(scores.reads), f64::from(scores.within));
         let [expected_s, waited_s, off_s] = [scores.expected_s, scores.waited_s, scores.off_s].map(|sum| sum / reads);
         println!(
-            "{reads_per_s} reads/s: {reads} reads, {:.1} % within the range; {expected_s:.1} s expected, {waited_s:.1} s \
-             waited, off by {off_s:.1} s",
+            "{reads_per_s} reads/s: {reads} reads, {:.1} % within the range; {expected_s:.1} s expected, \
+             {waited_s:.1} s waited, off by {off_s:.1} s",
             within / reads * 100.0,
         );
         assert!(reads > 1_000.0, "{reads} reads at {reads_per_s} reads/s say little");
