@@ -91,7 +91,8 @@ impl Initialisation {
         if groups.iter().any(|group| matches!(progress(&group), GroupProgress::Queued(_))) {
             return None;
         }
-        let due = |group: &&GroupId| matches!(progress(group), GroupProgress::Waiting { from } if from <= now && from < Time::MAX);
+        let due = |from: Time| from <= now && from < Time::MAX;
+        let due = |group: &&GroupId| matches!(progress(group), GroupProgress::Waiting { from } if due(from));
         groups.iter().find(due).copied()
     }
 

@@ -158,7 +158,8 @@ class Repartition(SystemTest):
             checkpoints = (report["progress"] or {}).get("checkpoints", 0)
             if checkpoints > 0 and report["progress"]["input_bytes"] > report["plan"]["input_bytes"] / 4:
                 break
-            self.assertIsNone(report["ended_ms"], f"it was over before a quarter was read and a checkpoint made: {report['outcome']}")
+            why = f"it was over before a quarter was read and a checkpoint made: {report['outcome']}"
+            self.assertIsNone(report["ended_ms"], why)
             self.assertLess(time.monotonic(), end, report)
             time.sleep(0.05)
         self.server.kill()
