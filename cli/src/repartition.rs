@@ -25,7 +25,8 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
             show(list.json, &jobs, |jobs| table(jobs))
         }
         Some(RepartitionCommand::Show(job)) => {
-            show(job.json, &known(job, ask(&job.data, async |client| client.repartition_job(job.job).await)?)?, told)
+            let report = ask(&job.data, async |client| client.repartition_job(job.job).await)?;
+            show(job.json, &known(job, report)?, summary)
         }
         Some(RepartitionCommand::Follow(job)) => wait_for(async {
             let client = Client::of(&job.data.data)?;
@@ -43,7 +44,7 @@ fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
     if what == "cancel" && report.ended_ms.is_none() {
         eprintln!("job {} is being cancelled; `larder repartition show {}` shows when it is", job.job, job.job);
     }
-    show(job.json, &report, told)?;
+    show(job.json, &report, summary)?;
     if what == "resume" && !report.reason.is_empty() {
         anyhow::bail!("job {} does not go on", job.job);
     }
@@ -152,7 +153,7 @@ async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
 }
 
 /// Everything about a job.
-fn told(report: &JobReport) -> String {
+fn summary(report: &JobReport) -> String {
     planned(report) + &ended(report)
 }
 

@@ -392,7 +392,7 @@ impl Drives {
         if !self.answers(drive, attempt, DrivePhase::Stopping) {
             return;
         }
-        assert!(self.is_permitted(drive), "{drive} was told to stop under a permit");
+        assert!(self.is_permitted(drive), "{drive} was sent a stop under a permit");
         self.release_permit(drive);
         let state = &mut self.states[drive.index()];
         let did_well = state.failures == 0 && state.transfer_errors == 0;
@@ -460,7 +460,7 @@ impl Drives {
     pub fn back(&mut self, drive: DriveId) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         if !state.phase.is_away() {
-            // It was being told to stop while it was away. Whether it stands still is for it to say, or to be asked.
+            // It was away while it was sent a stop. Whether it stands still is for it to say, or to be asked.
             state.lost_by_world = false;
             return;
         }
@@ -569,7 +569,7 @@ impl Drives {
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say
     /// so.
     fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.states[drive.index()];
@@ -620,7 +620,7 @@ impl Drives {
 
     /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
-        assert!(self.is_permitted(drive), "{drive} is told to do something under a permit");
+        assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
         let state = &mut self.states[drive.index()];
         let before = state.phase;
         let attempt = state.renumber();
@@ -634,7 +634,7 @@ impl Drives {
             }
             DrivePhase::Mounting => {
                 assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is mounted when it is up to speed");
-                assert!(before == DrivePhase::SpinningUp, "{drive} was told to start");
+                assert!(before == DrivePhase::SpinningUp, "{drive} was sent a start");
                 Action::Mount { drive, attempt }
             }
             DrivePhase::Unmounting => {

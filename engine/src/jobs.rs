@@ -96,7 +96,7 @@ impl Jobs {
                 self.waiting.retain(|waiting| *waiting != id);
                 self.turn.take_if(|turn| *turn == id);
             }
-            _ => {} // told twice, or late
+            _ => {} // reported twice, or late
         }
         self.assert_turns();
     }

@@ -99,7 +99,7 @@ async fn serve(
         stale.abort();
     }
     if let Err(error) = service.jobs.closing().await {
-        tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
+        tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
     }
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {

@@ -95,7 +95,7 @@ impl Recalls {
     /// longer than `max_wait` (wall time), or is expected to. The recall goes on all the same.
     ///
     /// # Errors
-    /// As told by [`RecallError`].
+    /// Each kind of [`RecallError`].
     pub async fn open(&self, blob: Blob, range: Range<u64>, max_wait: Duration) -> Result<RecallStream, RecallError> {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());

@@ -1,5 +1,5 @@
 //! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
-//! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` tells users).
+//! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` is for users).
 //!
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
 //!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
@@ -59,7 +59,7 @@ pub enum JobError {
     /// There is no such job.
     #[error("there is no job {0}")]
     Unknown(u64),
-    /// It cannot be done, for the reason told.
+    /// It cannot be done, for this reason.
     #[error("{0}")]
     Refused(String),
     /// The catalog does not answer.
@@ -132,7 +132,7 @@ impl Repartitions {
         }));
     }
 
-    /// The server is about to end, as it was told to: no job is to be blamed for that.
+    /// The server is about to end, as it was asked to: no job is to be blamed for that.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -259,8 +259,8 @@ impl Repartitions {
                 self.change(job, JobState::Publishing, JobState::Paused).await?
             }
             JobState::Publishing | JobState::Removing => {
-                let told = format!("the output of job {job} is published already; remove what you do not want");
-                return Err(JobError::Refused(told));
+                let message = format!("the output of job {job} is published already; remove what you do not want");
+                return Err(JobError::Refused(message));
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),
         };

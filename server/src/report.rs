@@ -86,7 +86,7 @@ pub struct FrontStatus {
     pub unsigned_requests: u64,
     /// Their limit.
     pub request_limit: u64,
-    /// Requests that were told to slow down since the server started, because there were too many.
+    /// Requests answered SlowDown since the server started, because there were too many.
     pub refused_requests: u64,
     /// Connections that were closed at once since then, because their address had too many.
     pub refused_connections: u64,
@@ -358,7 +358,7 @@ pub struct UserReport {
     pub buckets: u64,
 }
 
-/// The keys of a user, told once.
+/// The keys of a user, shown once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeys {
     /// Whose.

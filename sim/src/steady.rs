@@ -3,7 +3,7 @@
 //! A run begins with empty queues, and measurements taken before they have filled describe the beginning. The end of
 //! the beginning is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
 //! many of the first batches are dropped as minimise the variance of the rest over its number, so that the mean of the
-//! rest is most certain. If that is half of them or more, the run was too short to tell, or has no steady
+//! rest is most certain. If that is half of them or more, the run was too short to know, or has no steady
 //! state.
 //!
 //! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.

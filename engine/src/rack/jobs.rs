@@ -18,7 +18,7 @@ impl Rack {
         let may_go_on = self.jobs.operation_begins(of, op);
         self.submitted(request, step);
         if !self.ops.contains(op) {
-            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or told twice
+            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or reported twice
         } else if !may_go_on {
             self.cancelled(op, step);
         }

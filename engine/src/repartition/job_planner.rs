@@ -4,7 +4,7 @@
 //! background priority class (whose group the class scheduler wakes in its turn), and enters what came of it. A class
 //! has one order in hand at a time. An order may be done in part: the next one goes on from there.
 //!
-//! Visits are not ordered: an operation wakes its group. Instead the planner is told which group is awake. When a
+//! Visits are not ordered: an operation wakes its group. Instead the planner learns which group is awake. When a
 //! client woke one where there is something to do, the order in hand should be withdrawn if its operations still wait:
 //! that switch is free.
 //!

@@ -280,7 +280,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Classes and groups without input, output of any size from any input to any group, an alpha that was told wrong,
+    /// Classes and groups without input, output of any size from any input to any group, a wrong alpha,
     /// input that is lost, orders that are withdrawn, forecasts in between, buffers that are emptied for checkpoints.
     #[test]
     fn everything_that_came_out_comes_home_in_a_hostile_world(

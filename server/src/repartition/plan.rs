@@ -270,7 +270,7 @@ impl Surveying {
             workshop: &self.placed.workshop,
         };
         self.sampled = match sampling.take().await {
-            Err(told) if strict => return Err(told),
+            Err(refusal) if strict => return Err(refusal),
             sampled => sampled.unwrap_or_default(),
         };
         Ok(())

@@ -277,11 +277,11 @@ pub(super) struct Kept {
     pub outcome: Option<Outcome>,
     /// The bucket to publish to, as it was when the job was asked for: another one of that name is not meant.
     pub target: Option<catalog::Bucket>,
-    /// How often in a row the server ended while it worked on this, without having been told to.
+    /// How often in a row the server ended while it worked on this, without having been asked to.
     pub interruptions: u32,
     /// The serial number of its checkpoint when it was interrupted last.
     pub interrupted_at: u64,
-    /// Whether it has had its turn, and the server was not told to end since.
+    /// Whether it has had its turn, and the server was not asked to end since.
     pub works: bool,
     /// Whether it was cancelled, and is rolled back.
     pub cancelled: bool,

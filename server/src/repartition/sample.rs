@@ -78,7 +78,7 @@ impl Sampling<'_> {
                     }
                 }
                 Err(Fault::Bytes(error)) => unread = Some(format!("{} could not be sampled: {error}", opened.name)),
-                Err(Fault::Records(told)) => return Err(told),
+                Err(Fault::Records(message)) => return Err(message),
             }
         }
         let looked_at = measured.sample.records > 0;

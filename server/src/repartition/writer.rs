@@ -192,7 +192,7 @@ pub(super) struct PartitionWriter {
 }
 
 impl PartitionWriter {
-    /// Encodes what was taken as objects at home; `numbers` tells the number of a partition's next object.
+    /// Encodes what was taken as objects at home; `numbers` has the number of each partition's next object.
     pub async fn encode_objects(
         &self,
         group: GroupId,

@@ -388,7 +388,7 @@ impl<M: Controller> World<M> {
         self.counted.events += 1;
         (self.now, &event).hash(&mut self.trace);
         if let Some(recorder) = &mut self.recorder {
-            recorder(Record { now: self.now, told: TraceMessage::Event(event.clone()) });
+            recorder(Record { now: self.now, message: TraceMessage::Event(event.clone()) });
         }
         if let Some(judge) = &mut self.judge {
             judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
@@ -402,7 +402,7 @@ impl<M: Controller> World<M> {
                 judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
             }
             if let Some(recorder) = &mut self.recorder {
-                recorder(Record { now: self.now, told: TraceMessage::Action(action.clone()) });
+                recorder(Record { now: self.now, message: TraceMessage::Action(action.clone()) });
             }
         }
         for action in actions.drain(..) {

@@ -15,7 +15,7 @@ fn new_rack(spec: RackSpec, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> 
     let remembered = Remembered::default();
     let list = Rc::clone(&remembered);
     let recorder = move |record: Record| {
-        if let TraceMessage::Action(Action::PersistInitialised { group, drives }) = record.told {
+        if let TraceMessage::Action(Action::PersistInitialised { group, drives }) = record.message {
             list.borrow_mut().push((group, drives));
         }
     };

@@ -102,7 +102,7 @@ fn what_is_answered_was_asked_for_and_only_once() {
     let again = Action::Finished { op: OpId(1), outcome: Outcome::Read };
     assert_eq!(judge.action(&again), Err(TraceFault::NotOpen(OpId(1))));
     submit(&mut judge, 1, 10);
-    assert_eq!(judge.open_ops(), 0, "told twice, it is the same");
+    assert_eq!(judge.open_ops(), 0, "reported twice, it is the same");
 }
 
 #[test]
