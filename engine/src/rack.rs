@@ -59,6 +59,8 @@ pub struct Stats {
     /// Group wakes, by the priority class that caused them (in the order of
     /// [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
     pub group_wakes: [u64; 3],
+    /// Of those by background work, wakes for nothing but initialisation.
+    pub initialisation_wakes: u64,
     /// Time from the wish for another group to its being ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.

@@ -119,7 +119,7 @@ class Words(SystemTest):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
-        server = self.quickstart("--rack", "nas8", port=port)
+        server = self.quickstart("--rack", "nas8", "--time-scale", "100", port=port)
         self.assertEqual(server.endpoint, f"http://127.0.0.1:{port}")
         self.assertEqual(server.stop(), 0)
         again = self.quickstart(port=None)
@@ -133,7 +133,7 @@ class Words(SystemTest):
         self.assertNotEqual(elsewhere.endpoint, server.endpoint)
         self.assertIn(f"AWS_ENDPOINT_URL there is {server.endpoint}", elsewhere.said())
         self.assertEqual(elsewhere.stop(), 0)
-        free = self.quickstart("--rack", "nas8", name="free", port=0)
+        free = self.quickstart("--rack", "nas8", "--time-scale", "100", name="free", port=0)
         self.assertIn("another one at every start", free.said())
         self.assertEqual(free.stop(), 0)
         again = self.serve(free.data, port=None)

@@ -136,7 +136,9 @@ impl Rack {
             !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
             "whoever is not ready by now is done without"
         );
-        self.note_initialised(class, group, step);
+        if self.note_initialised(class, group, step) {
+            self.stats.initialisation_wakes += 1;
+        }
         self.begin_reclaim(class, group, step);
     }
 
