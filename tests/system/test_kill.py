@@ -77,7 +77,7 @@ MIGRATION = [
 ]
 # While it starts again after a kill that left work for the start.
 AT_START = [
-    ("start: sweeping", "before", [("unlink", STAGED, 1)], ("after", [("sync", STAGED, 2)])),
+    ("start: sweeping", "before", [("unlink", STAGED, 1)], ("after", [("create", STAGED, 1)])),
     ("start: giving up a blob", "before", [("write", LOG, 2)], ("after", [("create", STACK, 1)])),
     ("start: gave up a blob", "after", [("sync", LOG, 2)], ("after", [("create", STACK, 2)])),
 ]

@@ -472,7 +472,7 @@ impl Larder {
     pub async fn audit(&self, site: &Facts) {
         self.files_are_removed().await;
         let audit = self.context.catalog.audit().await.unwrap();
-        assert_eq!((audit.contradictions, audit.told), (0, Vec::new()));
+        assert_eq!((audit.contradictions, audit.findings), (0, Vec::new()));
         // What was complete at a crash, and unknown, is kept until the start after the next.
         let left = self.context.counters.left_staged.load(Ordering::Relaxed);
         assert_eq!(site.staged_files(), self.known_files().await + left + self.unknown_files());
