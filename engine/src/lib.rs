@@ -50,6 +50,7 @@ pub mod reorder;
 pub mod repartition;
 mod room;
 mod setup;
+pub mod shift;
 mod staging;
 mod step;
 #[cfg(test)]

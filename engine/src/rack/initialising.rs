@@ -53,8 +53,8 @@ impl Rack {
         queued
     }
 
-    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised. True if it was woken for
-    /// nothing else.
+    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised. True if it was woken
+    /// for nothing else.
     pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
         if !self.drives.any(members, |phase| phase == DrivePhase::Ready) {
