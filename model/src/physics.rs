@@ -3,8 +3,10 @@
 mod drive;
 mod estimate;
 mod fuses;
+mod links;
 mod servers;
 
 pub use drive::{DrivePhysics, Energy, PowerState, Refused};
 pub use fuses::{Fuses, Trip};
+pub use links::{LinkQueues, RackLinks};
 pub use servers::{STREAM_GAP, ServerLoad, Servers};
