@@ -6,7 +6,7 @@ use disk::{
     Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, DriveEventKind, EmulatedRack,
     FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryDrive, OpenFiles, RackUuid, TokioClock, label, stack,
 };
-use model::physics::PowerState;
+use model::physics::{PowerState, READ_SEEKS, READ_SEEKS_MAX, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{
     BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, RackDraft,
     RackSpec, RateSpread, Resource, Time, Watts,
@@ -507,6 +507,38 @@ async fn written(rack: &EmulatedRack, fragment_bytes: u32, payload_bytes: u64) -
         writer.write(&piece[..piece.len().min((payload_bytes - at) as usize)]).await.unwrap();
     }
     (blob, writer.finish().await.result.unwrap().payload_crc64)
+}
+
+fn numbered(rack: &EmulatedRack) -> Vec<(u8, Arc<dyn Drive>)> {
+    (0..).zip(rack.drives()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_move_as_often_as_the_model_says() {
+    // Beside such a seek nothing else takes any time.
+    let (rack, clock) = four_awake(1, |draft| {
+        draft.profile.seek = Duration::from_secs(10);
+        draft.profile.bytes_per_s = 1_000_000_000;
+    })
+    .await;
+    let seeks = async |began: Time| (clock.now().since(began).as_secs_f64() / 10.0).round() as u64;
+    let read = async |blob: stack::Blob, range: std::ops::Range<u64>| {
+        let began = clock.now();
+        let mut reader = stack::StackReader::open(blob, numbered(&rack), stack::Policy::All).await.result.unwrap();
+        reader.read(range, &mut Vec::new()).await.unwrap();
+        seeks(began).await
+    };
+    let began = clock.now();
+    let (one_run, _) = written(&rack, 4096, 4_000_000).await;
+    assert_eq!(seeks(began).await, u64::from(WRITE_SEEKS));
+    assert_eq!(read(one_run, 0..4_000_000).await, u64::from(READ_SEEKS));
+    // Another file lies between: heads that stand at the end of a blob's fragments stand before its footer.
+    let (two_runs, _) = written(&rack, 4096, 12_000_000).await;
+    assert_eq!(read(one_run, 2_000_000..4_000_000).await, 3);
+    assert_eq!(read(two_runs, 2_000_000..4_000_000).await, u64::from(READ_SEEKS_MAX));
+    let began = clock.now();
+    stack::remove(one_run.rack, one_run.id, &numbered(&rack)).await;
+    assert_eq!(seeks(began).await, u64::from(REMOVE_SEEKS));
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,7 +34,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::physics::ServerLoad;
+use model::physics::{READ_SEEKS, ServerLoad};
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
@@ -372,7 +372,7 @@ impl TraceCheck {
             Weighing::Bytes => bytes,
             Weighing::Time | Weighing::ServiceTime => {
                 let each = model::transfer_time(bytes.div_ceil(self.data), self.transfer.bytes_per_s);
-                (self.transfer.seek + each).as_millis() as u64
+                (self.transfer.seek * READ_SEEKS + each).as_millis() as u64
             }
         };
         weight.max(1)

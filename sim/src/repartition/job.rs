@@ -72,7 +72,8 @@ impl Repartition {
 pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
-    let setting = Setting { judge, network: Some(what.network), ..Setting::default() };
+    // The paper's T_sk is the time from one operation to the next, however often heads move.
+    let setting = Setting { judge, network: Some(what.network), one_seek: true, ..Setting::default() };
     let groups = layout.classes[CLASS.index()].clone();
     let stacks = what.rack.code.stacks();
     let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));

@@ -1,6 +1,7 @@
 //! Transfers under way, and the drives that take part in them.
 
 use engine::{DriveOutcome, DriveResult, ReadPolicy, Transfer};
+use model::physics::{READ_SEEKS, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(super) struct Moving {
     pub sent_bytes: u64,
     /// The time for which the others waited for drives that hang.
     pub waited: Duration,
+    /// How often the heads move.
+    pub seeks: u32,
 }
 
 impl Moving {
@@ -77,13 +80,16 @@ pub(super) struct TransferPlan {
     pub sent: bool,
     pub moves: bool,
     pub writes: bool,
+    /// How often the heads of a drive move.
+    pub seeks: u32,
 }
 
 impl TransferPlan {
     pub fn of(transfer: &Transfer) -> Self {
         let of_all = |drives: Vec<DriveId>| {
             let (need, streams) = (drives.len(), drives.len());
-            Self { drives, need, streams, read: None, target: None, sent: false, moves: true, writes: false }
+            let (read, target, seeks) = (None, None, READ_SEEKS);
+            Self { drives, need, streams, read, target, sent: false, moves: true, writes: false, seeks }
         };
         let on = |stacks: &[(u8, DriveId)]| stacks.iter().map(|(_, drive)| *drive).collect::<Vec<_>>();
         let reading = |blob: BlobId, drives: Vec<DriveId>, need: u8, policy: ReadPolicy| {
@@ -98,11 +104,13 @@ impl TransferPlan {
             Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
                 let mut plan = reading(*blob, on(stacks), *need, *policy);
                 plan.drives.push(*target);
-                Self { target: Some(*target), ..plan }
+                Self { target: Some(*target), seeks: READ_SEEKS + WRITE_SEEKS, ..plan }
             }
-            Transfer::Write { drives, .. } => Self { writes: true, ..of_all(drives.clone()) },
+            Transfer::Write { drives, .. } => Self { writes: true, seeks: WRITE_SEEKS, ..of_all(drives.clone()) },
             Transfer::Verify { drives } => of_all(drives.clone()),
-            Transfer::Delete { stacks, .. } => Self { need: 0, moves: false, writes: true, ..of_all(on(stacks)) },
+            Transfer::Delete { stacks, .. } => {
+                Self { need: 0, moves: false, writes: true, seeks: REMOVE_SEEKS, ..of_all(on(stacks)) }
+            }
         };
         let others = plan.drives.len() - usize::from(plan.target.is_some());
         assert!(plan.need <= plan.streams && plan.streams <= others, "{transfer:?} needs more drives than it has");

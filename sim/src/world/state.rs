@@ -56,6 +56,8 @@ pub struct Setting {
     pub used_bytes: Vec<u64>,
     /// Whether nobody has ever seen the drives, so that every group is to be initialised.
     pub first_boot: bool,
+    /// Whether a transfer takes one seek, as papers count; else as many as a server's.
+    pub one_seek: bool,
     /// Takes every record of the trace.
     pub recorder: Option<Recorder>,
     /// Judges the trace as it comes into being. A violation ends the run with a panic.
@@ -124,6 +126,8 @@ pub struct World<M = Rack> {
     /// The versions in the workshop.
     pub staging: Staging,
     pub(super) links: Links,
+    /// Whether a transfer takes one seek, whatever it does.
+    pub(super) one_seek: bool,
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
     pub(super) servers: Servers,
@@ -158,6 +162,7 @@ impl<M: Controller> World<M> {
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
             links,
+            one_seek: setting.one_seek,
             counted: Counted::default(),
             open: OpMap::default(),
             next_op: 1,

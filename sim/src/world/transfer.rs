@@ -1,4 +1,4 @@
-//! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
+//! Bytes in motion: each transfer is its seeks and then a flow of as many streams as it has drives.
 
 use super::moving::{DriveStream, Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
@@ -32,6 +32,7 @@ impl<M: Controller> World<M> {
             sent_bytes: if plan.sent { payload_bytes } else { 0 },
             waited,
             stream_bytes_per_s: self.slowest(&streams, plan.read.map_or(op.0, |blob| blob.number)),
+            seeks: if self.one_seek { 1 } else { plan.seeks },
             streams,
         };
         self.begin_transfer(moving, if plan.sent { data } else { 0 });
@@ -107,7 +108,7 @@ impl<M: Controller> World<M> {
         if !moving.is_done_by(moving.fine()) {
             return self.agenda.plan(drives_known, Scheduled::Over(moving));
         }
-        let heads_there = drives_known + self.rack.spec().profile.seek;
+        let heads_there = drives_known + self.rack.spec().profile.seek * moving.seeks;
         if moving.stream_bytes == 0 || moving.fine().next().is_none() {
             return self.agenda.plan(heads_there, Scheduled::Over(moving));
         }

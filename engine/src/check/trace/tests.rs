@@ -5,7 +5,7 @@ use crate::action::Outcome;
 use crate::policy::{RackPolicy, ReadPolicy};
 use crate::testing::quiet_policy;
 use core::time::Duration;
-use model::physics::ServerLoad;
+use model::physics::{READ_SEEKS, ServerLoad};
 use model::{Attempt, BlobId, GroupId};
 
 fn pelican() -> (RackSpec, Layout) {
@@ -145,7 +145,8 @@ fn where_switches_count_each_that_was_found_may_have_taken_one_and_no_more_is_fo
     let (spec, layout) = pelican();
     let profile = &spec.profile;
     let bytes = 10_000_000_000;
-    let each_ms = (profile.seek + model::transfer_time(bytes / 15, profile.bytes_per_s)).as_millis() as u64;
+    let each = profile.seek * READ_SEEKS + model::transfer_time(bytes / 15, profile.bytes_per_s);
+    let each_ms = each.as_millis() as u64;
     let drives = spec.group_drives as usize;
     let switch = profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives);
     let switch_ms = switch.as_millis() as u64;
