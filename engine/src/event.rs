@@ -143,6 +143,16 @@ pub enum Event {
         /// Each drive's result, in the order of the action.
         outcomes: Vec<DriveOutcome>,
     },
+    /// A read gave so many bytes of its payload and gives no more, since its reader takes no more. Its transfer ends
+    /// next, as done.
+    ReadCutShort {
+        /// Which operation.
+        op: OpId,
+        /// The attempt that ends.
+        attempt: Attempt,
+        /// Payload bytes that were given.
+        bytes: u64,
+    },
 
     /// A write could not be done since what it is made of cannot be read. No drive is at fault for that. Answers
     /// [`Action::Transfer`](crate::Action::Transfer); what was written of it is given up.

@@ -139,6 +139,13 @@ impl Op {
         self.shunned.push(drive);
     }
 
+    /// A read gives no more than so many bytes.
+    pub fn cut_short(&mut self, given: u64) {
+        if let Work::Read { bytes, .. } = &mut self.request.work {
+            *bytes = given.min(*bytes);
+        }
+    }
+
     /// A write failed in its group, and is not placed there again.
     pub fn exclude_group(&mut self) {
         assert!(!self.failed_groups.contains(&self.group), "{} is not chosen again", self.group);

@@ -19,7 +19,7 @@ use model::{RackSpec, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version of the trace's format, of its events and its actions.
-pub const TRACE_FORMAT: u32 = 6;
+pub const TRACE_FORMAT: u32 = 7;
 
 /// The first line of a trace: everything a rack is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ mod life;
 mod parts;
 mod quarantine;
 mod rebuild;
+mod recalls;
 mod repartition;
 mod repartition_checkpoints;
 mod repartition_ends;
