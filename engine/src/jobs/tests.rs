@@ -8,7 +8,7 @@ use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
-use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Terms};
+use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Sizes, Terms};
 use crate::testing::quiet_policy;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -149,6 +149,7 @@ impl World {
             parts: vec![part],
             memory_bytes: 4_000,
             chunk_bytes: 1_000,
+            sizes: Sizes::UNBOUNDED,
             terms: Terms::PAPER,
             alpha: Alpha::ONE,
             choices: Vec::new(),

@@ -21,6 +21,7 @@ mod repartition_checkpoints;
 mod repartition_ends;
 mod repartition_faults;
 mod repartition_forecast;
+mod repartition_hours;
 mod repartition_jobs;
 mod replay;
 mod site;

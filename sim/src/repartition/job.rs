@@ -10,7 +10,7 @@ use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
 use engine::check::TraceCheck;
 use engine::layout::Layout;
-use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
+use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part, Sizes};
 use engine::{
     ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Outcome, PinnedTo, PriorityClass, Rack, Rejection,
     StepResult, Work,
@@ -56,6 +56,7 @@ impl Repartition {
             parts: vec![part],
             memory_bytes: self.memory_bytes,
             chunk_bytes: self.memory_bytes.div_ceil(1_000).max(byte_becomes),
+            sizes: Sizes::UNBOUNDED,
             terms,
             alpha: self.alpha,
             choices: Vec::new(),
