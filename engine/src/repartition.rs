@@ -8,8 +8,8 @@
 //!
 //! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
 //! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
-//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. What is forecast of a job
-//! is a rehearsal of all of it ([`JobSpec::rehearse`], [`JobPlanner::forecast`]). Everything here is a pure function of
+//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. A job's forecast is
+//! a rehearsal of all of it ([`JobSpec::rehearse`], [`JobPlanner::forecast`]). Everything here is a pure function of
 //! its arguments; `crate::jobs` gives the orders out and enters what came of them.
 //!
 //! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is known by its destination group: any

@@ -191,7 +191,7 @@ impl JobPlanner {
     /// memory's worth was read.
     pub(super) fn measured(&self) -> Expected {
         let accountings = || self.classes.iter().map(|class| &class.planner.accounting);
-        let output: u64 = accountings().flat_map(|accounting| accounting.produced()).sum();
+        let output: u64 = accountings().flat_map(Accounting::produced).sum();
         let input: u64 = accountings().map(Accounting::read).sum();
         if output == 0 || input <= self.spec.memory_bytes / 100 {
             let shares = self.spec.parts.iter().flat_map(|part| part.shares.iter().copied()).collect();

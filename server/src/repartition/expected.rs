@@ -125,9 +125,8 @@ fn assumed_expansion(format: Format) -> Expansion {
 /// the host's (docs/benchmarks.md).
 fn assumed_processor(format: Format, host_scale: u32) -> Processor {
     let (split, encode) = match format {
-        Format::Parquet => (300, 100),
-        Format::Csv | Format::Ndjson => (300, 250),
-        Format::Lines | Format::Fixed { .. } => (300, 250),
+        Format::Parquet => (90, 100),
+        Format::Csv | Format::Ndjson | Format::Lines | Format::Fixed { .. } => (300, 250),
     };
     let rate = |mb_per_s: u64| (mb_per_s * 1_000_000 / u64::from(host_scale)).max(1);
     Processor { split_bytes_per_s: rate(split), encode_bytes_per_s: rate(encode), run_bytes_per_s: rate(250) }
