@@ -392,8 +392,8 @@ mod tests {
         );
         assert_eq!(
             lines[3],
-            "processor (sampled): splits 310.0 MB/s of input, encodes 120.0 MB/s of the buffer, makes and reads runs at \
-             240.0 MB/s"
+            "processor (sampled): splits 310.0 MB/s of input, encodes 120.0 MB/s of the buffer, makes and reads runs \
+             at 240.0 MB/s"
         );
         assert_eq!(lines[4], "sampled 1.2 MB in 3 places of 2 objects: 1,000 of 4,000 records kept");
         assert!(lines[6].contains("1.500") && lines[6].ends_with("chosen"), "{text}");
