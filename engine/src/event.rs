@@ -6,6 +6,7 @@
 
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
@@ -125,7 +126,7 @@ pub enum Event {
     },
 
     /// An operation is asked for.
-    Submitted(Request),
+    Submitted(Box<Request>),
     /// Nobody waits for the operation any more. Ignored once it is in service.
     Cancelled {
         /// Which operation.
@@ -203,7 +204,7 @@ pub enum Event {
         /// The class of the job.
         of: JobClass,
         /// The operation, of the background priority class.
-        request: Request,
+        request: Box<Request>,
     },
 
     /// The world is about to end: take in nothing more, let what is in service end, put every group to sleep. Queued
