@@ -118,7 +118,7 @@ impl Measuring {
 
     /// Counts the operations that have ended since the last call.
     pub fn collect<M: Controller>(&mut self, world: &mut World<M>) {
-        world.take_ended().iter().for_each(|ended| self.ended(ended));
+        world.drain_ended().for_each(|ended| self.ended(&ended));
     }
 
     /// Counts one operation that has ended, if a client waited for it.

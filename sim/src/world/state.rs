@@ -12,8 +12,8 @@ use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
-    Action, Controller, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome, PinnedTo,
-    PriorityClass, Rack, Request, Work,
+    Action, Controller, DriveDeadlines, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome,
+    PinnedTo, PriorityClass, Rack, Request, Work,
 };
 use model::physics::Servers;
 use model::{BlobId, DriveId, GroupId, OpId, Time};
@@ -117,6 +117,8 @@ pub struct World<M = Rack> {
     pub(super) now: Time,
     /// When the engine wants to be woken.
     deadline: Time,
+    /// How long drives may take to answer.
+    pub(super) deadlines: DriveDeadlines,
     pub(super) agenda: Agenda<Scheduled>,
     pub(super) drives: Drives,
     /// The blobs in the rack that were written here.
@@ -143,7 +145,7 @@ pub struct World<M = Rack> {
 impl<M: Controller> World<M> {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
-        let spec = rack.spec().clone();
+        let (spec, deadlines) = (rack.spec().clone(), rack.drive_deadlines());
         let links = Links::new(&spec, setting.network.unwrap_or(Network::UNBOUNDED));
         let mut used_bytes = setting.used_bytes;
         used_bytes.resize(spec.drives.len(), 0);
@@ -151,6 +153,7 @@ impl<M: Controller> World<M> {
             rack,
             now: Time::ZERO,
             deadline: Time::MAX,
+            deadlines,
             agenda: Agenda::default(),
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
@@ -187,6 +190,11 @@ impl<M: Controller> World<M> {
     /// The operations that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// The same, one by one.
+    pub(crate) fn drain_ended(&mut self) -> impl Iterator<Item = Ended> {
+        self.ended.drain(..)
     }
 
     /// Operations that have not ended yet.
@@ -297,7 +305,7 @@ impl<M: Controller> World<M> {
         op
     }
 
-    fn request(&mut self, priority: PriorityClass, work: Work) -> Request {
+    fn request(&mut self, priority: PriorityClass, work: Work) -> Box<Request> {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -307,7 +315,7 @@ impl<M: Controller> World<M> {
         };
         let bytes = work.transfer_bytes();
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, group, self.now) });
-        Request { op, priority, overtake_limit: None, work }
+        Box::new(Request { op, priority, overtake_limit: None, work })
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
