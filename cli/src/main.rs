@@ -54,7 +54,10 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reproduce(Reproduce::Pelican(options)) if options.cross_validate => {
             cross::validate(&options.evaluation)
         }
-        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options.evaluation),
+        Command::Reproduce(Reproduce::Pelican(options)) => match &options.calibrations {
+            Some(name) => reproduce::calibrations(&options.evaluation, name),
+            None => reproduce::pelican(&options.evaluation),
+        },
         Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),

@@ -304,7 +304,7 @@ impl Forecaster<'_> {
 
     /// The service time of what may overtake it by u.
     fn overtaking(&self, ahead: &Ahead) -> Duration {
-        let u = self.scheduler().overtake_limit;
+        let u = self.scheduler().overtake_limit_max();
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
             Weighing::Time => Duration::from_millis(u),

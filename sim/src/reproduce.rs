@@ -4,6 +4,8 @@ mod evaluation;
 pub mod judge;
 pub mod partition;
 pub mod pelican;
+mod snapshot;
 mod sweep;
 
 pub use evaluation::{NamedFigure, Reproduction};
+pub use snapshot::Snapshot;

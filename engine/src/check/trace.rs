@@ -188,13 +188,14 @@ pub struct TraceCheck {
 
 impl TraceCheck {
     /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
-    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u.
+    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u; and
+    /// beyond u where queues that have filled up widen it, but never beyond that.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
         Self {
             class_of_group: layout.groups.iter().map(|group| group.class).collect(),
             in_service: vec![None; layout.classes.len()],
             waiting: layout.classes.iter().map(|_| Default::default()).collect(),
-            overtake_limit: policy.scheduler.overtake_limit,
+            overtake_limit: policy.scheduler.overtake_limit_max(),
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
             switch_weight: switch_weight(spec, policy.scheduler.weighing),

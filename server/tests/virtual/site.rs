@@ -106,6 +106,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             wait_limit: Some(2 * MINUTE),
             join_in_service: true,
             anticipation: Duration::from_secs(1),
+            overload: engine::OverloadPolicy::default(),
             shares: Shares { client: 60, rebuild: 30, background: 10 },
             quantum: MINUTE,
         },

@@ -15,7 +15,7 @@ impl<M: Controller> World<M> {
             Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
-                let load = self.servers.load(self.now, drive);
+                let load = self.load_for(drive);
                 let capacity_bytes = self.rack.spec().capacity_bytes(drive);
                 let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
                 self.command(drive, attempt, CommandKind::Mount { load, free_bytes });
