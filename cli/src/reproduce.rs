@@ -53,14 +53,18 @@ pub fn calibrations(options: &Evaluation, name: &str) -> anyhow::Result<()> {
         let known: Vec<&str> = pelican::OTHERS.iter().map(|one| one.name).collect();
         anyhow::bail!("there is no calibration {name:?}; write one of {}", known.join(", "));
     }
-    let mut made = pelican::ByCalibration::new();
-    for calibration in [&pelican::SHIPPED].into_iter().chain(others) {
-        let form = pelican::Form { quick: true, seeds: pelican::SEEDS.len(), calibration };
-        let progress = RunProgress::new(calibration.name)?;
+    let run = |calibration, like: Option<&pelican::Runs>| {
+        let form = pelican::Form { quick: true, seeds: pelican::SEEDS.len(), calibration, like };
+        let progress = RunProgress::new("runs")?;
         let advance = |done, of| progress.reached(done, of);
         let runs = pelican::Runs::of(rack.clone(), form, threads(options.threads), &advance)?;
         progress.end();
-        made.push((calibration, pelican::Reproduction::of(runs).rows));
+        anyhow::Ok(runs)
+    };
+    let shipped = run(&pelican::SHIPPED, None)?;
+    let mut made = vec![(&pelican::SHIPPED, pelican::rows(&shipped))];
+    for other in others {
+        made.push((other, pelican::rows(&run(other, Some(&shipped))?)));
     }
     output::print(&pelican::compared(&made).csv())?;
     Ok(())

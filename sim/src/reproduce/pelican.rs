@@ -17,6 +17,7 @@ mod runs;
 
 pub use calibration::{ByCalibration, Calibration, OTHERS, SHIPPED, compared};
 pub use figures::FIGURES;
+pub use rows::rows;
 pub use runs::{FilledRack, Form, Runs, SEEDS, Series, View, prototype};
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl Runs {
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, ExperimentError> {
-        let form = Form { quick, seeds: if quick { 1 } else { SEEDS.len() }, calibration: &SHIPPED };
+        let form = Form { quick, seeds: if quick { 1 } else { SEEDS.len() }, calibration: &SHIPPED, like: None };
         Self::of(rack, form, threads, done)
     }
 
@@ -100,22 +100,27 @@ impl Runs {
     /// [`ExperimentError`].
     pub fn of(
         rack: RackSpec,
-        form: Form,
+        form: Form<'_>,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, ExperimentError> {
-        let Form { quick, seeds, calibration } = form;
+        let Form { quick, seeds, calibration, like } = form;
         let mut draft = RackDraft::clone(&rack);
         calibration.change(&mut draft.profile);
         let rack = RackSpec::validated(draft)?;
         let classes = engine::layout::synthesise(&rack)?.classes.len();
-        let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, form)?.into_iter().unzip();
-        let to_fill = to_fill(form);
+        let mut asked = experiments(&rack, form)?;
+        asked.retain(|(series, _)| !form.has_already(*series));
+        let (series, experiments): (Vec<Series>, Vec<Experiment>) = asked.into_iter().unzip();
+        let to_fill = if like.is_some() { Vec::new() } else { to_fill(form) };
         let all = experiments.len() + to_fill.len();
         let points = run_each(&experiments, threads, &crate::run_seeds, &|count| done(count, all))?;
         let filled = |count| done(experiments.len() + count, all);
-        let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, to_fill, quick), &filled)?;
-        Ok(Self { rack, classes, quick, seeds, calibration, points: series.into_iter().zip(points).collect(), fills })
+        let mut fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, to_fill, quick), &filled)?;
+        fills.extend(like.iter().flat_map(|like| like.fills.clone()));
+        let known = like.iter().flat_map(|like| &like.points).filter(|(series, _)| form.has_already(*series)).cloned();
+        let points = series.into_iter().zip(points).chain(known).collect();
+        Ok(Self { rack, classes, quick, seeds, calibration, points, fills })
     }
 
     /// The payload by which a request may be overtaken at this u.
@@ -154,16 +159,27 @@ pub const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// An extent of the evaluation.
 #[derive(Clone, Copy, Debug)]
-pub struct Form {
+pub struct Form<'a> {
     /// Whether it is the quick one.
     pub quick: bool,
     /// How many of [`SEEDS`].
     pub seeds: usize,
     /// How the text's gaps are filled.
     pub calibration: &'static Calibration,
+    /// Runs of the same extent, from which those are taken that a calibration does not touch.
+    pub like: Option<&'a Runs>,
 }
 
-impl Form {
+impl Form<'_> {
+    /// True for a series that is known from the runs that this is like: in racks that never switch, nothing mounts.
+    fn has_already(self, series: Series) -> bool {
+        self.like.is_some_and(|like| match series {
+            Series::Random => true,
+            Series::Fp | Series::FpUnbounded => like.calibration.fp_depth == self.calibration.fp_depth,
+            _ => false,
+        })
+    }
+
     fn seeds(self) -> &'static [u64] {
         &SEEDS[..self.seeds.min(SEEDS.len())]
     }
@@ -237,7 +253,7 @@ pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
     RackSpec::validated(draft)
 }
 
-fn experiments(rack: &RackSpec, form: Form) -> Result<Vec<(Series, Experiment)>, SpecError> {
+fn experiments(rack: &RackSpec, form: Form<'_>) -> Result<Vec<(Series, Experiment)>, SpecError> {
     let Form { quick, calibration, .. } = form;
     let mut base = Experiment::pelican(rack.clone());
     base.heavy_load = calibration.heavy_load;
@@ -324,7 +340,7 @@ fn warm_up(quick: bool, system: System, network: Network, reads_per_s: f64) -> D
 }
 
 /// u at 5 requests a second, and reads of k stacks.
-fn by_policy(base: &Experiment, form: Form, all: &mut Vec<(Series, Experiment)>) {
+fn by_policy(base: &Experiment, form: Form<'_>, all: &mut Vec<(Series, Experiment)>) {
     let quick = form.quick;
     let by_u: &[u64] =
         if quick { &[0, 50, 350, 1_000] } else { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] };
@@ -363,7 +379,7 @@ struct ToFill {
 }
 
 /// The racks to be filled. Of the shapes that no row is judged by there is one.
-fn to_fill(form: Form) -> Vec<ToFill> {
+fn to_fill(form: Form<'_>) -> Vec<ToFill> {
     let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
     let judged = form.seeds().iter().flat_map(|seed| {
         [(None, false), (shape(2), true), (shape(2), false)].map(|(shape, random)| ToFill {
