@@ -32,7 +32,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
     let progress = RunProgress::new("runs")?;
     let advance = |done, of| progress.reached(done, of);
-    let made = pelican::Reproduction::of(pelican::Runs::new(rack, options.quick, threads(options.threads), &advance)?);
+    let made = pelican::Reproduction::of(pelican::Runs::new(&rack, options.quick, threads(options.threads), &advance)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
@@ -57,7 +57,7 @@ pub fn calibrations(options: &Evaluation, name: &str) -> anyhow::Result<()> {
         let form = pelican::Form { quick: true, seeds: pelican::SEEDS.len(), calibration, like };
         let progress = RunProgress::new("runs")?;
         let advance = |done, of| progress.reached(done, of);
-        let runs = pelican::Runs::of(rack.clone(), form, threads(options.threads), &advance)?;
+        let runs = pelican::Runs::of(&rack, form, threads(options.threads), &advance)?;
         progress.end();
         anyhow::Ok(runs)
     };

@@ -1,9 +1,9 @@
 //! What becomes of a clients' queue that has filled up.
 //!
 //! Near the highest rate that a class can serve, its queue has two states. While it is short, groups are served whole,
-//! and nobody is overtaken by u. Once a burst has filled it, everybody is overtaken by u long before being served: batches
-//! close early, more time goes into switches, and less is served than comes. Such a queue stays full although the very
-//! same load would never have filled it. So it needs a push, which ends when it is short again:
+//! and nobody is overtaken by u. Once a burst has filled it, everybody is overtaken by u long before being served:
+//! batches close early, more time goes into switches, and less is served than comes. Such a queue stays full
+//! although the very same load would never have filled it. So it needs a push, which ends when it is short again:
 //!
 //! ```text
 //!                 `from` of the depth is queued
@@ -14,8 +14,8 @@
 //!
 //! Beyond the paper, whose rack stays as it is.
 //!
-//! Invariants: it is looked at when an operation comes, and nothing else depends on it; what is queued already keeps the
-//! bound that it came with; operations of other priority classes are neither refused nor widened.
+//! Invariants: it is looked at when an operation comes, and nothing else depends on it; what is queued already keeps
+//! the bound that it came with; operations of other priority classes are neither refused nor widened.
 
 use crate::policy::{Relief, SchedulerPolicy};
 use crate::reorder::{QueueFull, Queued};

@@ -21,7 +21,7 @@ fn quick() -> &'static Reproduction {
 
 #[test]
 fn the_quick_form_says_what_the_full_form_says() {
-    says_what_the_full_form_says(quick(), "partition", &[]);
+    says_what_the_full_form_says(quick(), "partition", &[("MODEL_OFFPACK", "by seeks, which small data has more of")]);
 }
 
 #[test]

@@ -188,8 +188,8 @@ pub struct TraceCheck {
 
 impl TraceCheck {
     /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
-    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u; and
-    /// beyond u where queues that have filled up widen it, but never beyond that.
+    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u;
+    /// and beyond u where queues that have filled up widen it, but never beyond that.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
         Self {
             class_of_group: layout.groups.iter().map(|group| group.class).collect(),

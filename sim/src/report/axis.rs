@@ -93,7 +93,8 @@ fn position(scale: Scale, value: f64) -> Option<f64> {
 /// each other could not be told apart.
 const NEAR_EACH_OTHER: f64 = 0.6;
 
-/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below, or all are far from it.
+/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below, or all are far from
+/// it.
 fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = range(values.filter(|value| position(scale, *value).is_some()));
     if low > high {

@@ -27,7 +27,8 @@ impl<R> Reproduction<R> {
         judge::table(&self.rows)
     }
 
-    /// A page: findings in short, figures, rows, rules and then `tables`, each below its heading. `command` is what makes it again.
+    /// A page: findings in short, figures, rows, rules and then `tables`, each below its heading. `command` is
+    /// what makes it again.
     pub(super) fn page_of<const N: usize>(
         &self,
         title: &str,

@@ -280,23 +280,23 @@ impl Claim {
         let ours = ours.into();
         assert!(!ours.is_empty(), "{} was not measured", self.id);
         let (mean, half) = (ours.mean(), ours.half_width());
-        let deviation = self.deviation(mean).filter(|deviation| deviation.is_finite());
+        let deviation = Some(self.deviation(mean)).filter(|deviation| deviation.is_finite());
         let row = self.row(self.unit.shown(mean, half), self.differs(deviation), self.verdict(&ours));
         Row { ours_value: Some(mean), ours_ci95: half, seeds: ours.len(), deviation, ..row }
     }
 
     /// The deviation of `ours` from what the text says, or from the nearer end of its range.
-    fn deviation(&self, ours: f64) -> Option<f64> {
+    fn deviation(&self, ours: f64) -> f64 {
         let off = |from: f64| match self.unit {
             Unit::Percent => ours - from,
             _ => ours / from - 1.0,
         };
         match self.says {
-            Says::Number(number) => Some(off(number)),
-            Says::AtMost(bound) | Says::AtLeast(bound) => Some(off(bound)),
-            Says::Between(least, _) if ours < least => Some(off(least)),
-            Says::Between(_, most) if ours > most => Some(off(most)),
-            Says::Between(..) => Some(0.0),
+            Says::Number(number) => off(number),
+            Says::AtMost(bound) | Says::AtLeast(bound) => off(bound),
+            Says::Between(least, _) if ours < least => off(least),
+            Says::Between(_, most) if ours > most => off(most),
+            Says::Between(..) => 0.0,
             Says::Course(_) => panic!("a course is seen, not measured: {}", self.id),
         }
     }

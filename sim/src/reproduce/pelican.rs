@@ -38,7 +38,7 @@ const ABOUT: &str = "Every number of the text of Balakrishnan et al., \"Pelican:
 impl Reproduction {
     /// The evaluation by these runs.
     pub fn of(runs: Runs) -> Self {
-        Self { rows: rows::rows(&runs), figures: figures::figures(&runs), runs }
+        Self { rows: rows(&runs), figures: figures::figures(&runs), runs }
     }
 
     /// Every point as a table.

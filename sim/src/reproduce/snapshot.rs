@@ -1,5 +1,5 @@
-//! All rows of an evaluation as a file: printed by `larder reproduce`, kept in `docs/reproduced/`, and what tests hold the
-//! quick form against.
+//! All rows of an evaluation as a file: printed by `larder reproduce`, kept in `docs/reproduced/`, and what tests hold
+//! the quick form against.
 
 use super::judge::{self, Row};
 use serde::Serialize;

@@ -1,5 +1,5 @@
-//! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `fill.rs` a rack that
-//! is filled; in `hardware.rs` and `system.rs` what several of them have.
+//! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `fill.rs` a rack
+//! that is filled; in `hardware.rs` and `system.rs` what several of them have.
 
 mod fill;
 mod hardware;

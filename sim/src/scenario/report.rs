@@ -154,8 +154,8 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
     }
     if answers.iter().any(|answer| matches!(answer.found, Found::Fill(_))) {
         text.push_str(
-            " A rack is written to until the first write finds no group with room; what is used counts all stacks. Clipped \
-             drives are used as if each were as small as the smallest may be.",
+            " A rack is written to until the first write finds no group with room; what is used counts all stacks. \
+             Clipped drives are used as if each were as small as the smallest may be.",
         );
     }
     text + bars

@@ -22,8 +22,8 @@ pub fn contradict<R>(made: &Reproduction<R>, arithmetic: &[(&str, &str)]) {
 }
 
 /// The quick form says what the full form says in the snapshot `name` of `docs/reproduced/`: the same rows, of the same
-/// kind; the same number, within a tenth, within 4 points or within three times the full form's confidence interval; the
-/// same verdict where there is no number. `but` are rows that hours or sizes decide, each with the reason.
+/// kind; the same number, within a tenth, within 4 points or within three times the full form's confidence interval;
+/// the same verdict where there is no number. `but` are rows that hours or sizes decide, each with the reason.
 pub fn says_what_the_full_form_says<R>(made: &Reproduction<R>, name: &str, but: &[(&str, &str)]) {
     let path = format!("{}/../docs/reproduced/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let full: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();

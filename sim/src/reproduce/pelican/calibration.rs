@@ -2,9 +2,9 @@
 //!
 //! The text has two regimes of mounts and names neither their distributions nor what makes the load heavy; it does not
 //! say what u counts, how long the rebuild's turns are, or how many requests FP's queues hold. [`SHIPPED`] is what
-//! `racks/pelican.toml` and the other rows go by; each of [`OTHERS`] changes one thing and is calibrated anew by the two
-//! numbers that calibration may use: the mean first byte of an idle rack, and the rejects at 5 requests a second without
-//! a network limit.
+//! `racks/pelican.toml` and the other rows go by; each of [`OTHERS`] changes one thing and is calibrated anew by the
+//! two numbers that calibration may use: the mean first byte of an idle rack, and the rejects at 5 requests a second
+//! without a network limit.
 //!
 //! Invariant: no third number of the text is used.
 

@@ -66,7 +66,8 @@ claims! {
     // Time to first byte, figure 5(c).
     TTFB_IDLE: "TTFB of an idle rack, average", "5, figure 5(c)", Number(14.2), Seconds,
         Calibrated("by the mount on an idle server");
-    TTFB_IDLE_FP: "TTFB of FP at low load (tens of milliseconds: 10 to 100)", "5, figure 5(c)", Between(0.01, 0.1), Seconds;
+    TTFB_IDLE_FP: "TTFB of FP at low load (tens of milliseconds: 10 to 100)", "5, figure 5(c)",
+        Between(0.01, 0.1), Seconds;
     TTFB_RATIO: "Pelican's mean TTFB over FP's maximum, below 5 requests/s", "5, figure 5(c)", AtLeast(10.0), Times;
 
     // Rebuild, figure 7.

@@ -85,7 +85,7 @@ impl Runs {
     /// # Errors
     /// [`ExperimentError`].
     pub fn new(
-        rack: RackSpec,
+        rack: &RackSpec,
         quick: bool,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
@@ -99,13 +99,13 @@ impl Runs {
     /// # Errors
     /// [`ExperimentError`].
     pub fn of(
-        rack: RackSpec,
+        rack: &RackSpec,
         form: Form<'_>,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, ExperimentError> {
         let Form { quick, seeds, calibration, like } = form;
-        let mut draft = RackDraft::clone(&rack);
+        let mut draft = RackDraft::clone(rack);
         calibration.change(&mut draft.profile);
         let rack = RackSpec::validated(draft)?;
         let classes = engine::layout::synthesise(&rack)?.classes.len();
