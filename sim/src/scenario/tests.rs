@@ -396,7 +396,7 @@ fn a_rack_may_begin_with_a_backlog_and_have_means_against_it() {
     let widen = scheduler("[policy]\noverload = \"widen\"\noverload_times = 7").relief;
     assert_eq!(widen, Relief::Widen { times: 7 });
     assert_eq!(experiments("workload.backlog = 40").unwrap().remove(0).workload.backlog, 40);
-    let refusal = experiments("[policy]\noverload = \"shed\"\noverload_from = 0.4").unwrap_err().to_string();
+    let refusal = experiments("[policy]\noverload = \"shed\"\noverload_from = 0.2").unwrap_err().to_string();
     assert!(refusal.contains("`policy.overload_until`: must be below policy.overload_from"), "{refusal}");
 }
 
@@ -489,7 +489,7 @@ fn what_a_repartition_has_no_use_for_is_refused() {
     for (text, expected) in [
         (
             "kind = \"repartion\"",
-            "`kind`: \"repartion\" is none of \"service\", \"repartition\"; write \"repartition\"",
+            "`kind`: \"repartion\" is none of \"service\", \"repartition\", \"fill\"; write \"repartition\"",
         ),
         (
             "repartition.data = \"1 TB\"",

@@ -66,7 +66,11 @@ fn method<'a>(runs: &'a Runs) -> Vec<Row> {
     let events: u64 = runs.points.iter().map(|(_, point)| point.all.events).sum();
     vec![
         paper::STEADY.seen(runs.followed(|view| unsettled(view).next().is_none()), seen).noted(note),
-        paper::SPAN.judge(measured).noted(if runs.quick { "the quick form" } else { "" }),
+        if runs.quick {
+            paper::SPAN.open(format!("{} h", short(measured)), "the quick form")
+        } else {
+            paper::SPAN.judge(measured)
+        },
         paper::JUDGED.seen(true, format!("never, in {} events", short(events as f64))),
     ]
 }
