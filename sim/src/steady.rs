@@ -94,7 +94,9 @@ mod tests {
     #[test]
     fn samples_have_moments() {
         let mut samples = QueueSamples::new(Time::ZERO, Duration::from_secs(u64::from(SAMPLES)));
-        [9.0, 8.0, 3.0, 5.0].into_iter().for_each(|value| samples.take(value));
+        for value in [9.0, 8.0, 3.0, 5.0] {
+            samples.take(value);
+        }
         assert_eq!(samples.first_below(4.0), Some(Duration::from_secs(3)));
         assert_eq!(samples.first_below(1.0), None);
         assert!((samples.mean_after(Duration::from_secs(2)) - 4.0).abs() < 1e-9);
