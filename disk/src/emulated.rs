@@ -20,8 +20,8 @@
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
-use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad, Servers};
-use model::{DriveId, RackSpec, Time};
+use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad, Servers, Trip};
+use model::{DriveId, RackSpec, ResourceId, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -184,14 +184,24 @@ impl Truth {
     fn spin_up(&mut self, now: Time, drive: DriveId) -> Result<Time, Refused> {
         let ready = self.drives[drive.index()].physics.spin_up(now)?;
         if let Some(trip) = self.fuses.spin_up(now, drive, ready) {
-            let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
-            tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
-            for lost in trip.drives {
-                self.power_off(now, lost, DriveEventKind::FuseTripped { domain: domain.clone() });
-                self.resets.insert((trip.reset_at, lost));
-            }
+            self.tripped(now, &trip);
         }
         Ok(ready)
+    }
+
+    /// A fuse tripped: its drives are gone until it resets. Those that were not gone before.
+    fn tripped(&mut self, now: Time, trip: &Trip) -> Vec<DriveId> {
+        let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
+        tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
+        let mut lost = Vec::new();
+        for drive in &trip.drives {
+            if self.drives[drive.index()].physics.state(now) != PowerState::Away {
+                lost.push(*drive);
+            }
+            self.power_off(now, *drive, DriveEventKind::FuseTripped { domain: domain.clone() });
+            self.resets.insert((trip.reset_at, *drive));
+        }
+        lost
     }
 
     /// The error of a command that the physics of `drive` refused.
@@ -294,6 +304,15 @@ impl EmulatedRack {
         truth.drives[drive.index()].pulled = false;
         truth.power_on(now, drive);
         self.shared.notified.notify_waiters();
+    }
+
+    /// The fuse of `resource` that `drive` hangs on trips without a reason, as fuses do. The drives that are gone now.
+    pub fn trip(&self, resource: ResourceId, drive: DriveId) -> Vec<DriveId> {
+        let (mut truth, now) = self.shared.truth();
+        let Some(trip) = truth.fuses.trip_around(now, resource, drive) else { return Vec::new() };
+        let lost = truth.tripped(now, &trip);
+        self.shared.notified.notify_waiters();
+        lost
     }
 
     /// Another drive takes the place of one that failed: it has power, and its bytes are counted anew.

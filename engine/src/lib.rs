@@ -55,6 +55,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+mod trace_hash;
 pub mod uploads;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
@@ -75,3 +76,4 @@ pub use policy::{
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;
+pub use trace_hash::TraceHasher;

@@ -32,7 +32,6 @@ mod run;
 pub mod scenario;
 mod steady;
 mod stored;
-mod trace_hash;
 mod world;
 
 pub use chance::{Popularity, Sizes};

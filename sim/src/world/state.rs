@@ -8,12 +8,11 @@ use crate::agenda::Agenda;
 use crate::flow::{Demand, Flows};
 use crate::links::{Links, Network};
 use crate::meter::Meter;
-use crate::trace_hash::TraceHasher;
 use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
     Action, Controller, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome, PinnedTo,
-    PriorityClass, Rack, Request, Work,
+    PriorityClass, Rack, Request, TraceHasher, Work,
 };
 use model::physics::Servers;
 use model::{BlobId, DriveId, GroupId, OpId, Time};

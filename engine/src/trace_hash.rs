@@ -3,11 +3,11 @@
 //! The standard library's hasher may change between its versions, and is made against attackers; this one (FNV's idea
 //! over words, finished like SplitMix64) stays as it is and costs a nanosecond a word.
 
-use std::hash::Hasher;
+use core::hash::Hasher;
 
 /// Hashes a trace.
 #[derive(Clone, Debug)]
-pub(crate) struct TraceHasher {
+pub struct TraceHasher {
     state: u64,
 }
 
