@@ -12,6 +12,7 @@ use bytes::Bytes;
 use catalog::{Acl, Checksum, ChecksumKind, ChosenPart, ListRequest, Object, Place, PutCondition, Upload, VersionId};
 use futures::StreamExt;
 use s3::store::{Completion, GetBody, ObjectStore, PartId, ServiceError};
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +146,7 @@ impl Clients<'_> {
         });
     }
 
-    fn note<T>(&self, what: impl Fn() -> String, answer: &Result<T, ServiceError>) {
+    fn note<T, E: fmt::Display>(&self, what: impl Fn() -> String, answer: &Result<T, E>) {
         self.journal().answered();
         self.journal().note(|| match answer {
             Ok(_) => format!("{}: done", what()),
@@ -204,7 +205,7 @@ impl Clients<'_> {
                 read.map_or_else(|error| self.unread(at, serial, &error), |()| Answer::Done)
             }
             Err(error) => {
-                self.note(|| format!("get {}", at.1), &Err::<(), _>(&error).map_err(|error| clone(error)));
+                self.note(|| format!("get {}", at.1), &Err::<(), _>(&error));
                 if matches!(error, ServiceError::NoSuchKey) {
                     self.saw(at, &look, None);
                     return Answer::Done;
@@ -285,8 +286,9 @@ impl Clients<'_> {
                 let rotten = [FaultKind::WorkshopRot, FaultKind::WorkshopFails, FaultKind::SpoolFails];
                 let excused = rotten.iter().any(|kind| self.happened(*kind));
                 journal.demand(excused, Rule::Honest, || format!("{} is called damaged: {error}", at.1));
-                if let Some(serial) = serial.filter(|_| self.happened(FaultKind::WorkshopRot)) {
-                    self.reference.forfeited.borrow_mut().insert(serial);
+                if self.happened(FaultKind::WorkshopRot) {
+                    let held = self.reference.may_hold(at).into_iter().flatten();
+                    self.reference.forfeited.borrow_mut().extend(held.chain(serial));
                 }
                 Answer::Unsure
             }
@@ -357,7 +359,7 @@ impl Clients<'_> {
             let page = match self.store.list(bucket, request).await {
                 Ok(page) => page,
                 Err(error) => {
-                    self.note(|| format!("list {bucket}/{prefix}"), &Err::<(), _>(clone(&error)));
+                    self.note(|| format!("list {bucket}/{prefix}"), &Err::<(), _>(&error));
                     return self.failed(&error, None);
                 }
             };
@@ -366,7 +368,7 @@ impl Clients<'_> {
             if !page.truncated || last.is_none() {
                 self.journal()
                     .demand(!page.truncated, Rule::Model, || "a page without keys is not the last".to_owned());
-                self.note(|| format!("list {bucket}/{prefix}"), &Ok(()));
+                self.note(|| format!("list {bucket}/{prefix}"), &Ok::<_, ServiceError>(()));
                 return Answer::Done;
             }
             start_after = last;
@@ -484,9 +486,4 @@ impl Clients<'_> {
     pub(crate) fn other(&self, error: &ServiceError) -> Answer {
         self.failed(error, None)
     }
-}
-
-/// An error as it is told.
-fn clone(error: &ServiceError) -> ServiceError {
-    ServiceError::Internal(error.to_string())
 }

@@ -140,7 +140,8 @@ impl Healing<'_> {
         let mut pause = SECOND;
         while !done().await {
             if began.elapsed() > END_MAX {
-                self.running.journal.broken(Rule::Live, || format!("{what}: not within {END_MAX:?}"));
+                let state = self.state().await;
+                self.running.journal.broken(Rule::Live, || format!("{what}: not within {END_MAX:?}; {state}"));
                 return false;
             }
             tokio::time::sleep(pause).await;
@@ -230,10 +231,7 @@ impl Healing<'_> {
             }
             self.is_settled().await
         };
-        if !self.until("everything migrated, rebuilt and asleep", settled).await {
-            let state = self.state().await;
-            self.running.journal.note(|| state);
-        }
+        self.until("everything migrated, rebuilt and asleep", settled).await;
     }
 
     /// Deletes one object, if the rack is too full for what is staged or is to be rebuilt.

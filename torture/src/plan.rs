@@ -17,7 +17,6 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
     Plan,
-    Engine,
     Media,
     Client { round: u64, client: u64, op: u64 },
     Storm { round: u64, strike: u64 },
@@ -30,7 +29,6 @@ impl Stream {
     pub(crate) fn of(self, seed: u64) -> Rng {
         let salt = match self {
             Self::Plan => 1,
-            Self::Engine => 2,
             Self::Media => 3,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, strike } => 2 << 40 | round << 32 | strike,

@@ -175,7 +175,7 @@ async fn all_over(running: &Running, jobs: &Repartitions) -> Option<JobReport> {
 /// Every record is in one partition, and all of a name in the same.
 async fn is_right(running: &Running, job: &JobReport) {
     let journal = &running.journal;
-    let prefix = format!("{}/", job.request.to.prefix);
+    let prefix = format!("{}/", job.request.to.prefix.trim_end_matches('/'));
     let mut partitions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for key in keys(running, &prefix).await {
         let Some(text) = text(running, &key).await else {
@@ -189,9 +189,8 @@ async fn is_right(running: &Running, job: &JobReport) {
     }
     let all: BTreeSet<String> = (0..FILES).flat_map(|file| rows(&csv(file)).collect::<Vec<_>>()).collect();
     let found: BTreeSet<String> = partitions.values().flatten().cloned().collect();
-    journal.demand(all == found, Rule::Bytes, || {
-        format!("job {} made {} records of {}", job.job, found.len(), all.len())
-    });
+    journal
+        .demand(all == found, Rule::Bytes, || format!("job {} made {} records of {}", job.job, found.len(), all.len()));
     let names = |rows: &BTreeSet<String>| -> BTreeSet<String> {
         rows.iter().filter_map(|row| row.split(',').nth(1)).map(str::to_owned).collect()
     };

@@ -50,11 +50,6 @@ pub(crate) struct Reference {
     pub(crate) forfeited: RefCell<BTreeSet<Serial>>,
 }
 
-/// A key of the shelf.
-pub(crate) fn at(bucket: &str, key: &str) -> At {
-    (bucket.to_owned(), key.to_owned())
-}
-
 impl Reference {
     fn key<T>(&self, at: &At, act: impl FnOnce(&mut Register<Held>) -> T) -> T {
         let mut keys = self.keys.borrow_mut();

@@ -79,7 +79,7 @@ impl Shrinking {
 
     fn kinds(&mut self) {
         for kind in self.best.plan.kinds.clone() {
-            self.with(|plan| drop(plan.without.insert(kind)));
+            self.with(|plan| _ = plan.without.insert(kind));
         }
     }
 

@@ -128,11 +128,11 @@ impl Site {
     pub(crate) fn live(&mut self, life: impl AsyncFnOnce(&Running)) -> Ended {
         let runtime = virtual_time();
         self.booted += 1;
-        let ended = runtime.block_on(async {
+        let (ended, lived_ms) = runtime.block_on(async {
             let started = disk::clock::monotonic();
             self.journal.begin_life(started);
             let (power, journal) = (self.power.clone(), Arc::clone(&self.journal));
-            tokio::select! {
+            let ended = tokio::select! {
                 biased;
                 () = journal.violated() => Ended::Crashed,
                 () = power.failed() => Ended::Crashed,
@@ -141,9 +141,9 @@ impl Site {
                     journal.broken(Rule::Live, || "a life went on for 200 days".to_owned());
                     Ended::Crashed
                 }
-            }
+            };
+            (ended, self.journal.end_life())
         });
-        let lived_ms = self.journal.end_life();
         drop(runtime);
         let wall = self.wall_ms as i64 + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms as i64;
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
