@@ -283,7 +283,8 @@ impl Clients<'_> {
                 Answer::Unsure
             }
             ServiceError::Damaged(_) => {
-                let rotten = [FaultKind::WorkshopRot, FaultKind::WorkshopFails, FaultKind::SpoolFails];
+                let rotten =
+                    [FaultKind::WorkshopRot, FaultKind::WorkshopFails, FaultKind::SpoolFails, FaultKind::OlderCatalog];
                 let excused = rotten.iter().any(|kind| self.happened(*kind));
                 journal.demand(excused, Rule::Honest, || format!("{} is called damaged: {error}", at.1));
                 if self.happened(FaultKind::WorkshopRot) {

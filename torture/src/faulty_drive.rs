@@ -195,9 +195,9 @@ impl crate::overlay::DriveFaults {
             _ => matches!(call, Call::Read | Call::Write | Call::Sync | Call::Change),
         };
         for armed in self.armed.iter_mut().filter(|armed| concerns(armed.kind)) {
-            armed.calls -= 1;
+            armed.calls = armed.calls.saturating_sub(1);
         }
-        let at = self.armed.iter().position(|armed| armed.calls == 0)?;
+        let at = self.armed.iter().position(|armed| armed.calls == 0 && concerns(armed.kind))?;
         Some(self.armed.remove(at))
     }
 

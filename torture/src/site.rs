@@ -56,9 +56,13 @@ pub(crate) struct Site {
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
+    /// The latest that the wall clock showed in any life.
+    shown_ms: Arc<AtomicU64>,
     /// The wall clock at the beginning of this life, and what it has jumped since, in milliseconds.
     wall_ms: u64,
     jumped_ms: Arc<AtomicI64>,
+    /// The latest that it ever showed.
+    latest_ms: u64,
     /// Lives so far.
     booted: u64,
 }
@@ -112,6 +116,8 @@ impl Site {
             journal,
             wall_ms: 1_700_000_000_000,
             jumped_ms: Arc::default(),
+            shown_ms: Arc::default(),
+            latest_ms: 0,
             booted: 0,
             spec: Arc::new(spec),
             layout,
@@ -147,6 +153,7 @@ impl Site {
         drop(runtime);
         let wall = self.wall_ms as i64 + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms as i64;
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
+        self.latest_ms = self.latest_ms.max(self.wall_ms).max(self.shown_ms.load(Ordering::Relaxed));
         ended
     }
 
@@ -163,6 +170,11 @@ impl Site {
                 Ended::NotBooted
             }
         }
+    }
+
+    /// The wall clock shows no less than it ever did: what was staged at some time has an age again.
+    pub(crate) fn set_wall_to_latest(&mut self) {
+        self.wall_ms = self.wall_ms.max(self.latest_ms);
     }
 
     /// Time passes while no server runs, and the wall clock may be set.
@@ -274,7 +286,7 @@ impl Site {
         (clock, started): (Arc<dyn disk::Clock>, Instant),
         rack: &Arc<EmulatedRack>,
     ) -> Context {
-        let (base_ms, jumped) = (self.wall_ms, Arc::clone(&self.jumped_ms));
+        let (base_ms, jumped, shown) = (self.wall_ms, Arc::clone(&self.jumped_ms), Arc::clone(&self.shown_ms));
         let [staged, spooled] = self.disks().map(|disk| self.faulty(disk));
         let file_nonce = self.nonce(2);
         let (judge, journal, power) = (Arc::clone(&self.judge), Arc::clone(&self.journal), self.power.clone());
@@ -282,6 +294,7 @@ impl Site {
             clock,
             wall: Arc::new(move || {
                 let wall = base_ms as i64 + started.elapsed().as_millis() as i64 + jumped.load(Ordering::Relaxed);
+                shown.fetch_max(wall.max(0) as u64, Ordering::Relaxed);
                 wall.max(0) as u64
             }),
             spawn: self.spawn(),
