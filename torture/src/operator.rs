@@ -1,9 +1,9 @@
 //! The operator: gives up drives for good, and puts others into their places.
 
 use crate::kinds::FaultKind;
-use crate::site::Running;
+use crate::site::{RACK, Running};
 use disk::MemoryDrive;
-use disk::label::DriveUuid;
+use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use model::DriveId;
 use server::admin::Admin;
 use std::sync::Arc;
@@ -46,12 +46,18 @@ pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: boo
 pub(crate) async fn replace(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);
     let labelled = async {
-        let capacity_bytes = running.spec.capacity_bytes(id);
-        let mut state = running.overlay.state();
-        state.replace(drive, Arc::new(MemoryDrive::new(capacity_bytes)));
-        state.drives[drive].given_up = true;
-        let uuid = u128::from(state.below(u64::MAX)) << 64 | u128::from(running.journal.now_ms());
-        Ok(DriveUuid(uuid.to_le_bytes()))
+        let medium = Arc::new(MemoryDrive::new(running.spec.capacity_bytes(id)));
+        let uuid = {
+            let mut state = running.overlay.state();
+            state.replace(drive, Arc::clone(&medium));
+            state.drives[drive].given_up = true;
+            (u128::from(state.below(u64::MAX)) << 64) | u128::from(running.journal.now_ms())
+        };
+        let uuid = DriveUuid(uuid.to_le_bytes());
+        let label = Label { rack: RACK, rack_name: running.spec.name.clone(), drive: id };
+        let label = DriveLabel { label, uuid, labelled_ms: 0, device: Device::None };
+        label::write(&*medium, &label).await.map_err(|error| error.to_string())?;
+        Ok(uuid)
     };
     let replaced = running.status.replace_with(id, labelled).await.is_ok();
     if replaced {

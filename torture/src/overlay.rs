@@ -255,7 +255,9 @@ impl State {
 
     /// True if `drive` may be lost for good.
     pub(crate) fn may_lose(&self, drive: usize) -> bool {
-        !self.drives[drive].destroyed && self.media[drive].names().iter().all(|name| self.may_spoil(name))
+        let names = self.media[drive].names();
+        let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
+        !self.drives[drive].destroyed && stacks.all(|name| self.may_spoil(name))
     }
 
     /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.

@@ -37,6 +37,9 @@ use workshop::{Spool, Staging};
 /// The bucket of all clients.
 pub(crate) const BUCKET: &str = "shelf";
 
+/// The rack's number.
+pub(crate) const RACK: RackUuid = RackUuid([8; 16]);
+
 /// The longest life of a server: what goes on for longer never ends.
 const LIFE_MAX: Duration = Duration::from_hours(200 * 24);
 
@@ -299,7 +302,7 @@ impl Site {
             }),
             spawn: self.spawn(),
             drives: rack.drives().into(),
-            rack_uuid: RackUuid([8; 16]),
+            rack_uuid: RACK,
             nonce: self.nonce(1),
             catalog: catalog.clone(),
             staging: Staging::new(staged, self.plan.workshop_bytes).with_nonces(move || file_nonce()),
