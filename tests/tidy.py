@@ -21,7 +21,8 @@ ARROWS = {
     "batch": set(),
     "s3": {"model", "catalog", "disk"},
     "server": {"model", "engine", "disk", "catalog", "workshop", "batch", "s3"},
-    "cli": {"model", "engine", "sim", "server"},
+    "torture": {"model", "engine", "disk", "catalog", "workshop", "s3", "server"},
+    "cli": {"model", "engine", "sim", "server", "torture"},
 }
 TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")
 # Written so that this file does not contain what it looks for.

@@ -51,6 +51,14 @@ impl MemoryStore {
         Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
     }
 
+    /// A copy of the store as it is durable now: a backup.
+    #[must_use]
+    pub fn snapshot(&self) -> Self {
+        let now = self.state.lock();
+        let state = MemoryState { entries: now.entries.clone(), sequence: now.sequence, ..MemoryState::default() };
+        Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
+    }
+
     /// Sets if the medium counts as full: then batches that set anything answer [`StoreError::Full`].
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;

@@ -47,6 +47,11 @@ pub enum Command {
     /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
     /// the job goes on. The input stays as it is.
     Repartition(Box<Repartition>),
+    /// Run Larder's own logic in virtual time under every kind of fault, against a model of what it may answer.
+    ///
+    /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
+    /// code 1 if a rule was broken; the run is then shrunk and told as a history.
+    Torture(Torture),
     /// List drives, give one up, or replace it.
     #[command(subcommand)]
     Drive(DriveCommand),
@@ -176,6 +181,8 @@ pub enum Reproduce {
     Pelican(PelicanEvaluation),
     /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
+    /// Workload Shifting: a log that rotates over disks and turns into B+trees behind its back.
+    Shifting(Evaluation),
 }
 
 #[derive(Debug, Args)]
@@ -186,6 +193,10 @@ pub struct PelicanEvaluation {
     /// server's own interpreter in virtual time, with a verdict for each measure.
     #[arg(long)]
     pub cross_validate: bool,
+    /// Hold every calibration against the rows instead, in the quick form with three seeds: what each makes of every
+    /// row, as CSV. NAME is one of them, and the shipped one beside it.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with = "cross_validate")]
+    pub calibrations: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -196,7 +207,7 @@ pub struct Evaluation {
     /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot per figure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print JSON: an array of rows.
+    /// Print JSON: the command, the version, the counts and an array of rows, as docs/reproduced/ has it.
     #[arg(long)]
     pub json: bool,
     /// Run this many points at once, which does not change the results [default: the number of processors].
@@ -265,6 +276,34 @@ pub struct Simulate {
     /// Run this many points at once, which does not change the results [default: the number of processors].
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
+}
+
+#[derive(Debug, Args)]
+pub struct Torture {
+    /// The first seed [default: another one each time].
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Run this many seeds, one after another [default: 1, or as many as the hours allow].
+    #[arg(long, value_name = "K")]
+    pub seeds: Option<u64>,
+    /// Run further seeds until so many hours have passed on the wall.
+    #[arg(long, value_name = "H", value_parser = hours)]
+    pub hours: Option<f64>,
+    /// Run this many seeds at once, which does not change what each does [default: the number of processors].
+    #[arg(long, value_name = "J")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Runs that may be tried to shrink one that broke a rule.
+    #[arg(long, value_name = "T", default_value_t = 300)]
+    pub tries: u64,
+    /// Print the history of a single seed.
+    #[arg(long)]
+    pub history: bool,
+    /// Print how often each event met each state.
+    #[arg(long)]
+    pub coverage: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -385,6 +424,13 @@ fn prefix(text: &str) -> Result<Prefix, String> {
         return Err("write it as s3://bucket/prefix".to_owned());
     }
     Ok(Prefix { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+}
+
+/// A number of hours above 0.
+fn hours(text: &str) -> Result<f64, String> {
+    let wrong = || "write a number of hours above 0, such as 0.5 or 8".to_owned();
+    let hours: f64 = text.parse().map_err(|_| wrong())?;
+    if hours > 0.0 && hours <= 100_000.0 { Ok(hours) } else { Err(wrong()) }
 }
 
 /// A ratio above 0, in millionths.

@@ -9,6 +9,7 @@ mod cross;
 mod drives;
 mod explain;
 mod human;
+mod ordeal;
 mod output;
 mod plan;
 mod repartition;
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
         eprintln!("larder: {error}");
         return ExitCode::from(2);
     }
-    match run(arguments.command) {
+    let logged = arguments.log.is_some();
+    match run(arguments.command, logged) {
         Ok(code) => code,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -45,8 +47,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<ExitCode> {
+fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
     let done = match command {
+        Command::Torture(options) => return ordeal::torture(&options, logged),
         Command::Verify(options) => return Ok(verify::verify(&options)),
         Command::Quickstart(options) => serve::quickstart(&options),
         Command::Plan(options) => plan::plan(&options),
@@ -54,8 +57,12 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Reproduce(Reproduce::Pelican(options)) if options.cross_validate => {
             cross::validate(&options.evaluation)
         }
-        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options.evaluation),
+        Command::Reproduce(Reproduce::Pelican(options)) => match &options.calibrations {
+            Some(name) => reproduce::calibrations(&options.evaluation, name),
+            None => reproduce::pelican(&options.evaluation),
+        },
         Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
+        Command::Reproduce(Reproduce::Shifting(options)) => reproduce::shifting(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

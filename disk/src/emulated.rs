@@ -20,8 +20,8 @@
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
-use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad, Servers};
-use model::{DriveId, RackSpec, Time};
+use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refused, ServerLoad, Servers, Trip};
+use model::{DriveId, RackSpec, ResourceId, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -78,6 +78,7 @@ struct Truth {
     fuses: Fuses,
     resource_names: Vec<String>,
     servers: Servers,
+    links: LinkQueues,
     /// Bytes from which on a request is part of a stream of payload; smaller ones read labels and headers.
     stream_bytes: usize,
     news: VecDeque<DriveEvent>,
@@ -133,11 +134,14 @@ impl RackState {
         (truth, now)
     }
 
-    /// A request of `bytes` bytes to `drive` that is going to be done at `done` may be part of a stream.
-    fn count_stream(&self, drive: DriveId, bytes: usize, done: Time) {
+    /// A request of `bytes` bytes to `drive` that was begun crosses the drive's links, which may make it end later, and
+    /// may be part of a stream.
+    fn cross_links(&self, drive: DriveId, bytes: usize, begun: &mut Begun) {
         let mut truth = self.truth.lock();
+        let crossed = truth.links.carry(self.clock.now() - begun.lag, drive, bytes as u64);
+        begun.done = begun.done.max(crossed);
         if bytes >= truth.stream_bytes {
-            truth.servers.request_until(drive, done);
+            truth.servers.request_until(drive, begun.done);
         }
     }
 }
@@ -184,14 +188,24 @@ impl Truth {
     fn spin_up(&mut self, now: Time, drive: DriveId) -> Result<Time, Refused> {
         let ready = self.drives[drive.index()].physics.spin_up(now)?;
         if let Some(trip) = self.fuses.spin_up(now, drive, ready) {
-            let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
-            tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
-            for lost in trip.drives {
-                self.power_off(now, lost, DriveEventKind::FuseTripped { domain: domain.clone() });
-                self.resets.insert((trip.reset_at, lost));
-            }
+            self.tripped(now, &trip);
         }
         Ok(ready)
+    }
+
+    /// A fuse tripped: its drives are gone until it resets. Those that were not gone before.
+    fn tripped(&mut self, now: Time, trip: &Trip) -> Vec<DriveId> {
+        let domain = format!("{} {}", self.resource_names[trip.resource.index()], trip.domain.0);
+        tracing::warn!(%domain, drives = trip.drives.len(), "a fuse tripped");
+        let mut lost = Vec::new();
+        for drive in &trip.drives {
+            if self.drives[drive.index()].physics.state(now) != PowerState::Away {
+                lost.push(*drive);
+            }
+            self.power_off(now, *drive, DriveEventKind::FuseTripped { domain: domain.clone() });
+            self.resets.insert((trip.reset_at, *drive));
+        }
+        lost
     }
 
     /// The error of a command that the physics of `drive` refused.
@@ -235,6 +249,7 @@ impl EmulatedRack {
             fuses: Fuses::new(spec, FUSE_RESET),
             resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
             servers: Servers::new(spec),
+            links: LinkQueues::new(spec),
             stream_bytes: spec.code.fragment_bytes as usize,
             news: VecDeque::new(),
             resets: BTreeSet::new(),
@@ -294,6 +309,15 @@ impl EmulatedRack {
         truth.drives[drive.index()].pulled = false;
         truth.power_on(now, drive);
         self.shared.notified.notify_waiters();
+    }
+
+    /// The fuse of `resource` that `drive` hangs on trips without a reason, as fuses do. The drives that are gone now.
+    pub fn trip(&self, resource: ResourceId, drive: DriveId) -> Vec<DriveId> {
+        let (mut truth, now) = self.shared.truth();
+        let Some(trip) = truth.fuses.trip_around(now, resource, drive) else { return Vec::new() };
+        let lost = truth.tripped(now, &trip);
+        self.shared.notified.notify_waiters();
+        lost
     }
 
     /// Another drive takes the place of one that failed: it has power, and its bytes are counted anew.
@@ -415,8 +439,8 @@ impl EmulatedDrive {
         inner: DriveFuture<'_, T>,
     ) -> Result<T, DriveError> {
         let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
-        let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
-        self.shared.count_stream(self.id, bytes, begun.done);
+        let mut begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
+        self.shared.cross_links(self.id, bytes, &mut begun);
         let answer = inner.await?;
         self.finish(begun).await?;
         Ok(answer)

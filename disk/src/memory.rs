@@ -189,6 +189,28 @@ impl MemoryDrive {
         self.state().files.get(name).map(|file| file.bytes.clone())
     }
 
+    /// A part of a file's bytes; `None` if the file has no such part.
+    pub fn contents_of(&self, name: &FileName, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let state = self.state();
+        let file = state.files.get(name)?;
+        Some(file.bytes[part(name, file, offset, len).ok()?].to_vec())
+    }
+
+    /// A file's length in bytes.
+    pub fn contents_len(&self, name: &FileName) -> Option<u64> {
+        self.state().files.get(name).map(|file| file.bytes.len() as u64)
+    }
+
+    /// The names of all files, in order.
+    pub fn names(&self) -> Vec<FileName> {
+        self.state().files.keys().cloned().collect()
+    }
+
+    /// Bytes of all files.
+    pub fn used_bytes(&self) -> u64 {
+        self.state().files.values().map(|file| file.bytes.len() as u64).sum()
+    }
+
     /// Starts a list of calls.
     pub fn record_calls(&self) {
         self.state().calls = Some(Vec::new());

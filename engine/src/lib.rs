@@ -40,6 +40,7 @@ pub mod layout;
 pub mod ledger;
 mod numbered;
 mod ops;
+mod overload;
 pub mod placement;
 mod policy;
 mod rack;
@@ -56,6 +57,7 @@ mod step;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+mod trace_hash;
 pub mod uploads;
 
 pub use action::{Action, Outcome, Rejection, Transfer};
@@ -71,8 +73,9 @@ pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, SchedulerPolicy,
-    Shares, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
+    SchedulerPolicy, Shares, Weighing,
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;
+pub use trace_hash::TraceHasher;

@@ -175,6 +175,11 @@ impl Rack {
             Event::TransferEnded { op, attempt, done, outcomes } => {
                 self.transfer_ended(&Answer { op, attempt, outcomes: &outcomes }, done, step);
             }
+            Event::ReadCutShort { op, attempt, bytes } => {
+                if let Some(read) = self.ops.get_mut(op).filter(|read| read.awaits_transfer(attempt)) {
+                    read.cut_short(bytes);
+                }
+            }
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
                 self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
             }
@@ -312,8 +317,8 @@ impl Rack {
     /// named here concerns all, so that a new one is safe without being named.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            // To be queued concerns no class that waits for drives.
-            Event::Submitted(_) | Event::SubmittedForJob { .. } => return,
+            // To be queued concerns no class that waits for drives; a read that is cut short ends next.
+            Event::Submitted(_) | Event::SubmittedForJob { .. } | Event::ReadCutShort { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

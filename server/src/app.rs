@@ -18,6 +18,7 @@ use crate::host_room::HostRoom;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
+use crate::processor::Processor;
 use crate::repartition::Repartitions;
 use crate::status_service::StatusService;
 use crate::trace_file;
@@ -195,6 +196,7 @@ impl Boot<'_> {
                     .map(|pin| pin.class)
             }),
             counters: Arc::new(WorldCounters::default()),
+            processor: Processor::Host,
             trace: None,
         };
         let policy = self.config.rack_policy(&spec);

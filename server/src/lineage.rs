@@ -62,6 +62,8 @@ struct RunStart {
     run: u64,
     /// No blob number from this one on was given out before.
     blobs_end: u64,
+    /// No slot from this one on had a file before.
+    slots_end: u64,
     /// The catalog's commit sequence number at its start.
     sequence: u64,
 }
@@ -94,6 +96,13 @@ impl Lineage {
     /// True if blobs may be removed from the rack that this run of the server has not made.
     pub fn may_remove(&self) -> bool {
         self.older.get().is_none() && self.incomplete.get().is_none()
+    }
+
+    /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, but where there
+    /// is a newer catalog, which knows of nothing that this run has done. What was staged before is what it counts on.
+    pub(crate) fn removable(&self, slots: Vec<u64>) -> Vec<u64> {
+        let (may_remove, slots_end) = (self.may_remove(), self.begun().slots_end);
+        slots.into_iter().filter(|slot| may_remove || *slot >= slots_end).collect()
     }
 
     /// This run, as what it writes to the rack names it.
@@ -156,7 +165,8 @@ pub(crate) async fn begin_run(
     let runs = known.unwrap_or_default();
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    let first = lineage.begun.set(RunStart { run, blobs_end, sequence }).is_ok();
+    let slots_end = staging.highest_slot().await?.map_or(0, |slot| slot + 1);
+    let first = lineage.begun.set(RunStart { run, blobs_end, slots_end, sequence }).is_ok();
     assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
     staging.set_now(move || (of_lineage.run(), of_catalog.sequence().0));

@@ -359,6 +359,7 @@ impl ObjectService {
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
     /// taken, which bounds how many there can be; after a crash the next start removes it.
     pub(crate) fn free(&self, slots: Vec<u64>) {
+        let slots = self.context.lineage.removable(slots);
         if slots.is_empty() {
             return;
         }

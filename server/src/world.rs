@@ -28,6 +28,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod spool_sink;
 mod state;
 mod transfer;
 
@@ -36,6 +37,7 @@ pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
 pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
+pub use spool_sink::{SegmentFollower, SpoolSegment, SpoolSink};
 pub use state::{World, WorldHandle};
 
 use engine::trace::{Record, TraceMessage};

@@ -60,7 +60,7 @@ fn figure() -> Figure {
             Series::reference("paper", curve(39.0)),
         ],
     };
-    let spread = |(x, y): (f64, f64)| Mark { x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
+    let spread = |(x, y): (f64, f64)| Mark { unsettled: false, x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
     let latency = Panel {
         title: "TTFB".into(),
         x: Axis::log("requests a second").ticks(rates),

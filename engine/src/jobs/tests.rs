@@ -8,8 +8,9 @@ use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
-use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Terms};
+use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Sizes, Terms};
 use crate::testing::quiet_policy;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -149,6 +150,7 @@ impl World {
             parts: vec![part],
             memory_bytes: 4_000,
             chunk_bytes: 1_000,
+            sizes: Sizes::UNBOUNDED,
             terms: Terms::PAPER,
             alpha: Alpha::ONE,
             choices: Vec::new(),
@@ -193,14 +195,14 @@ impl World {
             self.read(PriorityClass::Background, group)
         };
         let op = request.op;
-        self.notify(Event::SubmittedForJob { of: OF, request });
+        self.notify(Event::SubmittedForJob { of: OF, request: Box::new(request) });
         op
     }
 
     fn client_reads(&mut self, group: GroupId) -> OpId {
         let request = self.read(PriorityClass::Client, group);
         let op = request.op;
-        self.notify(Event::Submitted(request));
+        self.notify(Event::Submitted(Box::new(request)));
         op
     }
 
@@ -298,7 +300,7 @@ fn a_full_queue_is_waited_for_however_long_it_takes() {
     let client = world.client_reads(here);
     assert!(world.moves(client));
     let first = world.read(PriorityClass::Background, other);
-    world.notify(Event::Submitted(first));
+    world.notify(Event::Submitted(Box::new(first)));
     let (mut waited, began) = (0, world.now);
     while world.now.since(began) < 2 * DAY && waited < 10_000 {
         let op = world.submit_step();
@@ -591,7 +593,7 @@ fn late_and_repeated_facts_do_no_harm() {
     assert_eq!(world.ended, [(JOB, JobEnd::Done)]);
     let stray = world.read(PriorityClass::Background, world.groups[0]);
     let op = stray.op;
-    world.notify(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: stray });
+    world.notify(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: Box::new(stray) });
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled), "of a job that nobody knows");
 }
 

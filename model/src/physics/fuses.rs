@@ -103,14 +103,25 @@ impl Fuses {
         assert!(at_speed >= now, "{drive} is at speed after it started");
         self.turning[drive.index()] = Turning::Since(at_speed);
         let broken = self.of_drive[drive.index()].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
+        assert!(self.domains[broken].drives.contains(&drive), "a fuse trips for a drive of its domain");
+        Some(self.trip(now, broken))
+    }
+
+    /// The fuse of `resource` that `drive` hangs on trips without a reason; `None` if there is none.
+    pub fn trip_around(&mut self, now: Time, resource: ResourceId, drive: DriveId) -> Option<Trip> {
+        let mut fuses = self.of_drive[drive.index()].iter().copied();
+        let fuse = fuses.find(|&fuse| self.domains[fuse].resource == resource)?;
+        Some(self.trip(now, fuse))
+    }
+
+    fn trip(&mut self, now: Time, fuse: usize) -> Trip {
         let reset_at = now + self.reset_after;
-        let fuse = &mut self.domains[broken];
+        let fuse = &mut self.domains[fuse];
         fuse.reset_at = reset_at;
-        assert!(fuse.drives.contains(&drive), "a fuse trips for a drive of its domain");
         for lost in &fuse.drives {
             self.turning[lost.index()] = Turning::No;
         }
-        Some(Trip { resource: fuse.resource, domain: fuse.domain, drives: fuse.drives.clone(), reset_at })
+        Trip { resource: fuse.resource, domain: fuse.domain, drives: fuse.drives.clone(), reset_at }
     }
 
     /// Drive `drive` was stopped and will stand still at `still`.

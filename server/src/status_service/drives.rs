@@ -7,6 +7,7 @@ use crate::data_dir::fresh_label;
 use crate::error::text;
 use crate::replace;
 use crate::report::DriveReport;
+use disk::label::DriveUuid;
 use engine::{Event, Rack};
 use model::{Code, DriveId, GroupId};
 use std::collections::BTreeMap;
@@ -32,10 +33,26 @@ impl StatusService {
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 
-    /// Takes another drive in the place of `drive`, which failed.
+    /// Takes the empty directory in the place of `drive`, which failed.
     pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
-        let number = drive.0;
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
+        let labelled = async {
+            let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
+            tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
+        };
+        self.replace_with(drive, labelled).await.map(Some)
+    }
+
+    /// Takes another drive in the place of `drive`, which failed, once `labelled` has made one of it and said its UUID.
+    ///
+    /// # Errors
+    /// [`AdminError`], with what stands against it.
+    pub async fn replace_with(
+        &self,
+        drive: DriveId,
+        labelled: impl Future<Output = Result<DriveUuid, String>>,
+    ) -> Result<DriveReport, AdminError> {
+        let number = drive.0;
         // One at a time, so that nobody writes where somebody else has just looked.
         let _turn = self.replacing.lock().await;
         if !self.look(move |rack, _| rack.has_failed(drive)).await? {
@@ -47,9 +64,7 @@ impl StatusService {
                  sleeps, which `larder drive list` shows"
             )));
         }
-        let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
-        let taken = tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()));
-        let uuid = taken.map_err(AdminError::Because)?;
+        let uuid = labelled.await.map_err(AdminError::Because)?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await?;
         let Some(lost_bytes) = lost_bytes else {
@@ -59,7 +74,7 @@ impl StatusService {
         self.context.counters.absences.note(drive, None);
         self.emulated.replace(drive);
         self.world.report(Event::DriveReplaced { drive, lost_bytes });
-        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await
     }
 }
 

@@ -247,7 +247,7 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
             let is_committed = |(version, _): &(VersionId, u64)| committed.contains(version);
             assert!(done.moved.iter().all(is_committed), "only what was committed is freed");
-            let slots: Vec<u64> = done.moved.iter().map(|(_, slot)| *slot).collect();
+            let slots = context.lineage.removable(done.moved.iter().map(|(_, slot)| *slot).collect());
             if let Err(error) = context.staging.free_all(&slots).await {
                 tracing::warn!(%error, "a migrated file could not be removed yet");
             }

@@ -119,7 +119,8 @@ impl World {
 
 async fn remember(catalog: &Catalog, drive: DriveId, day: u32, starts: u32) -> Result<(), CatalogError> {
     let before = catalog.drive(drive).await?;
-    let starts_total = before.map_or(0, |record| record.starts_total) + 1;
+    // A start that was counted and could not be remembered is one of the day's all the same.
+    let starts_total = (before.map_or(0, |record| record.starts_total) + 1).max(u64::from(starts));
     catalog.drive_put(&DriveRecord { drive, day, starts, starts_total }).await
 }
 

@@ -62,6 +62,7 @@ impl Site {
             recall_order: Arc::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::clone(&counters),
+            processor: server::processor::Processor::Host,
             trace: None,
         };
         let policy = Config::default().rack_policy(&spec);

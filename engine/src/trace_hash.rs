@@ -3,11 +3,11 @@
 //! The standard library's hasher may change between its versions, and is made against attackers; this one (FNV's idea
 //! over words, finished like SplitMix64) stays as it is and costs a nanosecond a word.
 
-use std::hash::Hasher;
+use core::hash::Hasher;
 
 /// Hashes a trace.
 #[derive(Clone, Debug)]
-pub(crate) struct TraceHasher {
+pub struct TraceHasher {
     state: u64,
 }
 
@@ -37,6 +37,10 @@ impl Hasher for TraceHasher {
             word[..chunk.len()].copy_from_slice(chunk);
             self.mix(u64::from_le_bytes(word));
         }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.mix(u64::from(byte));
     }
 
     fn write_u32(&mut self, word: u32) {

@@ -1,0 +1,356 @@
+//! A drive in memory under a site's power, with the faults of its overlay.
+
+use crate::journal::Journal;
+use crate::kinds::FaultKind;
+use crate::overlay::{Armed, FileFaults, Overlay, SECTOR_BYTES, State};
+use crate::power::Power;
+use async_trait::async_trait;
+use disk::label::LabelError;
+use disk::{Buffer, Drive, DriveError, FileName, MemoryDrive, Space};
+use model::DriveId;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kinds of calls that armed faults distinguish.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Read,
+    Write,
+    Sync,
+    /// To make or to remove a file.
+    Change,
+    /// To look at lengths and names.
+    Look,
+    Command,
+}
+
+/// A drive with faults. The disks of workshop and spool come after the drives of the rack.
+pub(crate) struct FaultyDrive {
+    pub(crate) number: usize,
+    pub(crate) overlay: Overlay,
+    pub(crate) power: Power,
+    pub(crate) journal: Arc<Journal>,
+}
+
+fn io_error(what: &str) -> DriveError {
+    DriveError::Io { context: what.to_owned(), source: io::Error::from_raw_os_error(5) }
+}
+
+impl FaultyDrive {
+    fn medium(&self) -> Arc<MemoryDrive> {
+        Arc::clone(self.overlay.state().medium(self.number))
+    }
+
+    /// Waits as long as the drive is silent or slow; then whether it does the call, and how if a fault is due.
+    async fn begin(&self, call: Call) -> Result<Option<FaultKind>, DriveError> {
+        self.power.step().await;
+        loop {
+            let wait_ms = {
+                let (state, now) = (self.overlay.state(), self.journal.now_ms());
+                state.drives[self.number].conditions.silent_until.saturating_sub(now)
+            };
+            if wait_ms == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        }
+        let slow = {
+            let (state, now) = (self.overlay.state(), self.journal.now_ms());
+            let conditions = &state.drives[self.number].conditions;
+            (conditions.slow_until > now).then_some(conditions.slow_by)
+        };
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+        self.admit(call)
+    }
+
+    fn admit(&self, call: Call) -> Result<Option<FaultKind>, DriveError> {
+        let mut state = self.overlay.state();
+        let now = self.journal.now_ms();
+        let faults = &mut state.drives[self.number];
+        if faults.destroyed || faults.conditions.dead_until > now {
+            return Err(io_error("the drive is dead"));
+        }
+        let Some(due) = faults.due(call) else { return Ok(None) };
+        if due.kind == FaultKind::FailedCall
+            || due.kind == FaultKind::WorkshopFails
+            || due.kind == FaultKind::SpoolFails
+        {
+            state.count(due.kind);
+            drop(state);
+            self.journal.note(|| format!("a call to drive {} fails", self.number));
+            return Err(io_error("an injected fault"));
+        }
+        Ok(Some(due.kind))
+    }
+
+    async fn end<T>(&self, answer: Result<T, DriveError>) -> Result<T, DriveError> {
+        self.power.step().await;
+        answer
+    }
+
+    /// The error of a file that is lost.
+    fn is_here(&self, name: &FileName) -> Result<(), DriveError> {
+        let state = self.overlay.state();
+        let lost = state.drives[self.number].faults_of(name).is_some_and(|file| file.lost);
+        if lost { Err(DriveError::NotFound(name.clone())) } else { Ok(()) }
+    }
+
+    async fn read(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
+        self.begin(Call::Read).await?;
+        self.is_here(name)?;
+        let mut read = self.medium().read_at(name, offset, into).await?;
+        let state = self.overlay.state();
+        if let Some(faults) = state.drives[self.number].faults_of(name) {
+            let end = offset + read.len() as u64;
+            if faults.unreadable.iter().any(|bad| bad.start < end && offset < bad.end) {
+                return Err(io_error("a sector cannot be read"));
+            }
+            faults.distort(offset, &mut read);
+        }
+        Ok(read)
+    }
+
+    async fn write(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
+        let due = self.begin(Call::Write).await?;
+        self.is_here(name)?;
+        let len = data.len();
+        if due == Some(FaultKind::TornWrite) && len as u64 > SECTOR_BYTES {
+            let half = len / 2 / SECTOR_BYTES as usize * SECTOR_BYTES as usize;
+            self.medium().write_at(name, offset, Buffer::copy_of(&data[..half])).await?;
+            self.written(name, &(offset..offset + half as u64));
+            self.overlay.count(FaultKind::TornWrite);
+            self.journal.note(|| format!("a write of {name} to drive {} fails half done", self.number));
+            return Err(io_error("a write failed half done"));
+        }
+        let misled = due.filter(|kind| matches!(kind, FaultKind::LostWrite | FaultKind::MisdirectedWrite));
+        let before = misled.and_then(|kind| Some((kind, self.medium().contents_of(name, offset, len)?)));
+        let data = self.medium().write_at(name, offset, data).await?;
+        let range = offset..offset + len as u64;
+        match before {
+            Some((kind, before)) => self.misled(name, &range, (kind, before, &data)),
+            None => self.written(name, &range),
+        }
+        Ok(data)
+    }
+
+    fn written(&self, name: &FileName, range: &Range<u64>) {
+        let mut state = self.overlay.state();
+        let file = state.drives[self.number].file(name);
+        file.written(range);
+        file.unsynced.push(range.clone());
+    }
+
+    /// What was to be written to `range` was not, and may lie elsewhere.
+    fn misled(&self, name: &FileName, range: &Range<u64>, (kind, mut before, data): (FaultKind, Vec<u8>, &[u8])) {
+        let mut state = self.overlay.state();
+        if !state.may_spoil(name) {
+            drop(state);
+            return self.written(name, range);
+        }
+        let number = self.number;
+        let file = state.drives[number].file(name);
+        file.distort(range.start, &mut before);
+        file.written(range);
+        file.unsynced.push(range.clone());
+        file.stale.insert(range.start, before);
+        state.count(kind);
+        let victim = (kind == FaultKind::MisdirectedWrite).then(|| victim(&mut state, number, data.len())).flatten();
+        if let Some((victim, at)) = &victim {
+            let file = state.drives[number].file(victim);
+            file.written(&(*at..at + data.len() as u64));
+            file.stale.insert(*at, data.to_vec());
+        }
+        drop(state);
+        let to = victim.map_or_else(|| "nowhere".to_owned(), |(victim, at)| format!("to {victim} at {at}"));
+        self.journal.note(|| format!("a write of {name} at {} on drive {number} goes {to}", range.start));
+    }
+
+    async fn sync_file(&self, name: &FileName) -> Result<(), DriveError> {
+        let due = self.begin(Call::Sync).await?;
+        self.is_here(name)?;
+        self.medium().sync(name).await?;
+        let mut state = self.overlay.state();
+        if due == Some(FaultKind::LostSync) && state.may_spoil(name) {
+            state.drives[self.number].file(name).lied = true;
+            state.count(FaultKind::LostSync);
+            drop(state);
+            self.journal.note(|| format!("a sync of {name} on drive {} is not done", self.number));
+            return Ok(());
+        }
+        state.drives[self.number].flushed(name);
+        Ok(())
+    }
+}
+
+impl crate::overlay::DriveFaults {
+    /// The armed fault that this call meets.
+    fn due(&mut self, call: Call) -> Option<Armed> {
+        let concerns = |kind: FaultKind| match kind {
+            FaultKind::LostWrite | FaultKind::MisdirectedWrite | FaultKind::TornWrite => call == Call::Write,
+            FaultKind::LostSync => call == Call::Sync,
+            _ => matches!(call, Call::Read | Call::Write | Call::Sync | Call::Change),
+        };
+        for armed in self.armed.iter_mut().filter(|armed| concerns(armed.kind)) {
+            armed.calls = armed.calls.saturating_sub(1);
+        }
+        let at = self.armed.iter().position(|armed| armed.calls == 0 && concerns(armed.kind))?;
+        Some(self.armed.remove(at))
+    }
+
+    /// What was written to `name` is durable.
+    fn flushed(&mut self, name: &FileName) {
+        let file = self.file(name);
+        file.lied = false;
+        file.unsynced.clear();
+        self.forget_if_sound(name);
+    }
+
+    /// What was written to any file is durable.
+    fn flush(&mut self) {
+        let lied: Vec<FileName> =
+            self.files.iter().filter(|(_, file)| file.lied).map(|(name, _)| name.clone()).collect();
+        lied.iter().for_each(|name| self.flushed(name));
+    }
+
+    fn forget_if_sound(&mut self, name: &FileName) {
+        if self.files.get(name).is_some_and(FileFaults::is_sound) {
+            self.files.remove(name);
+        }
+    }
+}
+
+impl FileFaults {
+    fn is_sound(&self) -> bool {
+        let none = self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty();
+        none && !self.lost && !self.lied && self.unsynced.is_empty()
+    }
+}
+
+/// A place on `drive` that a misdirected write of `len` bytes may land on.
+fn victim(state: &mut State, drive: usize, len: usize) -> Option<(FileName, u64)> {
+    let names = state.medium(drive).names();
+    let name = names.get(state.below(names.len().max(1) as u64) as usize)?.clone();
+    let bytes = state.medium(drive).contents_len(&name)?;
+    let places = bytes.checked_sub(len as u64)? / SECTOR_BYTES + 1;
+    let at = state.below(places) * SECTOR_BYTES;
+    (at + len as u64 <= bytes && state.may_spoil(&name)).then_some((name, at))
+}
+
+#[async_trait]
+impl Drive for FaultyDrive {
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        let begun = self.begin(Call::Change).await;
+        let is_full = {
+            let (state, now) = (self.overlay.state(), self.journal.now_ms());
+            state.drives[self.number].conditions.full_until > now
+        };
+        let made = match begun {
+            Err(error) => Err(error),
+            Ok(_) if is_full => Err(DriveError::Full),
+            Ok(_) => {
+                let medium = self.medium();
+                let lost = self.overlay.state().drives[self.number].files.remove(name).is_some_and(|file| file.lost);
+                if lost {
+                    medium.lose_file(name);
+                }
+                medium.create(name, bytes).await
+            }
+        };
+        self.end(made).await
+    }
+
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
+        let written = self.write(name, offset, data).await;
+        self.end(written).await
+    }
+
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
+        let read = self.read(name, offset, into).await;
+        self.end(read).await
+    }
+
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        let synced = self.sync_file(name).await;
+        self.end(synced).await
+    }
+
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        let removed = match self.begin(Call::Change).await {
+            Err(error) => Err(error),
+            Ok(_) => {
+                let lost = self.is_here(name);
+                self.overlay.state().drives[self.number].files.remove(name);
+                let removed = self.medium().remove(name).await;
+                lost.and(removed)
+            }
+        };
+        self.end(removed).await
+    }
+
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        self.begin(Call::Look).await?;
+        self.is_here(name)?;
+        self.medium().len(name).await
+    }
+
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.begin(Call::Look).await?;
+        let mut names = self.medium().list().await?;
+        let state = self.overlay.state();
+        names.retain(|name| !state.drives[self.number].faults_of(name).is_some_and(|file| file.lost));
+        Ok(names)
+    }
+
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.begin(Call::Look).await?;
+        let space = self.medium().space().await?;
+        let (state, now) = (self.overlay.state(), self.journal.now_ms());
+        let full = state.drives[self.number].conditions.full_until > now;
+        Ok(Space { free_bytes: if full { 0 } else { space.free_bytes }, ..space })
+    }
+
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.begin(Call::Command).await?;
+        let (fails, late) = {
+            let (state, now) = (self.overlay.state(), self.journal.now_ms());
+            let conditions = &state.drives[self.number].conditions;
+            let late = (conditions.slow_start_until > now).then_some(conditions.slow_start_by);
+            (conditions.no_start_until > now, late)
+        };
+        if let Some(late) = late {
+            tokio::time::sleep(late).await;
+        }
+        self.end(if fails { Err(io_error("the platters do not turn")) } else { Ok(()) }).await
+    }
+
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.begin(Call::Command).await?;
+        let wrong = {
+            let (state, now) = (self.overlay.state(), self.journal.now_ms());
+            state.drives[self.number].conditions.wrong_label_until > now
+        };
+        let mounted = if wrong {
+            let expected = DriveId(self.number as u32);
+            Err(LabelError::ForeignDrive { found: DriveId(u32::MAX), expected }.into())
+        } else {
+            self.medium().space().await
+        };
+        self.end(mounted).await
+    }
+
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.begin(Call::Command).await?;
+        // What a drive has in its cache is on its medium before it stops.
+        self.overlay.state().drives[self.number].flush();
+        self.end(Ok(())).await
+    }
+
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.begin(Call::Command).await?;
+        self.end(Ok(())).await
+    }
+}

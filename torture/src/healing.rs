@@ -1,0 +1,361 @@
+//! After the torture: no faults happen any more. What the operator must do is done, everything acknowledged is read,
+//! everything begun comes to its end, and records and media agree.
+
+use crate::answers::{Answer, Clients};
+use crate::journal::Rule;
+use crate::kinds::FaultKind;
+use crate::limits::{budgets_hold, close, no_fuse_tripped};
+use crate::operator;
+use crate::plan::{Plan, Stream};
+use crate::power::SETTLED;
+use crate::records;
+use crate::reference::{At, Reference};
+use crate::site::{BUCKET, Running, Site};
+use catalog::{Place, PutCondition};
+use disk::stack::{stack_name, stack_of};
+use engine::GroupState;
+use engine::uploads::StaleWatch;
+use model::{DriveId, GroupId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Everything comes to an end within this.
+const END_MAX: Duration = Duration::from_hours(40 * 24);
+
+/// A full rack that is not emptied otherwise is emptied from then on.
+const FULL_FOR: Duration = Duration::from_hours(50);
+
+/// The last lives of a run.
+pub(crate) fn heal(site: &mut Site, reference: &Reference) {
+    site.overlay.state().calm();
+    site.set_wall_to_latest();
+    site.journal.note(|| "from here on there are no faults".to_owned());
+    let plan = site.plan.clone();
+    for again in [false, true] {
+        let judge = std::sync::Arc::clone(&site.judge);
+        let ended = site.live(async |running| {
+            Healing { running, reference, plan: &plan }.heal(again).await;
+            let open = judge.lock().open_ops();
+            running.journal.demand(open == 0, Rule::Live, || format!("{open} operations were never answered"));
+        });
+        reference.life_ended();
+        if site.journal.is_over() {
+            return;
+        }
+        site.journal.demand(ended == crate::site::Ended::Finished, Rule::Live, || format!("the last life: {ended:?}"));
+    }
+}
+
+/// The life of a server with an older catalog: it does no harm, and says nothing wrong.
+pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan) {
+    let healing = Healing { running, reference: before, plan };
+    let clients = healing.clients();
+    let mut rng = Stream::End { round: 77 }.of(plan.seed);
+    for key in before.keys_of(BUCKET).into_iter().take(6) {
+        let at = (BUCKET.to_owned(), key);
+        match rng.below(3) {
+            0 => drop(clients.get_patiently(&at, HOUR).await),
+            1 => drop(clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await),
+            _ => drop(clients.judged_delete(&at, PutCondition::None).await),
+        }
+    }
+    tokio::time::sleep(HOUR * rng.below(4) as u32).await;
+}
+
+/// Records and media agree, right after a start as well.
+pub(crate) async fn audit(running: &Running, at_end: bool) {
+    tokio::time::sleep(SETTLED).await;
+    let journal = &running.journal;
+    match running.context.catalog.audit().await {
+        Ok(audit) => journal.demand(audit.contradictions == 0, Rule::Audit, || audit.findings.join("; ")),
+        Err(error) => journal.broken(Rule::Audit, || format!("the audit: {error}")),
+    }
+    budgets_hold(running);
+    every_stack_is_known(running, at_end).await;
+}
+
+/// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What
+/// was written while the catalog was an older one is not known to the newest, and stays.
+async fn every_stack_is_known(running: &Running, at_home: bool) {
+    if running.overlay.state().happened.contains_key(&FaultKind::OlderCatalog) {
+        return;
+    }
+    for (drive, name) in stacks(running) {
+        let Some((id, index)) = stack_of(&name) else { continue };
+        let Ok(blob) = running.context.catalog.blob(id).await else { continue };
+        let is_known = blob.is_some_and(|blob| !at_home || blob.drives.get(usize::from(index)) == Some(&drive));
+        running.journal.demand(is_known, Rule::Audit, || format!("nobody knows {name} on drive {}", drive.0));
+    }
+}
+
+/// Every stack on a drive in service.
+fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
+    let state = running.overlay.state();
+    let mut stacks = Vec::new();
+    for (drive, faults) in state.drives.iter().enumerate().take(state.rack_drives()) {
+        if faults.given_up || faults.destroyed {
+            continue;
+        }
+        let names = state.medium(drive).names();
+        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(|file| file.lost));
+        stacks.extend(there.map(|name| (DriveId(drive as u32), name)));
+    }
+    stacks
+}
+
+struct Healing<'a> {
+    running: &'a Running,
+    reference: &'a Reference,
+    plan: &'a Plan,
+}
+
+impl Healing<'_> {
+    fn clients(&self) -> Clients<'_> {
+        Clients { running: self.running, reference: self.reference, plan: self.plan, store: &self.running.service }
+    }
+
+    async fn heal(&self, again: bool) {
+        let journal = &self.running.journal;
+        journal.note(|| "every drive that failed is replaced".to_owned());
+        self.replace_what_failed().await;
+        self.complete_uploads().await;
+        journal.note(|| "everything is read".to_owned());
+        self.read_all().await;
+        self.abort_uploads().await;
+        if again {
+            records::finish(self.running, self.reference, self.plan).await;
+        }
+        journal.note(|| "everything comes to its end".to_owned());
+        self.settle().await;
+        audit(self.running, true).await;
+        self.files_of_the_workshop_are_known().await;
+        no_fuse_tripped(self.running);
+        close(self.running).await;
+        self.drives_stand_still();
+    }
+
+    /// Waits for `done`, looking more and more seldom.
+    async fn until(&self, what: &str, mut done: impl AsyncFnMut() -> bool) -> bool {
+        let began = disk::clock::monotonic();
+        let mut pause = SECOND;
+        while !done().await {
+            if began.elapsed() > END_MAX {
+                let state = self.state().await;
+                self.running.journal.broken(Rule::Live, || format!("{what}: not within {END_MAX:?}; {state}"));
+                return false;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(HOUR);
+        }
+        true
+    }
+
+    async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&engine::Rack) -> T + Send + 'static) -> Option<T> {
+        self.running.world.ask(move |rack, _| look(rack)).await
+    }
+
+    async fn replace_what_failed(&self) {
+        let failed: Vec<usize> = {
+            let state = self.running.overlay.state();
+            let is_gone = |drive: &usize| state.drives[*drive].destroyed || state.drives[*drive].given_up;
+            (0..state.rack_drives()).filter(is_gone).collect()
+        };
+        for drive in failed {
+            self.until("a drive is given up", async || self.give_up(drive).await).await;
+            self.until("a drive is replaced", async || operator::replace(self.running, drive).await).await;
+            self.running.journal.note(|| format!("drive {drive} is replaced"));
+        }
+    }
+
+    /// Insists once nothing that lives lacks a stack: what is left to be rebuilt then is dead, and waits for a reclaim.
+    async fn give_up(&self, drive: usize) -> bool {
+        let insists = self.plan.beyond || self.exposed().await.is_empty();
+        operator::give_up_for_good(self.running, drive, insists).await
+    }
+
+    async fn complete_uploads(&self) {
+        for upload in self.reference.uploads.take() {
+            self.clients().judged_complete(&upload).await;
+        }
+    }
+
+    async fn abort_uploads(&self) {
+        let mut watch = StaleWatch::new(Duration::ZERO, None);
+        let aborted = self.running.service.abort_stale(&mut watch, Duration::ZERO).await;
+        let error = aborted.err();
+        self.running.journal.demand(error.is_none(), Rule::Live, || format!("uploads are not aborted: {error:?}"));
+    }
+
+    /// Every key that was ever written holds what it may, byte for byte, and no other key is there.
+    async fn read_all(&self) {
+        let clients = self.clients();
+        clients.judged_list(BUCKET, "", 7).await;
+        for key in self.reference.keys_of(BUCKET) {
+            self.read(&clients, &(BUCKET.to_owned(), key)).await;
+            if self.running.journal.is_over() {
+                return;
+            }
+        }
+    }
+
+    async fn read(&self, clients: &Clients<'_>, at: &At) {
+        let began = disk::clock::monotonic();
+        loop {
+            let answer = clients.get_patiently(at, END_MAX).await;
+            if answer == Answer::Done || self.is_forfeited(clients, at) || self.running.journal.is_over() {
+                return;
+            }
+            if began.elapsed() > 3 * 24 * HOUR {
+                let bad = clients.bad_stacks(at);
+                return self.running.journal.broken(Rule::Kept, || {
+                    format!("{} cannot be read, and {bad} of its stacks are bad: {answer:?}", at.1)
+                });
+            }
+            // What was out of service is tried again some time.
+            tokio::time::sleep(HOUR / 4).await;
+        }
+    }
+
+    /// True if the run did more to this key's bytes than there is a remedy for.
+    fn is_forfeited(&self, clients: &Clients<'_>, at: &At) -> bool {
+        let held = self.reference.may_hold(at);
+        let forfeited = self.reference.forfeited.borrow();
+        let rotten = held.iter().flatten().any(|serial| forfeited.contains(serial));
+        self.plan.beyond && (rotten || clients.bad_stacks(at) > usize::from(self.running.spec.code.parity))
+    }
+
+    /// Waits until nothing is staged that can be moved, everything is rebuilt and every group sleeps.
+    async fn settle(&self) {
+        let began = disk::clock::monotonic();
+        let settled = async || {
+            budgets_hold(self.running);
+            if began.elapsed() > FULL_FOR {
+                self.make_room().await;
+            }
+            self.is_settled().await
+        };
+        self.until("everything migrated, rebuilt and asleep", settled).await;
+    }
+
+    /// Deletes one object, if the rack is too full for what is staged or is to be rebuilt.
+    async fn make_room(&self) {
+        let full = self.ask(|rack| rack.is_full() || rack.rebuilds().any(|view| view.waiting_blobs > 0)).await;
+        let keys = self.reference.keys_of(BUCKET);
+        let living = keys.into_iter().map(|key| (BUCKET.to_owned(), key));
+        let mut living = living.filter(|at| self.reference.may_hold(at).iter().any(Option::is_some));
+        if full == Some(true)
+            && let Some(at) = living.next()
+        {
+            self.clients().judged_delete(&at, PutCondition::None).await;
+        }
+    }
+
+    async fn is_settled(&self) -> bool {
+        let catalog = &self.running.context.catalog;
+        let staged = catalog.staged_usage().await.map_or(1, |usage| usage.count);
+        let quarantined = catalog.unreadable_usage().await.map_or(0, |(count, _)| count);
+        let asleep = self.ask(move |rack| {
+            let groups = 0..rack.layout().groups.len() as u32;
+            let all_asleep = groups.into_iter().all(|group| rack.group_state(GroupId(group)) == GroupState::Asleep);
+            let under_way = rack.rebuilds().any(|view| view.under_way > 0);
+            all_asleep && !under_way && rack.ops_len() == 0 && rack.ledger().active_drives() == 0
+        });
+        let rebuilt = self.plan.beyond || self.exposed().await.is_empty();
+        staged <= quarantined && rebuilt && asleep.await == Some(true)
+    }
+
+    /// What keeps things from their end, for people.
+    async fn state(&self) -> String {
+        let staged = self.running.context.catalog.staged_usage().await;
+        let rack = self.ask(|rack| {
+            let groups = 0..rack.layout().groups.len() as u32;
+            let awake: Vec<_> = groups
+                .map(|group| (group, rack.group_state(GroupId(group))))
+                .filter(|(_, state)| *state != GroupState::Asleep)
+                .collect();
+            let rebuilds: Vec<_> = rack.rebuilds().collect();
+            let away: Vec<_> = (0..rack.spec().drives.len() as u32)
+                .map(|drive| (drive, rack.drive_phase(DriveId(drive))))
+                .filter(|(_, phase)| *phase != engine::DrivePhase::Standby)
+                .collect();
+            format!("ops {}, awake {awake:?}, drives {away:?}, rebuilds {rebuilds:?}", rack.ops_len())
+        });
+        let exposed = self.exposed().await;
+        format!("staged {staged:?}; exposed {exposed:?}; {}", rack.await.unwrap_or_default())
+    }
+
+    /// Blobs in which something lives and that lack a stack on a drive in service. A stack that was lost silently does
+    /// not count: nobody knows.
+    async fn exposed(&self) -> Vec<String> {
+        let mut exposed = Vec::new();
+        for key in self.reference.keys_of(BUCKET) {
+            let Ok((_, Place::Stored { blob, .. })) = self.running.context.catalog.get_object(BUCKET, &key).await
+            else {
+                continue;
+            };
+            let Ok(Some(found)) = self.running.context.catalog.blob(blob).await else { continue };
+            let state = self.running.overlay.state();
+            let is_missing = |index: &usize| {
+                let (drive, name) = (found.drives[*index].index(), stack_name(blob, *index as u8));
+                let lost = state.drives[drive].faults_of(&name).is_some_and(|file| file.lost);
+                let gone = state.drives[drive].destroyed || state.drives[drive].given_up;
+                gone || (!lost && state.medium(drive).contents_len(&name).is_none())
+            };
+            let missing: Vec<usize> = (0..found.drives.len()).filter(is_missing).collect();
+            if !missing.is_empty() {
+                exposed.push(format!("{key}: stacks {missing:?} of {blob}"));
+            }
+        }
+        exposed
+    }
+
+    /// Every file of the workshop is one that the catalog knows, or is kept for a reason.
+    async fn files_of_the_workshop_are_known(&self) {
+        // What was staged under an older catalog is not known to the newest, and stays for a while.
+        if self.clients().happened(FaultKind::OlderCatalog) {
+            return;
+        }
+        let Some(known) = self.known_slots().await else { return };
+        let counters = &self.running.context.counters;
+        let kept = counters.left_staged.load(std::sync::atomic::Ordering::Relaxed)
+            + counters.unknown_staged.load(std::sync::atomic::Ordering::Relaxed);
+        let state = self.running.overlay.state();
+        let names = state.medium(state.rack_drives()).names();
+        drop(state);
+        let there = names.iter().filter(|name| name.as_str().starts_with("s-")).count() as u64;
+        self.running.journal.demand(there <= known.len() as u64 + kept, Rule::Audit, || {
+            format!("{there} staged files, of which {} are known and {kept} kept", known.len())
+        });
+    }
+
+    async fn known_slots(&self) -> Option<BTreeSet<u64>> {
+        let catalog = &self.running.context.catalog;
+        let whole = catalog.staged_slots(None, usize::MAX).await.ok()?;
+        let mut known: BTreeSet<u64> = whole.items.iter().map(|staged| staged.slot).collect();
+        let mut after = None;
+        loop {
+            let page = catalog.part_slots(after.as_ref()).await.ok()?;
+            known.extend(page.items);
+            after = page.next;
+            if after.is_none() {
+                return Some(known);
+            }
+        }
+    }
+
+    fn drives_stand_still(&self) {
+        use model::physics::PowerState;
+        for drive in 0..self.running.spec.drives.len() as u32 {
+            let state = self.running.rack.state(DriveId(drive));
+            let still = matches!(state, PowerState::Standby | PowerState::Away);
+            self.running.journal.demand(still, Rule::Live, || format!("drive {drive} is {state:?} after closing"));
+        }
+        let lied = self.clients().happened(FaultKind::LostSync);
+        self.running
+            .journal
+            .note(|| format!("all drives stand still{}", if lied { ", some of which lied" } else { "" }));
+    }
+}

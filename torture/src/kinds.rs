@@ -1,0 +1,151 @@
+//! The kinds of faults.
+
+use serde::Serialize;
+
+/// A kind of fault. A run has some of them switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// A bit of a file on a drive of the rack changes.
+    BitRot,
+    /// A sector of such a file cannot be read until it is written again.
+    BadSector,
+    /// Such a file disappears.
+    LostFile,
+    /// A write is acknowledged and never reaches the medium.
+    LostWrite,
+    /// A write lands elsewhere on the drive.
+    MisdirectedWrite,
+    /// A write fails half done.
+    TornWrite,
+    /// A sync is acknowledged and not done; what it should have made durable is lost with the drive's power.
+    LostSync,
+    /// One call to a drive fails.
+    FailedCall,
+    /// A drive answers everything with an error for a while.
+    DiesAndReturns,
+    /// A drive answers everything with an error for ever, and its bytes are gone.
+    DiesForGood,
+    /// A drive answers nothing for a while.
+    Hangs,
+    /// A drive takes seconds for every call for a while.
+    Slow,
+    /// A drive does not start for a while.
+    FailsToStart,
+    /// A drive takes much longer than it should to start for a while.
+    StartsSlowly,
+    /// Another drive's label is found in a drive's place for a while.
+    WrongLabel,
+    /// A drive is full for a while.
+    FullDrive,
+    /// A drive is pulled, and comes back.
+    Pulled,
+    /// A fuse trips: all drives of the domain are gone until it resets.
+    TrippedFuse,
+    /// A failure domain is gone for a while, such as a chassis or a server.
+    LostDomain,
+    /// The operator gives up a drive, and puts another into its place later.
+    OperatorFailsDrive,
+    /// The power of the server fails: what was not synced is lost or torn, everywhere.
+    PowerLoss,
+    /// The process is killed: what was written stays.
+    Kill,
+    /// The catalog is put back from a backup, used, and replaced by the newest one.
+    OlderCatalog,
+    /// The wall clock jumps.
+    ClockJump,
+    /// A commit of the catalog is done and answered with an error.
+    CommitUnanswered,
+    /// The catalog's disk is full for a while.
+    CatalogFull,
+    /// One call to the workshop's disk fails.
+    WorkshopFails,
+    /// The workshop's disk is full for a while, before the workshop is.
+    WorkshopFull,
+    /// One call to the spool's disk fails.
+    SpoolFails,
+    /// A bit of a file of the workshop changes. Nothing makes up for that: only where losses are meant.
+    WorkshopRot,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [Self; 30] = [
+        Self::BitRot,
+        Self::BadSector,
+        Self::LostFile,
+        Self::LostWrite,
+        Self::MisdirectedWrite,
+        Self::TornWrite,
+        Self::LostSync,
+        Self::FailedCall,
+        Self::DiesAndReturns,
+        Self::DiesForGood,
+        Self::Hangs,
+        Self::Slow,
+        Self::FailsToStart,
+        Self::StartsSlowly,
+        Self::WrongLabel,
+        Self::FullDrive,
+        Self::Pulled,
+        Self::TrippedFuse,
+        Self::LostDomain,
+        Self::OperatorFailsDrive,
+        Self::PowerLoss,
+        Self::Kill,
+        Self::OlderCatalog,
+        Self::ClockJump,
+        Self::CommitUnanswered,
+        Self::CatalogFull,
+        Self::WorkshopFails,
+        Self::WorkshopFull,
+        Self::SpoolFails,
+        Self::WorkshopRot,
+    ];
+
+    /// Its name, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BitRot => "bit rot",
+            Self::BadSector => "bad sector",
+            Self::LostFile => "lost file",
+            Self::LostWrite => "lost write",
+            Self::MisdirectedWrite => "misdirected write",
+            Self::TornWrite => "torn write",
+            Self::LostSync => "lost sync",
+            Self::FailedCall => "failed call",
+            Self::DiesAndReturns => "drive dies and returns",
+            Self::DiesForGood => "drive dies for good",
+            Self::Hangs => "drive hangs",
+            Self::Slow => "slow drive",
+            Self::FailsToStart => "drive does not start",
+            Self::StartsSlowly => "drive starts slowly",
+            Self::WrongLabel => "wrong label",
+            Self::FullDrive => "full drive",
+            Self::Pulled => "drive pulled",
+            Self::TrippedFuse => "tripped fuse",
+            Self::LostDomain => "lost failure domain",
+            Self::OperatorFailsDrive => "drive given up by the operator",
+            Self::PowerLoss => "power loss",
+            Self::Kill => "process killed",
+            Self::OlderCatalog => "older catalog",
+            Self::ClockJump => "clock jump",
+            Self::CommitUnanswered => "unanswered commit",
+            Self::CatalogFull => "full catalog",
+            Self::WorkshopFails => "failed call to the workshop",
+            Self::WorkshopFull => "full workshop disk",
+            Self::SpoolFails => "failed call to the spool",
+            Self::WorkshopRot => "bit rot in the workshop",
+        }
+    }
+
+    /// True of those that end a life of the server, and so are drawn between lives.
+    pub fn ends_a_life(self) -> bool {
+        matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog)
+    }
+
+    /// True of those that the storm between two crashes draws from.
+    pub fn strikes(self) -> bool {
+        !self.ends_a_life()
+    }
+}

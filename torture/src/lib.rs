@@ -1,0 +1,46 @@
+//! Torture: the server's own logic in virtual time, on one thread, with every fault there is a model of.
+//!
+//! What runs is what the server runs, from [`server::boot`] to the object service behind the S3 front; only clock,
+//! drives, catalog and workshop are others. A seed decides everything ([`Plan`]): a rack, settings, several lives of a
+//! server, clients whose operations are drawn at random, and a storm of faults over them. Then the faults stop.
+//!
+//! - *Safety*, all the while: every answer is one that the reference model allows and holds the right bytes; errors are
+//!   honest; budgets hold; the engine's trace is sound to `engine::check`.
+//! - *Liveness*, once the faults have stopped: everything acknowledged is read, what failed is rebuilt, everything
+//!   staged has migrated, every group sleeps, every operation was answered.
+//!
+//! Faults of media are an overlay over pristine bytes ([`FaultKind`]), so that it is known what may be lost: no blob
+//! loses more than r stacks, but in runs that mean it. Those expect honest errors, never wrong bytes.
+//!
+//! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and told as a history.
+
+mod answers;
+mod clients;
+mod content;
+mod faulty_drive;
+mod healing;
+mod journal;
+mod kinds;
+mod life;
+mod limits;
+mod operator;
+mod overlay;
+mod panics;
+mod plan;
+mod power;
+mod records;
+mod reference;
+mod register;
+mod report;
+mod rights;
+mod shrink;
+mod site;
+mod storm;
+mod trace_judge;
+
+pub use journal::{Line, Rule, Violation};
+pub use kinds::FaultKind;
+pub use plan::{Item, Life, LifeEnd, Plan, RackShape};
+pub use report::{Report, Totals, run};
+pub use shrink::{Shrunk, shrink};
+pub use trace_judge::Coverage;

@@ -1,0 +1,118 @@
+//! The order of a run: lives of a server that is tortured, each of which ends somehow; then one in which no faults
+//! happen any more, so that everything must come to an end, and one that reads it all again.
+
+use crate::journal::Rule;
+use crate::kinds::FaultKind;
+use crate::limits::{close, no_fuse_tripped};
+use crate::plan::{Life, LifeEnd, Plan, Stream};
+use crate::reference::Reference;
+use crate::site::{Ended, Site};
+use crate::{clients, healing, panics, storm};
+use model::Rng;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Runs `plan` on this thread, and leaves what became of it with the site.
+pub(crate) fn run(plan: &Plan) -> Site {
+    let _gathering = panics::Gathering::begin();
+    let mut site = Site::new(plan.clone());
+    let journal = Arc::clone(&site.journal);
+    let ran =
+        std::panic::catch_unwind(AssertUnwindSafe(|| Run { site: &mut site, reference: Reference::default() }.run()));
+    let panicked = panics::Gathering::all();
+    journal.demand(ran.is_ok() && panicked.is_empty(), Rule::Assertion, || panicked.join("; "));
+    site
+}
+
+struct Run<'a> {
+    site: &'a mut Site,
+    reference: Reference,
+}
+
+impl Run<'_> {
+    fn run(mut self) {
+        let lives = self.site.plan.lives.clone();
+        for (round, life) in lives.iter().enumerate() {
+            self.live(round as u64, life);
+            if self.site.journal.is_over() {
+                return;
+            }
+        }
+        healing::heal(self.site, &self.reference);
+    }
+
+    fn live(&mut self, round: u64, life: &Life) {
+        let backup = life.older_catalog.then(|| (self.site.catalog.snapshot(), self.reference.clone()));
+        if let LifeEnd::Killed(steps) | LifeEnd::PowerLost(steps) = life.end {
+            self.site.power.fail_in(steps);
+        }
+        self.site.journal.note(|| format!("life {round} begins"));
+        let (plan, reference) = (self.site.plan.clone(), &self.reference);
+        let ended = self.site.live(async |running| {
+            tokio::select! {
+                biased;
+                () = clients::live(running, reference, &plan, (round, life)) => {}
+                () = storm::rage(running, &plan, (round, life)) => {}
+            }
+            no_fuse_tripped(running);
+            if life.end == LifeEnd::Stopped {
+                close(running).await;
+            }
+        });
+        self.reference.life_ended();
+        self.end(round, life, ended);
+        if life.audited && !self.site.journal.is_over() {
+            self.site.live(async |running| healing::audit(running, false).await);
+            self.reference.life_ended();
+        }
+        if let Some((older, before)) = backup.filter(|_| !self.site.journal.is_over()) {
+            self.live_with_older(older, &before);
+        }
+    }
+
+    /// What is left after a life, and the time until the next one.
+    fn end(&mut self, round: u64, life: &Life, ended: Ended) {
+        let rng = &mut Stream::End { round }.of(self.site.plan.seed);
+        self.site.journal.note(|| format!("life {round} ends: {:?}, {ended:?}", life.end));
+        match life.end {
+            LifeEnd::PowerLost(_) => {
+                self.site.overlay.count(FaultKind::PowerLoss);
+                self.lose_power(rng);
+            }
+            LifeEnd::Killed(_) => self.site.overlay.count(FaultKind::Kill),
+            LifeEnd::Stopped => {}
+        }
+        self.site.power.restore();
+        self.site.catalog.set_full(false);
+        let longest_ms = [1, 10_000, 10_000_000][rng.below(3) as usize];
+        let span = Duration::from_millis(rng.below(longest_ms));
+        let jumps = self.site.plan.has(FaultKind::ClockJump) && rng.below(2) == 0;
+        let jump_ms = if jumps { rng.below(100_000_000_000) as i64 - 50_000_000_000 } else { 0 };
+        self.site.rest(span, jump_ms);
+    }
+
+    /// What was not synced is lost, at all places at once.
+    fn lose_power(&mut self, rng: &mut Rng) {
+        self.site.catalog = self.site.catalog.crash();
+        let mut state = self.site.overlay.state();
+        for drive in 0..state.drives.len() {
+            state.power_lost(drive, rng);
+        }
+    }
+
+    /// The catalog is put back from a backup, used for a while, and replaced by the newest.
+    fn live_with_older(&mut self, older: catalog::MemoryStore, before: &Reference) {
+        self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
+        self.site.overlay.count(FaultKind::OlderCatalog);
+        let newest = std::mem::replace(&mut self.site.catalog, older);
+        let plan = self.site.plan.clone();
+        before.life_ended();
+        self.site.live(async |running| {
+            healing::use_older(running, before, &plan).await;
+            close(running).await;
+        });
+        self.site.catalog = newest;
+        self.site.journal.note(|| "the newest catalog is back".to_owned());
+    }
+}

@@ -1,0 +1,44 @@
+//! Limits that hold at any moment: of power, of workshop and spool, and of the time that a server takes to close.
+
+use crate::journal::{Journal, Rule};
+use crate::site::Running;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The longest that a server takes to put everything to sleep, whatever its drives do.
+const CLOSE_MAX: Duration = Duration::from_hours(2);
+
+/// No fuse trips but those that were made to.
+pub(crate) fn no_fuse_tripped(running: &Running) {
+    let seen = running.context.counters.fuse_trips.load(Ordering::Relaxed);
+    let made = running.trips.load(Ordering::Relaxed);
+    running
+        .journal
+        .demand(seen <= made, Rule::Budgets, || format!("{seen} drives lost their fuse, and {made} were to"));
+}
+
+/// The server closes, whatever its drives do.
+pub(crate) async fn close(running: &Running) {
+    let closed = tokio::time::timeout(CLOSE_MAX, running.world.close()).await;
+    running.journal.demand(closed.is_ok(), Rule::Live, || format!("the server does not close within {CLOSE_MAX:?}"));
+    running.journal.note(|| "closed".to_owned());
+}
+
+/// The limits of workshop and spool hold.
+pub(crate) fn budgets_hold(running: &Running) {
+    let journal: &Journal = &running.journal;
+    let (staging, spool) = (running.context.staging.usage(), running.context.spool.usage());
+    let taken = staging.staged_bytes + staging.reserved_bytes;
+    journal.demand(taken <= staging.capacity_bytes, Rule::Budgets, || {
+        format!("the workshop holds {taken} bytes of {}", staging.capacity_bytes)
+    });
+    journal.demand(spool.used_bytes <= spool.capacity_bytes, Rule::Budgets, || {
+        format!("the spool holds {} bytes of {}", spool.used_bytes, spool.capacity_bytes)
+    });
+    let state = running.overlay.state();
+    let on_disk = state.medium(state.rack_drives() + 1).used_bytes();
+    drop(state);
+    journal.demand(on_disk <= spool.capacity_bytes, Rule::Budgets, || {
+        format!("{on_disk} bytes lie on the disk of a spool of {}", spool.capacity_bytes)
+    });
+}

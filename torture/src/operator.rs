@@ -1,0 +1,67 @@
+//! The operator: gives up drives for good, and puts others into their places.
+
+use crate::kinds::FaultKind;
+use crate::site::{RACK, Running};
+use disk::MemoryDrive;
+use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
+use model::DriveId;
+use server::admin::Admin;
+use std::sync::Arc;
+
+/// Gives up `drive` for good, unless more would be lost by that than the code bears. It is pulled first.
+pub(crate) async fn give_up(running: &Running, drive: usize) {
+    let number = drive as u32;
+    {
+        let mut state = running.overlay.state();
+        let may = state.drives[drive].destroyed || state.may_lose(drive);
+        if state.drives[drive].given_up || !may {
+            return;
+        }
+        state.drives[drive].given_up = true;
+    }
+    running.rack.pull(DriveId(number));
+    let failed = running.status.fail_drive(number, false).await;
+    running.journal.note(|| format!("the operator gives up drive {number}: {:?}", failed.as_ref().map(drop)));
+    match failed {
+        Ok(_) => running.overlay.count(FaultKind::OperatorFailsDrive),
+        // Others of its group are rebuilt first.
+        Err(refused) if refused.to_string().contains("--force") => {
+            running.overlay.state().drives[drive].given_up = false;
+            running.rack.plug(DriveId(number));
+        }
+        // The catalog may have remembered it or not.
+        Err(_) => {}
+    }
+}
+
+/// Gives up `drive` for good, if it may be lost by now. True if that is done.
+pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: bool) -> bool {
+    let number = drive as u32;
+    running.overlay.state().drives[drive].given_up = true;
+    running.rack.pull(DriveId(number));
+    running.status.fail_drive(number, force).await.is_ok()
+}
+
+/// Puts a new drive into the place of one that was given up. False if it is too early for that.
+pub(crate) async fn replace(running: &Running, drive: usize) -> bool {
+    let id = DriveId(drive as u32);
+    let labelled = async {
+        let medium = Arc::new(MemoryDrive::new(running.spec.capacity_bytes(id)));
+        let uuid = {
+            let mut state = running.overlay.state();
+            state.replace(drive, Arc::clone(&medium));
+            state.drives[drive].given_up = true;
+            (u128::from(state.below(u64::MAX)) << 64) | u128::from(running.journal.now_ms())
+        };
+        let uuid = DriveUuid(uuid.to_le_bytes());
+        let label = Label { rack: RACK, rack_name: running.spec.name.clone(), drive: id };
+        let label = DriveLabel { label, uuid, labelled_ms: 0, device: Device::None };
+        label::write(&*medium, &label).await.map_err(|error| error.to_string())?;
+        Ok(uuid)
+    };
+    let replaced = running.status.replace_with(id, labelled).await.is_ok();
+    if replaced {
+        running.overlay.state().drives[drive].given_up = false;
+    }
+    replaced
+}

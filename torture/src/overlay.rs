@@ -1,0 +1,290 @@
+//! Faults of drives, as an overlay over pristine bytes.
+//!
+//! A [`MemoryDrive`] holds what the server wrote; the overlay says what a reader finds instead. So it is known at any
+//! moment which stacks of a blob are bad, and how many: a fault that would take more than r stacks of a blob does not
+//! happen, unless the run exceeds r on purpose. What is written over a bad place makes it good again.
+//!
+//! All drives of a site share one overlay: those of the rack, then the workshop's disk, then the spool's.
+
+use crate::kinds::FaultKind;
+use catalog::Blob;
+use disk::stack::{stack_name, stack_of};
+use disk::{FileName, MemoryDrive};
+use model::{BlobId, DriveId, Rng};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The unit that a medium writes or loses as a whole.
+pub(crate) const SECTOR_BYTES: u64 = 4096;
+
+/// The faults of a file.
+#[derive(Debug, Default)]
+pub(crate) struct FileFaults {
+    /// Bits that are read wrongly: offset and mask.
+    pub(crate) rot: BTreeMap<u64, u8>,
+    /// Bytes that cannot be read.
+    pub(crate) unreadable: Vec<Range<u64>>,
+    /// What is read instead of what was written, by offset. Ranges do not overlap.
+    pub(crate) stale: BTreeMap<u64, Vec<u8>>,
+    /// It is gone.
+    pub(crate) lost: bool,
+    /// Written since the last sync that was done.
+    pub(crate) unsynced: Vec<Range<u64>>,
+    /// A sync was acknowledged and not done.
+    pub(crate) lied: bool,
+}
+
+impl FileFaults {
+    /// True if a reader may not find what was written.
+    fn is_bad(&self) -> bool {
+        self.lost || self.lied || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
+    }
+
+    /// `range` was written anew.
+    pub(crate) fn written(&mut self, range: &Range<u64>) {
+        self.rot.retain(|at, _| !range.contains(at));
+        self.unreadable.retain(|bad| !(range.start <= bad.start && bad.end <= range.end));
+        let touched: Vec<u64> = self
+            .stale
+            .range(..range.end)
+            .filter(|(at, old)| **at + old.len() as u64 > range.start)
+            .map(|(at, _)| *at)
+            .collect();
+        for at in touched {
+            let Some(old) = self.stale.remove(&at) else { continue };
+            let end = at + old.len() as u64;
+            if at < range.start {
+                self.stale.insert(at, old[..(range.start - at) as usize].to_vec());
+            }
+            if end > range.end {
+                self.stale.insert(range.end, old[(range.end - at) as usize..].to_vec());
+            }
+        }
+    }
+
+    /// `bytes`, written at `offset`, as they are found.
+    pub(crate) fn distort(&self, offset: u64, bytes: &mut [u8]) {
+        let end = offset + bytes.len() as u64;
+        for (at, old) in self.stale.range(..end) {
+            let (from, to) = ((*at).max(offset), (at + old.len() as u64).min(end));
+            if from < to {
+                bytes[(from - offset) as usize..(to - offset) as usize]
+                    .copy_from_slice(&old[(from - at) as usize..(to - at) as usize]);
+            }
+        }
+        for (at, mask) in self.rot.range(offset..end) {
+            bytes[(at - offset) as usize] ^= mask;
+        }
+    }
+
+    /// The drive has lost its power: some of what a sync that was not done should have made durable is not there.
+    fn power_lost(&mut self, rng: &mut Rng) {
+        if std::mem::take(&mut self.lied) {
+            if rng.below(4) == 0 {
+                self.lost = true;
+            }
+            for range in std::mem::take(&mut self.unsynced) {
+                for at in range.clone().step_by(SECTOR_BYTES as usize).filter(|_| rng.below(2) == 0) {
+                    let sector = at..range.end.min(at + SECTOR_BYTES);
+                    self.written(&sector);
+                    self.stale.insert(at, vec![0; (sector.end - at) as usize]);
+                }
+            }
+        }
+        self.unsynced.clear();
+    }
+}
+
+/// A fault that the next call of a kind meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Armed {
+    pub(crate) kind: FaultKind,
+    /// Calls that it concerns until it happens: 1 is the next.
+    pub(crate) calls: u64,
+}
+
+/// Conditions that last until a moment, in milliseconds of the run.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    pub(crate) silent_until: u64,
+    pub(crate) slow_until: u64,
+    pub(crate) slow_by: Duration,
+    pub(crate) dead_until: u64,
+    pub(crate) no_start_until: u64,
+    pub(crate) slow_start_until: u64,
+    pub(crate) slow_start_by: Duration,
+    pub(crate) wrong_label_until: u64,
+    pub(crate) full_until: u64,
+    /// Not in its slot.
+    pub(crate) away_until: u64,
+}
+
+/// The faults of a drive.
+#[derive(Debug, Default)]
+pub(crate) struct DriveFaults {
+    pub(crate) files: BTreeMap<FileName, FileFaults>,
+    pub(crate) armed: Vec<Armed>,
+    pub(crate) conditions: Conditions,
+    /// Its bytes are gone for good.
+    pub(crate) destroyed: bool,
+    /// The operator gave it up.
+    pub(crate) given_up: bool,
+}
+
+impl DriveFaults {
+    pub(crate) fn file(&mut self, name: &FileName) -> &mut FileFaults {
+        self.files.entry(name.clone()).or_default()
+    }
+
+    /// The faults of a file that has some.
+    pub(crate) fn faults_of(&self, name: &FileName) -> Option<&FileFaults> {
+        self.files.get(name)
+    }
+}
+
+/// Looks a blob up in the newest catalog.
+pub(crate) type Locate = Arc<dyn Fn(BlobId) -> Option<Blob> + Send + Sync>;
+
+/// What happened to drives, and by which fault.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) drives: Vec<DriveFaults>,
+    media: Vec<Arc<MemoryDrive>>,
+    locate: Option<Locate>,
+    parity: usize,
+    /// Losses beyond r are meant.
+    pub(crate) beyond: bool,
+    /// Faults that happened, by kind.
+    pub(crate) happened: BTreeMap<FaultKind, u64>,
+    /// Drive-milliseconds spent in a condition.
+    pub(crate) fault_ms: u64,
+    /// Draws what faults of calls need.
+    pub(crate) rng: Option<Rng>,
+}
+
+/// The faults of a site. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Overlay(Arc<Mutex<State>>);
+
+impl Overlay {
+    pub(crate) fn new(media: Vec<Arc<MemoryDrive>>, parity: usize, (beyond, rng): (bool, Rng)) -> Self {
+        let drives = media.iter().map(|_| DriveFaults::default()).collect();
+        let rng = Some(rng);
+        Self(Arc::new(Mutex::new(State { drives, media, parity, beyond, rng, ..State::default() })))
+    }
+
+    /// The faults, to look at and to change. Not to be held while anything is awaited.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    pub(crate) fn set_locate(&self, locate: Locate) {
+        self.state().locate = Some(locate);
+    }
+
+    /// A fault happened.
+    pub(crate) fn count(&self, kind: FaultKind) {
+        self.state().count(kind);
+    }
+}
+
+impl State {
+    pub(crate) fn count(&mut self, kind: FaultKind) {
+        *self.happened.entry(kind).or_default() += 1;
+    }
+
+    /// How many faults have happened.
+    pub(crate) fn faults(&self) -> u64 {
+        self.happened.values().sum()
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.rng.as_mut().map_or(0, |rng| rng.below(bound))
+    }
+
+    pub(crate) fn medium(&self, drive: usize) -> &Arc<MemoryDrive> {
+        &self.media[drive]
+    }
+
+    /// Another medium, with nothing on it, is in the place of `drive`.
+    pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) {
+        self.media[drive] = medium;
+        self.drives[drive] = DriveFaults::default();
+    }
+
+    /// Drives of the rack: all but the workshop's and the spool's.
+    pub(crate) fn rack_drives(&self) -> usize {
+        self.drives.len() - 2
+    }
+
+    fn is_stack_bad(&self, drive: DriveId, name: &FileName) -> bool {
+        let faults = &self.drives[drive.index()];
+        let is_there = self.media[drive.index()].contents_len(name).is_some();
+        faults.destroyed || faults.given_up || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
+    }
+
+    /// The stacks of `blob` that cannot be relied on, by index.
+    pub(crate) fn bad_stacks(&self, blob: BlobId) -> BTreeSet<u8> {
+        let located = self.locate.as_ref().and_then(|locate| locate(blob));
+        if let Some(located) = located {
+            let stacks = located.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
+            let bad = stacks.filter(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob, *index)));
+            return bad.map(|(index, _)| index).collect();
+        }
+        // It is being written, or removed.
+        let mut bad = BTreeSet::new();
+        for (drive, faults) in self.drives.iter().take(self.rack_drives()).enumerate() {
+            let lost = faults.destroyed || faults.given_up;
+            let named = faults.files.iter().filter(|(_, file)| file.is_bad()).map(|(name, _)| name.clone());
+            let all = if lost { self.media[drive].names() } else { named.collect() };
+            bad.extend(all.iter().filter_map(stack_of).filter(|(of, _)| *of == blob).map(|(_, index)| index));
+        }
+        bad
+    }
+
+    /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
+    pub(crate) fn may_spoil(&self, name: &FileName) -> bool {
+        let Some((blob, index)) = stack_of(name) else { return self.beyond };
+        let mut bad = self.bad_stacks(blob);
+        bad.insert(index);
+        self.beyond || bad.len() <= self.parity
+    }
+
+    /// True if `drive` may be lost for good.
+    pub(crate) fn may_lose(&self, drive: usize) -> bool {
+        let names = self.media[drive].names();
+        let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
+        !self.drives[drive].destroyed && stacks.all(|name| self.may_spoil(name))
+    }
+
+    /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.
+    pub(crate) fn power_lost(&mut self, drive: usize, rng: &mut Rng) {
+        if rng.below(2) == 0 {
+            self.media[drive].crash()
+        } else {
+            self.media[drive].crash_torn(rng)
+        }
+        let faults = &mut self.drives[drive];
+        for file in faults.files.values_mut() {
+            file.power_lost(rng);
+        }
+        self.forget_gone(drive);
+    }
+
+    /// Nothing is wrong with files that are not there.
+    fn forget_gone(&mut self, drive: usize) {
+        let medium = &self.media[drive];
+        self.drives[drive].files.retain(|name, file| file.lost || medium.contents_len(name).is_some());
+    }
+
+    /// Everything that passes has passed.
+    pub(crate) fn calm(&mut self) {
+        for faults in &mut self.drives {
+            faults.conditions = Conditions::default();
+            faults.armed.clear();
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! All that a seed decides about a run: the rack and its settings, which kinds of faults there are, how many lives the
+//! server has and how each ends, how long the histories are. Whatever happens in the run is drawn from streams of the
+//! same seed, one for each thing, so that leaving one thing out shifts no other.
+
+use crate::kinds::FaultKind;
+use engine::{
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
+    Weighing,
+};
+use model::{RackSpec, Rng};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Streams of random numbers, one for each thing.
+#[derive(Clone, Copy)]
+pub(crate) enum Stream {
+    Plan,
+    Media,
+    Client { round: u64, client: u64, op: u64 },
+    Storm { round: u64, strike: u64 },
+    Pace { round: u64 },
+    End { round: u64 },
+    Records { round: u64 },
+}
+
+impl Stream {
+    pub(crate) fn of(self, seed: u64) -> Rng {
+        let salt = match self {
+            Self::Plan => 1,
+            Self::Media => 3,
+            Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
+            Self::Storm { round, strike } => 2 << 40 | round << 32 | strike,
+            Self::Pace { round } => 3 << 40 | round,
+            Self::End { round } => 4 << 40 | round,
+            Self::Records { round } => 5 << 40 | round,
+        };
+        Rng::for_thing(seed ^ 0x7072_7475_7265, salt)
+    }
+}
+
+/// The racks of runs. All are small, so that rare states come soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RackShape {
+    /// Eight drives, two groups of four, one awake; k = 2, r = 1.
+    Box,
+    /// The same, limited by watts.
+    BoxOfWatts,
+    /// The same with so little room that it fills up.
+    SmallBox,
+    /// The same with mirrors: k = 1, r = 1, groups of three.
+    Mirrors,
+    /// Ninety-six drives in two classes of six groups; k = 4, r = 2.
+    Mini,
+    /// The same with one drive of a tray starting at a time.
+    MiniOfStarts,
+}
+
+impl RackShape {
+    /// Its description.
+    pub(crate) fn spec(self) -> RackSpec {
+        let shipped = |name: &str| {
+            let found = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name);
+            found.expect("the racks of runs are shipped").1.to_owned()
+        };
+        let of_box = || shipped("nas8").replace("128 KiB", "8 KiB");
+        let of_mini = || shipped("pelican-mini").replace("64 KiB", "4 KiB");
+        let text = match self {
+            Self::Box => of_box(),
+            Self::BoxOfWatts => of_box().replace("active_drives = 4", "watts = 100"),
+            Self::SmallBox => of_box().replace("\"12 TB\"", "\"3 MB\"").replace("\"200 MB\"", "\"1 MB\""),
+            Self::Mirrors => of_box().replace("k = 2", "k = 1"),
+            Self::Mini => of_mini(),
+            Self::MiniOfStarts => {
+                let starts = "[resources.starts]\nsame = [\"width\", \"height\"]\nstarting_drives = 1\nhard = true\n\n";
+                of_mini().replacen("[resources.power]", &(starts.to_owned() + "[resources.power]"), 1)
+            }
+        };
+        model::text::parse(&text, "rack of a run").unwrap_or_else(|error| panic!("a rack of runs is sound: {error}"))
+    }
+}
+
+/// How a life of the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifeEnd {
+    /// It is stopped as it should be.
+    Stopped,
+    /// The process is killed at this step; what was written stays.
+    Killed(u64),
+    /// The power fails at this step.
+    PowerLost(u64),
+}
+
+/// A life of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Life {
+    /// Clients at once.
+    pub clients: u64,
+    /// Operations of each.
+    pub ops: u64,
+    /// Its end, unless the clients are through before.
+    pub end: LifeEnd,
+    /// Mean time between two faults, in seconds.
+    pub gap_s: u64,
+    /// Everything is looked at right after the next start.
+    pub audited: bool,
+    /// The catalog is backed up before this life, and put back after it for a while.
+    pub older_catalog: bool,
+}
+
+/// Something that a run can do without, for shrinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Item {
+    /// An operation of a client.
+    Op {
+        /// Which life.
+        round: u64,
+        /// Which client.
+        client: u64,
+        /// Which of its operations.
+        op: u64,
+    },
+    /// A fault.
+    Strike {
+        /// Which life.
+        round: u64,
+        /// Which of its faults.
+        strike: u64,
+    },
+}
+
+/// All that a seed decides. See the head of this file.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The rack.
+    pub rack: RackShape,
+    /// The operator's settings.
+    #[serde(skip)]
+    pub policy: RackPolicy,
+    /// How long clients wait for a cold object.
+    pub max_wait: Duration,
+    /// The workshop's room, in bytes.
+    pub workshop_bytes: u64,
+    /// The spool's room, in bytes.
+    pub spool_bytes: u64,
+    /// How long a commit of the catalog takes.
+    pub commit_delay: Duration,
+    /// Nobody has seen the drives before the first start.
+    pub unseen: bool,
+    /// The kinds of faults that may happen.
+    pub kinds: BTreeSet<FaultKind>,
+    /// Of those, kinds that were left out by shrinking.
+    pub without: BTreeSet<FaultKind>,
+    /// Losses beyond r are meant.
+    pub beyond: bool,
+    /// There are users besides root, with a bucket that they contend for.
+    pub users: bool,
+    /// Records are repartitioned.
+    pub jobs: bool,
+    /// The lives of the server, before the last one, in which no faults happen.
+    pub lives: Vec<Life>,
+    /// Keys that clients contend for.
+    pub keys: u64,
+    /// Left out by shrinking.
+    pub dropped: BTreeSet<Item>,
+}
+
+fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}
+
+fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
+    RackPolicy {
+        scheduler: SchedulerPolicy {
+            queue_depth: pick(rng, &[8, 100, 1000]) as u32,
+            overtake_limit: pick(rng, &[0, 1_000_000, 500_000_000_000]),
+            weighing: pick(rng, &[Weighing::Bytes, Weighing::ServiceTime, Weighing::Operations]),
+            wait_limit: pick(rng, &[None, Some(120 * SECOND)]),
+            join_in_service: rng.below(2) == 0,
+            anticipation: SECOND * rng.below(3) as u32,
+            overload: OverloadPolicy {
+                relief: pick(rng, &[Relief::None, Relief::Shed, Relief::Widen { times: 4 }]),
+                ..OverloadPolicy::default()
+            },
+            shares: Shares { client: 60, rebuild: 30, background: 10 },
+            quantum: 60 * SECOND,
+        },
+        group_choice: pick(rng, &[GroupChoice::Random, GroupChoice::Batch { bytes: 2 * MIB }]),
+        idle_timeout: IdleTimeout::After(SECOND * rng.between(2, 300) as u32),
+        read_policy: pick(rng, &[ReadPolicy::All, ReadPolicy::All, ReadPolicy::K]),
+        starts_per_day: pick(rng, &[12, 1000, spec.profile.starts_per_day()]),
+        host_slack: pick(rng, &[5 * SECOND, 30 * SECOND]),
+        deadlines: engine::Deadlines::default(),
+        migration: MigrationPolicy {
+            due_age: Some(SECOND * rng.between(5, 120) as u32),
+            min_age: SECOND * rng.below(5) as u32,
+            min_bytes: 0,
+            regular_permille: 300,
+            critical_permille: 800,
+            pack_bytes: pick(rng, &[60 * KIB, 300 * KIB, MIB]),
+            pack_members: pick(rng, &[3, 1000]),
+            linger: SECOND * pick(rng, &[0, 0, 60]),
+            window: pick(rng, &[1, 4, 16]),
+            scan_interval: 5 * SECOND,
+        },
+        evacuate_permille: pick(rng, &[300, 600, 1000]),
+        rebuild_read_back: true,
+        write_read_back: true,
+        checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
+        classes: Vec::new(),
+    }
+}
+
+/// Which kinds there are: each run switches some off, and every seventh all.
+fn kinds(rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
+    if rng.below(7) == 0 {
+        return BTreeSet::new();
+    }
+    let permille = pick(rng, &[120, 300, 700]);
+    let mut kinds: BTreeSet<FaultKind> = FaultKind::ALL.into_iter().filter(|_| rng.below(1000) < permille).collect();
+    if !beyond {
+        kinds.remove(&FaultKind::WorkshopRot);
+    }
+    kinds
+}
+
+fn life(rng: &mut Rng, kinds: &BTreeSet<FaultKind>) -> Life {
+    let mut ends = vec![LifeEnd::Stopped];
+    let steps = 1 << rng.between(4, 14);
+    let step = rng.between(1, steps);
+    if kinds.contains(&FaultKind::Kill) {
+        ends.push(LifeEnd::Killed(step));
+    }
+    if kinds.contains(&FaultKind::PowerLoss) {
+        ends.extend([LifeEnd::PowerLost(step); 2]);
+    }
+    Life {
+        clients: rng.between(1, 4),
+        ops: pick(rng, &[4, 15, 30]),
+        end: pick(rng, &ends),
+        gap_s: pick(rng, &[5, 40, 200]),
+        audited: rng.below(2) == 0,
+        older_catalog: kinds.contains(&FaultKind::OlderCatalog) && rng.below(3) == 0,
+    }
+}
+
+impl Plan {
+    /// The plan of `seed`.
+    pub fn of(seed: u64) -> Self {
+        let rng = &mut Stream::Plan.of(seed);
+        let shapes = [
+            RackShape::Box,
+            RackShape::Box,
+            RackShape::BoxOfWatts,
+            RackShape::SmallBox,
+            RackShape::Mirrors,
+            RackShape::Mini,
+            RackShape::MiniOfStarts,
+        ];
+        let rack = pick(rng, &shapes);
+        let beyond = rng.below(8) == 0;
+        let kinds = kinds(rng, beyond);
+        let lives = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
+        Self {
+            seed,
+            rack,
+            policy: policy(rng, &rack.spec()),
+            max_wait: SECOND * pick(rng, &[1, 20, 45]),
+            workshop_bytes: pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]),
+            spool_bytes: pick(rng, &[MIB, 4 * MIB, 32 * MIB]),
+            commit_delay: Duration::from_millis(pick(rng, &[0, 4, 40])),
+            unseen: rng.below(2) == 0,
+            kinds,
+            without: BTreeSet::new(),
+            beyond,
+            users: rng.below(2) == 0,
+            jobs: rng.below(5) == 0,
+            lives,
+            keys: rng.between(2, 16),
+            dropped: BTreeSet::new(),
+        }
+    }
+
+    /// The lengths of objects, in bytes.
+    pub(crate) fn object_bytes(&self, rng: &mut Rng) -> u64 {
+        match rng.below(16) {
+            0 => 0,
+            1 => pick(rng, &[1, 4095, 4096, 4097, 8192, 16_384, 16_385]),
+            2..=9 => rng.between(1, 20 * KIB),
+            10..=14 => rng.between(1, 100 * KIB),
+            _ => rng.between(1, 400 * KIB),
+        }
+    }
+
+    /// True if there are faults of this kind.
+    pub(crate) fn has(&self, kind: FaultKind) -> bool {
+        self.kinds.contains(&kind) && !self.without.contains(&kind)
+    }
+
+    /// True if `item` is left out.
+    pub(crate) fn is_dropped(&self, item: Item) -> bool {
+        self.dropped.contains(&item)
+    }
+
+    /// The plan in a line, for people.
+    pub fn summary(&self) -> String {
+        let kinds: Vec<&str> = self.kinds.difference(&self.without).map(|kind| kind.name()).collect();
+        let lives: Vec<String> =
+            self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
+        format!(
+            "{:?}{}{}{}; lives: {}; faults: {}",
+            self.rack,
+            if self.beyond { ", losses beyond r" } else { "" },
+            if self.users { ", users" } else { "" },
+            if self.jobs { ", jobs" } else { "" },
+            lives.join(", "),
+            if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
+        )
+    }
+}

@@ -1,0 +1,118 @@
+//! The reference model: which object each key may hold, which buckets and access keys there may be, and which uploads
+//! were left open.
+//!
+//! It knows nothing of drives, packs or crashes, only of what clients asked for and were answered.
+
+use crate::content::Serial;
+use crate::records::Records;
+use crate::register::{Look, Register, WriteId};
+use catalog::VersionId;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What may be at a key: the number of an object, or nothing.
+pub(crate) type Held = Option<Serial>;
+
+/// A key in a bucket.
+pub(crate) type At = (String, String);
+
+/// The owner of a bucket, and which one of that name it is.
+pub(crate) type Owned = Option<(String, Serial)>;
+
+/// An upload that was left open with all of its parts acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenUpload {
+    pub(crate) key: String,
+    pub(crate) version: VersionId,
+    pub(crate) serial: Serial,
+    pub(crate) lengths: Vec<u64>,
+    /// It may have been completed or aborted meanwhile.
+    pub(crate) unsure: bool,
+}
+
+impl OpenUpload {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lengths.iter().sum()
+    }
+}
+
+/// The reference model of a run.
+#[derive(Clone, Default)]
+pub(crate) struct Reference {
+    keys: RefCell<BTreeMap<At, Register<Held>>>,
+    /// Which bucket of its name there is.
+    buckets: RefCell<BTreeMap<String, Register<Owned>>>,
+    /// The access key of each user.
+    users: RefCell<BTreeMap<String, Register<Option<String>>>>,
+    pub(crate) uploads: RefCell<Vec<OpenUpload>>,
+    pub(crate) records: RefCell<Records>,
+    /// Objects whose bytes may be lost, since the run did more than the code bears.
+    pub(crate) forfeited: RefCell<BTreeSet<Serial>>,
+}
+
+impl Reference {
+    fn key<T>(&self, at: &At, act: impl FnOnce(&mut Register<Held>) -> T) -> T {
+        let mut keys = self.keys.borrow_mut();
+        act(keys.entry(at.clone()).or_insert_with(|| Register::new(None)))
+    }
+
+    /// A change of a key to `held` begins.
+    pub(crate) fn begins(&self, at: &At, held: Held) -> WriteId {
+        self.key(at, |key| key.begin(held))
+    }
+
+    /// The change was acknowledged.
+    pub(crate) fn done(&self, at: &At, write: WriteId) {
+        self.key(at, |key| key.done(write));
+    }
+
+    /// The change surely did not happen.
+    pub(crate) fn refused(&self, at: &At, write: WriteId) {
+        self.key(at, |key| key.refused(write));
+    }
+
+    /// A look at a key begins.
+    pub(crate) fn looks(&self, at: &At) -> Look<Held> {
+        self.key(at, Register::look)
+    }
+
+    /// The look saw `held`. False if that could not be.
+    pub(crate) fn saw(&self, at: &At, look: &Look<Held>, held: Held) -> bool {
+        self.key(at, |key| key.saw(look, |value| *value == held))
+    }
+
+    /// The look saw some object. False if that could not be.
+    pub(crate) fn saw_some(&self, at: &At, look: &Look<Held>) -> bool {
+        self.key(at, |key| key.saw(look, Option::is_some))
+    }
+
+    /// What may be at a key.
+    pub(crate) fn may_hold(&self, at: &At) -> Vec<Held> {
+        self.key(at, |key| key.values())
+    }
+
+    /// Every key of a bucket that was ever written, by name.
+    pub(crate) fn keys_of(&self, bucket: &str) -> Vec<String> {
+        let keys = self.keys.borrow();
+        keys.keys().filter(|(of, _)| of == bucket).map(|(_, key)| key.clone()).collect()
+    }
+
+    /// The register of a bucket.
+    pub(crate) fn bucket<T>(&self, name: &str, act: impl FnOnce(&mut Register<Owned>) -> T) -> T {
+        let mut buckets = self.buckets.borrow_mut();
+        act(buckets.entry(name.to_owned()).or_insert_with(|| Register::new(None)))
+    }
+
+    /// The register of a user's access key.
+    pub(crate) fn user<T>(&self, name: &str, act: impl FnOnce(&mut Register<Option<String>>) -> T) -> T {
+        let mut users = self.users.borrow_mut();
+        act(users.entry(name.to_owned()).or_insert_with(|| Register::new(None)))
+    }
+
+    /// The life of the server has ended: what was not answered has happened, or never will.
+    pub(crate) fn life_ended(&self) {
+        self.keys.borrow_mut().values_mut().for_each(Register::life_ended);
+        self.buckets.borrow_mut().values_mut().for_each(Register::life_ended);
+        self.users.borrow_mut().values_mut().for_each(Register::life_ended);
+    }
+}

@@ -1,0 +1,192 @@
+//! A register that clients write and read at once: which values may be seen in it.
+//!
+//! A write happens at one moment between its beginning and its end, if it happens at all; one that was not answered
+//! may happen until the life of the server ends. So a value cannot be seen any more once a write that surely happened
+//! has begun after the end of its own; and who sees a value knows that none is there any more whose write had ended
+//! before the look began. What is said here is never too strict, whatever the order of the writes was.
+
+/// A moment, counted in beginnings and ends.
+pub(crate) type Moment = u64;
+
+/// A write whose value may be there.
+#[derive(Clone, Debug)]
+struct Candidate<T> {
+    number: u64,
+    value: T,
+    begun: Moment,
+    /// The write happened before this, if it did; `None` while it is under way.
+    ended: Option<Moment>,
+    /// It surely happened.
+    sure: bool,
+}
+
+/// A register.
+#[derive(Clone, Debug)]
+pub(crate) struct Register<T> {
+    candidates: Vec<Candidate<T>>,
+    /// Every write that ever began, for looks that are under way.
+    begun: Vec<(Moment, T)>,
+    moment: Moment,
+}
+
+/// A write that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteId(u64);
+
+/// A look that is under way: the values that might be there when it began.
+#[derive(Clone, Debug)]
+pub(crate) struct Look<T> {
+    at: Moment,
+    values: Vec<T>,
+}
+
+impl<T: Clone + PartialEq> Register<T> {
+    /// A register that holds `value`.
+    pub(crate) fn new(value: T) -> Self {
+        let first = Candidate { number: 0, value: value.clone(), begun: 0, ended: Some(0), sure: true };
+        Self { candidates: vec![first], begun: vec![(0, value)], moment: 0 }
+    }
+
+    fn next(&mut self) -> Moment {
+        self.moment += 1;
+        self.moment
+    }
+
+    /// A write of `value` begins.
+    pub(crate) fn begin(&mut self, value: T) -> WriteId {
+        let at = self.next();
+        self.begun.push((at, value.clone()));
+        self.candidates.push(Candidate { number: at, value, begun: at, ended: None, sure: false });
+        WriteId(at)
+    }
+
+    /// The write was acknowledged.
+    pub(crate) fn done(&mut self, write: WriteId) {
+        let at = self.next();
+        if let Some(found) = self.candidates.iter_mut().find(|found| found.number == write.0) {
+            found.ended = Some(found.ended.map_or(at, |ended| ended.min(at)));
+            found.sure = true;
+        }
+        self.prune();
+    }
+
+    /// Values that are not known yet, by `is_it`, turn out to be `value`.
+    pub(crate) fn adopt(&mut self, is_it: impl Fn(&T) -> bool, value: T) {
+        if self.candidates.iter().any(|found| found.value == value) {
+            return;
+        }
+        let found = self.candidates.iter_mut().map(|found| &mut found.value);
+        let begun = self.begun.iter_mut().map(|(_, begun)| begun);
+        for unknown in found.chain(begun).filter(|known| is_it(known)) {
+            *unknown = value.clone();
+        }
+    }
+
+    /// The write surely did not happen.
+    pub(crate) fn refused(&mut self, write: WriteId) {
+        self.next();
+        self.candidates.retain(|found| found.number != write.0);
+        self.begun.retain(|(at, _)| *at != write.0);
+    }
+
+    /// Nothing that is under way happens any more: the life of the server has ended.
+    pub(crate) fn life_ended(&mut self) {
+        let at = self.next();
+        for found in &mut self.candidates {
+            found.ended = found.ended.or(Some(at));
+        }
+        self.begun.retain(|(_, value)| self.candidates.iter().any(|found| found.value == *value));
+    }
+
+    fn prune(&mut self) {
+        let sure: Vec<Moment> = self.candidates.iter().filter(|found| found.sure).map(|found| found.begun).collect();
+        self.candidates.retain(|found| found.ended.is_none_or(|ended| !sure.iter().any(|begun| *begun > ended)));
+    }
+
+    /// A look begins.
+    pub(crate) fn look(&mut self) -> Look<T> {
+        let at = self.next();
+        Look { at, values: self.values() }
+    }
+
+    /// The look saw a value, by `is_it`. False if that could not be.
+    pub(crate) fn saw(&mut self, look: &Look<T>, is_it: impl Fn(&T) -> bool) -> bool {
+        let later = self.begun.iter().filter(|(at, _)| *at > look.at).map(|(_, value)| value);
+        if !look.values.iter().chain(later).any(&is_it) {
+            return false;
+        }
+        let now = self.next();
+        // Whatever was written before the look began, and is not what was seen, was replaced before.
+        self.candidates.retain(|found| is_it(&found.value) || found.ended.is_none_or(|ended| ended > look.at));
+        let mut seen: Vec<_> = self.candidates.iter_mut().filter(|found| is_it(&found.value)).collect();
+        if let [only] = &mut seen[..] {
+            only.sure = true;
+            only.ended = Some(only.ended.map_or(now, |ended| ended.min(now)));
+        }
+        self.prune();
+        true
+    }
+
+    /// The values that may be there now.
+    pub(crate) fn values(&self) -> Vec<T> {
+        self.candidates.iter().map(|found| found.value.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sees(register: &mut Register<u64>, value: u64) -> bool {
+        let look = register.look();
+        register.saw(&look, |found| *found == value)
+    }
+
+    #[test]
+    fn what_was_acknowledged_last_is_there_and_nothing_else() {
+        let mut register = Register::new(0);
+        let write = register.begin(1);
+        register.done(write);
+        assert!(sees(&mut register, 1) && !sees(&mut register, 0));
+    }
+
+    #[test]
+    fn of_two_writes_at_once_either_may_be_the_last_until_one_is_seen() {
+        let mut register = Register::new(0);
+        let (one, two) = (register.begin(1), register.begin(2));
+        register.done(one);
+        register.done(two);
+        assert_eq!(register.values(), [1, 2]);
+        assert!(sees(&mut register, 1) && !sees(&mut register, 2));
+    }
+
+    #[test]
+    fn a_write_without_an_answer_may_happen_until_the_life_ends() {
+        let mut register = Register::new(0);
+        register.begin(1);
+        assert!(sees(&mut register, 0) && sees(&mut register, 1) && !sees(&mut register, 0));
+        let write = register.begin(2);
+        register.life_ended();
+        assert!(sees(&mut register, 1) && !sees(&mut register, 2), "it did not happen, and cannot any more");
+        register.refused(write);
+        assert_eq!(register.values(), [1]);
+    }
+
+    #[test]
+    fn a_look_may_see_what_is_replaced_meanwhile() {
+        let mut register = Register::new(0);
+        let look = register.look();
+        let write = register.begin(1);
+        register.done(write);
+        assert!(register.saw(&look, |found| *found == 0));
+        assert!(!sees(&mut register, 0));
+    }
+
+    #[test]
+    fn a_refused_write_is_never_seen() {
+        let mut register = Register::new(0);
+        let write = register.begin(1);
+        register.refused(write);
+        assert!(!sees(&mut register, 1) && sees(&mut register, 0));
+    }
+}

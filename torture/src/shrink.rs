@@ -1,0 +1,114 @@
+//! Shrinking: a run that breaks a rule is run again with less and less, for as long as the same rule is broken.
+//!
+//! Whatever happens in a run is drawn from a stream of its own, so that leaving something out leaves the rest as it is;
+//! only moments shift. Tried are, from coarse to fine: lives, kinds of faults, then operations and faults in halves of
+//! halves.
+
+use crate::journal::Rule;
+use crate::plan::{Item, LifeEnd, Plan};
+use crate::report::{Report, run};
+use std::collections::BTreeSet;
+
+/// The smallest run that was found to break the rule.
+#[derive(Clone, Debug)]
+pub struct Shrunk {
+    /// Its plan.
+    pub plan: Plan,
+    /// What became of it.
+    pub report: Report,
+    /// Runs that were tried.
+    pub tried: u64,
+}
+
+/// Looks for a smaller run than `plan` that breaks the same rule as it did in `report`, with at most `runs` tries.
+pub fn shrink(plan: &Plan, report: Report, runs: u64) -> Shrunk {
+    let Some(rule) = report.violation.as_ref().map(|violation| violation.rule) else {
+        return Shrunk { plan: plan.clone(), report, tried: 0 };
+    };
+    let mut shrinking = Shrinking { best: Shrunk { plan: plan.clone(), report, tried: 0 }, rule, runs };
+    shrinking.lives();
+    shrinking.settings();
+    shrinking.kinds();
+    shrinking.items(&ops(&shrinking.best.plan));
+    shrinking.items(&strikes(&shrinking.best.plan));
+    shrinking.best
+}
+
+struct Shrinking {
+    best: Shrunk,
+    rule: Rule,
+    runs: u64,
+}
+
+impl Shrinking {
+    /// Takes `plan` if it breaks the same rule.
+    fn takes(&mut self, plan: Plan) -> bool {
+        if self.best.tried >= self.runs || plan == self.best.plan {
+            return false;
+        }
+        self.best.tried += 1;
+        let report = run(&plan, false);
+        let same = report.violation.as_ref().is_some_and(|violation| violation.rule == self.rule);
+        if same {
+            (self.best.plan, self.best.report) = (plan, report);
+        }
+        same
+    }
+
+    fn with(&mut self, change: impl FnOnce(&mut Plan)) -> bool {
+        let mut plan = self.best.plan.clone();
+        change(&mut plan);
+        self.takes(plan)
+    }
+
+    fn lives(&mut self) {
+        while self.best.plan.lives.len() > 1 && self.with(|plan| drop(plan.lives.pop())) {}
+    }
+
+    fn settings(&mut self) {
+        self.with(|plan| plan.jobs = false);
+        self.with(|plan| plan.users = false);
+        self.with(|plan| plan.unseen = false);
+        for life in 0..self.best.plan.lives.len() {
+            self.with(|plan| plan.lives[life].older_catalog = false);
+            self.with(|plan| plan.lives[life].audited = false);
+            self.with(|plan| plan.lives[life].end = LifeEnd::Stopped);
+            self.with(|plan| plan.lives[life].clients = 1);
+        }
+    }
+
+    fn kinds(&mut self) {
+        for kind in self.best.plan.kinds.clone() {
+            self.with(|plan| _ = plan.without.insert(kind));
+        }
+    }
+
+    /// Leaves out as many of `items` as can be, first halves of them, then quarters and so on.
+    fn items(&mut self, items: &[Item]) {
+        let mut chunk = items.len();
+        while chunk > 0 {
+            for some in items.chunks(chunk) {
+                let fresh: BTreeSet<Item> =
+                    some.iter().copied().filter(|item| !self.best.plan.dropped.contains(item)).collect();
+                if !fresh.is_empty() {
+                    self.with(|plan| plan.dropped.extend(fresh));
+                }
+            }
+            chunk /= 2;
+        }
+    }
+}
+
+fn ops(plan: &Plan) -> Vec<Item> {
+    let lives = plan.lives.iter().zip(0..);
+    lives
+        .flat_map(|(life, round)| {
+            (0..life.clients).flat_map(move |client| (0..life.ops).map(move |op| Item::Op { round, client, op }))
+        })
+        .collect()
+}
+
+/// The first faults of each life: more than strike in most.
+fn strikes(plan: &Plan) -> Vec<Item> {
+    (0..plan.lives.len() as u64).flat_map(|round| (0..64).map(move |strike| Item::Strike { round, strike })).collect()
+}

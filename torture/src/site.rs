@@ -1,0 +1,329 @@
+//! Everything that outlives a life of the server: media, catalog, clocks, and what is known of them; and the server
+//! that runs on it from one boot to the next end.
+
+use crate::faulty_drive::FaultyDrive;
+use crate::journal::{Journal, Rule};
+use crate::overlay::Overlay;
+use crate::plan::{Plan, Stream};
+use crate::power::{Power, PoweredStore};
+use crate::trace_judge::TraceJudge;
+use catalog::{Blob, Bucket, Catalog, MemoryStore};
+use disk::label::RackUuid;
+use disk::{Drive, EmulatedRack, MemoryDrive};
+use engine::layout::Layout;
+use engine::trace::Record;
+use futures::FutureExt;
+use model::{BlobId, DriveId, RackSpec};
+use parking_lot::Mutex;
+use s3::store::ObjectStore;
+use server::boot;
+use server::data_dir::Credentials;
+use server::error::ServerError;
+use server::holds::Holds;
+use server::object_service::ObjectService;
+use server::processor::Processor;
+use server::repartition::Repartitions;
+use server::status_service::StatusService;
+use server::users::Users;
+use server::world::{Context, Nonce, Spawn, WorldCounters, WorldHandle, nonces};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+use workshop::{Spool, Staging};
+
+/// The bucket of all clients.
+pub(crate) const BUCKET: &str = "shelf";
+
+/// The rack's number.
+pub(crate) const RACK: RackUuid = RackUuid([8; 16]);
+
+/// The longest life of a server: what goes on for longer never ends.
+const LIFE_MAX: Duration = Duration::from_hours(200 * 24);
+
+/// The capacity of the disks of workshop and spool, in bytes: enough for what they are given, and not for more.
+const DISK_BYTES: u64 = 1 << 30;
+
+/// The earliest that a wall clock that jumps may show, in milliseconds of the Unix epoch.
+const WALL_MIN_MS: i64 = 1_000_000_000_000;
+
+/// Everything that outlives a life of the server.
+pub(crate) struct Site {
+    pub(crate) plan: Plan,
+    pub(crate) spec: Arc<RackSpec>,
+    pub(crate) layout: Layout,
+    pub(crate) power: Power,
+    pub(crate) catalog: MemoryStore,
+    pub(crate) overlay: Overlay,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) judge: Arc<Mutex<TraceJudge>>,
+    /// The latest that the wall clock showed in any life.
+    shown_ms: Arc<AtomicU64>,
+    /// The wall clock at the beginning of this life, and what it has jumped since, in milliseconds.
+    wall_ms: u64,
+    jumped_ms: Arc<AtomicI64>,
+    /// The latest that it ever showed.
+    latest_ms: u64,
+    /// Lives so far.
+    booted: u64,
+}
+
+/// A server that runs.
+pub(crate) struct Running {
+    pub(crate) service: ObjectService,
+    pub(crate) world: WorldHandle,
+    pub(crate) context: Context,
+    pub(crate) rack: Arc<EmulatedRack>,
+    pub(crate) status: StatusService,
+    /// Repartition jobs, if there are some.
+    pub(crate) jobs: Option<Repartitions>,
+    /// Users besides root, if there are some.
+    pub(crate) users: Option<Users>,
+    pub(crate) overlay: Overlay,
+    pub(crate) power: Power,
+    pub(crate) catalog: MemoryStore,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) jumped_ms: Arc<AtomicI64>,
+    pub(crate) spec: Arc<RackSpec>,
+    /// Drives that lost their power by a fuse that was made to trip.
+    pub(crate) trips: Arc<AtomicU64>,
+}
+
+/// What became of a life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It came to its end.
+    Finished,
+    /// The power failed, or the process was killed.
+    Crashed,
+    /// The server did not start.
+    NotBooted,
+}
+
+impl Site {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let spec = plan.rack.spec();
+        let layout = engine::layout::synthesise(&spec).unwrap_or_else(|error| panic!("racks of runs lay out: {error}"));
+        let medium = |bytes| Arc::new(MemoryDrive::new(bytes));
+        let mut media: Vec<_> = spec.drives.iter().map(|drive| medium(spec.capacity_bytes(drive.id))).collect();
+        media.extend([medium(DISK_BYTES), medium(DISK_BYTES)]);
+        let overlay = Overlay::new(media, usize::from(spec.code.parity), (plan.beyond, Stream::Media.of(plan.seed)));
+        let journal = Arc::new(Journal::default());
+        Self {
+            power: Power::default(),
+            catalog: MemoryStore::new().with_delay(plan.commit_delay),
+            overlay,
+            judge: Arc::new(Mutex::new(TraceJudge::default())),
+            journal,
+            wall_ms: 1_700_000_000_000,
+            jumped_ms: Arc::default(),
+            shown_ms: Arc::default(),
+            latest_ms: 0,
+            booted: 0,
+            spec: Arc::new(spec),
+            layout,
+            plan,
+        }
+    }
+
+    /// The numbers of the disks of workshop and spool among the drives.
+    pub(crate) fn disks(&self) -> [usize; 2] {
+        [self.spec.drives.len(), self.spec.drives.len() + 1]
+    }
+
+    /// Boots and lives `life`, until it ends, the power fails or a rule is broken.
+    pub(crate) fn live(&mut self, life: impl AsyncFnOnce(&Running)) -> Ended {
+        let runtime = virtual_time();
+        self.booted += 1;
+        let (ended, lived_ms) = runtime.block_on(async {
+            let started = disk::clock::monotonic();
+            self.journal.begin_life(started);
+            let (power, journal) = (self.power.clone(), Arc::clone(&self.journal));
+            let ended = tokio::select! {
+                biased;
+                () = journal.violated() => Ended::Crashed,
+                () = power.failed() => Ended::Crashed,
+                ended = self.boot_and(started, life) => ended,
+                () = tokio::time::sleep(LIFE_MAX) => {
+                    journal.broken(Rule::Live, || "a life went on for 200 days".to_owned());
+                    Ended::Crashed
+                }
+            };
+            (ended, self.journal.end_life())
+        });
+        drop(runtime);
+        let wall = self.wall_ms as i64 + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms as i64;
+        self.wall_ms = wall.max(WALL_MIN_MS) as u64;
+        self.latest_ms = self.latest_ms.max(self.wall_ms).max(self.shown_ms.load(Ordering::Relaxed));
+        ended
+    }
+
+    async fn boot_and(&self, started: Instant, life: impl AsyncFnOnce(&Running)) -> Ended {
+        match self.boot(started).await {
+            Ok(running) => {
+                life(&running).await;
+                Ended::Finished
+            }
+            Err(error) => {
+                self.journal.note(|| format!("the server does not start: {error}"));
+                let faults = self.overlay.state().faults();
+                self.journal.demand(faults > 0, Rule::Honest, || format!("a start fails without a fault: {error}"));
+                Ended::NotBooted
+            }
+        }
+    }
+
+    /// The wall clock shows no less than it ever did: what was staged at some time has an age again.
+    pub(crate) fn set_wall_to_latest(&mut self) {
+        self.wall_ms = self.wall_ms.max(self.latest_ms);
+    }
+
+    /// Time passes while no server runs, and the wall clock may be set.
+    pub(crate) fn rest(&mut self, span: Duration, wall_jump_ms: i64) {
+        self.journal.rest(span);
+        let wall = self.wall_ms as i64 + span.as_millis() as i64 + wall_jump_ms;
+        self.wall_ms = wall.max(WALL_MIN_MS) as u64;
+    }
+
+    fn faulty(&self, number: usize) -> Arc<dyn Drive> {
+        let (overlay, power) = (self.overlay.clone(), self.power.clone());
+        Arc::new(FaultyDrive { number, overlay, power, journal: Arc::clone(&self.journal) })
+    }
+
+    /// Starts tasks whose panics end the run.
+    fn spawn(&self) -> Spawn {
+        let journal = Arc::clone(&self.journal);
+        Arc::new(move |task| {
+            let journal = Arc::clone(&journal);
+            drop(tokio::spawn(async move {
+                if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                    journal.broken(Rule::Assertion, crate::panics::last);
+                }
+            }));
+        })
+    }
+
+    fn nonce(&self, salt: u64) -> Nonce {
+        nonces(self.plan.seed ^ salt ^ self.booted << 8)
+    }
+
+    async fn boot(&self, started: Instant) -> Result<Running, ServerError> {
+        let base_ms = self.wall_ms;
+        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
+        let catalog = Catalog::open(Arc::new(store)).await?;
+        if !self.plan.unseen && catalog.initialised_drives().await?.is_empty() {
+            let all: Vec<DriveId> = self.spec.drives.iter().map(|drive| drive.id).collect();
+            catalog.note_initialised(&all, base_ms).await?;
+        }
+        let clock = boot::clock(&catalog, base_ms, 1).await?;
+        let seed = self.plan.seed ^ self.booted;
+        let rack =
+            Arc::new(EmulatedRack::new(&self.spec, seed, Arc::clone(&clock), |drive| self.faulty(drive.index())));
+        self.pull_what_is_away(&rack);
+        let context = self.context(&catalog, (clock, started), &rack);
+        let policy = self.plan.policy.clone();
+        self.judge.lock().begin_life(&self.spec, &self.layout, &policy, seed);
+        let world = boot::boot((*self.spec).clone(), policy, seed, &context, Arc::clone(&rack)).await?;
+        let service = ObjectService::new(context.clone(), world.clone(), self.plan.max_wait);
+        if service.head_bucket(BUCKET).await.is_err() {
+            let bucket = Bucket::new(BUCKET, 0, server::users::ROOT);
+            let made = service.create_bucket(bucket).await;
+            made.map(drop).map_err(|error| ServerError::Refused(error.to_string()))?;
+        }
+        self.overlay.set_locate(self.locate().await?);
+        Ok(Running {
+            jobs: self.jobs(&context, &world).await?,
+            users: self.users(&context).await?,
+            status: StatusService::new(context.clone(), world.clone(), Arc::clone(&rack)),
+            service,
+            world,
+            context,
+            rack,
+            overlay: self.overlay.clone(),
+            power: self.power.clone(),
+            catalog: self.catalog.clone(),
+            journal: Arc::clone(&self.journal),
+            jumped_ms: Arc::clone(&self.jumped_ms),
+            spec: Arc::clone(&self.spec),
+            trips: Arc::default(),
+        })
+    }
+
+    async fn jobs(&self, context: &Context, world: &WorldHandle) -> Result<Option<Repartitions>, ServerError> {
+        if !self.plan.jobs {
+            return Ok(None);
+        }
+        Ok(Some(Repartitions::start(context.clone(), world.clone(), (*self.spec).clone()).await?))
+    }
+
+    async fn users(&self, context: &Context) -> Result<Option<Users>, ServerError> {
+        if !self.plan.users {
+            return Ok(None);
+        }
+        let root = Credentials { access_key: "LRDRROOT".to_owned(), secret_key: "secret".to_owned() };
+        let opened = Users::open(context.catalog.clone(), PathBuf::new(), &root, context.wall.clone());
+        Ok(Some(opened.await?))
+    }
+
+    fn pull_what_is_away(&self, rack: &EmulatedRack) {
+        let (state, now) = (self.overlay.state(), self.journal.now_ms());
+        for drive in &self.spec.drives {
+            let faults = &state.drives[drive.id.index()];
+            if faults.given_up || faults.conditions.away_until > now {
+                rack.pull(drive.id);
+            }
+        }
+    }
+
+    /// Looks blobs up in the catalog as it is, without a step of the power.
+    async fn locate(&self) -> Result<crate::overlay::Locate, ServerError> {
+        let catalog = Catalog::open_read_only(Arc::new(self.catalog.clone())).await?;
+        Ok(Arc::new(move |blob: BlobId| -> Option<Blob> { catalog.blob(blob).now_or_never()?.ok()? }))
+    }
+
+    fn context(
+        &self,
+        catalog: &Catalog,
+        (clock, started): (Arc<dyn disk::Clock>, Instant),
+        rack: &Arc<EmulatedRack>,
+    ) -> Context {
+        let (base_ms, jumped, shown) = (self.wall_ms, Arc::clone(&self.jumped_ms), Arc::clone(&self.shown_ms));
+        let [staged, spooled] = self.disks().map(|disk| self.faulty(disk));
+        let file_nonce = self.nonce(2);
+        let (judge, journal, power) = (Arc::clone(&self.judge), Arc::clone(&self.journal), self.power.clone());
+        Context {
+            clock,
+            wall: Arc::new(move || {
+                let wall = base_ms as i64 + started.elapsed().as_millis() as i64 + jumped.load(Ordering::Relaxed);
+                shown.fetch_max(wall.max(0) as u64, Ordering::Relaxed);
+                wall.max(0) as u64
+            }),
+            spawn: self.spawn(),
+            drives: rack.drives().into(),
+            rack_uuid: RACK,
+            nonce: self.nonce(1),
+            processor: Processor::Modelled { bytes_per_s: 500_000_000 },
+            catalog: catalog.clone(),
+            staging: Staging::new(staged, self.plan.workshop_bytes).with_nonces(move || file_nonce()),
+            spool: Spool::new(spooled, self.plan.spool_bytes),
+            holds: Holds::default(),
+            lineage: Arc::default(),
+            recall_order: Arc::default(),
+            pin_of: Arc::new(|_, _| None),
+            counters: Arc::new(WorldCounters::default()),
+            trace: Some(Arc::new(move |record: &Record| {
+                power.time_goes_on();
+                judge.lock().take(record, &journal);
+            })),
+        }
+    }
+}
+
+/// A runtime on this thread whose clock goes on when nothing else can.
+fn virtual_time() -> Runtime {
+    let built = Builder::new_current_thread().enable_time().start_paused(true).build();
+    built.unwrap_or_else(|error| panic!("the system gives no runtime: {error}"))
+}

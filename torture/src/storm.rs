@@ -1,0 +1,270 @@
+//! The storm: faults that strike while a server runs, drawn one by one, each from a stream of its own.
+
+use crate::kinds::FaultKind;
+use crate::overlay::{Armed, State};
+use crate::plan::{Item, Life, Plan, Stream};
+use crate::site::Running;
+use disk::FileName;
+use model::{DomainLimit, DriveId, Rng};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Strikes until somebody looks whether a drive is to be plugged in again.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Faults strike, for ever. Drives that are away come back when their time has come.
+pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &Life)) {
+    let kinds: Vec<FaultKind> = plan.kinds.iter().copied().filter(|kind| kind.strikes()).collect();
+    let mut pace = Stream::Pace { round }.of(plan.seed);
+    for strike in 0.. {
+        let pause = Duration::from_millis(pace.between(1, life.gap_s * 2_000));
+        come_back_during(running, pause).await;
+        if kinds.is_empty() || plan.is_dropped(Item::Strike { round, strike }) {
+            continue;
+        }
+        let mut rng = Stream::Storm { round, strike }.of(plan.seed);
+        let kind = kinds[rng.below(kinds.len() as u64) as usize];
+        if plan.has(kind) {
+            Striker { running, rng }.strike(kind).await;
+        }
+    }
+}
+
+/// Waits, and plugs in what comes back meanwhile.
+async fn come_back_during(running: &Running, pause: Duration) {
+    let until = disk::clock::monotonic() + pause;
+    while disk::clock::monotonic() < until {
+        let left = until.saturating_duration_since(disk::clock::monotonic());
+        tokio::time::sleep(left.min(LOOK)).await;
+        plug_back(running);
+        crate::limits::budgets_hold(running);
+    }
+}
+
+/// Plugs in the drives whose time away is over.
+pub(crate) fn plug_back(running: &Running) {
+    let now = running.journal.now_ms();
+    let mut back = Vec::new();
+    for (drive, faults) in running.overlay.state().drives.iter_mut().enumerate() {
+        let away_until = &mut faults.conditions.away_until;
+        if *away_until > 0 && *away_until <= now {
+            *away_until = 0;
+            if !faults.given_up {
+                back.push(DriveId(drive as u32));
+            }
+        }
+    }
+    for drive in back {
+        running.journal.note(|| format!("drive {} is back", drive.0));
+        running.rack.plug(drive);
+    }
+}
+
+struct Striker<'a> {
+    running: &'a Running,
+    rng: Rng,
+}
+
+impl Striker<'_> {
+    async fn strike(mut self, kind: FaultKind) {
+        let drives = self.running.overlay.state().rack_drives() as u64;
+        let drive = self.rng.below(drives) as usize;
+        match kind {
+            FaultKind::BitRot | FaultKind::BadSector | FaultKind::LostFile => self.spoil(kind, drive),
+            FaultKind::WorkshopRot => self.spoil(kind, drives as usize),
+            FaultKind::LostWrite
+            | FaultKind::MisdirectedWrite
+            | FaultKind::TornWrite
+            | FaultKind::LostSync
+            | FaultKind::FailedCall => self.arm(kind, drive),
+            FaultKind::WorkshopFails => self.arm(kind, drives as usize),
+            FaultKind::SpoolFails => self.arm(kind, drives as usize + 1),
+            FaultKind::DiesAndReturns
+            | FaultKind::Hangs
+            | FaultKind::Slow
+            | FaultKind::FailsToStart
+            | FaultKind::StartsSlowly
+            | FaultKind::WrongLabel
+            | FaultKind::FullDrive => self.befall(kind, drive),
+            FaultKind::WorkshopFull => self.befall(kind, drives as usize),
+            FaultKind::DiesForGood => self.destroy(drive),
+            FaultKind::Pulled => self.pull(kind, &[drive]),
+            FaultKind::TrippedFuse => self.trip(),
+            FaultKind::LostDomain => self.lose_domain(),
+            FaultKind::OperatorFailsDrive => self.operate(drive).await,
+            FaultKind::ClockJump => self.jump(),
+            FaultKind::CommitUnanswered => {
+                let commits = self.rng.between(1, 20);
+                self.running.power.leave_unanswered(commits);
+                self.count(kind, format!("commit {commits} from now is done and not answered"));
+            }
+            FaultKind::CatalogFull => self.fill_catalog().await,
+            FaultKind::PowerLoss | FaultKind::Kill | FaultKind::OlderCatalog => {}
+        }
+    }
+
+    fn count(&self, kind: FaultKind, what: String) {
+        self.running.overlay.count(kind);
+        self.running.journal.note(|| what);
+    }
+
+    fn span(&mut self) -> Duration {
+        let longest_s = [10, 120, 1_000, 10_000][self.rng.below(4) as usize];
+        Duration::from_millis(self.rng.between(1, longest_s * 1_000))
+    }
+
+    /// A file of `drive` is spoilt.
+    fn spoil(&mut self, kind: FaultKind, drive: usize) {
+        let mut state = self.running.overlay.state();
+        let names = state.medium(drive).names();
+        if names.is_empty() || state.drives[drive].destroyed {
+            return;
+        }
+        let name = names[self.rng.below(names.len() as u64) as usize].clone();
+        let bytes = state.medium(drive).contents_len(&name).unwrap_or(0);
+        if bytes == 0 || !state.may_spoil(&name) {
+            return;
+        }
+        let at = self.rng.below(bytes);
+        let mask = 1 << self.rng.below(8);
+        spoil_file(&mut state, (drive, &name), kind, (at, mask, bytes));
+        drop(state);
+        self.count(kind, format!("{}: {name} on drive {drive}, byte {at}", kind.name()));
+    }
+
+    fn arm(&mut self, kind: FaultKind, drive: usize) {
+        let calls = self.rng.between(1, 12);
+        let mut state = self.running.overlay.state();
+        let armed = &mut state.drives[drive].armed;
+        if armed.len() < 4 {
+            armed.push(Armed { kind, calls });
+        }
+    }
+
+    /// Something befalls a drive for a while.
+    fn befall(&mut self, kind: FaultKind, drive: usize) {
+        let span = self.span();
+        let by = Duration::from_millis(self.rng.between(100, 60_000));
+        let until = self.running.journal.now_ms() + span.as_millis() as u64;
+        let mut state = self.running.overlay.state();
+        state.fault_ms += span.as_millis() as u64;
+        let conditions = &mut state.drives[drive].conditions;
+        match kind {
+            FaultKind::DiesAndReturns => conditions.dead_until = until,
+            FaultKind::Hangs => conditions.silent_until = until,
+            FaultKind::Slow => (conditions.slow_until, conditions.slow_by) = (until, by / 4),
+            FaultKind::FailsToStart => conditions.no_start_until = until,
+            FaultKind::StartsSlowly => (conditions.slow_start_until, conditions.slow_start_by) = (until, by),
+            FaultKind::WrongLabel => conditions.wrong_label_until = until,
+            FaultKind::FullDrive | FaultKind::WorkshopFull => conditions.full_until = until,
+            _ => return,
+        }
+        drop(state);
+        self.count(kind, format!("{}: {drive}, for {span:?}", kind.name()));
+    }
+
+    /// All bytes of a drive are gone for good.
+    fn destroy(&mut self, drive: usize) {
+        let mut state = self.running.overlay.state();
+        if !state.may_lose(drive) {
+            return;
+        }
+        state.drives[drive].destroyed = true;
+        drop(state);
+        self.count(FaultKind::DiesForGood, format!("drive {drive} dies for good"));
+    }
+
+    /// Drives lose their power, and get it back.
+    fn pull(&mut self, kind: FaultKind, drives: &[usize]) {
+        let span = self.span();
+        let now = self.running.journal.now_ms();
+        for drive in drives {
+            self.running.rack.pull(DriveId(*drive as u32));
+            let mut state = self.running.overlay.state();
+            state.power_lost(*drive, &mut self.rng);
+            state.fault_ms += span.as_millis() as u64;
+            let away_until = &mut state.drives[*drive].conditions.away_until;
+            *away_until = (*away_until).max(now + span.as_millis() as u64);
+        }
+        self.count(kind, format!("{}: drives {drives:?}, for {span:?}", kind.name()));
+    }
+
+    fn trip(&mut self) {
+        let spec = &self.running.spec;
+        let fused = |limit: &DomainLimit| !matches!(limit, DomainLimit::BytesPerS(_));
+        let hard: Vec<_> =
+            spec.resources_by_id().filter(|(_, found)| found.hard && fused(&found.limit)).map(|(id, _)| id).collect();
+        let resource = hard[self.rng.below(hard.len() as u64) as usize];
+        let drive = DriveId(self.rng.below(spec.drives.len() as u64) as u32);
+        let lost = self.running.rack.trip(resource, drive);
+        for drive in &lost {
+            self.running.overlay.state().power_lost(drive.index(), &mut self.rng);
+        }
+        self.running.trips.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        self.count(FaultKind::TrippedFuse, format!("the fuse of {resource} around drive {} trips", drive.0));
+    }
+
+    fn lose_domain(&mut self) {
+        let spec = &self.running.spec;
+        if spec.failure_domains.is_empty() {
+            return;
+        }
+        let kind = self.rng.below(spec.failure_domains.len() as u64) as usize;
+        let domains: Vec<_> = spec.drives.iter().map(|drive| drive.failure_domains[kind]).collect();
+        let domain = domains[self.rng.below(domains.len() as u64) as usize];
+        let drives: Vec<usize> = (0..domains.len()).filter(|drive| domains[*drive] == domain).collect();
+        self.pull(FaultKind::LostDomain, &drives);
+    }
+
+    /// The operator gives up a drive, or replaces one that was given up.
+    async fn operate(&mut self, drive: usize) {
+        let given_up = {
+            let state = self.running.overlay.state();
+            let all = 0..state.rack_drives();
+            all.filter(|drive| state.drives[*drive].given_up).collect::<Vec<_>>()
+        };
+        if !given_up.is_empty() && self.rng.below(2) == 0 {
+            let drive = given_up[self.rng.below(given_up.len() as u64) as usize];
+            let replaced = crate::operator::replace(self.running, drive).await;
+            return self.running.journal.note(|| format!("the operator replaces drive {drive}: {replaced:?}"));
+        }
+        let drive = {
+            let state = self.running.overlay.state();
+            // One that died, rather than a sound one.
+            (0..state.rack_drives()).find(|drive| state.drives[*drive].destroyed).unwrap_or(drive)
+        };
+        crate::operator::give_up(self.running, drive).await;
+    }
+
+    fn jump(&mut self) {
+        let most_s = [10, 3_600, 86_400, 10 * 365 * 86_400][self.rng.below(4) as usize];
+        let by_ms = self.rng.below(most_s * 1_000) as i64 * if self.rng.below(2) == 0 { 1 } else { -1 };
+        self.running.jumped_ms.fetch_add(by_ms, Ordering::Relaxed);
+        self.count(FaultKind::ClockJump, format!("the wall clock jumps by {} s", by_ms / 1_000));
+    }
+
+    async fn fill_catalog(&mut self) {
+        let span = Duration::from_millis(self.rng.between(1, 30_000));
+        self.count(FaultKind::CatalogFull, format!("the catalog's disk is full for {span:?}"));
+        self.running.catalog.set_full(true);
+        come_back_during(self.running, span).await;
+        self.running.catalog.set_full(false);
+    }
+}
+
+fn spoil_file(
+    state: &mut State,
+    (drive, name): (usize, &FileName),
+    kind: FaultKind,
+    (at, mask, bytes): (u64, u8, u64),
+) {
+    let sector = at / crate::overlay::SECTOR_BYTES * crate::overlay::SECTOR_BYTES;
+    let sector: Range<u64> = sector..bytes.min(sector + crate::overlay::SECTOR_BYTES);
+    let file = state.drives[drive].file(name);
+    match kind {
+        FaultKind::BadSector => file.unreadable.push(sector),
+        FaultKind::LostFile => file.lost = true,
+        _ => drop(file.rot.insert(at, mask)),
+    }
+}

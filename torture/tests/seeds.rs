@@ -1,0 +1,55 @@
+//! Seeds of the torture: some hundred of them, and by name those that found something.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use torture::{Plan, Report, run, shrink};
+
+/// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
+const SEEDS: u64 = 240;
+
+/// Runs that may be tried to shrink one that breaks a rule.
+const TRIES: u64 = 100;
+
+fn sound(seed: u64) -> Report {
+    let plan = Plan::of(seed);
+    let report = run(&plan, false);
+    if report.violation.is_some() {
+        let shrunk = shrink(&plan, report, TRIES);
+        let lines: String = shrunk.report.lines.iter().map(|line| format!("{line}\n")).collect();
+        let violation = shrunk.report.violation.unwrap();
+        panic!("seed {seed}: {}: {}\n{}\n{lines}", violation.rule, violation.seen, shrunk.plan.summary());
+    }
+    report
+}
+
+#[test]
+fn no_rule_is_broken_whatever_happens() {
+    let seeds = std::env::var("LARDER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let work = || {
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds {
+                    return;
+                }
+                sound(seed);
+            }
+        };
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_same_seed_has_the_same_hash() {
+    for seed in [3, 7, 11] {
+        assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");
+    }
+    assert_ne!(run(&Plan::of(3), false).hash, run(&Plan::of(7), false).hash);
+}
