@@ -170,9 +170,11 @@ impl Healing<'_> {
         }
     }
 
-    /// Insists once nothing that lives lacks a stack: what is left to be rebuilt then is dead, and waits to be reclaimed.
+    /// Insists for a drive that cannot be read, and once nothing that lives lacks a stack: what is left to be rebuilt
+    /// then is dead, and waits to be reclaimed.
     async fn give_up(&self, drive: usize) -> bool {
-        let insists = self.plan.beyond || self.exposed().await.is_empty();
+        let is_dead = self.running.overlay.state().drives[drive].destroyed;
+        let insists = is_dead || self.plan.beyond || self.exposed().await.is_empty();
         operator::give_up_for_good(self.running, drive, insists).await
     }
 

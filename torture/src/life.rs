@@ -49,7 +49,9 @@ impl Run<'_> {
         }
         self.site.journal.note(|| format!("life {round} begins"));
         let (plan, reference) = (self.site.plan.clone(), &self.reference);
+        let mut booted = false;
         let ended = self.site.live(async |running| {
+            booted = true;
             tokio::select! {
                 biased;
                 () = clients::live(running, reference, &plan, (round, life)) => {}
@@ -66,7 +68,8 @@ impl Run<'_> {
             self.site.live(async |running| healing::audit(running, false).await);
             self.reference.life_ended();
         }
-        if let Some((older, before)) = backup.filter(|_| !self.site.journal.is_over()) {
+        // A life that ended before it began has made no catalog that is newer.
+        if let Some((older, before)) = backup.filter(|_| booted && !self.site.journal.is_over()) {
             self.live_with_older(older, &before);
         }
     }
