@@ -98,8 +98,8 @@ impl Lineage {
         self.older.get().is_none() && self.incomplete.get().is_none()
     }
 
-    /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, but where there is
-    /// a newer catalog, which knows of nothing that this run has done. What was staged before is what it counts on.
+    /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, unless there is a
+    /// newer catalog. That knows of nothing that this run has done, and counts on what was staged before.
     pub(crate) fn removable(&self, slots: Vec<u64>) -> Vec<u64> {
         let (may_remove, slots_end) = (self.may_remove(), self.begun().slots_end);
         slots.into_iter().filter(|slot| may_remove || *slot >= slots_end).collect()

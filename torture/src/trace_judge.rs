@@ -1,5 +1,5 @@
-//! The engine's trace of a run, judged as it comes: `engine::check` holds it against the rules, a replay of it through a
-//! second rack must ask for the same, and which event met which state is counted.
+//! The engine's trace of a run, judged as it comes: `engine::check` holds it against the rules, a replay of it through
+//! a second rack must ask for the same, and which event met which state is counted.
 
 use crate::journal::{Journal, Rule};
 use engine::check::TraceCheck;
