@@ -184,9 +184,10 @@ pub(crate) async fn begin_run(
         catalog.set_found_older(None).await?;
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
     }
-    // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
-    staging.mark_run(run).await?;
+    // The catalog knows it before it is marked, so that a crash in between leaves a mark that the catalog knows; or, in
+    // the first start of all, none.
     catalog.set_runs(&with_this).await?;
+    staging.mark_run(run).await?;
     staging.remove_other_marks(run).await?;
     Ok(runs)
 }

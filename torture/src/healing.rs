@@ -57,9 +57,9 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
     for key in before.keys_of(BUCKET).into_iter().take(6) {
         let at = (BUCKET.to_owned(), key);
         match rng.below(3) {
-            0 => drop(clients.get_patiently(&at, HOUR).await),
-            1 => drop(clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await),
-            _ => drop(clients.judged_delete(&at, PutCondition::None).await),
+            0 => _ = clients.get_patiently(&at, HOUR).await,
+            1 => _ = clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await,
+            _ => _ = clients.judged_delete(&at, PutCondition::None).await,
         }
     }
     tokio::time::sleep(HOUR * rng.below(4) as u32).await;

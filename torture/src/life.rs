@@ -91,7 +91,7 @@ impl Run<'_> {
         let longest_ms = [1, 10_000, 10_000_000][rng.below(3) as usize];
         let span = Duration::from_millis(rng.below(longest_ms));
         let jumps = self.site.plan.has(FaultKind::ClockJump) && rng.below(2) == 0;
-        let jump_ms = if jumps { rng.below(100_000_000_000) as i64 - 50_000_000_000 } else { 0 };
+        let jump_ms = if jumps { rng.below(100_000_000_000).cast_signed() - 50_000_000_000 } else { 0 };
         self.site.rest(span, jump_ms);
     }
 

@@ -263,9 +263,9 @@ impl State {
     /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.
     pub(crate) fn power_lost(&mut self, drive: usize, rng: &mut Rng) {
         if rng.below(2) == 0 {
-            self.media[drive].crash()
+            self.media[drive].crash();
         } else {
-            self.media[drive].crash_torn(rng)
+            self.media[drive].crash_torn(rng);
         }
         let faults = &mut self.drives[drive];
         for file in faults.files.values_mut() {
