@@ -6,6 +6,7 @@ use crate::journal::Rule;
 use crate::kinds::FaultKind;
 use crate::limits::{budgets_hold, close, no_fuse_tripped};
 use crate::operator;
+use crate::overlay::FileFaults;
 use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
 use crate::records;
@@ -91,7 +92,8 @@ async fn every_stack_is_known(running: &Running, at_home: bool) {
     }
 }
 
-/// Every stack on a drive in service.
+/// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one that
+/// shows itself to be another's is left where it is, whatever its name.
 fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     let state = running.overlay.state();
     let mut stacks = Vec::new();
@@ -100,7 +102,7 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
             continue;
         }
         let names = state.medium(drive).names();
-        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(|file| file.lost));
+        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(FileFaults::is_bad));
         stacks.extend(there.map(|name| (DriveId(drive as u32), name)));
     }
     stacks

@@ -39,7 +39,7 @@ pub(crate) struct FileFaults {
 
 impl FileFaults {
     /// True if a reader may not find what was written.
-    fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         self.lost || self.lied || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
