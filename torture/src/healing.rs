@@ -92,8 +92,8 @@ async fn every_stack_is_known(running: &Running, at_home: bool) {
     }
 }
 
-/// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one that
-/// shows itself to be another's is left where it is, whatever its name.
+/// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one
+/// that shows itself to be another's is left where it is, whatever its name.
 fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     let state = running.overlay.state();
     let mut stacks = Vec::new();

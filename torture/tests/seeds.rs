@@ -57,6 +57,11 @@ fn a_power_failure_in_the_first_start_makes_no_catalog_older() {
 }
 
 #[test]
+fn a_checkpoint_is_a_record_like_any_other() {
+    sound(2913);
+}
+
+#[test]
 fn starts_that_a_full_catalog_cannot_remember_are_counted() {
     sound(91);
 }
