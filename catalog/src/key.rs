@@ -65,7 +65,7 @@ pub(crate) enum Tag {
 }
 
 /// Every tag there is, in order.
-pub(crate) const TAGS: &[u8; 21] = b"ABDFIJKLMNOPQRSTUVWXZ";
+pub(crate) const TAGS: &[u8; 22] = b"ABCDFIJKLMNOPQRSTUVWXZ";
 
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {

@@ -146,7 +146,7 @@ impl Work<'_> {
 fn story(broken: &Broken) -> String {
     let Broken { seed, violation, shrunk, shrunk_violation, history, .. } = broken;
     let skipped = history.len().saturating_sub(LINES_SHOWN);
-    let lines: String = history.iter().skip(skipped).map(|line| format!("{line}\n")).collect();
+    let lines: String = torture::history(&history[skipped..]);
     format!(
         "\nseed {seed} broke a rule: {}: {}\nshrunk to: {}\nwhich breaks it so: {}\nits last {} lines of {}:\n{lines}",
         violation.rule,
@@ -167,7 +167,7 @@ fn print(options: &Torture, first: u64, found: &Found) -> anyhow::Result<()> {
         return output::print_json(&Printed { commit: COMMIT, version, first_seed: first, hash, totals, broken });
     }
     if options.history && totals.runs == 1 {
-        output::print(&last.lines.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+        output::print(&torture::history(&last.lines))?;
     }
     if totals.runs == 1 {
         output::print(&format!("{}\ntrace hash {hash}\n", Plan::of(last.seed).summary()))?;
@@ -195,9 +195,8 @@ fn summary(totals: &Totals) -> String {
         totals.records,
         totals.pairs()
     );
-    for (kind, count) in &totals.faults {
-        text.push_str(&format!("{count:>9}  {}\n", kind.name()));
-    }
+    let kinds = totals.faults.iter().map(|(kind, count)| format!("{count:>9}  {}\n", kind.name()));
+    text.extend(kinds);
     text
 }
 

@@ -68,7 +68,7 @@ pub enum Weighing {
     ServiceTime,
 }
 
-/// The relief of a clients' queue that has filled up ([`crate::overload`]).
+/// The relief of a clients' queue that has filled up (`overload.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relief {

@@ -26,7 +26,7 @@
 //! the first of its group wherever it lies, and charges nobody, as if it had been cancelled; what it had overtaken
 //! itself stays charged.
 //!
-//! The queue is kept as its runs of one group, since these are overtaken as wholes ([`runs`]).
+//! The queue is kept as its runs of one group, since these are overtaken as wholes (`runs.rs`).
 //!
 //! Invariants:
 //! - o - t <= u for every queued operation, always;
@@ -383,7 +383,9 @@ impl ReorderQueue {
         self.leave_mates(item.group, slot);
         if note_anew {
             let left: Vec<Slot> = self.of_run(run).collect();
-            left.into_iter().for_each(|slot| self.note_headroom(slot));
+            for slot in left {
+                self.note_headroom(slot);
+            }
         }
         self.free.push(slot);
         assert!(self.len() + 1 == count, "one operation leaves");

@@ -98,8 +98,8 @@ impl Lineage {
         self.older.get().is_none() && self.incomplete.get().is_none()
     }
 
-    /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, but where there
-    /// is a newer catalog, which knows of nothing that this run has done. What was staged before is what it counts on.
+    /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, unless there is a
+    /// newer catalog. That knows of nothing that this run has done, and counts on what was staged before.
     pub(crate) fn removable(&self, slots: Vec<u64>) -> Vec<u64> {
         let (may_remove, slots_end) = (self.may_remove(), self.begun().slots_end);
         slots.into_iter().filter(|slot| may_remove || *slot >= slots_end).collect()
@@ -184,9 +184,10 @@ pub(crate) async fn begin_run(
         catalog.set_found_older(None).await?;
         tracing::warn!("the catalog is not the one that was used last; accept_older_catalog says that it counts");
     }
-    // Both are marked until the catalog knows the new one, so that a crash in between leaves one that it knows.
-    staging.mark_run(run).await?;
+    // The catalog knows it before it is marked, so that a crash in between leaves a mark that the catalog knows; or, in
+    // the first start of all, none.
     catalog.set_runs(&with_this).await?;
+    staging.mark_run(run).await?;
     staging.remove_other_marks(run).await?;
     Ok(runs)
 }

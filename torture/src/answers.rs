@@ -118,7 +118,8 @@ impl Clients<'_> {
     /// The condition of a request was met, or was not.
     fn met(&self, at: &At, look: &Look<Held>, condition: &PutCondition, met: bool) {
         let could = match (condition, met) {
-            (PutCondition::None, _) => return,
+            // Nothing is known of what was there.
+            (PutCondition::None, _) | (PutCondition::IfMatch(_), false) => return,
             (PutCondition::IfMatchAny, true) | (PutCondition::IfNoneMatchAny, false) => {
                 self.reference.saw_some(at, look)
             }
@@ -129,8 +130,6 @@ impl Clients<'_> {
                 let serial = etag.split_once('-').and_then(|(serial, _)| serial.parse().ok());
                 self.reference.saw(at, look, serial)
             }
-            // Something else was there.
-            (PutCondition::IfMatch(_), false) => return,
         };
         self.journal().demand(could, Rule::Model, || {
             let may = self.reference.may_hold(at);
@@ -173,12 +172,11 @@ impl Clients<'_> {
                 }
                 Answer::Refused
             }
-            ServiceError::NoRoom { .. } => Answer::Refused,
             ServiceError::Unavailable { .. } | ServiceError::Damaged(_) => {
                 journal.demand(self.excused(), Rule::Honest, || format!("without a fault: {error}"));
                 Answer::Unsure
             }
-            ServiceError::NoSuchUpload | ServiceError::NoSuchPart(_) => Answer::Refused,
+            ServiceError::NoRoom { .. } | ServiceError::NoSuchUpload | ServiceError::NoSuchPart(_) => Answer::Refused,
             ServiceError::NoSuchBucket | ServiceError::NoSuchAccessKey if of.is_none_or(|(at, ..)| at.0 != BUCKET) => {
                 Answer::Refused
             }
@@ -386,9 +384,11 @@ impl Clients<'_> {
                 Some((_, look)) => drop(self.described(&at, look, object)),
                 // It was written first while the list was under way.
                 None => {
-                    self.journal().demand(self.reference.may_hold(&at).iter().any(Option::is_some), Rule::Model, || {
-                        format!("{key} is listed, and nobody ever put it")
-                    })
+                    self.journal().demand(
+                        self.reference.may_hold(&at).iter().any(Option::is_some),
+                        Rule::Model,
+                        || format!("{key} is listed, and nobody ever put it"),
+                    );
                 }
             }
         }

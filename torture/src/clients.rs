@@ -45,13 +45,13 @@ impl Client<'_> {
     async fn act(mut self) {
         let at = self.key();
         match self.rng.below(32) {
-            0..=8 => drop(self.put(&at).await),
-            9..=11 => drop(self.delete(&at).await),
-            12..=16 => drop(self.clients.judged_get(&at, None).await),
+            0..=8 => _ = self.put(&at).await,
+            9..=11 => _ = self.delete(&at).await,
+            12..=16 => _ = self.clients.judged_get(&at, None).await,
             17..=18 => self.get_range(&at).await,
             19 => self.look_and_leave(&at).await,
             20 => self.give_up(&at).await,
-            21 => drop(self.clients.judged_head(&at).await),
+            21 => _ = self.clients.judged_head(&at).await,
             22..=23 => self.list().await,
             24 => self.copy(&at).await,
             25..=27 => self.put_in_parts(&at).await,
@@ -75,7 +75,7 @@ impl Client<'_> {
     }
 
     fn new_object(&mut self) -> (Serial, u64) {
-        (self.serial(), self.clients.plan.object_bytes(&mut self.rng))
+        (self.serial(), Plan::object_bytes(&mut self.rng))
     }
 
     /// No condition, most often; else one that may hold.

@@ -169,6 +169,14 @@ impl FaultyDrive {
         self.journal.note(|| format!("a write of {name} at {} on drive {number} goes {to}", range.start));
     }
 
+    async fn remove_file(&self, name: &FileName) -> Result<(), DriveError> {
+        self.begin(Call::Change).await?;
+        let is_here = self.is_here(name);
+        self.overlay.state().drives[self.number].files.remove(name);
+        let removed = self.medium().remove(name).await;
+        is_here.and(removed)
+    }
+
     async fn sync_file(&self, name: &FileName) -> Result<(), DriveError> {
         let due = self.begin(Call::Sync).await?;
         self.is_here(name)?;
@@ -213,7 +221,9 @@ impl crate::overlay::DriveFaults {
     fn flush(&mut self) {
         let lied: Vec<FileName> =
             self.files.iter().filter(|(_, file)| file.lied).map(|(name, _)| name.clone()).collect();
-        lied.iter().for_each(|name| self.flushed(name));
+        for name in &lied {
+            self.flushed(name);
+        }
     }
 
     fn forget_if_sound(&mut self, name: &FileName) {
@@ -279,15 +289,7 @@ impl Drive for FaultyDrive {
     }
 
     async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
-        let removed = match self.begin(Call::Change).await {
-            Err(error) => Err(error),
-            Ok(_) => {
-                let lost = self.is_here(name);
-                self.overlay.state().drives[self.number].files.remove(name);
-                let removed = self.medium().remove(name).await;
-                lost.and(removed)
-            }
-        };
+        let removed = self.remove_file(name).await;
         self.end(removed).await
     }
 

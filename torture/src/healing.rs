@@ -6,6 +6,7 @@ use crate::journal::Rule;
 use crate::kinds::FaultKind;
 use crate::limits::{budgets_hold, close, no_fuse_tripped};
 use crate::operator;
+use crate::overlay::FileFaults;
 use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
 use crate::records;
@@ -57,9 +58,9 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
     for key in before.keys_of(BUCKET).into_iter().take(6) {
         let at = (BUCKET.to_owned(), key);
         match rng.below(3) {
-            0 => drop(clients.get_patiently(&at, HOUR).await),
-            1 => drop(clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await),
-            _ => drop(clients.judged_delete(&at, PutCondition::None).await),
+            0 => _ = clients.get_patiently(&at, HOUR).await,
+            1 => _ = clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await,
+            _ => _ = clients.judged_delete(&at, PutCondition::None).await,
         }
     }
     tokio::time::sleep(HOUR * rng.below(4) as u32).await;
@@ -91,7 +92,8 @@ async fn every_stack_is_known(running: &Running, at_home: bool) {
     }
 }
 
-/// Every stack on a drive in service.
+/// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one
+/// that shows itself to be another's is left where it is, whatever its name.
 fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     let state = running.overlay.state();
     let mut stacks = Vec::new();
@@ -100,7 +102,7 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
             continue;
         }
         let names = state.medium(drive).names();
-        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(|file| file.lost));
+        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(FileFaults::is_bad));
         stacks.extend(there.map(|name| (DriveId(drive as u32), name)));
     }
     stacks
@@ -170,9 +172,11 @@ impl Healing<'_> {
         }
     }
 
-    /// Insists once nothing that lives lacks a stack: what is left to be rebuilt then is dead, and waits for a reclaim.
+    /// Insists for a drive that cannot be read, and once nothing that lives lacks a stack: what is left to be rebuilt
+    /// then is dead, and waits to be reclaimed.
     async fn give_up(&self, drive: usize) -> bool {
-        let insists = self.plan.beyond || self.exposed().await.is_empty();
+        let is_dead = self.running.overlay.state().drives[drive].destroyed;
+        let insists = is_dead || self.plan.beyond || self.exposed().await.is_empty();
         operator::give_up_for_good(self.running, drive, insists).await
     }
 

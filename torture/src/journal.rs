@@ -84,6 +84,11 @@ impl fmt::Display for Line {
     }
 }
 
+/// A history as text, line by line.
+pub fn history(lines: &[Line]) -> String {
+    lines.iter().flat_map(|line| [line.to_string(), "\n".to_owned()]).collect()
+}
+
 /// The journal of a run.
 #[derive(Default)]
 pub(crate) struct Journal {

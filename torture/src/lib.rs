@@ -38,7 +38,7 @@ mod site;
 mod storm;
 mod trace_judge;
 
-pub use journal::{Line, Rule, Violation};
+pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
 pub use plan::{Item, Life, LifeEnd, Plan, RackShape};
 pub use report::{Report, Totals, run};

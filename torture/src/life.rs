@@ -49,7 +49,9 @@ impl Run<'_> {
         }
         self.site.journal.note(|| format!("life {round} begins"));
         let (plan, reference) = (self.site.plan.clone(), &self.reference);
+        let mut booted = false;
         let ended = self.site.live(async |running| {
+            booted = true;
             tokio::select! {
                 biased;
                 () = clients::live(running, reference, &plan, (round, life)) => {}
@@ -66,7 +68,8 @@ impl Run<'_> {
             self.site.live(async |running| healing::audit(running, false).await);
             self.reference.life_ended();
         }
-        if let Some((older, before)) = backup.filter(|_| !self.site.journal.is_over()) {
+        // A life that ended before it began has made no catalog that is newer.
+        if let Some((older, before)) = backup.filter(|_| booted && !self.site.journal.is_over()) {
             self.live_with_older(older, &before);
         }
     }
@@ -88,7 +91,7 @@ impl Run<'_> {
         let longest_ms = [1, 10_000, 10_000_000][rng.below(3) as usize];
         let span = Duration::from_millis(rng.below(longest_ms));
         let jumps = self.site.plan.has(FaultKind::ClockJump) && rng.below(2) == 0;
-        let jump_ms = if jumps { rng.below(100_000_000_000) as i64 - 50_000_000_000 } else { 0 };
+        let jump_ms = if jumps { rng.below(100_000_000_000).cast_signed() - 50_000_000_000 } else { 0 };
         self.site.rest(span, jump_ms);
     }
 

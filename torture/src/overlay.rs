@@ -39,7 +39,7 @@ pub(crate) struct FileFaults {
 
 impl FileFaults {
     /// True if a reader may not find what was written.
-    fn is_bad(&self) -> bool {
+    pub(crate) fn is_bad(&self) -> bool {
         self.lost || self.lied || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
@@ -263,9 +263,9 @@ impl State {
     /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.
     pub(crate) fn power_lost(&mut self, drive: usize, rng: &mut Rng) {
         if rng.below(2) == 0 {
-            self.media[drive].crash()
+            self.media[drive].crash();
         } else {
-            self.media[drive].crash_torn(rng)
+            self.media[drive].crash_torn(rng);
         }
         let faults = &mut self.drives[drive];
         for file in faults.files.values_mut() {

@@ -138,6 +138,7 @@ pub enum Item {
 
 /// All that a seed decides. See the head of this file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[allow(clippy::struct_excessive_bools)] // each is a switch of its own
 pub struct Plan {
     /// The seed.
     pub seed: u64,
@@ -291,7 +292,7 @@ impl Plan {
     }
 
     /// The lengths of objects, in bytes.
-    pub(crate) fn object_bytes(&self, rng: &mut Rng) -> u64 {
+    pub(crate) fn object_bytes(rng: &mut Rng) -> u64 {
         match rng.below(16) {
             0 => 0,
             1 => pick(rng, &[1, 4095, 4096, 4097, 8192, 16_384, 16_385]),

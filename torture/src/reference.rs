@@ -4,7 +4,6 @@
 //! It knows nothing of drives, packs or crashes, only of what clients asked for and were answered.
 
 use crate::content::Serial;
-use crate::records::Records;
 use crate::register::{Look, Register, WriteId};
 use catalog::VersionId;
 use std::cell::RefCell;
@@ -34,6 +33,15 @@ impl OpenUpload {
     pub(crate) fn bytes(&self) -> u64 {
         self.lengths.iter().sum()
     }
+}
+
+/// Everything about records that outlives a life.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Records {
+    /// Files that were acknowledged.
+    pub(crate) files: BTreeSet<u64>,
+    /// Jobs that were asked for, for names of their outputs.
+    pub(crate) asked: u64,
 }
 
 /// The reference model of a run.

@@ -71,8 +71,8 @@ impl<T: Clone + PartialEq> Register<T> {
     }
 
     /// Values that are not known yet, by `is_it`, turn out to be `value`.
-    pub(crate) fn adopt(&mut self, is_it: impl Fn(&T) -> bool, value: T) {
-        if self.candidates.iter().any(|found| found.value == value) {
+    pub(crate) fn adopt(&mut self, is_it: impl Fn(&T) -> bool, value: &T) {
+        if self.candidates.iter().any(|found| found.value == *value) {
             return;
         }
         let found = self.candidates.iter_mut().map(|found| &mut found.value);

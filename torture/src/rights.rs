@@ -7,9 +7,9 @@
 use crate::answers::{Answer, Clients, checksum};
 use crate::content::{Serial, content, etag};
 use crate::journal::Rule;
-use crate::plan::{Item, Life, Stream};
+use crate::plan::{Item, Life, Plan, Stream};
 use crate::reference::{At, Owned};
-use crate::register::Look;
+use crate::register::{Look, Register};
 use crate::site::Running;
 use bytes::Bytes;
 use catalog::{Acl, Authority, Bucket, BucketChange, Object, PutCondition};
@@ -44,6 +44,7 @@ struct RightsBefore {
 }
 
 /// Which bucket of its name one is.
+#[allow(clippy::unnecessary_wraps)] // a bucket that is there, among those that may be
 fn identity(bucket: &Bucket) -> Owned {
     let number = bucket.tags.iter().find(|(name, _)| name == "n").and_then(|(_, value)| value.parse().ok());
     Some((bucket.owner.clone(), number.unwrap_or(0)))
@@ -69,7 +70,7 @@ pub(crate) async fn look_at_users(running: &Running, clients: Clients<'_>, users
     for name in USERS {
         let key = listed.iter().find(|user| user.name == name).map(|user| user.access_key.clone());
         let could = clients.reference.user(name, |register| {
-            register.adopt(|value| value.as_deref().is_some_and(is_unknown), key.clone());
+            register.adopt(|value| value.as_deref().is_some_and(is_unknown), &key);
             let look = register.look();
             register.saw(&look, |value| *value == key)
         });
@@ -129,7 +130,7 @@ impl Contender<'_> {
         self.note(|| format!("new keys for {user}"), &answer);
         self.clients.reference.user(user, |register| match answer {
             Ok(keys) => {
-                register.adopt(|value| value.as_ref() == Some(&fresh), Some(keys.access_key));
+                register.adopt(|value| value.as_ref() == Some(&fresh), &Some(keys.access_key));
                 register.done(write);
             }
             Err(UserError::Catalog(_)) => {}
@@ -154,7 +155,7 @@ impl Contender<'_> {
         let listed = self.users.list().await.ok()?;
         let access_key = listed.into_iter().find(|known| known.name == user)?.access_key;
         let bucket = if to_bucket {
-            let look = self.clients.reference.bucket(CONTENDED, |register| register.look());
+            let look = self.clients.reference.bucket(CONTENDED, Register::look);
             match self.clients.store.head_bucket(CONTENDED).await {
                 Ok(bucket) => {
                     self.saw_bucket(&look, &identity(&bucket));
@@ -184,8 +185,8 @@ impl Contender<'_> {
     /// The rights as a commit begins.
     fn rights(&self, admitted: &Admitted) -> RightsBefore {
         RightsBefore {
-            key: self.clients.reference.user(admitted.user, |register| register.look()),
-            bucket: self.clients.reference.bucket(CONTENDED, |register| register.look()),
+            key: self.clients.reference.user(admitted.user, Register::look),
+            bucket: self.clients.reference.bucket(CONTENDED, Register::look),
         }
     }
 
@@ -222,7 +223,7 @@ impl Contender<'_> {
                 self.clients.reference.bucket(CONTENDED, |register| register.done(write));
             }
             Err(ServiceError::BucketExists { .. }) => {
-                let refused = |register: &mut crate::register::Register<Owned>| {
+                let refused = |register: &mut Register<Owned>| {
                     register.refused(write);
                     register.saw(&before.bucket, Option::is_some)
                 };
@@ -278,7 +279,7 @@ impl Contender<'_> {
 
     async fn put(&mut self, user: &'static str) {
         let at = self.key();
-        let (serial, bytes) = (self.rng.next_u64() >> 8, self.clients.plan.object_bytes(&mut self.rng));
+        let (serial, bytes) = (self.rng.next_u64() >> 8, Plan::object_bytes(&mut self.rng));
         let Some((admitted, store)) = self.admit(user, true).await else { return };
         let write = self.clients.reference.begins(&at, Some(serial));
         let mut before = None;

@@ -62,7 +62,7 @@ impl Shrinking {
     }
 
     fn lives(&mut self) {
-        while self.best.plan.lives.len() > 1 && self.with(|plan| drop(plan.lives.pop())) {}
+        while self.best.plan.lives.len() > 1 && self.with(|plan| _ = plan.lives.pop()) {}
     }
 
     fn settings(&mut self) {

@@ -155,7 +155,7 @@ impl Site {
             (ended, self.journal.end_life())
         });
         drop(runtime);
-        let wall = self.wall_ms as i64 + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms as i64;
+        let wall = self.wall_ms.cast_signed() + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms.cast_signed();
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
         self.latest_ms = self.latest_ms.max(self.wall_ms).max(self.shown_ms.load(Ordering::Relaxed));
         ended
@@ -184,7 +184,7 @@ impl Site {
     /// Time passes while no server runs, and the wall clock may be set.
     pub(crate) fn rest(&mut self, span: Duration, wall_jump_ms: i64) {
         self.journal.rest(span);
-        let wall = self.wall_ms as i64 + span.as_millis() as i64 + wall_jump_ms;
+        let wall = self.wall_ms.cast_signed() + span.as_millis() as i64 + wall_jump_ms;
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
     }
 
@@ -297,7 +297,8 @@ impl Site {
         Context {
             clock,
             wall: Arc::new(move || {
-                let wall = base_ms as i64 + started.elapsed().as_millis() as i64 + jumped.load(Ordering::Relaxed);
+                let wall =
+                    base_ms.cast_signed() + started.elapsed().as_millis() as i64 + jumped.load(Ordering::Relaxed);
                 shown.fetch_max(wall.max(0) as u64, Ordering::Relaxed);
                 wall.max(0) as u64
             }),

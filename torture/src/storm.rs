@@ -239,7 +239,7 @@ impl Striker<'_> {
 
     fn jump(&mut self) {
         let most_s = [10, 3_600, 86_400, 10 * 365 * 86_400][self.rng.below(4) as usize];
-        let by_ms = self.rng.below(most_s * 1_000) as i64 * if self.rng.below(2) == 0 { 1 } else { -1 };
+        let by_ms = self.rng.below(most_s * 1_000).cast_signed() * if self.rng.below(2) == 0 { 1 } else { -1 };
         self.running.jumped_ms.fetch_add(by_ms, Ordering::Relaxed);
         self.count(FaultKind::ClockJump, format!("the wall clock jumps by {} s", by_ms / 1_000));
     }

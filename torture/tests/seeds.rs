@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{Plan, Report, run, shrink};
+use torture::{Plan, Report, history, run, shrink};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -16,7 +16,7 @@ fn sound(seed: u64) -> Report {
     let report = run(&plan, false);
     if report.violation.is_some() {
         let shrunk = shrink(&plan, report, TRIES);
-        let lines: String = shrunk.report.lines.iter().map(|line| format!("{line}\n")).collect();
+        let lines: String = history(&shrunk.report.lines);
         let violation = shrunk.report.violation.unwrap();
         panic!("seed {seed}: {}: {}\n{}\n{lines}", violation.rule, violation.seen, shrunk.plan.summary());
     }
@@ -44,6 +44,26 @@ fn no_rule_is_broken_whatever_happens() {
             }
         }
     });
+}
+
+#[test]
+fn an_older_catalog_removes_no_staged_file_of_the_newest() {
+    sound(7);
+}
+
+#[test]
+fn a_power_failure_in_the_first_start_makes_no_catalog_older() {
+    sound(220);
+}
+
+#[test]
+fn a_checkpoint_is_a_record_like_any_other() {
+    sound(2913);
+}
+
+#[test]
+fn starts_that_a_full_catalog_cannot_remember_are_counted() {
+    sound(91);
 }
 
 #[test]

@@ -138,24 +138,14 @@ struct OpenOp {
     write: bool,
     /// Whether it is being composed, and was not submitted yet.
     composed: bool,
-    /// Whether it waits in the line of that class: until it is served.
-    waits: bool,
-    wait: Wait,
+    /// Its wait in the line of that class, until it is served.
+    wait: Option<Wait>,
 }
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
     fn weightless(priority: PriorityClass) -> Self {
-        Self {
-            priority,
-            weight: 0,
-            class: None,
-            unplaced: false,
-            write: false,
-            composed: false,
-            waits: false,
-            wait: Wait::default(),
-        }
+        Self { priority, weight: 0, class: None, unplaced: false, write: false, composed: false, wait: None }
     }
 }
 
@@ -440,8 +430,7 @@ impl TraceCheck {
         });
         let unplaced = opened.class.is_none();
         self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
-        let (waits, wait) = (wait.is_some(), wait.unwrap_or_default());
-        self.open.insert(op, OpenOp { unplaced, waits, wait, ..opened });
+        self.open.insert(op, OpenOp { unplaced, wait, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
@@ -494,9 +483,7 @@ impl TraceCheck {
         if core::mem::take(&mut open.unplaced) {
             self.unplaced[priority] -= open.weight + self.switch_weight;
         }
-        let waited = core::mem::take(&mut open.waits);
-        let Some(class) = open.class.filter(|_| waited) else { return Ok(()) };
-        let served = open.wait;
+        let (Some(class), Some(served)) = (open.class, open.wait.take()) else { return Ok(()) };
         assert!(served.since <= self.now, "{op} waited before it was served");
         let client = open.priority == PriorityClass::Client;
         let weight = u128::from(open.weight);
@@ -528,7 +515,7 @@ impl TraceCheck {
         self.rebuilds.answered(op);
         let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
         let priority = open.priority as usize;
-        if let Some(class) = open.class.filter(|_| open.waits) {
+        if let Some(class) = open.class.filter(|_| open.wait.is_some()) {
             self.lines[class.index()][priority].leave(u128::from(open.weight));
         }
         if open.unplaced {

@@ -190,7 +190,7 @@ impl FoundInput {
         }
         let Some(format) = Format::of_key(key) else {
             return Err(format!(
-                "the name of s3://{bucket}/{key} does not show its format; name it with --format, or leave it out of \
+                "the name of s3://{bucket}/{key} does not show its format; say so with --format, or leave it out of \
                  the prefix"
             ));
         };
