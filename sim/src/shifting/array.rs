@@ -297,7 +297,7 @@ impl<'a> Array<'a> {
         self.outcome.took = self.now.since(Time::ZERO);
         for disk in &self.disks {
             let busy = disk.busy().min(self.outcome.took);
-            let idle = self.outcome.took - busy;
+            let idle = self.outcome.took.saturating_sub(busy);
             let mj = |span: Duration, mw: u64| (span.as_nanos() * u128::from(mw) / 1_000_000_000) as u64;
             self.outcome.energy_mj += mj(busy, self.run.disk.active_mw) + mj(idle, self.run.disk.idle_mw);
         }

@@ -31,7 +31,7 @@ pub(super) struct Levels {
     /// Tables of level 0.
     fresh: Vec<u64>,
     /// Bytes of levels 1 and up; 0 of this is unused.
-    levels: [u64; LEVELS],
+    sorted: [u64; LEVELS],
 }
 
 /// Background work, to be applied when it is done.
@@ -62,7 +62,7 @@ pub(super) enum Admission {
 
 impl Levels {
     pub fn new(keys: KeyOrder) -> Self {
-        Self { keys, memtable: 0, immutable: 0, fresh: Vec::new(), levels: [0; LEVELS] }
+        Self { keys, memtable: 0, immutable: 0, fresh: Vec::new(), sorted: [0; LEVELS] }
     }
 
     /// May a put go on? As `DBImpl::MakeRoomForWrite`.
@@ -102,19 +102,19 @@ impl Levels {
 
     fn due(&self) -> Option<Compaction> {
         let fresh = self.fresh.len() as f64 / COMPACT_TABLES as f64;
-        let score = |level: usize| self.levels[level] as f64 / capacity(level) as f64;
+        let score = |level: usize| self.sorted[level] as f64 / capacity(level) as f64;
         let fullest = (1..LEVELS - 1).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
         if fresh >= 1.0 && fresh >= score(fullest) {
-            let bytes = self.fresh.iter().sum::<u64>() + self.levels[1];
+            let bytes = self.fresh.iter().sum::<u64>() + self.sorted[1];
             return Some(Compaction { read_bytes: bytes, write_bytes: bytes, kind: Kind::Fresh(self.fresh.len()) });
         }
         if score(fullest) <= 1.0 {
             return None;
         }
-        let table = TABLE_BYTES.min(self.levels[fullest]);
+        let table = TABLE_BYTES.min(self.sorted[fullest]);
         // The share of the next level, and a table at either end that is met in part.
-        let next = self.levels[fullest + 1];
-        let share = (u128::from(next) * u128::from(table) / u128::from(self.levels[fullest])) as u64;
+        let next = self.sorted[fullest + 1];
+        let share = (u128::from(next) * u128::from(table) / u128::from(self.sorted[fullest])) as u64;
         let bytes = table + (share + TABLE_BYTES).min(next);
         Some(Compaction { read_bytes: bytes, write_bytes: bytes, kind: Kind::Down(fullest, table) })
     }
@@ -123,10 +123,10 @@ impl Levels {
     pub fn apply(&mut self, compaction: Compaction) {
         match compaction.kind {
             Kind::Flush => self.fresh.push(std::mem::take(&mut self.immutable)),
-            Kind::Fresh(tables) => self.levels[1] += self.fresh.drain(..tables).sum::<u64>(),
+            Kind::Fresh(tables) => self.sorted[1] += self.fresh.drain(..tables).sum::<u64>(),
             Kind::Down(level, bytes) => {
-                self.levels[level] -= bytes;
-                self.levels[level + 1] += bytes;
+                self.sorted[level] -= bytes;
+                self.sorted[level + 1] += bytes;
             }
         }
     }
@@ -134,7 +134,7 @@ impl Levels {
     /// Bytes in all levels.
     #[cfg(test)]
     fn total(&self) -> u64 {
-        self.memtable + self.immutable + self.fresh.iter().chain(&self.levels).sum::<u64>()
+        self.memtable + self.immutable + self.fresh.iter().chain(&self.sorted).sum::<u64>()
     }
 }
 
@@ -169,9 +169,9 @@ mod tests {
         let (levels, written, put) = filled(KeyOrder::Random, 10);
         assert_eq!(levels.total(), put);
         for level in 1..LEVELS - 1 {
-            assert!(levels.levels[level] <= capacity(level), "level {level}: {}", levels.levels[level]);
+            assert!(levels.sorted[level] <= capacity(level), "level {level}: {}", levels.sorted[level]);
         }
-        assert!(levels.levels[4] > levels.levels[3], "10 GB reach the fourth level");
+        assert!(levels.sorted[4] > levels.sorted[3], "10 GB reach the fourth level");
         let amplification = written as f64 / put as f64;
         assert!((10.0..40.0).contains(&amplification), "{amplification}");
     }

@@ -43,7 +43,7 @@ impl PutCost {
     /// The line through two puts of known size and time. The larger one comes second, and takes longer.
     pub fn through((bytes_a, took_a): (u64, Duration), (bytes_b, took_b): (u64, Duration)) -> Self {
         assert!(bytes_b > bytes_a && took_b > took_a, "a larger put takes longer");
-        let byte_ps = (took_b - took_a).as_nanos() * 1_000 / u128::from(bytes_b - bytes_a);
+        let byte_ps = took_b.saturating_sub(took_a).as_nanos() * 1_000 / u128::from(bytes_b - bytes_a);
         let fixed = took_a.saturating_sub(Duration::from_nanos((byte_ps * u128::from(bytes_a) / 1_000) as u64));
         Self { fixed, byte_ps: byte_ps as u64 }
     }

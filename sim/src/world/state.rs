@@ -324,7 +324,7 @@ impl<M: Controller> World<M> {
 
     /// Requests an operation of a step of a repartition job.
     pub fn ask_for_job(&mut self, of: JobClass, work: Work) -> OpId {
-        let request = self.request(PriorityClass::Background, work);
+        let request = Box::new(self.request(PriorityClass::Background, work));
         let op = request.op;
         self.report(Event::SubmittedForJob { of, request });
         op
@@ -332,13 +332,13 @@ impl<M: Controller> World<M> {
 
     /// Requests any operation, in any class of work.
     pub fn ask(&mut self, priority: PriorityClass, work: Work) -> OpId {
-        let request = self.request(priority, work);
+        let request = Box::new(self.request(priority, work));
         let op = request.op;
         self.report(Event::Submitted(request));
         op
     }
 
-    fn request(&mut self, priority: PriorityClass, work: Work) -> Box<Request> {
+    fn request(&mut self, priority: PriorityClass, work: Work) -> Request {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -348,7 +348,7 @@ impl<M: Controller> World<M> {
         };
         let bytes = work.transfer_bytes();
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, group, self.now) });
-        Box::new(Request { op, priority, overtake_limit: None, work })
+        Request { op, priority, overtake_limit: None, work }
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
