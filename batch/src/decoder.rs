@@ -60,10 +60,16 @@ enum Kind {
     Columns(Box<Columns>),
 }
 
+/// The longest batch that a decoder returns whose caller stores batches in a buffer of `buffer_bytes`, unless a single
+/// record is longer: of input as it is stored, or of columns in memory.
+pub fn batch_bytes(buffer_bytes: u64) -> u64 {
+    (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX)
+}
+
 impl Decoder {
     /// A decoder of an object of `object_bytes`, for a caller who stores batches in a buffer of `buffer_bytes`.
     pub fn open(spec: &Spec, object_bytes: u64, buffer_bytes: u64) -> Self {
-        let batch_bytes = (buffer_bytes / BATCHES_IN_BUFFER).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX);
+        let batch_bytes = batch_bytes(buffer_bytes);
         let kind = match spec.format {
             Format::Fixed { record_bytes } => {
                 let width = DataType::FixedSizeBinary(signed(record_bytes.min(FIXED_RECORD_BYTES_MAX)));

@@ -42,7 +42,7 @@ mod tally;
 mod values;
 
 pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
-pub use decoder::{Decoder, Need};
+pub use decoder::{Decoder, Need, batch_bytes};
 pub use encode::{Encoded, Encoder, decode_run, read_back};
 pub use error::Error;
 pub use expression::Literal;

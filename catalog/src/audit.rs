@@ -59,7 +59,7 @@ pub struct Audit {
     pub contradictions: u64,
     /// The first of them in words.
     #[serde(skip)]
-    pub told: Vec<String>,
+    pub findings: Vec<String>,
 }
 
 impl Audit {
@@ -68,8 +68,8 @@ impl Audit {
             return;
         }
         self.contradictions += 1;
-        if self.told.len() < REPORTED_MAX {
-            self.told.push(format!("{}: {what}", readable(&entry.key)));
+        if self.findings.len() < REPORTED_MAX {
+            self.findings.push(format!("{}: {what}", readable(&entry.key)));
         }
     }
 
@@ -313,7 +313,7 @@ impl Catalog {
         if audit.members != audit.stored {
             audit.contradictions += 1;
             let (members, stored) = (audit.members, audit.stored);
-            audit.told.push(format!("{members} members live in blobs, and {stored} objects lie there"));
+            audit.findings.push(format!("{members} members live in blobs, and {stored} objects lie there"));
         }
         Ok(())
     }
@@ -485,7 +485,7 @@ impl Catalog {
         if of_objects != audit.parts_of_objects {
             audit.contradictions += 1;
             let known = audit.parts_of_objects;
-            audit.told.push(format!("{of_objects} parts are of no upload, and objects know of {known}"));
+            audit.findings.push(format!("{of_objects} parts are of no upload, and objects know of {known}"));
         }
         Ok(())
     }

@@ -79,6 +79,6 @@ fn blob(id: BlobId, group: u32, payload_bytes: u64, members: usize) -> Blob {
 /// The audit of a sound catalog.
 async fn sound(catalog: &Catalog) -> Audit {
     let audit = catalog.audit().await.unwrap();
-    assert_eq!(audit.contradictions, 0, "{:#?}", audit.told);
+    assert_eq!(audit.contradictions, 0, "{:#?}", audit.findings);
     audit
 }

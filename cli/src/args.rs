@@ -181,6 +181,8 @@ pub enum Reproduce {
     Pelican(PelicanEvaluation),
     /// BuffPack and OffPack: repartitioning a data set inside such a rack.
     Partition(Evaluation),
+    /// Workload Shifting: a log that rotates over disks and turns into B+trees behind its back.
+    Shifting(Evaluation),
 }
 
 #[derive(Debug, Args)]
@@ -191,6 +193,10 @@ pub struct PelicanEvaluation {
     /// server's own interpreter in virtual time, with a verdict for each measure.
     #[arg(long)]
     pub cross_validate: bool,
+    /// Hold every calibration against the rows instead, in the quick form with three seeds: what each makes of every
+    /// row, as CSV. NAME is one of them, and the shipped one beside it.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", conflicts_with = "cross_validate")]
+    pub calibrations: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -201,7 +207,7 @@ pub struct Evaluation {
     /// Write a report into this directory: report.html, rows and points as CSV, rows.json, a plot per figure.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Print JSON: an array of rows.
+    /// Print JSON: the command, the version, the counts and an array of rows, as docs/reproduced/ has it.
     #[arg(long)]
     pub json: bool,
     /// Run this many points at once, which does not change the results [default: the number of processors].

@@ -131,7 +131,7 @@ fn serve(case: &Case, trace: &Trace, seed: u64) -> anyhow::Result<Answers> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use model::{RackSpec, Time};
+    use model::{DomainLimit, RackSpec, Time};
     use std::time::Duration;
 
     fn mini() -> RackSpec {
@@ -151,6 +151,31 @@ mod tests {
         assert_near(&compared);
         let spin_ups = compared.rows.iter().filter(|row| row.measure == cross::Measure::SpinUps);
         assert!(spin_ups.clone().count() == 2 && spin_ups.clone().all(|row| row.server.mean > 100.0));
+    }
+
+    #[test]
+    fn links_that_bind_hold_both_worlds_up_alike() {
+        let mut draft = (*mini()).clone();
+        for resource in &mut draft.resources {
+            if let DomainLimit::BytesPerS(bytes_per_s) = &mut resource.limit {
+                *bytes_per_s = 300_000_000;
+            }
+        }
+        let [bound, _, _] = cross::small(&RackSpec::validated(draft).unwrap(), 1_000_000_000);
+        let [unbound, _, _] = cross::small(&mini(), 1_000_000_000);
+        let compared = compare(&[bound, unbound], &[1, 2, 3], NonZeroUsize::MIN).unwrap();
+        assert_near(&compared);
+        let service = compared.rows.iter().filter(|row| row.measure == cross::Measure::Service);
+        let [bound, unbound] = service.map(|row| row.server.mean).collect::<Vec<_>>()[..] else { panic!("two cases") };
+        // 1.5 GB of stripes, of which a link carries 0.3 GB/s and six drives 0.84.
+        assert!(bound > unbound + 2.0, "{bound} s and {unbound} s");
+    }
+
+    #[test]
+    fn recalls_of_several_segments_are_as_quick_as_one_operation() {
+        let [_, cut] = cross::recalls(&mini());
+        let compared = compare(&[cut], &[1, 2], NonZeroUsize::MIN).unwrap();
+        assert_near(&compared);
     }
 
     #[test]

@@ -57,8 +57,12 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Reproduce(Reproduce::Pelican(options)) if options.cross_validate => {
             cross::validate(&options.evaluation)
         }
-        Command::Reproduce(Reproduce::Pelican(options)) => reproduce::pelican(&options.evaluation),
+        Command::Reproduce(Reproduce::Pelican(options)) => match &options.calibrations {
+            Some(name) => reproduce::calibrations(&options.evaluation, name),
+            None => reproduce::pelican(&options.evaluation),
+        },
         Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
+        Command::Reproduce(Reproduce::Shifting(options)) => reproduce::shifting(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

@@ -6,7 +6,7 @@ use crate::human::{self, bytes, count, counted};
 use crate::output::{self, ask, show, wait_for};
 use indicatif::{ProgressBar, ProgressStyle};
 use server::admin::{Client, ClientError};
-use server::repartition::{JobReport, Outcome, Place, Plan, Request};
+use server::repartition::{JobReport, Outcome, Place, Plan, ProcessorRates, Request};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub fn repartition(options: &Repartition) -> anyhow::Result<()> {
             show(list.json, &jobs, |jobs| table(jobs))
         }
         Some(RepartitionCommand::Show(job)) => {
-            show(job.json, &known(job, ask(&job.data, async |client| client.repartition_job(job.job).await)?)?, told)
+            let report = ask(&job.data, async |client| client.repartition_job(job.job).await)?;
+            show(job.json, &known(job, report)?, summary)
         }
         Some(RepartitionCommand::Follow(job)) => wait_for(async {
             let client = Client::of(&job.data.data)?;
@@ -43,7 +44,7 @@ fn change(job: &RepartitionJob, what: &str) -> anyhow::Result<()> {
     if what == "cancel" && report.ended_ms.is_none() {
         eprintln!("job {} is being cancelled; `larder repartition show {}` shows when it is", job.job, job.job);
     }
-    show(job.json, &report, told)?;
+    show(job.json, &report, summary)?;
     if what == "resume" && !report.reason.is_empty() {
         anyhow::bail!("job {} does not go on", job.job);
     }
@@ -152,7 +153,7 @@ async fn look(client: &Client, job: u64) -> anyhow::Result<Option<JobReport>> {
 }
 
 /// Everything about a job.
-fn told(report: &JobReport) -> String {
+fn summary(report: &JobReport) -> String {
     planned(report) + &ended(report)
 }
 
@@ -187,7 +188,7 @@ fn planned(report: &JobReport) -> String {
     text
 }
 
-/// What the forecasts rest on: alpha, expansion, and the sample that they were measured of.
+/// What the forecasts rest on: alpha, expansion, the processor, and the sample that they were measured of.
 fn figures(plan: &Plan) -> String {
     let Plan { alpha, expansion, output_bytes, .. } = plan;
     let mut text = format!(
@@ -198,6 +199,16 @@ fn figures(plan: &Plan) -> String {
         expansion.value,
         expansion.from
     );
+    let ProcessorRates { split_bytes_per_s, encode_bytes_per_s, run_bytes_per_s, from } = &plan.processor;
+    if !from.is_empty() {
+        let _ = writeln!(
+            text,
+            "processor ({from}): splits {}/s of input, encodes {}/s of the buffer, makes and reads runs at {}/s",
+            bytes(*split_bytes_per_s),
+            bytes(*encode_bytes_per_s),
+            bytes(*run_bytes_per_s),
+        );
+    }
     if let Some(sample) = &plan.sample {
         let _ = writeln!(
             text,
@@ -285,7 +296,8 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
     let was = |value: Option<String>| value.map_or_else(String::new, |value| format!(" (forecast {value})"));
     let _ = writeln!(
         text,
-        "{} in {:.3} h{}, {} switches{}: reading {:.3} h, writing {:.3} h, reading back {:.3} h, switching {:.3} h",
+        "{} in {:.3} h{}, {} switches{}: reading {:.3} h, writing {:.3} h, reading back {:.3} h, switching {:.3} h, \
+         processor {:.3} h",
         outcome.strategy,
         outcome.hours,
         was(forecast.map(|forecast| format!("{:.3} h", forecast.hours_with_budget))),
@@ -295,6 +307,7 @@ fn against_forecast(outcome: &Outcome, plan: Option<&Plan>) -> String {
         outcome.writing_hours,
         outcome.verifying_hours,
         outcome.switching_hours,
+        outcome.processing_hours,
     );
     if outcome.waiting_hours > 0.0 {
         let _ = writeln!(text, "waiting for starts of the next day, drives or room: {:.3} h", outcome.waiting_hours);
@@ -357,6 +370,12 @@ mod tests {
         let plan = Plan {
             alpha: figure(0.25, "given"),
             expansion: figure(3.0, "sampled"),
+            processor: ProcessorRates {
+                split_bytes_per_s: 310_000_000,
+                encode_bytes_per_s: 120_000_000,
+                run_bytes_per_s: 240_000_000,
+                from: "sampled".into(),
+            },
             sample: Some(Sample { objects: 2, places: 3, input_bytes, records, kept_records, ..Sample::default() }),
             output_bytes: 4_800_000,
             forecasts,
@@ -372,10 +391,15 @@ mod tests {
             lines[2],
             "alpha 0.250 (given): 4.8 MB of output; expansion 3.00 (sampled): a byte of it takes so many of the buffer"
         );
-        assert_eq!(lines[3], "sampled 1.2 MB in 3 places of 2 objects: 1,000 of 4,000 records kept");
-        assert!(lines[5].contains("1.500") && lines[5].ends_with("chosen"), "{text}");
-        assert!(lines[6].contains("OffPack") && lines[6].ends_with("does not fit"), "{text}");
-        assert_eq!(lines[7], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
+        assert_eq!(
+            lines[3],
+            "processor (sampled): splits 310.0 MB/s of input, encodes 120.0 MB/s of the buffer, makes and reads runs \
+             at 240.0 MB/s"
+        );
+        assert_eq!(lines[4], "sampled 1.2 MB in 3 places of 2 objects: 1,000 of 4,000 records kept");
+        assert!(lines[6].contains("1.500") && lines[6].ends_with("chosen"), "{text}");
+        assert!(lines[7].contains("OffPack") && lines[7].ends_with("does not fit"), "{text}");
+        assert_eq!(lines[8], "takes 3.2 GB of memory at most, and 12.6 MB for each column that is read");
         assert!(!text.contains("starts a day"), "{text}");
     }
 

@@ -6,14 +6,15 @@ use crate::output;
 use crate::report_dir::ReportDir;
 use crate::simulate::{RunProgress, command, threads};
 use sim::report::{Page, Table};
-use sim::reproduce::judge::{RULES, Row, summary};
-use sim::reproduce::{partition, pelican};
+use sim::reproduce::judge::{Row, findings, others, rules};
+use sim::reproduce::{Snapshot, partition, pelican, shifting};
 use std::fmt::Write;
 
 /// The files of a report, beside its figures and tables.
 const FILES: [&str; 3] = ["report.html", "rows.csv", "rows.json"];
 const PELICAN_TABLES: [&str; 2] = ["points.csv", "fills.csv"];
 const PARTITION_TABLES: [&str; 2] = ["points.csv", "apart.csv"];
+const SHIFTING_TABLES: [&str; 1] = ["points.csv"];
 
 /// A repeated evaluation.
 struct Made<'a> {
@@ -32,7 +33,7 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
     let dir = report_dir(options, &PELICAN_TABLES, &pelican::FIGURES)?;
     let progress = RunProgress::new("runs")?;
     let advance = |done, of| progress.reached(done, of);
-    let made = pelican::Reproduction::of(pelican::Runs::new(rack, options.quick, threads(options.threads), &advance)?);
+    let made = pelican::Reproduction::of(pelican::Runs::new(&rack, options.quick, threads(options.threads), &advance)?);
     progress.end();
     let of = Made {
         rows: &made.rows,
@@ -42,6 +43,32 @@ pub fn pelican(options: &Evaluation) -> anyhow::Result<()> {
         figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
     };
     give(options, dir.as_ref(), &of)
+}
+
+/// `larder reproduce pelican --calibrations [NAME]`.
+pub fn calibrations(options: &Evaluation, name: &str) -> anyhow::Result<()> {
+    let (_, rack) = server::data_dir::read_rack("pelican")?;
+    let wanted = |one: &&pelican::Calibration| name.is_empty() || one.name == name;
+    let others: Vec<&pelican::Calibration> = pelican::OTHERS.iter().filter(wanted).collect();
+    if others.is_empty() {
+        let known: Vec<&str> = pelican::OTHERS.iter().map(|one| one.name).collect();
+        anyhow::bail!("there is no calibration {name:?}; write one of {}", known.join(", "));
+    }
+    let run = |calibration, like: Option<&pelican::Runs>| {
+        let form = pelican::Form { quick: true, seeds: pelican::SEEDS.len(), calibration, like };
+        let progress = RunProgress::new("runs")?;
+        let advance = |done, of| progress.reached(done, of);
+        let runs = pelican::Runs::of(&rack, form, threads(options.threads), &advance)?;
+        progress.end();
+        anyhow::Ok(runs)
+    };
+    let shipped = run(&pelican::SHIPPED, None)?;
+    let mut made = vec![(&pelican::SHIPPED, pelican::rows(&shipped))];
+    for other in others {
+        made.push((other, pelican::rows(&run(other, Some(&shipped))?)));
+    }
+    output::print(&pelican::compared(&made).csv())?;
+    Ok(())
 }
 
 /// `larder reproduce partition`.
@@ -56,6 +83,23 @@ pub fn partition(options: &Evaluation) -> anyhow::Result<()> {
         page: made.page(&asked()),
         table: made.table(),
         tables: PARTITION_TABLES.into_iter().zip([made.points(), made.apart()]).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
+    };
+    give(options, dir.as_ref(), &of)
+}
+
+/// `larder reproduce shifting`.
+pub fn shifting(options: &Evaluation) -> anyhow::Result<()> {
+    let dir = report_dir(options, &SHIFTING_TABLES, &shifting::FIGURES)?;
+    let progress = RunProgress::new("runs")?;
+    let advance = |done, of| progress.reached(done, of);
+    let made = shifting::Reproduction::of(shifting::Runs::new(options.quick, threads(options.threads), &advance));
+    progress.end();
+    let of = Made {
+        rows: &made.rows,
+        page: made.page(&asked()),
+        table: made.table(),
+        tables: SHIFTING_TABLES.into_iter().zip([made.points()]).collect(),
         figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
     };
     give(options, dir.as_ref(), &of)
@@ -81,7 +125,7 @@ fn give(options: &Evaluation, dir: Option<&ReportDir>, made: &Made<'_>) -> anyho
         write(dir, made)?;
     }
     if options.json {
-        return output::print_json(&made.rows);
+        return output::print_json(&snapshot(made.rows));
     }
     output::print(&shown(made.rows))?;
     if let Some(dir) = dir {
@@ -90,11 +134,15 @@ fn give(options: &Evaluation, dir: Option<&ReportDir>, made: &Made<'_>) -> anyho
     Ok(())
 }
 
+fn snapshot(rows: &[Row]) -> Snapshot<'_> {
+    Snapshot::of(rows, &command(), env!("CARGO_PKG_VERSION"))
+}
+
 fn write(dir: &ReportDir, made: &Made<'_>) -> anyhow::Result<()> {
     dir.clear()?;
     dir.write("report.html", &made.page.html())?;
     dir.write("rows.csv", &made.table.csv())?;
-    dir.write("rows.json", &format!("{}\n", serde_json::to_string_pretty(&made.rows)?))?;
+    dir.write("rows.json", &format!("{}\n", serde_json::to_string_pretty(&snapshot(made.rows))?))?;
     for (name, table) in &made.tables {
         dir.write(name, &table.csv())?;
     }
@@ -116,7 +164,8 @@ fn shown(rows: &[Row]) -> String {
             .map(ToOwned::to_owned)
             .to_vec()
     };
-    let mut text = table(&head, &head[1..4], rows.iter().map(line));
+    let mut text = format!("{}.\n\n", findings(rows));
+    text.push_str(&table(&head, &head[1..4], rows.iter().map(line)));
     text.push_str("\nTo know about them:\n");
     for row in rows {
         let long =
@@ -128,9 +177,9 @@ fn shown(rows: &[Row]) -> String {
         }
     }
     text.push_str("\nHow rows are judged:\n");
-    for rule in RULES {
+    for rule in rules() {
         let _ = writeln!(text, "- {rule}");
     }
-    let _ = writeln!(text, "\n{} rows: {}.", rows.len(), summary(rows));
+    let _ = writeln!(text, "\n{}; {}.", findings(rows), others(rows));
     text
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use server::clock;
 use server::data_dir::read_rack;
 use sim::report::{Cell, Table};
-use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table, wear};
+use sim::scenario::{Answer, Asked, Case, Found, Scenario, Sources, Trial, csv, page, short_table, unsettled, wear};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use tokio::time::Instant;
@@ -39,8 +39,8 @@ pub fn simulate(options: &Simulate) -> anyhow::Result<()> {
         return output::print_json(&json(&scenario, &answers)?);
     }
     output::print(&format!("{}\n\n{}", scenario.question, shown(&short_table(&scenario, &answers))))?;
-    if let Some(wear) = wear(&answers) {
-        output::print(&format!("\n{wear}\n"))?;
+    for warning in unsettled(&answers).into_iter().chain(wear(&answers)) {
+        output::print(&format!("\n{warning}\n"))?;
     }
     if let Some(dir) = &dir {
         output::print(&format!("\nThe report is {}\n", dir.path("report.html").display()))?;

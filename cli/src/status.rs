@@ -168,11 +168,16 @@ fn clients(front: &FrontStatus) -> String {
 /// Counts since the start. Trouble has a row only if there is some.
 fn totals(totals: &Totals) -> Vec<(&'static str, String)> {
     let [client, rebuild, background] = totals.group_wakes;
+    let initialising = match totals.initialisation_wakes {
+        0 => String::new(),
+        wakes => format!(" ({} of them to initialise)", count(wakes)),
+    };
     let mut wakes = format!(
-        "{} for clients, {} for rebuilds, {} for background work, {} of drives",
+        "{} for clients, {} for rebuilds, {} for background work{}, {} of drives",
         count(client),
         count(rebuild),
         count(background),
+        initialising,
         counted(totals.drive_starts, "start"),
     );
     if let Some(per_gb) = totals.wakes_per_gb_migrated {

@@ -20,7 +20,7 @@
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
-use model::physics::{DrivePhysics, Energy, Fuses, PowerState, Refused, ServerLoad, Servers, Trip};
+use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refused, ServerLoad, Servers, Trip};
 use model::{DriveId, RackSpec, ResourceId, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
@@ -78,6 +78,7 @@ struct Truth {
     fuses: Fuses,
     resource_names: Vec<String>,
     servers: Servers,
+    links: LinkQueues,
     /// Bytes from which on a request is part of a stream of payload; smaller ones read labels and headers.
     stream_bytes: usize,
     news: VecDeque<DriveEvent>,
@@ -133,11 +134,14 @@ impl RackState {
         (truth, now)
     }
 
-    /// A request of `bytes` bytes to `drive` that is going to be done at `done` may be part of a stream.
-    fn count_stream(&self, drive: DriveId, bytes: usize, done: Time) {
+    /// A request of `bytes` bytes to `drive` that was begun crosses the drive's links, which may make it end later, and
+    /// may be part of a stream.
+    fn cross_links(&self, drive: DriveId, bytes: usize, begun: &mut Begun) {
         let mut truth = self.truth.lock();
+        let crossed = truth.links.carry(self.clock.now() - begun.lag, drive, bytes as u64);
+        begun.done = begun.done.max(crossed);
         if bytes >= truth.stream_bytes {
-            truth.servers.request_until(drive, done);
+            truth.servers.request_until(drive, begun.done);
         }
     }
 }
@@ -245,6 +249,7 @@ impl EmulatedRack {
             fuses: Fuses::new(spec, FUSE_RESET),
             resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
             servers: Servers::new(spec),
+            links: LinkQueues::new(spec),
             stream_bytes: spec.code.fragment_bytes as usize,
             news: VecDeque::new(),
             resets: BTreeSet::new(),
@@ -434,8 +439,8 @@ impl EmulatedDrive {
         inner: DriveFuture<'_, T>,
     ) -> Result<T, DriveError> {
         let file = crc_fast::checksum(CrcAlgorithm::Crc64Nvme, name.as_str().as_bytes());
-        let begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
-        self.shared.count_stream(self.id, bytes, begun.done);
+        let mut begun = self.begin(|physics, now, _| physics.transfer(now, file, offset, bytes as u64))?;
+        self.shared.cross_links(self.id, bytes, &mut begun);
         let answer = inner.await?;
         self.finish(begun).await?;
         Ok(answer)

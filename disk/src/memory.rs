@@ -79,7 +79,7 @@ pub enum MemoryCall {
 }
 
 impl MemoryCall {
-    /// True of calls that move bytes or change a file: those that are recorded, and that fail as they are told to.
+    /// True of calls that move bytes or change a file: those that are recorded, and that fail on demand.
     fn is_transfer(&self) -> bool {
         matches!(self, Self::Create(_) | Self::Write(..) | Self::Read(..) | Self::Sync(_) | Self::Remove(_))
     }

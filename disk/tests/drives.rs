@@ -6,7 +6,7 @@ use disk::{
     Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, DriveEventKind, EmulatedRack,
     FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryDrive, OpenFiles, RackUuid, TokioClock, label, stack,
 };
-use model::physics::PowerState;
+use model::physics::{PowerState, READ_SEEKS, READ_SEEKS_MAX, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{
     BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, RackDraft,
     RackSpec, RateSpread, Resource, Time, Watts,
@@ -479,32 +479,95 @@ async fn a_slow_inner_drive_is_an_overrun() {
     assert!((8..11).contains(&overrun.total.as_secs()), "{overrun:?}");
 }
 
-/// The seconds that it takes to write a blob to four drives (2+2) and to read it back from all of them.
-async fn write_and_read(scale: u32) -> (f64, f64) {
+/// Four drives that are awake, with nothing that binds but what `change` adds.
+async fn four_awake(scale: u32, change: impl FnOnce(&mut RackDraft)) -> (EmulatedRack, Arc<dyn Clock>) {
     let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Time::ZERO, scale));
     let mut draft = (*four_drives()).clone();
     draft.resources.clear();
     draft.drives.iter_mut().for_each(|drive| drive.resource_domains.clear());
     draft.profile.capacity_bytes = 1 << 30;
     draft.profile.bytes_per_s = 100_000_000;
+    change(&mut draft);
     let rack = EmulatedRack::new(&RackSpec::validated(draft).unwrap(), 1, Arc::clone(&clock), |_| {
         Arc::new(MemoryDrive::new(1 << 30))
     });
     futures::future::join_all(rack.drives().iter().map(|drive| wake(&**drive))).await;
+    (rack, clock)
+}
 
-    let code = Code { data: 2, parity: 2, fragment_bytes: 128 << 10 };
+/// A blob of 2+2, written to all four drives.
+async fn written(rack: &EmulatedRack, fragment_bytes: u32, payload_bytes: u64) -> (stack::Blob, u64) {
+    let code = Code { data: 2, parity: 2, fragment_bytes };
     let provenance = stack::Provenance { sequence: 0, run: 0, written_ms: 0, group: GroupId(0), class: ClassId(0) };
-    let blob = stack::Blob { rack: RackUuid([0; 16]), id: BlobId::numbered(1), code, payload_bytes: 200_000_000 };
+    let blob = stack::Blob { rack: RackUuid([0; 16]), id: BlobId::numbered(payload_bytes), code, payload_bytes };
     let numbered: Vec<_> = rack.drives().into_iter().enumerate().map(|(i, drive)| (DriveId(i as u32), drive)).collect();
-    let began = clock.now();
     let mut writer = stack::StackWriter::create(blob, provenance, &numbered).await.result.unwrap();
-    for _ in 0..200 {
-        writer.write(&vec![3; 1_000_000]).await.unwrap();
+    let piece = vec![3; 1_000_000];
+    for at in (0..payload_bytes).step_by(piece.len()) {
+        writer.write(&piece[..piece.len().min((payload_bytes - at) as usize)]).await.unwrap();
     }
-    let written = writer.finish().await.result.unwrap();
+    (blob, writer.finish().await.result.unwrap().payload_crc64)
+}
+
+fn numbered(rack: &EmulatedRack) -> Vec<(u8, Arc<dyn Drive>)> {
+    (0..).zip(rack.drives()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn heads_move_as_often_as_the_model_says() {
+    // Beside such a seek nothing else takes any time.
+    let (rack, clock) = four_awake(1, |draft| {
+        draft.profile.seek = Duration::from_secs(10);
+        draft.profile.bytes_per_s = 1_000_000_000;
+    })
+    .await;
+    let seeks = async |began: Time| (clock.now().since(began).as_secs_f64() / 10.0).round() as u64;
+    let read = async |blob: stack::Blob, range: std::ops::Range<u64>| {
+        let began = clock.now();
+        let mut reader = stack::StackReader::open(blob, numbered(&rack), stack::Policy::All).await.result.unwrap();
+        reader.read(range, &mut Vec::new()).await.unwrap();
+        seeks(began).await
+    };
+    let began = clock.now();
+    let (one_run, _) = written(&rack, 4096, 4_000_000).await;
+    assert_eq!(seeks(began).await, u64::from(WRITE_SEEKS));
+    assert_eq!(read(one_run, 0..4_000_000).await, u64::from(READ_SEEKS));
+    // Another file lies between: heads that stand at the end of a blob's fragments stand before its footer.
+    let (two_runs, _) = written(&rack, 4096, 12_000_000).await;
+    assert_eq!(read(one_run, 2_000_000..4_000_000).await, 3);
+    assert_eq!(read(two_runs, 2_000_000..4_000_000).await, u64::from(READ_SEEKS_MAX));
+    let began = clock.now();
+    stack::remove(one_run.rack, one_run.id, &numbered(&rack)).await;
+    assert_eq!(seeks(began).await, u64::from(REMOVE_SEEKS));
+}
+
+#[tokio::test(start_paused = true)]
+async fn drives_share_the_link_that_they_hang_on() {
+    let half = DomainLimit::BytesPerS(200_000_000);
+    let (rack, clock) = four_awake(1, |draft| {
+        draft.resources = vec![Resource { name: "link".into(), limit: half, hard: false }];
+        draft.drives.iter_mut().for_each(|drive| drive.resource_domains = vec![DomainId(drive.id.0 / 3)]);
+    })
+    .await;
+    let began = clock.now();
+    let (blob, crc) = written(&rack, 128 << 10, 40_000_000).await;
+    let write_s = clock.now().since(began).as_secs_f64();
+    // 20 MB to each: three drives at 100 MB/s hang on a link of 200 MB/s.
+    assert!((0.30..0.34).contains(&write_s), "{write_s} s");
+    let began = clock.now();
+    stack::verify(blob, &rack.drives(), crc).await.result.unwrap();
+    let read_s = clock.now().since(began).as_secs_f64();
+    assert!((0.30..0.34).contains(&read_s), "{read_s} s");
+}
+
+/// The seconds that it takes to write a blob to four drives (2+2) and to read it back from all of them.
+async fn write_and_read(scale: u32) -> (f64, f64) {
+    let (rack, clock) = four_awake(scale, |_| {}).await;
+    let began = clock.now();
+    let (blob, crc) = written(&rack, 128 << 10, 200_000_000).await;
     let write_s = clock.now().since(began).as_secs_f64();
     let began = clock.now();
-    stack::verify(blob, &rack.drives(), written.payload_crc64).await.result.unwrap();
+    stack::verify(blob, &rack.drives(), crc).await.result.unwrap();
     (write_s, clock.now().since(began).as_secs_f64())
 }
 

@@ -1,4 +1,4 @@
-//! Insertions into a scheduler queue, the balanced tree against the plain transcription of Pelican's rule, at the
+//! Insertions into a scheduler queue, the queue of runs against the plain transcription of Pelican's rule, at the
 //! paper's depth (1,000) and a hundred times it. Both get the same operations and must give the same order.
 //!
 //! `cargo bench -p engine --bench reorder`. Each queue is kept at its depth: every measured insertion follows a removal
@@ -68,7 +68,7 @@ fn compare(depth: usize, insertions: usize) {
     assert_eq!(fast_order, naive_order, "both queues serve in the same order");
     let each = |took: Duration| took.as_nanos() as f64 / insertions as f64;
     println!(
-        "depth {depth:>7}: tree {:>7.0} ns, plain rule {:>10.0} ns an insertion: {:.1} times faster",
+        "depth {depth:>7}: runs {:>7.0} ns, plain rule {:>10.0} ns an insertion: {:.1} times faster",
         each(fast_took),
         each(naive_took),
         each(naive_took) / each(fast_took),

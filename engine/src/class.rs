@@ -15,6 +15,7 @@
 //! - a switch is charged once, to the priority class whose operation wanted it.
 
 use crate::fair::{FairQueues, Pick};
+use crate::overload::Overload;
 use crate::policy::{IdleTimeout, PriorityClass, SchedulerPolicy};
 use crate::reorder::{QueueFull, Queued};
 use core::time::Duration;
@@ -96,6 +97,7 @@ pub(crate) struct Class {
     /// To be read, like all fields: they are changed here alone.
     pub phase: ClassPhase,
     pub queues: FairQueues,
+    overload: Overload,
     /// Dequeued; its group is being woken for it.
     pub pending: Option<Pick>,
     /// When an operation was dequeued last.
@@ -118,6 +120,7 @@ impl Class {
         Self {
             phase: ClassPhase::Asleep,
             queues: FairQueues::new(policy),
+            overload: Overload::new(policy),
             pending: None,
             picked_at: Time::ZERO,
             served_until: Time::ZERO,
@@ -190,7 +193,10 @@ impl Class {
     }
 
     /// Queues an operation.
-    pub fn push(&mut self, priority: PriorityClass, item: Queued) -> Result<(), QueueFull> {
+    pub fn push(&mut self, priority: PriorityClass, mut item: Queued) -> Result<(), QueueFull> {
+        if priority == PriorityClass::Client {
+            item = self.overload.admit(item, self.queues.queue_len(priority))?;
+        }
         self.queues.push(priority, item)
     }
 

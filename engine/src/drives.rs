@@ -38,7 +38,7 @@ use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
 use alloc::collections::VecDeque;
-
+use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
 use core::time::Duration;
@@ -125,7 +125,6 @@ struct Drive {
     failed: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
-    punctuality: Punctuality,
 }
 
 impl Drive {
@@ -139,6 +138,8 @@ impl Drive {
 /// All drives of a rack. See the head of this file.
 pub(crate) struct Drives {
     states: Vec<Drive>,
+    /// Of each drive; apart from its state, which nearly every event looks at.
+    punctuality: Vec<Punctuality>,
     /// Who may spin, to be read.
     pub ledger: Ledger,
     /// To be read.
@@ -172,10 +173,10 @@ impl Drives {
             lost_with_permits: false,
             failed: false,
             lost_by_world: false,
-            punctuality: Punctuality::default(),
         };
         Self {
             states: spec.drives.iter().map(unknown).collect(),
+            punctuality: vec![Punctuality::default(); spec.drives.len()],
             ledger: Ledger::new(spec),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
@@ -238,7 +239,7 @@ impl Drives {
 
     /// Deadlines that `drive` missed since boot.
     pub fn missed_deadlines(&self, drive: DriveId) -> u64 {
-        self.states[drive.index()].punctuality.missed
+        self.punctuality[drive.index()].missed
     }
 
     /// Whether all of `members` may be started now for work of `priority`.
@@ -257,11 +258,17 @@ impl Drives {
     /// Whether `need` of these drives are there, or may be soon; if not, whether they can ever be again.
     pub fn enough_left(&self, drives: &[DriveId], need: usize) -> Result<(), Rejection> {
         assert!(need > 0, "a blob cannot be read from nothing");
-        if drives.len() - self.failed_count(drives) < need {
-            return Err(Rejection::DataLost);
+        let (mut failed, mut there) = (0, 0);
+        for drive in drives {
+            let state = &self.states[drive.index()];
+            failed += usize::from(state.failed);
+            there += usize::from(!state.phase.is_away() || self.may_recover(*drive));
         }
-        let there = drives.iter().filter(|drive| !self.is_away(**drive) || self.may_recover(**drive)).count();
-        if there < need { Err(Rejection::TooManyDrivesAway) } else { Ok(()) }
+        match (drives.len() - failed < need, there < need) {
+            (true, _) => Err(Rejection::DataLost),
+            (false, true) => Err(Rejection::TooManyDrivesAway),
+            (false, false) => Ok(()),
+        }
     }
 
     /// Wants `members` to be ready: those that stand by wait for their permits from now on.
@@ -392,11 +399,11 @@ impl Drives {
         if !self.answers(drive, attempt, DrivePhase::Stopping) {
             return;
         }
-        assert!(self.is_permitted(drive), "{drive} was told to stop under a permit");
+        assert!(self.is_permitted(drive), "{drive} was sent a stop under a permit");
         self.release_permit(drive);
         let state = &mut self.states[drive.index()];
         let did_well = state.failures == 0 && state.transfer_errors == 0;
-        state.phase = match state.failures.max(state.punctuality.wakes_missed) {
+        state.phase = match state.failures.max(self.punctuality[drive.index()].wakes_missed) {
             _ if state.failed => DrivePhase::Away(Loss::Failed),
             FAILURES_MAX.. => DrivePhase::Away(Loss::Died),
             _ => DrivePhase::Standby,
@@ -410,14 +417,14 @@ impl Drives {
         }
         if did_well {
             self.backoff.reset(drive);
-            self.states[drive.index()].punctuality.wakes_missed = 0;
+            self.punctuality[drive.index()].wakes_missed = 0;
         }
     }
 
     pub fn command_failed(&mut self, drive: DriveId, attempt: Attempt, loss: Loss, step: &mut Step) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         if loss != Loss::NoAnswer {
-            state.punctuality.owes_answer = false; // if a bad one
+            self.punctuality[drive.index()].owes_answer = false; // if a bad one
         }
         if state.attempt != attempt {
             return;
@@ -460,7 +467,7 @@ impl Drives {
     pub fn back(&mut self, drive: DriveId) {
         let Some(state) = self.states.get_mut(drive.index()) else { return };
         if !state.phase.is_away() {
-            // It was being told to stop while it was away. Whether it stands still is for it to say, or to be asked.
+            // It was away while it was sent a stop. Whether it stands still is for it to say, or to be asked.
             state.lost_by_world = false;
             return;
         }
@@ -522,7 +529,7 @@ impl Drives {
         let state = &mut self.states[drive.index()];
         state.transfer_errors += 1;
         if state.phase == DrivePhase::Ready {
-            state.punctuality.count_wake();
+            self.punctuality[drive.index()].count_wake();
             self.set_away(drive, Loss::NoAnswer);
             self.retry_later(drive, now);
         }
@@ -552,7 +559,7 @@ impl Drives {
                 }
                 DrivePhase::Away(_) if !state.failed => {
                     state.failures = FAILURES_MAX - 1;
-                    state.punctuality.leave_one_chance(FAILURES_MAX);
+                    self.punctuality[drive.index()].leave_one_chance(FAILURES_MAX);
                     self.return_to_service(drive);
                 }
                 _ => {}
@@ -565,11 +572,11 @@ impl Drives {
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
         assert!(need > 0, "a group is read from at least one drive");
         let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
-        let owes = |drive: DriveId| self.states[drive.index()].punctuality.missed_within(self.host_slack, now);
+        let owes = |drive: DriveId| self.punctuality[drive.index()].missed_within(self.host_slack, now);
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: told to stop once more, it may say
+    /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say
     /// so.
     fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.states[drive.index()];
@@ -620,7 +627,7 @@ impl Drives {
 
     /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
-        assert!(self.is_permitted(drive), "{drive} is told to do something under a permit");
+        assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
         let state = &mut self.states[drive.index()];
         let before = state.phase;
         let attempt = state.renumber();
@@ -634,7 +641,7 @@ impl Drives {
             }
             DrivePhase::Mounting => {
                 assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is mounted when it is up to speed");
-                assert!(before == DrivePhase::SpinningUp, "{drive} was told to start");
+                assert!(before == DrivePhase::SpinningUp, "{drive} was sent a start");
                 Action::Mount { drive, attempt }
             }
             DrivePhase::Unmounting => {
@@ -652,8 +659,10 @@ impl Drives {
     /// Whether an answer belongs to the last command of `drive`, which brought it into `phase`. If so, it answered.
     fn answers(&mut self, drive: DriveId, attempt: Attempt, phase: DrivePhase) -> bool {
         let state = self.states.get_mut(drive.index());
-        let Some(state) = state.filter(|state| state.attempt == attempt && state.phase == phase) else { return false };
-        state.punctuality.owes_answer = false;
+        if state.is_none_or(|state| state.attempt != attempt || state.phase != phase) {
+            return false;
+        }
+        self.punctuality[drive.index()].owes_answer = false;
         true
     }
 
@@ -732,7 +741,7 @@ impl Drives {
 
     /// `drive` did not answer. True if it owed an answer already, so that it was not even asked.
     fn note_missed_deadline(&mut self, drive: DriveId, now: Time) -> bool {
-        let owed_one = self.states[drive.index()].punctuality.note_missed(now);
+        let owed_one = self.punctuality[drive.index()].note_missed(now);
         if !owed_one {
             self.count_missed_deadline(drive);
         }
@@ -740,7 +749,7 @@ impl Drives {
     }
 
     fn count_missed_deadline(&mut self, drive: DriveId) {
-        self.states[drive.index()].punctuality.missed += 1;
+        self.punctuality[drive.index()].missed += 1;
         self.missed_deadlines += 1;
         assert!(self.missed_deadlines >= self.missed_deadlines(drive), "the rack missed what {drive} missed");
     }

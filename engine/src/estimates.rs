@@ -1,7 +1,7 @@
 //! How long a group is expected to take for a wake, a rest and a transfer: the drives' profile says so at first, and
 //! what is measured corrects it.
 //!
-//! Wakes and transfers are told apart by the load of the rack: mounts are slower beside payload that moves
+//! Wakes and transfers are kept apart by the load of the rack: mounts are slower beside payload that moves
 //! ([`model::physics::Servers`]), and transfers share the servers' links. The rack is busy for a class while another
 //! one has work; how much of such a time payload really moves is learned with the rest.
 //!

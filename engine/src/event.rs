@@ -6,6 +6,7 @@
 
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
 use serde::{Deserialize, Serialize};
@@ -125,7 +126,7 @@ pub enum Event {
     },
 
     /// An operation is asked for.
-    Submitted(Request),
+    Submitted(Box<Request>),
     /// Nobody waits for the operation any more. Ignored once it is in service.
     Cancelled {
         /// Which operation.
@@ -142,6 +143,16 @@ pub enum Event {
         done: bool,
         /// Each drive's result, in the order of the action.
         outcomes: Vec<DriveOutcome>,
+    },
+    /// A read gave so many bytes of its payload and gives no more, since its reader takes no more. Its transfer ends
+    /// next, as done.
+    ReadCutShort {
+        /// Which operation.
+        op: OpId,
+        /// The attempt that ends.
+        attempt: Attempt,
+        /// Payload bytes that were given.
+        bytes: u64,
     },
 
     /// A write could not be done since what it is made of cannot be read. No drive is at fault for that. Answers
@@ -203,7 +214,7 @@ pub enum Event {
         /// The class of the job.
         of: JobClass,
         /// The operation, of the background priority class.
-        request: Request,
+        request: Box<Request>,
     },
 
     /// The world is about to end: take in nothing more, let what is in service end, put every group to sleep. Queued

@@ -161,6 +161,11 @@ impl FairQueues {
         Ok(())
     }
 
+    /// Whether `priority` holds as many operations as it may.
+    pub fn is_full(&self, priority: PriorityClass) -> bool {
+        self.priorities[priority as usize].queue.is_full()
+    }
+
     /// Chooses the operation to serve next and takes it out of its queue; `awake` is the group that needs no switch. To
     /// be asked when nothing is in service, after what was served has been charged.
     pub fn next(&mut self, now: Time, awake: Option<GroupId>) -> Option<Pick> {

@@ -26,7 +26,7 @@ use crate::policy::{PriorityClass, SchedulerPolicy, Weighing};
 use crate::setup::Setup;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::physics::ServerLoad;
+use model::physics::{READ_SEEKS, ServerLoad};
 use model::{GroupId, OpId, Time, transfer_time};
 use serde::Serialize;
 
@@ -82,13 +82,18 @@ pub(crate) fn rebuild_forecast(setup: &Setup, bytes: u64, class_bytes: u64) -> F
     Forecast { min, expected: span(class_bytes).clamp(min, max), max }
 }
 
+/// How often the bytes of an operation are moved: what is written is read back as well.
+fn passes(work: &Work) -> u32 {
+    if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { 2 } else { 1 }
+}
+
 impl Forecaster<'_> {
     /// How long a client's read in `group` would wait for its first byte if it were submitted now.
     pub fn read(&self, group: GroupId) -> Forecast {
         let spec = &self.setup.spec;
         let first_stripe_bytes = u64::from(spec.code.data) * u64::from(spec.code.fragment_bytes);
-        let min = self.soonest(group) + spec.profile.seek;
-        let max = self.latest(group).saturating_add(self.setup.transfer_estimate(first_stripe_bytes));
+        let min = self.soonest(group) + spec.profile.seek * READ_SEEKS;
+        let max = self.latest(group).saturating_add(self.setup.transfer_max(first_stripe_bytes));
         let max = max.max(min);
         Forecast {
             min,
@@ -139,7 +144,11 @@ impl Forecaster<'_> {
 
     /// The expected service time of an operation: what is written is read back as well.
     fn expected_of(&self, op: OpId) -> Duration {
-        self.estimates.transfer(self.load, self.service_of(op))
+        let known = self.ops.get(op).map(|op| &op.request.work);
+        let alone = known.map_or(Duration::ZERO, |work| {
+            self.setup.transfer_estimate(work.transfer_bytes()).saturating_mul(passes(work))
+        });
+        self.estimates.transfer(self.load, alone)
     }
 
     /// The expected time beside other priority classes that have work: each takes its share of the time, and one that
@@ -161,8 +170,7 @@ impl Forecaster<'_> {
 
     /// The longest service of an operation: what is written is read back as well.
     fn longest_service(&self, work: &Work) -> Duration {
-        let once = self.setup.transfer_estimate(work.transfer_bytes());
-        if matches!(work, Work::Write { .. } | Work::Rebuild { .. }) { once * 2 } else { once }
+        self.setup.transfer_max(work.transfer_bytes()).saturating_mul(passes(work))
     }
 
     /// The transfer of an operation, once.
@@ -304,7 +312,7 @@ impl Forecaster<'_> {
 
     /// The service time of what may overtake it by u.
     fn overtaking(&self, ahead: &Ahead) -> Duration {
-        let u = self.scheduler().overtake_limit;
+        let u = self.scheduler().overtake_limit_max();
         match self.scheduler().weighing {
             Weighing::Bytes => self.setup.transfer_estimate(u),
             Weighing::Time => Duration::from_millis(u),

@@ -14,7 +14,7 @@
 //! From time to time, when nothing is buffered and no step is in hand, a [`JobAction::Checkpoint`] is asked for: the
 //! world makes durable how far the job is, so that it goes on from there if the world ends.
 
-use crate::repartition::{JobSpec, Order};
+use crate::repartition::{JobSpec, Order, Processed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -63,6 +63,13 @@ pub enum JobEvent {
         attempt: Attempt,
         /// Its result.
         result: StepResult,
+    },
+    /// The processor has worked on records for one of its classes.
+    Processed {
+        /// What it did.
+        done: Processed,
+        /// The modelled time that took.
+        time: Duration,
     },
     /// How far the job is has been made durable, or could not be. Answers [`JobAction::Checkpoint`].
     CheckpointEnded {
@@ -207,4 +214,6 @@ pub struct JobTimes {
     pub switching: Duration,
     /// Something stood in the way of a class.
     pub waiting: Duration,
+    /// The processor worked on records, whatever else was done meanwhile.
+    pub processing: Duration,
 }

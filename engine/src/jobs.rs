@@ -2,7 +2,6 @@
 //!
 //! - A job waits its turn, is planned by the world, works step by step, and ends ([`crate::job_protocol`] draws it).
 //! - `jobs/at_work.rs` gives out the steps of the job at work and enters their results into its planner.
-//! - `jobs/checkpoints.rs` decides when it makes durable how far it is.
 //! - `jobs/retry.rs` decides when a class tries again after something stood in its way, and when it gives up.
 //!
 //! Operations of a job are ordinary operations of the background priority class. Those that are queued are withdrawn
@@ -13,7 +12,6 @@
 //! put into service any more.
 
 mod at_work;
-mod checkpoints;
 mod retry;
 #[cfg(test)]
 mod tests;
@@ -86,6 +84,11 @@ impl Jobs {
                     at_work.step_ended(step.now, class, attempt, &result);
                 }
             }
+            (JobEvent::Processed { done, time }, Some(job)) => {
+                if let Some(at_work) = job.working() {
+                    at_work.processed(done, time);
+                }
+            }
             (JobEvent::CheckpointEnded { attempt, done }, Some(job)) => {
                 if let Some(at_work) = job.working() {
                     at_work.checkpoint_ended(step.now, attempt, done);
@@ -96,7 +99,7 @@ impl Jobs {
                 self.waiting.retain(|waiting| *waiting != id);
                 self.turn.take_if(|turn| *turn == id);
             }
-            _ => {} // told twice, or late
+            _ => {} // reported twice, or late
         }
         self.assert_turns();
     }

@@ -40,6 +40,7 @@ pub mod layout;
 pub mod ledger;
 mod numbered;
 mod ops;
+mod overload;
 pub mod placement;
 mod policy;
 mod rack;
@@ -50,6 +51,7 @@ pub mod reorder;
 pub mod repartition;
 mod room;
 mod setup;
+pub mod shift;
 mod staging;
 mod step;
 #[cfg(test)]
@@ -71,8 +73,8 @@ pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap};
 pub use policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, SchedulerPolicy,
-    Shares, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
+    SchedulerPolicy, Shares, Weighing,
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;

@@ -8,6 +8,7 @@
 
 use crate::event::{DriveOutcome, Request, Work};
 use crate::numbered::OpMap;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
@@ -139,6 +140,13 @@ impl Op {
         self.shunned.push(drive);
     }
 
+    /// A read gives no more than so many bytes.
+    pub fn cut_short(&mut self, given: u64) {
+        if let Work::Read { bytes, .. } = &mut self.request.work {
+            *bytes = given.min(*bytes);
+        }
+    }
+
     /// A write failed in its group, and is not placed there again.
     pub fn exclude_group(&mut self) {
         assert!(!self.failed_groups.contains(&self.group), "{} is not chosen again", self.group);
@@ -157,7 +165,8 @@ pub(crate) struct Answer<'a> {
 
 /// All operations that are not over.
 pub(crate) struct Ops {
-    open: OpMap<Op>,
+    /// Apart from the table, so that a look-up is in few cache lines.
+    open: OpMap<Box<Op>>,
     /// The highest number that the world has given an operation.
     last: OpId,
     next_own: u64,
@@ -169,21 +178,21 @@ impl Ops {
     }
 
     pub fn get(&self, op: OpId) -> Option<&Op> {
-        self.open.get(&op)
+        self.open.get(&op).map(|op| &**op)
     }
 
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut Op> {
-        self.open.get_mut(&op)
+        self.open.get_mut(&op).map(|op| &mut **op)
     }
 
     pub fn insert(&mut self, op: Op) {
         let number = op.request.op;
-        let known = self.open.insert(number, op);
+        let known = self.open.insert(number, Box::new(op));
         assert!(known.is_none(), "{number} is one operation");
     }
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
-        self.open.remove(&op)
+        self.open.remove(&op).map(|op| *op)
     }
 
     pub fn contains(&self, op: OpId) -> bool {

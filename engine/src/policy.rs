@@ -68,6 +68,41 @@ pub enum Weighing {
     ServiceTime,
 }
 
+/// The relief of a clients' queue that has filled up ([`crate::overload`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Relief {
+    /// None: what finds it full is refused, and nothing else changes (Pelican).
+    #[default]
+    None,
+    /// Whatever comes is refused until it has drained.
+    Shed,
+    /// Whatever comes may be overtaken by so many times u until it has drained.
+    Widen {
+        /// So many times.
+        times: u32,
+    },
+}
+
+/// When a clients' queue has filled up and when it has drained, in thousandths of its depth, and its relief in between.
+/// Beyond the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OverloadPolicy {
+    /// The relief.
+    pub relief: Relief,
+    /// It begins when this much is queued.
+    pub from_permille: u32,
+    /// It ends when no more than this is.
+    pub until_permille: u32,
+}
+
+impl Default for OverloadPolicy {
+    /// No relief, as in the paper.
+    fn default() -> Self {
+        Self { relief: Relief::None, from_permille: 750, until_permille: 250 }
+    }
+}
+
 /// One class's scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SchedulerPolicy {
@@ -91,6 +126,19 @@ pub struct SchedulerPolicy {
     /// operation after the other does not pay a switch for each (anticipatory scheduling; Iyer and Druschel 2001).
     /// Beyond the paper; 0 in reproductions.
     pub anticipation: Duration,
+    /// The relief of queues that have filled up. Beyond the paper; none in reproductions.
+    #[serde(default)]
+    pub overload: OverloadPolicy,
+}
+
+impl SchedulerPolicy {
+    /// The largest u that an operation without one of its own can have.
+    pub fn overtake_limit_max(&self) -> u64 {
+        match self.overload.relief {
+            Relief::Widen { times } => self.overtake_limit.saturating_mul(u64::from(times.max(1))),
+            Relief::None | Relief::Shed => self.overtake_limit,
+        }
+    }
 }
 
 /// How a write finds its group.

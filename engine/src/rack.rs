@@ -59,6 +59,8 @@ pub struct Stats {
     /// Group wakes, by the priority class that caused them (in the order of
     /// [`PriorityClass::ALL`](crate::PriorityClass::ALL)).
     pub group_wakes: [u64; 3],
+    /// Of those by background work, wakes for nothing but initialisation.
+    pub initialisation_wakes: u64,
     /// Time from the wish for another group to its being ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.
@@ -172,6 +174,11 @@ impl Rack {
             Event::Cancelled { op } => self.cancelled(op, step),
             Event::TransferEnded { op, attempt, done, outcomes } => {
                 self.transfer_ended(&Answer { op, attempt, outcomes: &outcomes }, done, step);
+            }
+            Event::ReadCutShort { op, attempt, bytes } => {
+                if let Some(read) = self.ops.get_mut(op).filter(|read| read.awaits_transfer(attempt)) {
+                    read.cut_short(bytes);
+                }
             }
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
                 self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
@@ -310,8 +317,8 @@ impl Rack {
     /// named here concerns all, so that a new one is safe without being named.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            // To be queued concerns no class that waits for drives.
-            Event::Submitted(_) | Event::SubmittedForJob { .. } => return,
+            // To be queued concerns no class that waits for drives; a read that is cut short ends next.
+            Event::Submitted(_) | Event::SubmittedForJob { .. } | Event::ReadCutShort { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

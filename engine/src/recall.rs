@@ -5,8 +5,14 @@
 //! next; the operations that come of it are queued by [`Rack`](crate::Rack) like any other.
 //!
 //! - A client is fed from the workshop's spool ([`Recall`]). It is answered when the first [`HEAD_BYTES`] of what it
-//!   wants are there. While it takes one segment, the next is read, and no more than that: a slow client costs the rack
-//!   nothing, a vanished one at most a segment. Segments begin small and grow with the speed at which they are taken.
+//!   wants are there. A wake costs more than reading a gigabyte, so what it wants is read in as few operations as may
+//!   be ([`RecallOperation`]):
+//!   1. While an operation is queued, it takes room in the spool for its first segment alone, which is small.
+//!   2. In service it goes on from segment to segment, at the drives' speed, as long as the spool has room beside what
+//!      others hold. It never waits for a client: what does not fit is ordered when the client gets there.
+//!   3. While its last segment is read, the next operation is ordered, if the client does not lag too far behind.
+//! - What was read for a client is kept for it as far as it gets soon, at its pace. The rest may be evicted: a slow
+//!   client takes nobody's room, and one that has gone costs the operation under way.
 //! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
 //!   so long at most that others of its class are not kept waiting.
 //! - Whoever joins a read that somebody else ordered orders it anew if that comes to nothing.
@@ -19,14 +25,23 @@ use core::time::Duration;
 
 /// The part of a range that is in the spool before any of it is given out; small objects as a whole.
 pub const HEAD_BYTES: u64 = 32 << 20;
-/// A client's first segment, and one of a slow client, is at most this part of the spool, and else [`HEAD_BYTES`].
-const FIRST_IN_CAPACITY: u64 = 16;
+/// The first segment of an operation is at most this part of the spool, and else [`HEAD_BYTES`]: operations of so many
+/// clients may be queued at once.
+const FIRST_IN_CAPACITY: u64 = 64;
+/// An operation is at most this part of the spool.
+const OPERATION_IN_CAPACITY: u64 = 4;
+/// What was read or ordered for a client and not taken by it is at most this part of the spool.
+const AHEAD_IN_CAPACITY: u64 = 2;
+/// An operation leaves this part of the spool to others.
+const OTHERS_IN_CAPACITY: u64 = 4;
 /// The longest operation of one reader: long enough for the seeks between two of them not to count.
 const OPERATION_BYTES_MAX: u64 = 1 << 30;
 /// By how much a segment may be longer than the one before it.
 const GROWTH: u64 = 4;
-/// How long a client should take for a segment.
-const SEGMENT_TIME: Duration = Duration::from_secs(4);
+/// What a client takes in this time is kept for it: a re-read may cost a wake, which takes about so long.
+const KEPT_TIME: Duration = Duration::from_secs(30);
+/// An operation is no longer than what a client takes in so many times [`KEPT_TIME`].
+const OPERATION_IN_KEPT: u64 = 4;
 /// How often what others ordered may come to nothing before a reader gives up.
 const JOINS_MAX: u32 = 5;
 
@@ -91,11 +106,11 @@ pub enum Broken {
 #[derive(Clone, Debug)]
 pub struct Recall {
     blob: BlobShape,
+    spool: SpoolShape,
     /// The bytes that are still to be received.
     left: Range<u64>,
-    segment_bytes: u64,
-    first_bytes: u64,
-    max_bytes: u64,
+    /// The bytes that it takes in [`KEPT_TIME`], as far as is known.
+    kept_bytes: u64,
     reads_ahead: bool,
     /// Segments of others that came to nothing since the last byte was received.
     joins: u32,
@@ -106,9 +121,7 @@ impl Recall {
     pub fn new(blob: BlobShape, range: Range<u64>, spool: SpoolShape) -> Self {
         assert!(blob.stripe_bytes > 0, "a stripe has a length");
         assert!(range.end <= blob.payload_bytes, "a recall lies within its blob");
-        let first_bytes = HEAD_BYTES.min(spool.capacity_bytes / FIRST_IN_CAPACITY).max(1);
-        let max_bytes = OPERATION_BYTES_MAX.min(spool.segment_bytes).max(first_bytes);
-        Self { blob, left: range, segment_bytes: first_bytes, first_bytes, max_bytes, reads_ahead: true, joins: 0 }
+        Self { blob, spool, left: range, kept_bytes: u64::MAX, reads_ahead: true, joins: 0 }
     }
 
     /// The bytes that are still to be received.
@@ -116,22 +129,33 @@ impl Recall {
         self.left.clone()
     }
 
-    /// The segment to order that holds byte `at`. It is made of whole stripes: they are read and checked anyway, and
+    /// The operation to order that begins with byte `at`. It reads whole stripes: they are read and checked anyway, and
     /// neighbours in a pack come for free.
-    pub fn segment(&self, at: u64) -> Range<u64> {
-        assert!(self.left.contains(&at), "a segment holds bytes that are wanted");
+    pub fn operation(&self, at: u64) -> RecallOperation {
+        assert!(self.left.contains(&at), "an operation reads bytes that are wanted");
         let stripe = self.blob.stripe_bytes;
         let start = at - at % stripe;
-        let most = self.segment_bytes.max(stripe);
-        let end = self.left.end.next_multiple_of(stripe).min(start + most - most % stripe);
-        let segment = start..end.min(self.blob.payload_bytes);
-        assert!(segment.contains(&at), "a segment is a stripe at least");
-        segment
+        let in_time = if self.reads_ahead { self.kept_bytes.saturating_mul(OPERATION_IN_KEPT) } else { 0 };
+        let most = OPERATION_BYTES_MAX.min(self.spool.capacity_bytes / OPERATION_IN_CAPACITY);
+        let most = most.min(in_time).max(self.spool.first_bytes());
+        let wanted = self.left.end.next_multiple_of(stripe).min(self.blob.payload_bytes);
+        let end = wanted.min(whole_stripes(start, most, stripe));
+        let first_end = end.min(whole_stripes(start, self.spool.first_bytes(), stripe));
+        assert!((start..first_end).contains(&at), "an operation reads a stripe at least");
+        RecallOperation { spool: self.spool, stripe_bytes: stripe, range: start..end, segment: start..first_end }
     }
 
-    /// Where the segment begins that is ordered while the one up to `end` is received; `None` if none is.
+    /// Where the operation begins that is ordered while the last segment of the one up to `end` is read, or received;
+    /// `None` if none is.
     pub fn ahead(&self, end: u64) -> Option<u64> {
-        (self.reads_ahead && end < self.left.end).then_some(end)
+        let reach = end.saturating_add(self.spool.first_bytes()).saturating_sub(self.left.start);
+        let most = self.spool.capacity_bytes / AHEAD_IN_CAPACITY;
+        (self.reads_ahead && end < self.left.end && reach <= most).then_some(end)
+    }
+
+    /// Whether a segment that begins at `start` is kept for the client; `is_next` if no other one is.
+    pub fn keeps(&self, start: u64, is_next: bool) -> bool {
+        self.reads_ahead && (is_next || start < self.left.start.saturating_add(self.kept_bytes))
     }
 
     /// So many bytes were received.
@@ -144,15 +168,14 @@ impl Recall {
     /// A segment was received to its end: of `bytes`, and `waited` is how long the client was waited for meanwhile.
     pub fn segment_ended(&mut self, bytes: u64, waited: Duration) {
         let millis = waited.as_millis().max(1);
-        let in_time = u128::from(bytes) * SEGMENT_TIME.as_millis() / millis;
-        let most = self.segment_bytes.saturating_mul(GROWTH).min(self.max_bytes).max(self.first_bytes);
-        self.segment_bytes = u64::try_from(in_time).unwrap_or(u64::MAX).clamp(self.first_bytes, most);
+        let in_time = u128::from(bytes) * KEPT_TIME.as_millis() / millis;
+        self.kept_bytes = u64::try_from(in_time).unwrap_or(u64::MAX).max(self.spool.first_bytes());
         self.reads_ahead = true;
     }
 
     /// The client did not take a block within [`BLOCK_WAIT_MAX`]: its segments are let go.
     pub fn stalled(&mut self) {
-        (self.segment_bytes, self.reads_ahead) = (self.first_bytes, false);
+        self.reads_ahead = false;
     }
 
     /// A segment came to nothing; `joined` if somebody else had ordered it.
@@ -163,6 +186,65 @@ impl Recall {
         self.joins += 1;
         assert!(self.joins <= JOINS_MAX, "nobody joins without end");
         Broken::OrderAnew
+    }
+}
+
+impl SpoolShape {
+    /// The first segment of an operation, which takes room while it is queued.
+    fn first_bytes(&self) -> u64 {
+        HEAD_BYTES.min(self.capacity_bytes / FIRST_IN_CAPACITY).max(1)
+    }
+}
+
+/// The end of as many whole stripes from `start` on as `bytes` hold, and of one at least.
+fn whole_stripes(start: u64, bytes: u64, stripe_bytes: u64) -> u64 {
+    start.saturating_add((bytes - bytes % stripe_bytes).max(stripe_bytes))
+}
+
+/// An operation that reads into the spool, segment by segment. See the head of this file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecallOperation {
+    spool: SpoolShape,
+    stripe_bytes: u64,
+    /// All that it is to read.
+    range: Range<u64>,
+    /// The segment that is read, or is about to be.
+    segment: Range<u64>,
+}
+
+impl RecallOperation {
+    /// All payload bytes that it is to read. It may end before, at the end of a segment.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// The segment that it reads, or is about to read.
+    pub fn segment(&self) -> Range<u64> {
+        self.segment.clone()
+    }
+
+    /// Whether its segment is the last one.
+    pub fn is_in_last_segment(&self) -> bool {
+        self.segment.end == self.range.end
+    }
+
+    /// Goes on to the next segment, if one is left and fits into the spool, of which `free_bytes` are neither held by
+    /// readers nor being written. To be asked before the end of the segment is given out, so that whoever comes to it
+    /// finds the next one. The operation ends with its segment if there is none.
+    pub fn next_segment(&mut self, free_bytes: u64) -> Option<Range<u64>> {
+        let (start, stripe) = (self.segment.end, self.stripe_bytes);
+        assert!(start <= self.range.end, "a segment is a part of its operation");
+        let left = self.range.end - start;
+        let room = free_bytes.saturating_sub(self.spool.capacity_bytes / OTHERS_IN_CAPACITY);
+        let grown = (start - self.segment.start).saturating_mul(GROWTH).max(stripe);
+        let most = grown.min(self.spool.segment_bytes.max(stripe)).min(room);
+        // No shorter ones than the first, but for the last: each is a file.
+        if left == 0 || most < left.min(self.spool.first_bytes().max(stripe)) {
+            return None;
+        }
+        let end = if most >= left { self.range.end } else { self.range.end.min(whole_stripes(start, most, stripe)) };
+        self.segment = start..end;
+        Some(self.segment())
     }
 }
 
@@ -207,39 +289,104 @@ impl MemoryRead {
 mod tests {
     use super::*;
 
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     const MIB: u64 = 1 << 20;
 
+    fn spool(capacity_bytes: u64) -> SpoolShape {
+        SpoolShape { capacity_bytes, segment_bytes: capacity_bytes / 8 }
+    }
+
+    fn recall_through(capacity_bytes: u64, range: Range<u64>) -> Recall {
+        let blob = BlobShape { stripe_bytes: MIB, payload_bytes: 8_192 * MIB - 7 };
+        Recall::new(blob, range, spool(capacity_bytes))
+    }
+
     fn recall(range: Range<u64>) -> Recall {
-        let blob = BlobShape { stripe_bytes: MIB, payload_bytes: 2_048 * MIB - 7 };
-        Recall::new(blob, range, SpoolShape { capacity_bytes: 256 * MIB, segment_bytes: 256 * MIB })
+        recall_through(1_024 * MIB, range)
     }
 
-    #[test]
-    fn segments_grow_for_those_who_take_them_and_for_nobody_else() {
-        let mut fast = recall(0..2_000 * MIB);
-        for expected in [64, 256, 256] {
-            fast.segment_ended(fast.segment_bytes, Duration::ZERO);
-            assert_eq!(fast.segment_bytes, expected * MIB);
+    /// The segments of an operation in a spool of which so much is free all the time.
+    fn segments(mut operation: RecallOperation, free_bytes: u64) -> Vec<Range<u64>> {
+        let mut all = vec![operation.segment()];
+        while let Some(segment) = operation.next_segment(free_bytes) {
+            assert_eq!(all.last().unwrap().end, segment.start);
+            all.push(segment);
         }
-        let mut steady = recall(0..2_000 * MIB);
-        steady.segment_ended(16 * MIB, Duration::from_secs(2));
-        assert_eq!(steady.segment_bytes, 32 * MIB, "what it takes in 4 s");
-        let mut slow = recall(0..2_000 * MIB);
-        slow.segment_ended(16 * MIB, Duration::from_mins(1));
-        assert_eq!(slow.segment_bytes, 16 * MIB);
-        fast.stalled();
-        assert_eq!((fast.segment_bytes, fast.ahead(MIB)), (16 * MIB, None));
-        fast.segment_ended(16 * MIB, Duration::ZERO);
-        assert_eq!(fast.ahead(MIB), Some(MIB));
-        assert_eq!(fast.ahead(2_000 * MIB), None);
+        all
     }
 
     #[test]
-    fn segments_are_whole_stripes_and_no_longer_than_the_blob() {
-        let end = 2_048 * MIB - 7;
-        assert_eq!(recall(MIB + 5..MIB + 6).segment(MIB + 5), MIB..2 * MIB);
-        assert_eq!(recall(MIB + 5..end).segment(MIB + 5), MIB..17 * MIB);
-        assert_eq!(recall(0..end).segment(end - 1), 2_047 * MIB..end);
+    fn a_gigabyte_is_one_operation_that_takes_little_room_while_it_is_queued() {
+        let (gb, capacity) = (1_000_000_000, 25_600 * MIB);
+        let operation = recall_through(capacity, 0..gb).operation(0);
+        assert_eq!(operation.segment(), 0..32 * MIB);
+        assert!(operation.range().end >= gb);
+        let lengths: Vec<u64> =
+            segments(operation, capacity).iter().map(|segment| (segment.end - segment.start) / MIB).collect();
+        assert_eq!(lengths, [32, 128, 512, 282]);
+    }
+
+    #[test]
+    fn an_operation_ends_where_the_spool_has_no_room_beside_others() {
+        let operation = recall(0..256 * MIB).operation(0);
+        let end = |free_bytes| segments(operation.clone(), free_bytes).last().unwrap().end / MIB;
+        assert_eq!(end(1_024 * MIB), 256);
+        assert_eq!(end(300 * MIB), 256, "in shorter segments");
+        assert_eq!(end(256 * MIB), 16, "a quarter of the spool is left to others");
+        let mut crowded = operation.clone();
+        assert_eq!(crowded.next_segment(300 * MIB), Some(16 * MIB..60 * MIB));
+        assert!(!crowded.is_in_last_segment());
+        assert_eq!(crowded.next_segment(256 * MIB + 15 * MIB), None, "no segment is shorter than the first");
+        assert_eq!(crowded.range(), 0..256 * MIB);
+    }
+
+    #[test]
+    fn an_operation_is_no_longer_than_a_quarter_of_the_spool_and_a_gigabyte() {
+        let length = |recall: &Recall| recall.operation(0).range().end / MIB;
+        assert_eq!(length(&recall(0..8_000 * MIB)), 256);
+        assert_eq!(length(&recall_through(25_600 * MIB, 0..8_000 * MIB)), 1_024);
+        assert_eq!(recall_through(32, 0..8_000 * MIB).operation(0).range(), 0..MIB, "and a stripe at least");
+    }
+
+    #[test]
+    fn the_next_operation_is_ordered_unless_the_client_lags_half_the_spool_behind() {
+        let mut reader = recall(0..2_000 * MIB);
+        assert_eq!((reader.ahead(256 * MIB), reader.ahead(512 * MIB)), (Some(256 * MIB), None));
+        reader.received(16 * MIB);
+        assert_eq!(reader.ahead(512 * MIB), Some(512 * MIB));
+        reader.stalled();
+        assert_eq!(reader.ahead(512 * MIB), None);
+        let whole = recall_through(25_600 * MIB, 0..5_000 * MIB);
+        assert!((1..5).all(|nth| whole.ahead(nth * 1_024 * MIB).is_some()), "all of it in one wake");
+        assert_eq!(whole.ahead(5_000 * MIB), None);
+    }
+
+    #[test]
+    fn what_a_client_takes_soon_is_kept_for_it() {
+        let mut reader = recall(0..2_000 * MIB);
+        assert!(reader.keeps(1_999 * MIB, false), "nothing is known of it");
+        reader.received(64 * MIB);
+        reader.segment_ended(64 * MIB, Duration::from_mins(1));
+        assert!(reader.keeps(95 * MIB, false) && !reader.keeps(96 * MIB, false), "what it takes in 30 s");
+        assert!(reader.keeps(96 * MIB, true), "and what comes next");
+        assert_eq!(reader.operation(512 * MIB).range(), 512 * MIB..640 * MIB, "what it takes in two minutes");
+        reader.segment_ended(64 * MIB, Duration::from_hours(1));
+        assert!(reader.keeps(79 * MIB, false) && !reader.keeps(80 * MIB, false));
+        reader.stalled();
+        assert!(!reader.keeps(64 * MIB, true), "nothing for who takes nothing");
+        assert_eq!(reader.operation(512 * MIB).range(), 512 * MIB..528 * MIB);
+    }
+
+    #[test]
+    fn operations_are_whole_stripes_and_no_longer_than_the_blob() {
+        let end = 8_192 * MIB - 7;
+        assert_eq!(recall(MIB + 5..MIB + 6).operation(MIB + 5).range(), MIB..2 * MIB);
+        assert_eq!(recall(MIB + 5..end).operation(MIB + 5).range(), MIB..257 * MIB);
+        let last = recall(0..end).operation(end - 1);
+        assert_eq!((last.range(), last.segment()), (8_191 * MIB..end, 8_191 * MIB..end));
+        assert!(last.is_in_last_segment());
     }
 
     #[test]

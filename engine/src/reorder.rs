@@ -26,23 +26,46 @@
 //! the first of its group wherever it lies, and charges nobody, as if it had been cancelled; what it had overtaken
 //! itself stays charged.
 //!
+//! The queue is kept as its runs of one group, since these are overtaken as wholes ([`runs`]).
+//!
 //! Invariants:
 //! - o - t <= u for every queued operation, always;
 //! - operations of one group leave in the order in which they came (a cancelled one aside);
 //! - a refused push changes nothing;
-//! - every call but [`ReorderQueue::iter`] costs O(log n); those that ask for what is overdue look at the first
-//!   operation of each group.
+//! - no call but [`ReorderQueue::iter`] and [`ReorderQueue::ahead_of`] looks at more than the runs that are overtaken,
+//!   or the first operation of each group; to cancel an operation looks at those of its run.
 
+mod runs;
 #[cfg(test)]
 mod tests;
-mod treap;
 
 use crate::numbered::{Numbered, OpMap};
 use alloc::vec::Vec;
 use model::{GroupId, OpId, Time};
-use treap::{Aggregate, NIL, Slot, Treap, WEIGHT_SUM_MAX};
+use runs::{NIL, RunId, Runs, Slot, Span};
 
-pub use treap::Queued;
+/// The largest sum of weights in one queue, and the largest limit that is one; whatever is above stands for no limit.
+const WEIGHT_SUM_MAX: u64 = 1 << 61;
+
+/// An operation as the queue sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// Which operation.
+    pub op: OpId,
+    /// The group it needs awake.
+    pub group: GroupId,
+    /// Its share of u, in the unit of [`Weighing`](crate::Weighing). Fixed at admission. 0 is taken for 1, since
+    /// otherwise something weightless could overtake without end; above 2^61 over the queue's depth (2 PB at 1,000) it
+    /// is taken for that, so that sums fit.
+    pub weight: u64,
+    /// The weight of a switch to another group, as expected at its admission; 0 where switches do not count. Above 2^61
+    /// over the queue's depth it is taken for that.
+    pub switch_weight: u64,
+    /// u: how much weight may overtake it, in the same unit. Above 2^61 (`u64::MAX`, say) it is any amount.
+    pub overtake_limit: u64,
+    /// When it is overdue; [`Time::MAX`] is never. Never earlier than that of one that was queued before.
+    pub due: Time,
+}
 
 /// The queue holds as many operations as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,14 +92,27 @@ struct Members {
     count: usize,
 }
 
+/// A queued operation in the arena.
+struct Node {
+    item: Queued,
+    /// o - t, less the weight by which its run is overtaken.
+    delay: i128,
+    run: RunId,
+    /// Its neighbours of the same group: [before, behind].
+    mates: [Slot; 2],
+    /// Its neighbours in the order of arrival.
+    arrivals: [Slot; 2],
+}
+
 /// One queue. See the head of this file.
 pub struct ReorderQueue {
     depth: u32,
-    order: Treap,
+    /// Slots of operations that have left are used again, so it is as large as the queue ever was.
+    nodes: Vec<Node>,
+    free: Vec<Slot>,
+    runs: Runs,
     ops: OpMap<Slot>,
     groups: Numbered<GroupId, Members>,
-    /// For each slot in use, the neighbours of the same group: [before, behind].
-    mates: Vec<[Slot; 2]>,
     arrivals: Arrivals,
     /// The group that was served last.
     served: Option<GroupId>,
@@ -84,8 +120,6 @@ pub struct ReorderQueue {
 
 /// The queued operations in the order of arrival.
 struct Arrivals {
-    /// For each slot in use, its neighbours: [before, behind].
-    neighbours: Vec<[Slot; 2]>,
     first: Slot,
     last: Slot,
     /// How often the group changes from the first to the last.
@@ -95,9 +129,16 @@ struct Arrivals {
 impl ReorderQueue {
     /// An empty queue for at most `depth` operations; one more is refused.
     pub fn new(depth: u32) -> Self {
-        let arrivals = Arrivals { neighbours: Vec::new(), first: NIL, last: NIL, changes: 0 };
-        let (order, ops, groups) = (Treap::new(), OpMap::default(), Numbered::default());
-        Self { depth, order, ops, groups, mates: Vec::new(), arrivals, served: None }
+        Self {
+            depth,
+            nodes: Vec::new(),
+            free: Vec::new(),
+            runs: Runs::new(),
+            ops: OpMap::default(),
+            groups: Numbered::default(),
+            arrivals: Arrivals { first: NIL, last: NIL, changes: 0 },
+            served: None,
+        }
     }
 
     /// Queues an operation by the insertion rule. Its number must not be queued already.
@@ -105,13 +146,22 @@ impl ReorderQueue {
     /// # Errors
     /// [`QueueFull`] if `depth` operations are queued; nothing has changed then.
     pub fn push(&mut self, item: Queued) -> Result<(), QueueFull> {
-        if self.order.len() >= self.depth {
+        if self.is_full() {
             return Err(QueueFull);
         }
         let item = Queued { weight: self.weight_of(item.weight), ..item };
-        let (last, overtaken) = self.joinable(item.group, item.weight).unwrap_or((NIL, 0));
-        let passed = (overtaken + self.switches_saved_weight(last, &item)).min(WEIGHT_SUM_MAX);
-        let slot = self.order.insert_behind(last, item, passed);
+        let joined = self.joinable(item.group, item.weight);
+        let overtaken = joined.map_or(0, |(_, behind)| behind.weight);
+        let passed = (overtaken + self.switches_saved_weight(joined, &item)).min(WEIGHT_SUM_MAX);
+        let run = match joined {
+            Some((run, _)) => run,
+            None => self.runs.open(item.group),
+        };
+        self.runs.delay_behind(run, item.weight);
+        let delay = -i128::from(passed) - self.runs.get(run).delay;
+        let slot = self.allocate(Node { item, delay, run, mates: [NIL; 2], arrivals: [NIL; 2] });
+        self.runs.append(run, slot, item.weight);
+        self.note_headroom(slot);
         let known = self.ops.insert(item.op, slot);
         assert!(known.is_none(), "{} is queued already", item.op);
         self.join_mates(item.group, slot);
@@ -122,26 +172,24 @@ impl ReorderQueue {
 
     /// Takes the first operation.
     pub fn pop(&mut self) -> Option<Queued> {
-        let first = self.order.first();
-        (first != NIL).then(|| self.serve(first))
+        let first = self.runs.first()?.first;
+        Some(self.serve(first))
     }
 
     /// The operation that [`Self::pop`] would take.
     pub fn head(&self) -> Option<Queued> {
-        let first = self.order.first();
-        (first != NIL).then(|| self.order.item(first))
+        Some(self.node(self.runs.first()?.first).item)
     }
 
     /// Takes the first operation of `group`, wherever it is, unless one before it may not be overtaken by its weight.
     pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
-        let weight = self.order.item(first).weight;
-        let before = self.order.before(first);
-        assert!(before.operations < self.order.len(), "an operation does not lie before itself");
-        if !before.bears(weight) {
+        let Node { item: Queued { weight, .. }, run, .. } = *self.node(first);
+        assert!(self.runs.get(run).first == first, "the first operation of a group is the first one of a run");
+        if !self.runs.bear_before(run, weight) {
             return None;
         }
-        self.order.delay_before(first, weight);
+        self.runs.delay_before(run, weight);
         let item = self.serve(first);
         assert!(item.group == group, "the first operation of {group} is one of its own");
         Some(item)
@@ -149,24 +197,23 @@ impl ReorderQueue {
 
     /// The group that an operation has been overdue in for longest, `but` those.
     pub fn overdue_group(&self, now: Time, but: &[GroupId]) -> Option<GroupId> {
+        if self.first_due() > now {
+            return None;
+        }
         self.groups.first_by(|group, members| {
-            let first = self.order.item(members.first);
+            let first = self.node(members.first).item;
             (first.due <= now && !but.contains(group)).then_some((first.due, first.op))
         })
     }
 
     /// Whether an operation of `group` is overdue.
     pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
-        self.groups.get(&group).is_some_and(|members| self.order.item(members.first).due <= now)
+        self.groups.get(&group).is_some_and(|members| self.node(members.first).item.due <= now)
     }
 
-    /// When the first operation will be overdue, or has been.
+    /// When the first operation will be overdue, or has been: that which came first.
     pub fn first_due(&self) -> Time {
-        let first = self.groups.first_by(|_, members| {
-            let first = self.order.item(members.first);
-            Some((first.due, first.op))
-        });
-        first.and_then(|group| self.groups.get(&group)).map_or(Time::MAX, |members| self.order.item(members.first).due)
+        self.nodes.get(self.arrivals.first as usize).map_or(Time::MAX, |first| first.item.due)
     }
 
     /// Takes the first operation of `group`, wherever it is. Nobody is charged.
@@ -185,7 +232,12 @@ impl ReorderQueue {
 
     /// How many operations are queued.
     pub fn len(&self) -> usize {
-        self.order.len() as usize
+        self.runs.whole.operations as usize
+    }
+
+    /// Whether as many are queued as may be.
+    pub fn is_full(&self) -> bool {
+        self.len() >= self.depth as usize
     }
 
     /// Whether none is queued.
@@ -208,34 +260,75 @@ impl ReorderQueue {
     /// The operations before `op`, if it is queued.
     pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
         let slot = *self.ops.get(&op)?;
-        let ahead = ahead(&self.order.before(slot), self.order.item(slot).group);
-        assert!(ahead.operations < self.len(), "{op} does not lie before itself");
-        Some(ahead)
+        let run = self.node(slot).run;
+        let Span { operations, mut weight, changes } = self.runs.before(run);
+        let mut operations = operations as usize;
+        for before in self.of_run(run).take_while(|before| *before != slot) {
+            operations += 1;
+            weight += self.node(before).item.weight;
+        }
+        assert!(operations < self.len(), "{op} does not lie before itself");
+        Some(Ahead { operations, weight, group_switches: changes as usize })
     }
 
     /// The operations that would be before one of this group and weight if it were queued now, full or not. How far it
     /// may be overtaken itself plays no part in where it goes, only in what may overtake it afterwards.
     pub fn ahead_of_new(&self, group: GroupId, weight: u64) -> Ahead {
-        match self.joinable(group, self.weight_of(weight)) {
-            Some((last, _)) => {
-                let before = ahead(&self.order.before(last), group);
-                let weight = before.weight + self.order.item(last).weight;
-                Ahead { operations: before.operations + 1, weight, ..before }
-            }
-            None => ahead(&self.order.whole(), group),
+        let whole = self.runs.whole;
+        let (behind, changes) = match self.joinable(group, self.weight_of(weight)) {
+            Some((_, behind)) => (behind, whole.changes - behind.changes),
+            None => (Span::default(), whole.changes + self.changes_at_end(None, group)),
+        };
+        Ahead {
+            operations: (whole.operations - behind.operations) as usize,
+            weight: whole.weight - behind.weight,
+            group_switches: changes as usize,
         }
     }
 
     /// Every operation in the order of service, each with its o - t.
     pub fn iter(&self) -> impl Iterator<Item = (Queued, i64)> {
-        let mut at = self.order.first();
-        core::iter::from_fn(move || {
-            let slot = at;
-            (slot != NIL).then(|| {
-                at = self.order.next(slot);
-                (self.order.item(slot), self.order.delay(slot))
+        let runs = core::iter::successors(self.runs.first(), |run| self.runs.next(run));
+        runs.flat_map(move |run| {
+            self.of_run(self.node(run.first).run).map(move |slot| {
+                let Node { item, delay, .. } = self.node(slot);
+                // Beyond 64 bits is only what is overtaken without limit.
+                (*item, i64::try_from(delay + run.delay).unwrap_or(i64::MAX))
             })
         })
+    }
+
+    fn node(&self, slot: Slot) -> &Node {
+        &self.nodes[slot as usize]
+    }
+
+    fn node_mut(&mut self, slot: Slot) -> &mut Node {
+        &mut self.nodes[slot as usize]
+    }
+
+    fn allocate(&mut self, node: Node) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            self.nodes[slot as usize] = node;
+            return slot;
+        }
+        let slot = u32::try_from(self.nodes.len()).expect("a queue is bounded by its depth, a u32");
+        assert!(slot != NIL, "the last slot number means none");
+        self.nodes.push(node);
+        slot
+    }
+
+    /// The operations of a run, in its order.
+    fn of_run(&self, run: RunId) -> impl Iterator<Item = Slot> {
+        let run = self.runs.get(run);
+        core::iter::successors(Some(run.first), move |slot| (*slot != run.last).then(|| self.node(*slot).mates[1]))
+    }
+
+    /// The run of an operation takes note of how far it may be overtaken, if that is not any amount.
+    fn note_headroom(&mut self, slot: Slot) {
+        let Node { item, delay, run, .. } = *self.node(slot);
+        if item.overtake_limit <= WEIGHT_SUM_MAX {
+            self.runs.get_mut(run).note_headroom(slot, i128::from(item.overtake_limit) - delay);
+        }
     }
 
     fn weight_of(&self, weight: u64) -> u64 {
@@ -244,36 +337,36 @@ impl ReorderQueue {
         weight
     }
 
-    /// The weight of the switches by which a new operation comes sooner behind `last`, or at the end if that is `NIL`,
-    /// than in the order of arrival, or than at the end where that is later.
-    fn switches_saved_weight(&self, last: Slot, item: &Queued) -> u64 {
+    /// The weight of the switches by which a new operation comes sooner at the end of the run that it `joined`, or at
+    /// the end of the queue, than in the order of arrival, or than at the end of the queue where that is later.
+    fn switches_saved_weight(&self, joined: Option<(RunId, Span)>, item: &Queued) -> u64 {
         if item.switch_weight == 0 {
             return 0;
         }
-        let changes = |from: Option<GroupId>, to: GroupId| u32::from(from.is_some_and(|from| from != to));
-        let group_at = |slot: Slot| (slot != NIL).then(|| self.order.item(slot).group);
-        let to_first = |slot: Slot| group_at(slot).map_or(0, |first| changes(self.served, first));
-        let by_arrival = to_first(self.arrivals.first)
+        let arrived = |slot: Slot| (slot != NIL).then(|| self.node(slot).item.group);
+        let to_first = |first: Option<GroupId>| first.map_or(0, |first| changes(self.served, first));
+        let by_arrival = to_first(arrived(self.arrivals.first))
             + self.arrivals.changes
-            + changes(group_at(self.arrivals.last).or(self.served), item.group);
-        let to_head = to_first(self.order.first());
-        let whole = self.order.whole();
-        let at_end = to_head + whole.runs.saturating_sub(1) + changes(whole.last_group().or(self.served), item.group);
-        let place = match last {
-            NIL => at_end,
-            last => to_head + ahead(&self.order.before(last), item.group).group_switches as u32,
-        };
+            + changes(arrived(self.arrivals.last).or(self.served), item.group);
+        let to_head = to_first(self.runs.first().map(|run| run.group));
+        let at_end = to_head + self.runs.whole.changes + self.changes_at_end(self.served, item.group);
+        let place = joined.map_or(at_end, |(_, behind)| to_head + self.runs.whole.changes - behind.changes);
         assert!(place <= at_end, "the way to the end leads through every place");
         let switch_weight = item.switch_weight.min(WEIGHT_SUM_MAX / u64::from(self.depth.max(1)));
         switch_weight * u64::from(by_arrival.max(at_end) - place)
     }
 
-    /// The last operation of `group`, and the weight behind it, if one of `weight` may go right behind it.
-    fn joinable(&self, group: GroupId, weight: u64) -> Option<(Slot, u64)> {
+    /// Whether the group changes to `group` at the end; from `served`, if nothing is queued.
+    fn changes_at_end(&self, served: Option<GroupId>, group: GroupId) -> u32 {
+        changes(self.runs.last().map(|run| run.group).or(served), group)
+    }
+
+    /// The last run of `group`, and what lies behind it, if one of `weight` may join it.
+    fn joinable(&self, group: GroupId, weight: u64) -> Option<(RunId, Span)> {
         let last = self.groups.get(&group)?.last;
-        let behind = self.order.behind(last);
-        assert!(behind.operations < self.order.len(), "an operation does not lie behind itself");
-        behind.bears(weight).then_some((last, behind.weight))
+        let run = self.node(last).run;
+        assert!(self.runs.get(run).last == last, "the last operation of a group is the last one of a run");
+        Some((run, self.runs.behind_bearing(run, weight)?))
     }
 
     fn serve(&mut self, slot: Slot) -> Queued {
@@ -283,71 +376,72 @@ impl ReorderQueue {
     }
 
     fn take(&mut self, slot: Slot) -> Queued {
-        let count = self.order.len();
+        let count = self.len();
         self.leave_arrivals(slot);
-        let item = self.order.remove(slot);
-        assert!(self.order.len() + 1 == count, "one operation leaves");
+        let Node { item, run, mates, .. } = *self.node(slot);
+        let note_anew = self.runs.leave(run, slot, item.weight, mates);
+        self.leave_mates(item.group, slot);
+        if note_anew {
+            let left: Vec<Slot> = self.of_run(run).collect();
+            left.into_iter().for_each(|slot| self.note_headroom(slot));
+        }
+        self.free.push(slot);
+        assert!(self.len() + 1 == count, "one operation leaves");
         let known = self.ops.remove(&item.op);
         assert!(known == Some(slot), "{} lies where it was put", item.op);
-        self.leave_mates(item.group, slot);
         item
     }
 
     /// Whether the group changes from one slot to the other, if there are both.
     fn differ(&self, before: Slot, behind: Slot) -> u32 {
         let both = before != NIL && behind != NIL;
-        u32::from(both && self.order.item(before).group != self.order.item(behind).group)
+        u32::from(both && self.node(before).item.group != self.node(behind).item.group)
     }
 
     fn join_arrivals(&mut self, slot: Slot) {
-        if self.arrivals.neighbours.len() <= slot as usize {
-            self.arrivals.neighbours.resize(slot as usize + 1, [NIL; 2]);
-        }
         let before = core::mem::replace(&mut self.arrivals.last, slot);
-        self.arrivals.neighbours[slot as usize] = [before, NIL];
+        self.node_mut(slot).arrivals = [before, NIL];
         if before == NIL {
             self.arrivals.first = slot;
         } else {
-            self.arrivals.neighbours[before as usize][1] = slot;
+            assert!(self.node(before).item.due <= self.node(slot).item.due, "who comes first is overdue first");
+            self.node_mut(before).arrivals[1] = slot;
         }
         self.arrivals.changes += self.differ(before, slot);
-        assert!(self.arrivals.changes < self.order.len(), "a change has an operation before it");
+        assert!((self.arrivals.changes as usize) < self.len(), "a change has an operation before it");
     }
 
     fn leave_arrivals(&mut self, slot: Slot) {
-        let [before, behind] = self.arrivals.neighbours[slot as usize];
+        let [before, behind] = self.node(slot).arrivals;
         let (with, without) = (self.differ(before, slot) + self.differ(slot, behind), self.differ(before, behind));
         assert!(self.arrivals.changes + without >= with, "the changes around {slot} were counted");
         self.arrivals.changes = self.arrivals.changes + without - with;
         if before == NIL {
             self.arrivals.first = behind;
         } else {
-            self.arrivals.neighbours[before as usize][1] = behind;
+            self.node_mut(before).arrivals[1] = behind;
         }
         if behind == NIL {
             self.arrivals.last = before;
         } else {
-            self.arrivals.neighbours[behind as usize][0] = before;
+            self.node_mut(behind).arrivals[0] = before;
         }
     }
 
     /// A new operation is always the last of its group: it goes behind the last one, or to the end.
     fn join_mates(&mut self, group: GroupId, slot: Slot) {
-        if self.mates.len() <= slot as usize {
-            self.mates.resize(slot as usize + 1, [NIL; 2]);
-        }
         let members = self.groups.get_or_insert_with(group, || Members { first: slot, last: NIL, count: 0 });
         let before = core::mem::replace(&mut members.last, slot);
         assert!((before == NIL) == (members.count == 0), "the first member of {group} comes after none");
         members.count += 1;
-        self.mates[slot as usize] = [before, NIL];
+        self.node_mut(slot).mates = [before, NIL];
         if before != NIL {
-            self.mates[before as usize][1] = slot;
+            self.node_mut(before).mates[1] = slot;
         }
     }
 
     fn leave_mates(&mut self, group: GroupId, slot: Slot) {
-        let [before, behind] = self.mates[slot as usize];
+        let [before, behind] = self.node(slot).mates;
         let members = self.groups.get_mut(&group).expect("a queued operation's group has members");
         assert!(members.count > 0, "{group} has the member that leaves");
         members.count -= 1;
@@ -358,23 +452,20 @@ impl ReorderQueue {
         }
         if before == NIL {
             members.first = behind;
-        } else {
-            self.mates[before as usize][1] = behind;
         }
         if behind == NIL {
             members.last = before;
-        } else {
-            self.mates[behind as usize][0] = before;
+        }
+        if before != NIL {
+            self.node_mut(before).mates[1] = behind;
+        }
+        if behind != NIL {
+            self.node_mut(behind).mates[0] = before;
         }
     }
 }
 
-/// The view of an operation of `group` that comes right behind `before`.
-fn ahead(before: &Aggregate, group: GroupId) -> Ahead {
-    let stays = before.last_group().is_none_or(|last| last == group);
-    Ahead {
-        operations: before.operations as usize,
-        weight: before.weight,
-        group_switches: before.runs.saturating_sub(1) as usize + usize::from(!stays),
-    }
+/// Whether there is a switch from one group to the other.
+fn changes(from: Option<GroupId>, to: GroupId) -> u32 {
+    u32::from(from.is_some_and(|from| from != to))
 }

@@ -8,8 +8,9 @@
 //!
 //! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
 //! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
-//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. Everything here is a
-//! pure function of its arguments; `crate::jobs` gives the orders out and enters what came of them.
+//! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. A job's forecast is
+//! a rehearsal of all of it ([`JobSpec::rehearse`], [`JobPlanner::forecast`]). Everything here is a pure function of
+//! its arguments; `crate::jobs` gives the orders out and enters what came of them.
 //!
 //! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is known by its destination group: any
 //! number of partitions may share one, and which partition a byte belongs to is the world's business.
@@ -21,6 +22,7 @@ mod accounting;
 mod apportion;
 mod baseline;
 mod buffpack;
+mod checkpoints;
 mod choice;
 mod fillpack;
 pub mod formulas;
@@ -30,6 +32,10 @@ mod job_planner_tests;
 mod job_spec;
 mod offpack;
 mod planner;
+mod processor;
+mod rehearsal;
+#[cfg(test)]
+mod rehearsal_tests;
 mod simulation;
 mod strategy;
 mod terms;
@@ -41,12 +47,14 @@ pub use accounting::{Accounting, Run};
 pub use apportion::{Apportion, Expected};
 pub use baseline::Baseline;
 pub use buffpack::BuffPack;
+pub(crate) use checkpoints::Checkpoints;
 pub use choice::{Choice, Chosen};
 pub use fillpack::FillPack;
 pub use job_planner::{JobPlanner, Order};
-pub use job_spec::{JobSpec, Offloaded, Part};
+pub use job_spec::{JobSpec, Offloaded, Part, Sizes};
 pub use offpack::OffPack;
 pub use planner::Planner;
+pub use processor::{Processed, Processor};
 pub use simulation::{Cost, Day};
 pub use strategy::{Step, Strategy};
 pub use terms::{Alpha, Expansion, Terms};

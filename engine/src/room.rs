@@ -57,6 +57,7 @@ mod tests {
     use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
     use crate::rack::Rack;
     use crate::testing::quiet_policy;
+    use alloc::boxed::Box;
     use alloc::vec;
     use alloc::vec::Vec;
     use core::time::Duration;
@@ -127,7 +128,7 @@ mod tests {
         actions.clear();
         rack.apply(
             now,
-            Event::Submitted(Request { op, priority: PriorityClass::Background, overtake_limit: None, work }),
+            Event::Submitted(Box::new(Request { op, priority: PriorityClass::Background, overtake_limit: None, work })),
             &mut actions,
         );
         actions

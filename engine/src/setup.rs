@@ -7,7 +7,7 @@ use crate::event::{Request, Work};
 use crate::layout::Layout;
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy, Weighing};
 use core::time::Duration;
-use model::physics::ServerLoad;
+use model::physics::{READ_SEEKS, READ_SEEKS_MAX, ServerLoad, WRITE_SEEKS};
 use model::{ClassId, DriveId, GroupId, RackSpec, Time, transfer_time};
 
 /// A rack's description, layout and policy.
@@ -94,10 +94,19 @@ impl Setup {
         (wake, rest)
     }
 
-    /// The time to move payload bytes over k drives at the profile's rate, after one seek.
+    /// The time to move payload bytes over k drives at the profile's rate, with the seeks of a read.
     pub fn transfer_estimate(&self, bytes: u64) -> Duration {
+        self.transfer_with(READ_SEEKS, bytes)
+    }
+
+    /// The same with as many seeks as any transfer makes.
+    pub fn transfer_max(&self, bytes: u64) -> Duration {
+        self.transfer_with(READ_SEEKS_MAX.max(WRITE_SEEKS), bytes)
+    }
+
+    fn transfer_with(&self, seeks: u32, bytes: u64) -> Duration {
         let each = bytes.div_ceil(u64::from(self.spec.code.data));
-        self.spec.profile.seek + transfer_time(each, self.spec.profile.bytes_per_s)
+        self.spec.profile.seek * seeks + transfer_time(each, self.spec.profile.bytes_per_s)
     }
 
     /// The weight of an operation when a queue is reordered.

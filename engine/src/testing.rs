@@ -16,6 +16,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
+            overload: crate::OverloadPolicy::default(),
             shares: Shares { client: 1, rebuild: 1, background: 1 },
             quantum: Duration::from_mins(1),
         },

@@ -5,8 +5,8 @@
 //! [replayed](Replay) through a fresh [`Rack`], which must ask for the same again: whatever happened in a server or a
 //! simulation can be looked at afterwards, and a trace of one world can be judged by the means of the other.
 //!
-//! Written down, a trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"told":{"event":{...}}}` or
-//! `{"now":<ns>,"told":{"action":{...}}}` for each record.
+//! Written down, a trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"message":{"event":{...}}}` or
+//! `{"now":<ns>,"message":{"action":{...}}}` for each record.
 
 use crate::action::Action;
 use crate::event::Event;
@@ -19,7 +19,7 @@ use model::{RackSpec, Time};
 use serde::{Deserialize, Serialize};
 
 /// The version of the trace's format, of its events and its actions.
-pub const TRACE_FORMAT: u32 = 6;
+pub const TRACE_FORMAT: u32 = 7;
 
 /// The first line of a trace: everything a rack is made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Record {
     /// The moment.
     pub now: Time,
     /// The event or action.
-    pub told: TraceMessage,
+    pub message: TraceMessage,
 }
 
 /// A message between a rack and its world.
@@ -87,7 +87,7 @@ impl Replay {
     pub fn take(&mut self, record: &Record) -> Result<(), Box<Divergence>> {
         let at = self.records;
         self.records += 1;
-        match &record.told {
+        match &record.message {
             TraceMessage::Event(event) => {
                 if let Some(asked) = self.expected.pop_front() {
                     return Err(Box::new(Divergence { record: at, asked: Some(asked), traced: None }));

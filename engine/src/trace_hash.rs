@@ -39,6 +39,10 @@ impl Hasher for TraceHasher {
         }
     }
 
+    fn write_u8(&mut self, byte: u8) {
+        self.mix(u64::from(byte));
+    }
+
     fn write_u32(&mut self, word: u32) {
         self.mix(u64::from(word));
     }

@@ -48,7 +48,7 @@ impl Frontend {
 
     /// The bucket of a request, which must belong to its user.
     pub(crate) async fn owned_bucket(&self, request: &S3Request) -> Result<Owned, ErrorResponse> {
-        // Strangers are not even told which buckets do not exist.
+        // Strangers do not even learn which buckets do not exist.
         request.user()?;
         let bucket = self.bucket(request).await?;
         if !request.owns(&bucket) {
@@ -98,7 +98,7 @@ fn expected(request: &S3Request, bucket: Bucket) -> Result<Bucket, ErrorResponse
     Ok(bucket)
 }
 
-/// The object that was found, if the user may read it. Only those who may list the bucket are told that there is none.
+/// The object that was found, if the user may read it. Only those who may list the bucket learn that there is none.
 fn readable<T>(
     request: &S3Request,
     bucket: &Bucket,

@@ -1,6 +1,6 @@
 //! S3's error responses: code, status, message and headers, all in this one place.
 //!
-//! Invariant: a client is told what it can act on. What only the operator can act on goes to the log, once, in
+//! Invariant: a client learns of what it can act on. What only the operator can act on goes to the log, once, in
 //! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
 
 use crate::store::ServiceError;
@@ -191,7 +191,7 @@ impl ErrorResponse {
 
     /// An error that came while a request's body was read.
     ///
-    /// The protocol library keeps the types of these errors to itself, so their names are all there is to tell them by.
+    /// The protocol library keeps the types of these errors to itself, so only their names distinguish them.
     pub fn of_body(error: &StdError) -> Self {
         let name = error.to_string();
         let code = if name.contains("Sha256Mismatch") {

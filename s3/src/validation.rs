@@ -21,7 +21,7 @@ const SIGNING: [&str; 8] = [
     "x-id",
 ];
 
-/// Parameters of a URL presigned by signature version 2, which boto3 makes unless told otherwise.
+/// Parameters of a URL presigned by signature version 2, which boto3 makes by default.
 const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
 
 /// Headers that any request may have and that change nothing but how it is read.

@@ -18,6 +18,7 @@ use crate::host_room::HostRoom;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
+use crate::processor::Processor;
 use crate::repartition::Repartitions;
 use crate::status_service::StatusService;
 use crate::trace_file;
@@ -99,7 +100,7 @@ async fn serve(
         stale.abort();
     }
     if let Err(error) = service.jobs.closing().await {
-        tracing::warn!(%error, "repartitions cannot be told that the server ends; they begin anew all the same");
+        tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
     }
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {
@@ -195,6 +196,7 @@ impl Boot<'_> {
                     .map(|pin| pin.class)
             }),
             counters: Arc::new(WorldCounters::default()),
+            processor: Processor::Host,
             trace: None,
         };
         let policy = self.config.rack_policy(&spec);

@@ -219,7 +219,7 @@ async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
     }
 }
 
-/// Everything the engine must be told before work begins.
+/// Everything the engine must know before work begins.
 async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerError> {
     for intent in context.catalog.pending_intents().await? {
         let blob = intent.blob;
@@ -290,7 +290,7 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
     }
 }
 
-/// Drives that go and come without being asked: told to the engine.
+/// Reports drives that go and come without being asked to the engine.
 async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
     loop {
         let news = emulated.news().await;

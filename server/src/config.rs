@@ -10,7 +10,8 @@
 mod text;
 
 use engine::{
-    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
+    SchedulerPolicy, Shares, Weighing,
 };
 use model::{ClassId, RackSpec};
 use s3::{HostDomain, S3Limits};
@@ -261,6 +262,29 @@ pub struct SchedulerConfig {
     pub anticipation: Duration,
     /// Shares of a class's time. Not all 0.
     pub shares: Shares,
+    /// The relief of a clients' queue that has filled up.
+    pub overload: OverloadRelief,
+    /// The share of `queue_depth` from which on a queue counts as overloaded, in thousandths.
+    #[serde(rename = "overload_from", deserialize_with = "text::permille")]
+    pub overload_from_permille: u32,
+    /// The share of it at which it does no longer, in thousandths. Below `overload_from_permille`.
+    #[serde(rename = "overload_until", deserialize_with = "text::permille")]
+    pub overload_until_permille: u32,
+    /// How many times u an operation may be overtaken in a queue that [`OverloadRelief::Widen`] widens.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub overload_times: u32,
+}
+
+/// The relief of a clients' queue that has filled up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OverloadRelief {
+    /// None.
+    None,
+    /// Whatever comes is refused.
+    Shed,
+    /// Whatever comes may be overtaken further.
+    Widen,
 }
 
 impl Default for SchedulerConfig {
@@ -275,11 +299,27 @@ impl Default for SchedulerConfig {
             quantum: Duration::from_mins(1),
             anticipation: Duration::from_secs(2),
             shares: Shares { client: 60, rebuild: 30, background: 10 },
+            overload: OverloadRelief::None,
+            overload_from_permille: OverloadPolicy::default().from_permille,
+            overload_until_permille: OverloadPolicy::default().until_permille,
+            overload_times: 4,
         }
     }
 }
 
 impl SchedulerConfig {
+    fn overload(&self) -> OverloadPolicy {
+        OverloadPolicy {
+            relief: match self.overload {
+                OverloadRelief::None => Relief::None,
+                OverloadRelief::Shed => Relief::Shed,
+                OverloadRelief::Widen => Relief::Widen { times: self.overload_times },
+            },
+            from_permille: self.overload_from_permille,
+            until_permille: self.overload_until_permille,
+        }
+    }
+
     /// u, in the unit of `weighing`: bytes, operations or milliseconds. Pelican: 500 GB.
     pub fn overtake_limit(&self) -> u64 {
         self.overtake_limit.as_ref().and_then(|limit| limit.in_unit_of(self.weighing)).unwrap_or(500_000_000_000)
@@ -432,6 +472,9 @@ impl Config {
         if scheduler.shares == (Shares { client: 0, rebuild: 0, background: 0 }) {
             return Some(("scheduler.shares", "must not all be 0; write 60 for the client, say".into()));
         }
+        if scheduler.overload_until_permille >= scheduler.overload_from_permille {
+            return Some(("scheduler.overload_until", "must be below `overload_from`; write a smaller share".into()));
+        }
         let unit = match scheduler.weighing {
             Weighing::Bytes => "a size such as \"500 GB\"",
             Weighing::Operations => "a number such as 500",
@@ -482,6 +525,7 @@ impl Config {
                 shares: scheduler.shares,
                 quantum: scheduler.quantum,
                 anticipation: scheduler.anticipation,
+                overload: scheduler.overload(),
             },
             group_choice: match self.placement.group_choice {
                 GroupRule::Random => GroupChoice::Random,

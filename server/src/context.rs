@@ -5,6 +5,7 @@
 use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
+use crate::processor::Processor;
 use catalog::Catalog;
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
@@ -73,6 +74,8 @@ pub struct Context {
     pub pin_of: PinOf,
     /// Counters that the engine does not keep.
     pub counters: Arc<WorldCounters>,
+    /// What works on the records of repartition jobs.
+    pub processor: Processor,
     /// Takes the engine's trace, if one is kept.
     pub trace: Option<Tracer>,
 }

@@ -20,6 +20,7 @@ pub mod losses;
 pub mod notices;
 pub mod object_service;
 pub mod offline;
+pub mod processor;
 pub mod recall;
 pub mod repartition;
 pub mod replace;

@@ -7,8 +7,8 @@
 //! 1. Each run of a server has a random number. The catalog remembers the last [`RUNS_MAX`] of its runs; the workshop
 //!    carries the mark of the last one. A catalog that does not remember the marked run is older, and so is everything
 //!    that follows from it, until the newer one is put back.
-//! 2. A workshop that was lost, or put back together with the catalog, tells nothing. There a drive tells, when it is
-//!    mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number
+//! 2. A workshop that was lost, or put back together with the catalog, shows nothing. There a drive shows it, when it
+//!    is mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number
 //!    than the catalog was written under a newer one (`world/newer.rs`).
 //! 3. Then the catalog remembers of itself that it is older, so that later starts know it as well, however far it has
 //!    got by then; and the mark is replaced by that of the run which wrote the stack, so that the newer catalog is
@@ -17,7 +17,7 @@
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
 //! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what
-//! is not found in it may be what is missing. A staged file tells as a stack does: its run and the catalog's commit
+//! is not found in it may be what is missing. A staged file shows it as a stack does: its run and the catalog's commit
 //! sequence number are in its footer.
 //!
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
@@ -160,7 +160,7 @@ pub(crate) async fn begin_run(
         lineage.note_incomplete(flaw);
     }
     let (known, marked) = (catalog.runs().await?, staging.marked_runs().await?);
-    // Where the record of the runs is damaged, the drives have to tell.
+    // Where the record of the runs is damaged, the drives have to show it.
     let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
     let runs = known.unwrap_or_default();
     let found_before = catalog.found_older().await?;

@@ -100,18 +100,21 @@ mod tests {
             assert_eq!(network(closed.parse().unwrap()), None, "{closed}");
         }
         for open in ["0.0.0.0:9000", "[::]:9000", "192.0.2.1:9000", "[::ffff:192.0.2.1]:9000"] {
-            let told = network(open.parse().unwrap()).unwrap();
-            assert!(told.contains(open) && told.contains("without TLS") && told.contains("127.0.0.1:9000"), "{told}");
+            let notice = network(open.parse().unwrap()).unwrap();
+            assert!(
+                notice.contains(open) && notice.contains("without TLS") && notice.contains("127.0.0.1:9000"),
+                "{notice}"
+            );
         }
     }
 
     #[test]
     fn how_long_objects_lie_on_one_disk_is_told_with_what_to_set() {
-        let told = staging(&config(""));
-        assert!(told.contains("less than 30 % full; write older_than = \"1 d\""), "{told}");
-        let told = staging(&config("[migrate]\nolder_than = \"1 d\"\nmin_size = 7\n[workshop]\nregular = 0.255"));
-        assert!(told.contains("1 d to 1 d 1 h old") && told.contains("25.5 % full"), "{told}");
-        assert!(told.ends_with("Those of less than 7 bytes stay until it is 80 % full."), "{told}");
+        let notice = staging(&config(""));
+        assert!(notice.contains("less than 30 % full; write older_than = \"1 d\""), "{notice}");
+        let notice = staging(&config("[migrate]\nolder_than = \"1 d\"\nmin_size = 7\n[workshop]\nregular = 0.255"));
+        assert!(notice.contains("1 d to 1 d 1 h old") && notice.contains("25.5 % full"), "{notice}");
+        assert!(notice.ends_with("Those of less than 7 bytes stay until it is 80 % full."), "{notice}");
     }
 
     #[test]

@@ -7,16 +7,21 @@
 //! 1. What the spool already holds, or is about to hold, is not read again.
 //! 2. A client is answered when the beginning of its range is in the spool, and a stripe of it that was found lost
 //!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off.
-//! 3. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
+//! 3. An operation goes on from segment to segment while its group is awake (`world/spool_sink.rs`), and before it ends
+//!    the next one is ordered (`recall/course.rs`).
+//! 4. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
 //!    goes on.
 //!
-//! Memory: two blocks of the spool for each client. A recall goes on when its client has gone, and a retry finds it in
-//! the spool.
+//! Memory: two blocks of the spool for each client. The operation under way goes on when its client has gone, and a
+//! retry finds what it read in the spool.
+
+mod course;
 
 use crate::context::Context;
-use crate::world::{ReadOrder, ReadTarget, WorldHandle};
+use crate::world::{ReadOrder, ReadTarget, SegmentFollower, SpoolSink, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
+use course::{Course, Segment};
 use disk::clock;
 use engine::recall::{
     BLOCK_WAIT_MAX, BlobShape, Broken, HEAD_BYTES, Recall, SOON, SPOOL_DISK_WAIT_MAX, SPOOL_ROOM_WAIT_MAX, SpoolShape,
@@ -61,24 +66,22 @@ pub struct Recalls {
     world: WorldHandle,
 }
 
-/// A segment of the spool, which is complete or being read: its reader, and why it failed if it did.
-struct Segment {
-    reader: SpoolReader,
-    refused: Arc<OnceLock<Rejection>>,
-    /// True if somebody else ordered it.
-    joined: bool,
+/// Whether anybody listens still.
+type Fed = ControlFlow<()>;
+
+/// Why `segment` came to nothing.
+fn why(segment: &Segment, error: &SpoolError) -> RecallError {
+    let spool = || RecallError::Spool(error.to_string());
+    segment.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason))
 }
 
-impl Segment {
-    /// Why it came to nothing.
-    fn why(&self, error: &SpoolError) -> RecallError {
-        let spool = || RecallError::Spool(error.to_string());
-        self.refused.get().map_or_else(spool, |reason| RecallError::Refused(*reason))
+/// Whether `segment`, which came to nothing, is to be ordered anew.
+fn broken(course: &Course, segment: &Segment, error: &SpoolError) -> Result<(), RecallError> {
+    match course.broken(segment) {
+        Broken::OrderAnew => Ok(()),
+        Broken::GiveUp => Err(why(segment, error)),
     }
 }
-
-/// The next segment, if it is ordered already; or nobody listens any more.
-type Fed = ControlFlow<(), Option<Segment>>;
 
 /// The payload bytes `range` of `blob` from the beginning of a stripe on.
 pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
@@ -95,7 +98,7 @@ impl Recalls {
     /// longer than `max_wait` (wall time), or is expected to. The recall goes on all the same.
     ///
     /// # Errors
-    /// As told by [`RecallError`].
+    /// Each kind of [`RecallError`].
     pub async fn open(&self, blob: Blob, range: Range<u64>, max_wait: Duration) -> Result<RecallStream, RecallError> {
         if range.is_empty() {
             return Ok(futures::stream::empty().boxed());
@@ -105,9 +108,9 @@ impl Recalls {
             self.may_be_read(&blob, &range, deadline).await?;
         }
         let head_end = range.end.min(range.start.saturating_add(HEAD_BYTES));
-        let recall = self.plan(&blob, range);
-        let first = self.ready(&blob, recall.clone(), head_end, deadline).await?;
-        let mut stream = self.feed(blob, recall, first);
+        let course = self.plan(&blob, range);
+        let first = self.head(&blob, &course, head_end, deadline).await?;
+        let mut stream = self.feed(blob, course, first);
         // It lies in the spool, where a retry must find it: the client's `max_wait` does not count here.
         match tokio::time::timeout(SPOOL_DISK_WAIT_MAX, stream.next()).await {
             Ok(Some(Ok(bytes))) => {
@@ -133,11 +136,11 @@ impl Recalls {
         at >= range.end
     }
 
-    fn plan(&self, blob: &Blob, range: Range<u64>) -> Recall {
+    fn plan(&self, blob: &Blob, range: Range<u64>) -> Arc<Course> {
         let shape = BlobShape { stripe_bytes: blob.code().stripe_bytes(), payload_bytes: blob.payload_bytes };
         let spool = &self.context.spool;
         let (capacity_bytes, segment_bytes) = (spool.usage().capacity_bytes, spool.segment_bytes());
-        Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })
+        Arc::new(Course::new(Recall::new(shape, range, SpoolShape { capacity_bytes, segment_bytes })))
     }
 
     /// Refuses a range whose beginning may be readable and which as a whole is not: too few drives are left, or a
@@ -150,30 +153,54 @@ impl Recalls {
         let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
         let lost = at.max(range.start)..range.end.min(at + blob.code().stripe_bytes());
         let end = lost.end;
-        self.ready(blob, self.plan(blob, lost), end, deadline).await.map(drop)
+        self.ready(blob, &self.plan(blob, lost), end, deadline).await.map(drop)
     }
 
-    /// The segment that `recall` begins with, once payload byte `until`, or all of the segment, is in the spool.
-    async fn ready(
+    /// The segment that a recall begins with, once payload byte `until` is in the spool, or as much before it as is
+    /// read in one go.
+    async fn head(
         &self,
         blob: &Blob,
-        mut recall: Recall,
+        course: &Arc<Course>,
         until: u64,
         deadline: Instant,
     ) -> Result<Segment, RecallError> {
-        let at = recall.left().start;
+        let first = self.ready(blob, course, until, deadline).await?;
+        let mut at = first.reader.range().end;
+        // An operation that found no room for more has ended: the rest is ordered when its client gets there.
+        while at < until
+            && let Some(next) = course.take(at).or_else(|| self.found(blob, at))
+        {
+            let end = next.reader.range().end;
+            // Its group is awake and reads: nobody asks how long that will be.
+            match tokio::time::timeout_at(deadline, next.reader.written(until.min(end))).await {
+                Ok(Err(error)) if !next.joined => return Err(why(&next, &error)),
+                Ok(Err(_)) | Err(_) => break,
+                Ok(Ok(())) => course.keep(next),
+            }
+            at = end;
+        }
+        Ok(first)
+    }
+
+    /// The segment that a recall begins with, once payload byte `until`, or all of the segment, is in the spool.
+    async fn ready(
+        &self,
+        blob: &Blob,
+        course: &Arc<Course>,
+        until: u64,
+        deadline: Instant,
+    ) -> Result<Segment, RecallError> {
+        let at = course.left().start;
         loop {
             let segment = match self.found(blob, at) {
                 Some(segment) => segment,
-                None => self.order(blob, &recall, at).await?,
+                None => self.order(blob, course, at).await?,
             };
             let until = until.min(segment.reader.range().end);
             match self.written(&segment, until, blob.group, deadline).await? {
                 Ok(()) => return Ok(segment),
-                Err(error) => match recall.broken(segment.joined) {
-                    Broken::OrderAnew => {}
-                    Broken::GiveUp => return Err(segment.why(&error)),
-                },
+                Err(error) => broken(course, &segment, &error)?,
             }
         }
     }
@@ -209,15 +236,15 @@ impl Recalls {
         forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.expected))
     }
 
-    fn feed(&self, blob: Blob, recall: Recall, first: Segment) -> RecallStream {
+    fn feed(&self, blob: Blob, course: Arc<Course>, first: Segment) -> RecallStream {
         let (sender, receiver) = mpsc::channel(1);
         let recalls = self.clone();
         (self.context.spawn)(Box::pin(async move {
             let fed = tokio::select! {
                 biased;
-                // Nobody listens any more: recalls under way go on, and nothing else is ordered or held in the spool.
+                // Nobody listens any more: what is under way goes on, and nothing else is ordered or held in the spool.
                 () = sender.closed() => return,
-                fed = recalls.feed_all(&blob, recall, first, &sender) => fed,
+                fed = recalls.feed_all(&blob, &course, first, &sender) => fed,
             };
             if let Err(error) = fed {
                 let _ = sender.send(Err(error)).await;
@@ -230,20 +257,19 @@ impl Recalls {
     async fn feed_all(
         &self,
         blob: &Blob,
-        mut recall: Recall,
+        course: &Arc<Course>,
         first: Segment,
         sender: &mpsc::Sender<Result<Bytes, RecallError>>,
     ) -> Result<(), RecallError> {
         let _hold = self.context.holds.guard(blob.blob);
         let mut next = Some(first);
-        while !recall.left().is_empty() {
-            let segment = match next.take() {
+        while !course.left().is_empty() {
+            let segment = match next.take().or_else(|| course.take(course.left().start)) {
                 Some(segment) => segment,
-                None => self.segment(blob, &recall).await?,
+                None => self.segment(blob, course).await?,
             };
-            match self.feed_segment(blob, &mut recall, segment, sender).await? {
-                ControlFlow::Continue(segment) => next = segment,
-                ControlFlow::Break(()) => break,
+            if self.feed_segment(blob, course, segment, sender).await?.is_break() {
+                break;
             }
         }
         Ok(())
@@ -252,54 +278,52 @@ impl Recalls {
     async fn feed_segment(
         &self,
         blob: &Blob,
-        recall: &mut Recall,
+        course: &Arc<Course>,
         segment: Segment,
         sender: &mpsc::Sender<Result<Bytes, RecallError>>,
     ) -> Result<Fed, RecallError> {
-        let range = recall.left().start..recall.left().end.min(segment.reader.range().end);
+        let left = course.left();
+        let range = left.start..left.end.min(segment.reader.range().end);
         assert!(
             segment.reader.range().start <= range.start && !range.is_empty(),
             "a segment has the byte that is next"
         );
-        // Not waited for: if everybody held on to one segment until there was room for the next, there never would be
-        // any.
-        let ahead = match recall.ahead(range.end) {
-            Some(at) => self.order(blob, recall, at).await.ok(),
-            None => None,
-        };
+        if segment.is_last || segment.reader.is_complete() {
+            self.order_ahead(blob, course, range.end).await;
+        }
         let mut waited = Duration::ZERO;
         let mut bytes = segment.reader.read(range.clone());
         while let Some(piece) = bytes.next().await {
-            let piece = match (piece, segment.joined) {
-                (Ok(piece), _) => piece,
-                (Err(error), joined) => match recall.broken(joined) {
-                    Broken::OrderAnew => return Ok(ControlFlow::Continue(None)),
-                    Broken::GiveUp => return Err(segment.why(&error)),
-                },
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => {
+                    broken(course, &segment, &error)?;
+                    return Ok(ControlFlow::Continue(()));
+                }
             };
-            recall.received(piece.len() as u64);
+            course.received(piece.len() as u64);
             let began = clock::monotonic();
             let mut sending = std::pin::pin!(sender.send(Ok(piece)));
             match tokio::time::timeout(BLOCK_WAIT_MAX, sending.as_mut()).await {
                 Ok(Ok(())) => waited += began.elapsed(),
                 Ok(Err(_)) => return Ok(ControlFlow::Break(())),
                 Err(_) => {
-                    drop((bytes, segment, ahead));
-                    recall.stalled();
-                    return Ok(sending.await.map_or(ControlFlow::Break(()), |()| ControlFlow::Continue(None)));
+                    drop((bytes, segment));
+                    course.stalled();
+                    return Ok(sending.await.map_or(ControlFlow::Break(()), ControlFlow::Continue));
                 }
             }
         }
-        recall.segment_ended(range.end - range.start, waited);
-        Ok(ControlFlow::Continue(ahead))
+        course.segment_ended(range.end - range.start, waited);
+        Ok(ControlFlow::Continue(()))
     }
 
-    /// The next segment of `recall`, waiting for room if need be.
-    async fn segment(&self, blob: &Blob, recall: &Recall) -> Result<Segment, RecallError> {
+    /// The next segment of a recall, waiting for room if need be.
+    async fn segment(&self, blob: &Blob, course: &Arc<Course>) -> Result<Segment, RecallError> {
         let mut changes = self.context.spool.changes();
         let mut patient = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
         loop {
-            match self.order(blob, recall, recall.left().start).await {
+            match self.order(blob, course, course.left().start).await {
                 Err(RecallError::SpoolFull(full)) => tokio::select! {
                     changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
                     () = &mut patient => return Err(RecallError::SpoolFull(full)),
@@ -309,36 +333,66 @@ impl Recalls {
         }
     }
 
-    /// The segment with payload byte `at` that the spool has, or a new recall of it.
-    async fn order(&self, blob: &Blob, recall: &Recall, at: u64) -> Result<Segment, RecallError> {
+    /// Orders what comes after `end`, the end of an operation, if that is not too early.
+    ///
+    /// Room is not waited for: if everybody held on to one segment until there was room for the next, there never would
+    /// be any.
+    async fn order_ahead(&self, blob: &Blob, course: &Arc<Course>, end: u64) {
+        if let Some(at) = course.ahead(end)
+            && let Ok(segment) = self.order(blob, course, at).await
+        {
+            course.keep(segment);
+        }
+    }
+
+    /// The segment with payload byte `at` that the spool has, or the first one of a new operation.
+    async fn order(&self, blob: &Blob, course: &Arc<Course>, at: u64) -> Result<Segment, RecallError> {
         // One at a time looks and orders, so that clients of the same bytes order them once.
         let _turn = self.context.recall_order.lock().await;
         if let Some(segment) = self.found(blob, at) {
             return Ok(segment);
         }
-        let range = recall.segment(at);
-        let writer = self.context.spool.reserve(blob.blob, range.clone()).await.map_err(|error| match error {
+        let operation = course.operation(at);
+        let (range, is_last) = (operation.range(), operation.is_in_last_segment());
+        assert!(operation.segment().contains(&at), "a segment has the byte that it is ordered for");
+        let refused = Arc::<OnceLock<Rejection>>::default();
+        let follower = self.follower(blob, course, &refused);
+        let reserved = SpoolSink::reserve(&self.context.spool, blob.blob, operation, follower).await;
+        let (sink, reader) = reserved.map_err(|error| match error {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
             ReserveError::Drive(error) => RecallError::Spool(error.to_string()),
         })?;
-        let reader = self.context.spool.find(blob.blob, at);
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
-        assert!(range.contains(&at), "a segment has the byte that it is ordered for");
-        let refused = Arc::<OnceLock<Rejection>>::default();
         self.world.read(ReadOrder {
             blob: blob.clone(),
             range,
-            target: ReadTarget::Spool(Box::new(writer)),
+            target: ReadTarget::Spool(Box::new(sink)),
             priority: PriorityClass::Client,
             job: None,
             refused: Arc::clone(&refused),
         });
-        Ok(Segment { reader, refused, joined: false })
+        Ok(Segment { reader, refused, joined: false, is_last })
+    }
+
+    /// Keeps the segments that an operation goes on to, as long as its client is there, and has the next operation
+    /// ordered before this one ends.
+    fn follower(&self, blob: &Blob, course: &Arc<Course>, refused: &Arc<OnceLock<Rejection>>) -> SegmentFollower {
+        let (recalls, blob, refused) = (self.clone(), blob.clone(), Arc::clone(refused));
+        let course = Arc::downgrade(course);
+        Box::new(move |segment| {
+            let Some(course) = course.upgrade() else { return };
+            let (reader, is_last, end) = (segment.reader.clone(), segment.is_last, segment.reader.range().end);
+            course.keep(Segment { reader, refused: Arc::clone(&refused), joined: false, is_last });
+            if is_last && course.ahead(end).is_some() {
+                let (spawn, recalls, blob) = (Arc::clone(&recalls.context.spawn), recalls.clone(), blob.clone());
+                spawn(Box::pin(async move { recalls.order_ahead(&blob, &course, end).await }));
+            }
+        })
     }
 
     /// The segment with payload byte `at` that the spool has, or is about to have.
     fn found(&self, blob: &Blob, at: u64) -> Option<Segment> {
         let reader = self.context.spool.find(blob.blob, at)?;
-        Some(Segment { reader, refused: Arc::default(), joined: true })
+        Some(Segment { reader, refused: Arc::default(), joined: true, is_last: false })
     }
 }

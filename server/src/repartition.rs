@@ -1,16 +1,16 @@
 //! Repartition jobs: records that lie over the groups of the rack are brought where another key wants them, inside the
-//! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` tells users).
+//! rack (the engine decides, [`engine::repartition`]; `batch` knows records; `docs/repartition.md` is for users).
 //!
 //! - `plan.rs` what a request means, what it would read, what each strategy would cost; `places.rs` and `input.rs`
 //!   where it reads and writes; `sample.rs` does to some records what is to be done to all, and measures it;
-//!   `memory.rs` its share of memory;
+//!   `expected.rs` what is then expected of all; `memory.rs` its share of memory;
 //! - `checkpoint.rs` how far a job is, as the catalog keeps it, `restore.rs` saves it and has a job find back to it,
 //!   `resume.rs` what it then goes on from;
 //! - `lifecycle.rs` a job from its turn to its end, `finish.rs` publishing and rolling back, `shared.rs` its record in
 //!   the catalog, `report.rs` JSON;
 //! - `runner.rs` the steps that the engine orders, `class_steps.rs` how one class carries them out, `job_work.rs` what
 //!   the classes share; `reader.rs` and `source.rs` input, `buffer.rs` what is held meanwhile, `writer.rs` output and
-//!   runs, `heavy.rs` what takes the processor for long;
+//!   runs;
 //! - here: what users ask of jobs.
 //!
 //! Invariants: a job's output is in the hidden bucket until all of it is there and its tally is that of the input; then
@@ -21,8 +21,8 @@
 mod buffer;
 mod checkpoint;
 mod class_steps;
+mod expected;
 mod finish;
-mod heavy;
 mod input;
 mod job_work;
 mod lifecycle;
@@ -39,7 +39,10 @@ mod shared;
 mod source;
 mod writer;
 
-pub use report::{ClassPlan, Figure, Forecast, JobReport, Outcome, Place, Plan, Progress, Request, Sample};
+pub use report::{
+    ClassPlan, Figure, Forecast, JobReport, Outcome, Pace, Place, Plan, ProcessorRates, Progress, Request, Sample,
+    Worked,
+};
 
 use crate::world::{Context, WorldHandle};
 use catalog::{CatalogError, Job, JobState};
@@ -59,7 +62,7 @@ pub enum JobError {
     /// There is no such job.
     #[error("there is no job {0}")]
     Unknown(u64),
-    /// It cannot be done, for the reason told.
+    /// It cannot be done, for this reason.
     #[error("{0}")]
     Refused(String),
     /// The catalog does not answer.
@@ -132,7 +135,7 @@ impl Repartitions {
         }));
     }
 
-    /// The server is about to end, as it was told to: no job is to be blamed for that.
+    /// The server is about to end, as it was asked to: no job is to be blamed for that.
     ///
     /// # Errors
     /// [`CatalogError`].
@@ -259,8 +262,8 @@ impl Repartitions {
                 self.change(job, JobState::Publishing, JobState::Paused).await?
             }
             JobState::Publishing | JobState::Removing => {
-                let told = format!("the output of job {job} is published already; remove what you do not want");
-                return Err(JobError::Refused(told));
+                let message = format!("the output of job {job} is published already; remove what you do not want");
+                return Err(JobError::Refused(message));
             }
             _ => return Err(JobError::Refused(format!("job {job} is over"))),
         };

@@ -86,7 +86,7 @@ pub struct FrontStatus {
     pub unsigned_requests: u64,
     /// Their limit.
     pub request_limit: u64,
-    /// Requests that were told to slow down since the server started, because there were too many.
+    /// Requests answered SlowDown since the server started, because there were too many.
     pub refused_requests: u64,
     /// Connections that were closed at once since then, because their address had too many.
     pub refused_connections: u64,
@@ -189,13 +189,16 @@ pub struct ClassStatus {
 pub struct Totals {
     /// Group wakes, by cause: client, rebuild, background.
     pub group_wakes: [u64; 3],
+    /// Of those by background work, wakes for nothing but to initialise a group.
+    pub initialisation_wakes: u64,
     /// Drive starts.
     pub drive_starts: u64,
     /// Payload bytes read from the rack.
     pub read_bytes: u64,
     /// Payload bytes that migrated to the rack.
     pub migrated_bytes: u64,
-    /// Group wakes caused by background work, per 10^9 bytes migrated; `None` before anything migrated.
+    /// Group wakes caused by background work other than initialisation, per 10^9 bytes migrated; `None` before anything
+    /// migrated.
     pub wakes_per_gb_migrated: Option<f64>,
     /// Payload bytes of reclaimed blobs.
     pub reclaimed_bytes: u64,
@@ -358,7 +361,7 @@ pub struct UserReport {
     pub buckets: u64,
 }
 
-/// The keys of a user, told once.
+/// The keys of a user, shown once.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewKeys {
     /// Whose.

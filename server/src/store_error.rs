@@ -1,4 +1,4 @@
-//! Errors of catalog, workshop and rack, as the S3 front is told them.
+//! Errors of catalog, workshop and rack, mapped to those of the S3 front.
 
 use crate::recall::RecallError;
 use catalog::CatalogError;

@@ -44,7 +44,7 @@ pub enum UserError {
     #[error("there is a user {0} already; `larder user rotate {0}` gives new keys")]
     Exists(String),
     /// Nobody is called so.
-    #[error("there is no user {0}; `larder user list` tells who there is")]
+    #[error("there is no user {0}; `larder user list` lists them")]
     Unknown(String),
     /// The one user that stays.
     #[error("the user root stays; `larder user rotate root` gives it new keys")]
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!((users.user("ROOTKEY"), users.user(&keys.access_key).as_deref()), (None, Some(ROOT)));
         let text = std::fs::read_to_string(dir.path().join("credentials")).unwrap();
         assert!(text.contains(&keys.access_key) && text.contains(&keys.secret_key));
-        assert!(keys.file.unwrap().ends_with("/credentials"), "who rotates is told where the keys are");
+        assert!(keys.file.unwrap().ends_with("/credentials"), "who rotates learns where the keys are");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! The world as the server has it: the interpreter of [`engine::Action`] over real drives, catalog and workshop.
 //!
-//! One task owns the [`engine::Rack`]. It takes a step, tells the engine what happened, and does what the engine asks
-//! for; whatever takes time runs in a task of its own and comes back as another step. So there is no lock around the
+//! One task owns the [`engine::Rack`]. It takes a step, reports what happened to the engine, and does what it asks for;
+//! whatever takes time runs in a task of its own and comes back as another step. So there is no lock around the
 //! engine, and no decision here: a branch in this file asks only how, never whether.
 //!
 //! Clock, drives, catalog, workshop and the spawning of tasks are arguments ([`Context`]), so that this same
@@ -28,6 +28,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod spool_sink;
 mod state;
 mod transfer;
 
@@ -36,6 +37,7 @@ pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
 pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
+pub use spool_sink::{SegmentFollower, SpoolSegment, SpoolSink};
 pub use state::{World, WorldHandle};
 
 use engine::trace::{Record, TraceMessage};
@@ -87,9 +89,9 @@ impl World {
         }
     }
 
-    fn trace(&self, now: Time, told: impl FnOnce() -> TraceMessage) {
+    fn trace(&self, now: Time, message: impl FnOnce() -> TraceMessage) {
         if let Some(trace) = &self.context.trace {
-            trace(&Record { now, told: told() });
+            trace(&Record { now, message: message() });
         }
     }
 

@@ -30,10 +30,11 @@ fn neg_log2_q32(x: u64) -> u64 {
     let mut fraction = 0_u64;
     for digit in (0..32).rev() {
         // Without a branch, which would be taken at random.
-        let square = (u128::from(mantissa) * u128::from(mantissa)) >> 63;
-        let above = (square >> 64) as u64;
+        let square = u128::from(mantissa) * u128::from(mantissa);
+        let (high, doubled) = ((square >> 64) as u64, (square >> 63) as u64);
+        let above = high >> 63;
         fraction |= above << digit;
-        mantissa = (square >> above) as u64;
+        mantissa = doubled ^ ((doubled ^ high) & above.wrapping_neg());
     }
     (u64::from(zeros + 1) << 32) - fraction
 }

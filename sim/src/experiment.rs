@@ -5,6 +5,7 @@
 use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
 use crate::replay::TraceError;
+use crate::world::HeavyLoad;
 use engine::layout::LayoutError;
 use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
 use model::{DriveId, RackSpec, SpecError};
@@ -62,6 +63,8 @@ pub struct Workload {
     pub sizes: Sizes,
     /// The blobs they are for.
     pub popularity: Popularity,
+    /// Of a Poisson load: reads that are asked for at its very beginning beside it, as after a burst.
+    pub backlog: u32,
 }
 
 /// A drive that fails for good when the warm-up is over, and is rebuilt (Pelican, section 5).
@@ -97,6 +100,8 @@ pub struct Experiment {
     pub system: System,
     /// The servers' network.
     pub network: Network,
+    /// When mounts are slow.
+    pub heavy_load: HeavyLoad,
     /// The load.
     pub workload: Workload,
     /// The number of blobs that stand for those that are stored.
@@ -124,10 +129,12 @@ impl Experiment {
             rack,
             system: System::Engine,
             network: Network::PELICAN,
+            heavy_load: HeavyLoad::StreamOnServer,
             workload: Workload {
                 arrivals: Arrivals::poisson(1.0),
                 sizes: Sizes::Fixed(1_000_000_000),
                 popularity: Popularity::Uniform,
+                backlog: 0,
             },
             stored_blobs: 24_000,
             stored_permille: 1_000,
@@ -157,6 +164,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             wait_limit: None,
             join_in_service: false,
             anticipation: Duration::ZERO,
+            overload: engine::OverloadPolicy::default(),
             shares: Shares { client: 1, rebuild: 1, background: 1 },
             quantum: Duration::from_mins(1),
         },

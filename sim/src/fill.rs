@@ -7,6 +7,8 @@
 //! Invariants: a run stops at the first refusal, and a write is refused only when no group has room.
 
 use crate::chance::Sizes;
+use crate::experiment::ExperimentError;
+use crate::point::half_width;
 use crate::stored::placement;
 use engine::layout::Layout;
 use engine::placement::Wanted;
@@ -69,6 +71,91 @@ impl Filled {
     }
 }
 
+/// A question about a rack that is filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// The rack.
+    pub rack: RackSpec,
+    /// The distribution of its drives' sizes.
+    pub capacities: Capacities,
+    /// Whether every drive is used as if it were the smallest, as a design for equal drives has it.
+    pub clipped: bool,
+    /// The sizes of what is written.
+    pub sizes: Sizes,
+    /// How the drives of a blob are chosen within a group.
+    pub rule: DriveRule,
+    /// At least one.
+    pub seeds: Vec<u64>,
+}
+
+/// The results of a filling, each a mean over the seeds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FillPoint {
+    /// The used share of the rack at the first refusal, as its drives are used.
+    pub utilisation: f64,
+    /// Half the width of its 95 % confidence interval; `None` for a single seed.
+    pub utilisation_ci95: Option<f64>,
+    /// What is used, over the space of a rack all of whose drives are as large as the smallest may be.
+    pub over_clipped: f64,
+    /// Half the width of its 95 % confidence interval; `None` for a single seed.
+    pub over_clipped_ci95: Option<f64>,
+    /// The used share of the drive that is used least.
+    pub least_used: f64,
+    /// Blobs that were taken.
+    pub blobs: f64,
+}
+
+/// Fills a rack with every seed.
+///
+/// # Errors
+/// [`ExperimentError`] if there is no seed, or the rack cannot have drives of these sizes.
+pub fn run_fill(filling: &Filling) -> Result<FillPoint, ExperimentError> {
+    let each: Result<Vec<Filled>, ExperimentError> = filling.seeds.iter().map(|seed| filling.once(*seed)).collect();
+    let each = each?;
+    if each.is_empty() {
+        return Err(ExperimentError::NoSeed);
+    }
+    let mean = |of: &dyn Fn(&Filled) -> f64| each.iter().map(of).sum::<f64>() / each.len() as f64;
+    let half = |of: &dyn Fn(&Filled) -> f64| half_width(each.iter().map(of));
+    let over_clipped = |filled: &Filled| filling.over_clipped(filled);
+    Ok(FillPoint {
+        utilisation: mean(&Filled::utilisation),
+        utilisation_ci95: half(&Filled::utilisation),
+        over_clipped: mean(&over_clipped),
+        over_clipped_ci95: half(&over_clipped),
+        least_used: mean(&|filled| filled.drive_utilisation.first().copied().unwrap_or(0.0)),
+        blobs: mean(&|filled| filled.blobs as f64),
+    })
+}
+
+impl Filling {
+    /// Fills the rack with one seed.
+    ///
+    /// # Errors
+    /// [`ExperimentError`] if the rack cannot have drives of these sizes.
+    pub fn once(&self, seed: u64) -> Result<Filled, ExperimentError> {
+        let sized = varied(&self.rack, self.capacities, seed)?;
+        let sized = if self.clipped { to_size(&sized, self.capacities.min_bytes)? } else { sized };
+        let layout = engine::layout::synthesise(&sized)?;
+        Ok(fill(&sized, &layout, self.sizes, self.rule, seed))
+    }
+
+    /// What is used, over the space of a rack all of whose drives are as large as the smallest may be.
+    pub fn over_clipped(&self, filled: &Filled) -> f64 {
+        let clipped_bytes = self.capacities.min_bytes as f64 * self.rack.drives.len() as f64;
+        filled.used_bytes as f64 / clipped_bytes
+    }
+}
+
+/// `spec` with every drive clipped to `bytes`.
+fn to_size(spec: &RackSpec, bytes: u64) -> Result<RackSpec, SpecError> {
+    let mut draft = RackDraft::clone(spec);
+    for drive in &mut draft.drives {
+        drive.capacity_bytes = Some(bytes);
+    }
+    RackSpec::validated(draft)
+}
+
 /// Writes blobs of these sizes until the first one is refused.
 pub fn fill(spec: &RackSpec, layout: &Layout, sizes: Sizes, rule: DriveRule, seed: u64) -> Filled {
     let mut placement = placement(spec, layout).with_rule(rule);
@@ -117,16 +204,6 @@ mod tests {
         (spec, layout)
     }
 
-    /// `spec` with every drive clipped to the smallest, as a design for equal drives would use unequal ones.
-    fn clipped(spec: &RackSpec) -> RackSpec {
-        let smallest = spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).min();
-        let mut draft = RackDraft::clone(spec);
-        for drive in &mut draft.drives {
-            drive.capacity_bytes = smallest;
-        }
-        RackSpec::validated(draft).unwrap()
-    }
-
     const SIZES: Sizes = Sizes::Spread { min: 20_000_000, max: 900_000_000, mean: 330_000_000 };
 
     #[test]
@@ -134,7 +211,8 @@ mod tests {
         let (spec, layout) = small();
         let ours = fill(&spec, &layout, SIZES, DriveRule::MostSpare, 1);
         let random = fill(&spec, &layout, SIZES, DriveRule::Random, 1);
-        let equal = clipped(&spec);
+        let smallest = spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).min().unwrap();
+        let equal = to_size(&spec, smallest).unwrap();
         let clipped = fill(&equal, &layout, SIZES, DriveRule::MostSpare, 1);
         println!(
             "used: most spare {:.5}, random {:.5}, clipped {:.5}; against clipping {:.4}",
@@ -148,5 +226,23 @@ mod tests {
         assert!(clipped.utilisation() > ours.utilisation(), "equal drives leave less over");
         assert!(ours.drive_utilisation.iter().all(|used| *used <= 1.0));
         assert_eq!(ours, fill(&spec, &layout, SIZES, DriveRule::MostSpare, 1));
+    }
+
+    #[test]
+    fn a_filling_says_by_how_much_it_beats_clipping() {
+        let capacities = Capacities { min_bytes: 21_000_000_000, max_bytes: 24_500_000_000, draws: 2 };
+        let filling = Filling {
+            rack: small().0,
+            capacities,
+            clipped: false,
+            sizes: SIZES,
+            rule: DriveRule::MostSpare,
+            seeds: vec![1, 2, 3],
+        };
+        let (varied, clipped) = (run_fill(&filling), run_fill(&Filling { clipped: true, ..filling.clone() }));
+        let (varied, clipped) = (varied.unwrap(), clipped.unwrap());
+        assert!(varied.over_clipped > 1.05 && clipped.over_clipped <= 1.0, "{varied:?} {clipped:?}");
+        assert!(varied.utilisation_ci95.is_some_and(|half| half < 0.01));
+        assert_eq!(run_fill(&Filling { seeds: vec![], ..filling }), Err(ExperimentError::NoSeed));
     }
 }

@@ -8,8 +8,8 @@
 //! floats.
 
 use crate::flow::{Demand, LinkId};
-use model::physics::Servers;
-use model::{DomainLimit, DriveId, RackSpec};
+use model::physics::{RackLinks, Servers};
+use model::{DriveId, RackSpec};
 use serde::{Deserialize, Serialize};
 
 /// The network of a rack's servers.
@@ -35,9 +35,8 @@ impl Network {
 pub(crate) struct Links {
     /// The capacity of each link, in bytes/s.
     pub capacities: Vec<u64>,
-    /// The links of resources that each drive crosses, drive after drive: one for each such resource.
-    of_drive: Vec<LinkId>,
-    each_crosses: usize,
+    /// The first of them, and those that each drive crosses.
+    described: RackLinks,
     /// The number of servers.
     servers: usize,
     /// The link by which each server sends; empty if the network is unbounded.
@@ -47,16 +46,8 @@ pub(crate) struct Links {
 impl Links {
     /// The links of `spec` under `network`.
     pub fn new(spec: &RackSpec, network: Network) -> Self {
-        let mut capacities = Vec::new();
-        let mut firsts = Vec::new();
-        for (resource, described) in spec.resources_by_id() {
-            if let DomainLimit::BytesPerS(bytes_per_s) = described.limit {
-                firsts.push((resource, capacities.len()));
-                capacities.extend(std::iter::repeat_n(bytes_per_s, spec.domain_count(resource)));
-            }
-        }
-        let link_of = |drive, &(resource, first): &(_, usize)| first + spec.domain_of(drive, resource).index();
-        let of_drive = spec.drives.iter().flat_map(|drive| firsts.iter().map(|at| link_of(drive.id, at))).collect();
+        let described = RackLinks::new(spec);
+        let mut capacities = described.bytes_per_s().to_vec();
         let servers = Servers::new(spec).count();
         let mut network_of = Vec::new();
         if let Some(bytes_per_s) = network.bytes_per_s {
@@ -64,7 +55,7 @@ impl Links {
             network_of.extend((0..servers).map(|server| capacities.len() + server.min(cards - 1)));
             capacities.extend(std::iter::repeat_n(bytes_per_s, cards));
         }
-        Self { capacities, of_drive, each_crosses: firsts.len(), servers, network_of }
+        Self { capacities, described, servers, network_of }
     }
 
     /// The demand of a transfer with one stream for each of `drives`, of at most `stream_bytes_per_s` each. For a read,
@@ -74,7 +65,7 @@ impl Links {
         let mut demand = Demand { stream_bytes_per_s, crosses: Vec::with_capacity(4) };
         for drive in drives {
             count += 1;
-            for link in &self.of_drive[drive.index() * self.each_crosses..][..self.each_crosses] {
+            for link in self.described.of(drive) {
                 demand.add(*link, 1_000);
             }
         }
@@ -87,7 +78,7 @@ impl Links {
     /// Divides the payload among the networks, in proportion to the streams on each server's own link.
     fn send(&self, demand: &mut Demand, sent: u64, count: u64) {
         assert!(sent <= count, "{sent} streams are sent, and {count} read");
-        if self.each_crosses == 0 {
+        if self.described.bytes_per_s().is_empty() {
             return demand.add(self.network_of[0], sent * 1_000);
         }
         for at in 0..demand.crosses.len() {

@@ -118,7 +118,7 @@ impl Measuring {
 
     /// Counts the operations that have ended since the last call.
     pub fn collect<M: Controller>(&mut self, world: &mut World<M>) {
-        world.take_ended().iter().for_each(|ended| self.ended(ended));
+        world.drain_ended().for_each(|ended| self.ended(&ended));
     }
 
     /// Counts one operation that has ended, if a client waited for it.
@@ -158,6 +158,8 @@ impl Measuring {
             span,
             boot: self.boot,
             steady_after: None,
+            drained_after: None,
+            open_mean: None,
             drives: world.rack.spec().drives.len(),
             clients: self.clients,
             events: after.events - before.events,
@@ -185,6 +187,11 @@ pub struct Measured {
     /// When the number of open requests of a Poisson load was steady, counted from the first request; `None` if half
     /// of the run or more was its beginning (MSER-5).
     pub steady_after: Option<Duration>,
+    /// When, counted from the first request, fewer requests of a Poisson load were open for the first time than half of
+    /// what the queues hold.
+    pub drained_after: Option<Duration>,
+    /// Requests of a Poisson load that were open, on average.
+    pub open_mean: Option<f64>,
     /// Drives in the rack.
     pub drives: usize,
     /// The experience of all clients.

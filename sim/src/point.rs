@@ -105,6 +105,27 @@ pub struct Parameters {
     pub seeds: Vec<u64>,
 }
 
+/// A point over all seeds, and that of each seed alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeededPoint {
+    /// All seeds taken together.
+    pub all: Point,
+    /// Each seed alone, in their order.
+    pub each: Vec<Point>,
+}
+
+impl SeededPoint {
+    pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
+        let alone = |(seed, run): (&u64, &Measured)| {
+            Point::of(experiment, std::slice::from_ref(seed), std::slice::from_ref(run))
+        };
+        Self {
+            all: Point::of(experiment, &experiment.seeds, runs),
+            each: experiment.seeds.iter().zip(runs).map(alone).collect(),
+        }
+    }
+}
+
 /// A point: its parameters, and its measurements over all seeds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -137,6 +158,14 @@ pub struct Point {
     /// When the number of open requests of a Poisson load was steady, in seconds from the first request, in the slowest
     /// run (MSER-5); `None` if half of some run was not enough.
     pub steady_after_s: Option<f64>,
+    /// Whether that was within the warm-up, so that what was measured does not depend on when; `None` for what has no
+    /// steady state, such as a burst or a rebuild.
+    pub settled: Option<bool>,
+    /// When fewer requests of a Poisson load were open for the first time than half of what the queues hold, in seconds
+    /// from the first request, in the slowest run; `None` if some run did not get there.
+    pub drained_after_s: Option<f64>,
+    /// Requests of a Poisson load that waited or were served, on average.
+    pub open_mean: Option<f64>,
     /// The consequences of a drive's failure, if one failed.
     pub rebuild: Option<RebuildPoint>,
     /// The confidence intervals of the means.
@@ -152,8 +181,8 @@ pub struct Point {
 }
 
 impl Point {
-    pub(crate) fn of(experiment: &Experiment, runs: &[Measured]) -> Self {
-        assert!(!runs.is_empty() && runs.len() == experiment.seeds.len(), "each seed has a run");
+    fn of(experiment: &Experiment, seeds: &[u64], runs: &[Measured]) -> Self {
+        assert!(!runs.is_empty() && runs.len() == seeds.len(), "each seed has a run");
         let mean = |of: &dyn Fn(&Measured) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let spin_ups_per_drive_year = mean(&|run| run.per_drive_year(run.spin_ups as f64));
         let profile = &experiment.rack.profile;
@@ -166,7 +195,7 @@ impl Point {
             Summary::of(&merged)
         };
         Self {
-            parameters: parameters(experiment, mean(&|run| run.span.as_secs_f64())),
+            parameters: parameters(experiment, seeds, mean(&|run| run.span.as_secs_f64())),
             throughput_bytes_per_s: mean(&Measured::throughput_bytes_per_s),
             ttfb_s: all(|run| &run.clients.first_byte),
             completion_s: all(|run| &run.clients.completion),
@@ -182,7 +211,10 @@ impl Point {
                 peak: runs.iter().map(|run| run.peak_power_mw).max().unwrap_or(0) as f64 / 1e3,
             },
             boot_s: mean(&|run| run.boot.as_secs_f64()),
-            steady_after_s: runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(run.steady_after?.as_secs_f64()))),
+            steady_after_s: last(runs, |run| run.steady_after),
+            drained_after_s: last(runs, |run| run.drained_after),
+            open_mean: runs.iter().map(|run| run.open_mean).sum::<Option<f64>>().map(|sum| sum / runs.len() as f64),
+            settled: settled(experiment, runs),
             rebuild: RebuildPoint::of(runs),
             ci95: Confidence {
                 throughput_bytes_per_s: half_width(runs.iter().map(Measured::throughput_bytes_per_s)),
@@ -198,9 +230,20 @@ impl Point {
     }
 }
 
-fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
+/// The last of a moment's seconds over the runs; `None` if some run has none.
+fn last(runs: &[Measured], of: impl Fn(&Measured) -> Option<Duration>) -> Option<f64> {
+    runs.iter().try_fold(0.0_f64, |most, run| Some(most.max(of(run)?.as_secs_f64())))
+}
+
+fn settled(experiment: &Experiment, runs: &[Measured]) -> Option<bool> {
+    let steady = matches!(experiment.workload.arrivals, Arrivals::Poisson { .. }) && experiment.fault.is_none();
+    let in_time = |run: &Measured| run.steady_after.is_some_and(|after| after <= experiment.warm_up);
+    steady.then(|| runs.iter().all(in_time))
+}
+
+fn parameters(experiment: &Experiment, seeds: &[u64], measured_s: f64) -> Parameters {
     let (reads_per_s, burst_reads, warm_up) = match &experiment.workload.arrivals {
-        Arrivals::Poisson { mean_gap } => (Some(mean_gap.as_secs_f64().recip()), None, experiment.warm_up),
+        Arrivals::Poisson { mean_gap } => (Some(rate_of(*mean_gap)), None, experiment.warm_up),
         Arrivals::Burst { reads, .. } => (None, Some(*reads), Duration::ZERO),
         Arrivals::Replay(_) => (None, None, Duration::ZERO),
     };
@@ -215,8 +258,17 @@ fn parameters(experiment: &Experiment, measured_s: f64) -> Parameters {
         read_policy: experiment.policy.read_policy,
         warm_up_s: warm_up.as_secs_f64(),
         measured_s,
-        seeds: experiment.seeds.clone(),
+        seeds: seeds.to_vec(),
     }
+}
+
+/// The rate that was asked for: of those that have this mean gap, the one with fewest decimals. A third of a second is
+/// no whole number of nanoseconds, but 3 a second were asked for.
+fn rate_of(mean_gap: Duration) -> f64 {
+    let exact = mean_gap.as_secs_f64().recip();
+    let rounded = (0..=9).filter_map(|decimals| format!("{exact:.decimals$}").parse().ok());
+    let mut asked = rounded.filter(|rate: &f64| Arrivals::poisson(*rate) == Arrivals::Poisson { mean_gap });
+    asked.next().unwrap_or(exact)
 }
 
 /// Half the width of the 95 % confidence interval of the mean of `values` (Student's t); `None` for fewer than two.
@@ -263,6 +315,16 @@ mod tests {
         ] {
             let found = t_95(degrees_of_freedom);
             assert!((found - tabulated).abs() < 0.000_6, "{degrees_of_freedom}: {found}, {tabulated}");
+        }
+    }
+
+    #[test]
+    fn the_rate_is_the_one_that_was_asked_for() {
+        for rate in [0.0625, 0.125, 0.3, 1.0, 3.0, 3.8, 7.0, 16.0, 1.0 / 120.0] {
+            let Arrivals::Poisson { mean_gap } = Arrivals::poisson(rate) else { panic!("it is Poisson") };
+            let found = rate_of(mean_gap);
+            assert!((found / rate - 1.0).abs() < 1e-6, "{found} for {rate}");
+            assert!(rate < 0.01 || found.to_string() == rate.to_string(), "{found} for {rate}");
         }
     }
 

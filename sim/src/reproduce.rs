@@ -4,6 +4,9 @@ mod evaluation;
 pub mod judge;
 pub mod partition;
 pub mod pelican;
+pub mod shifting;
+mod snapshot;
 mod sweep;
 
 pub use evaluation::{NamedFigure, Reproduction};
+pub use snapshot::Snapshot;

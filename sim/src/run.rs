@@ -21,7 +21,7 @@
 use crate::chance::{Popular, poisson_gap};
 use crate::experiment::{Arrivals, Experiment, ExperimentError, Fault, System};
 use crate::measure::{Measured, Measuring};
-use crate::point::Point;
+use crate::point::{Point, SeededPoint};
 use crate::replay;
 use crate::steady::QueueSamples;
 use crate::stored::Stored;
@@ -41,6 +41,14 @@ const REBUILD_MAX: Duration = Duration::from_hours(30 * 24);
 /// # Errors
 /// [`ExperimentError`], before anything is simulated; or later, if the file of a trace changes meanwhile.
 pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
+    Ok(run_seeds(experiment)?.all)
+}
+
+/// Runs an experiment, and has each seed alone as well.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_seeds(experiment: &Experiment) -> Result<SeededPoint, ExperimentError> {
     if experiment.seeds.is_empty() {
         return Err(ExperimentError::NoSeed);
     }
@@ -53,7 +61,7 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
     let layout = engine::layout::synthesise(&experiment.rack)?;
     let runs: Result<Vec<Measured>, _> =
         experiment.seeds.iter().map(|seed| run_once(experiment, &layout, *seed)).collect();
-    Ok(Point::of(experiment, &runs?))
+    Ok(SeededPoint::of(experiment, &runs?))
 }
 
 /// Runs one seed of an experiment in a rack of this layout.
@@ -62,7 +70,8 @@ pub fn run(experiment: &Experiment) -> Result<Point, ExperimentError> {
 /// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let stored = stored(experiment, layout, seed)?;
-    let mut setting = Setting { network: Some(experiment.network), first_boot: true, ..Setting::default() };
+    let (network, heavy_load) = (Some(experiment.network), experiment.heavy_load);
+    let mut setting = Setting { network, heavy_load, first_boot: true, ..Setting::default() };
     setting.used_bytes.clone_from(&stored.used_bytes);
     if let Some(fault) = experiment.fault {
         let rebuilds = |_: &&mut u64| experiment.system != System::RandomLayout;
@@ -86,8 +95,9 @@ pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<M
     };
     let failing = experiment.fault.map(|fault| Failing::of(fault, &spec, &layout, seed)).transpose()?;
     setting.judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    let queues = layout.classes.len() as u32;
     let world = World::with(Rack::new(spec, layout, policy, seed), seed, setting);
-    ExperimentRun { failing, ..ExperimentRun::new(experiment, world, stored, seed) }.measure()
+    ExperimentRun { failing, queues, ..ExperimentRun::new(experiment, world, stored, seed) }.measure()
 }
 
 /// The blobs that an experiment begins with.
@@ -132,6 +142,8 @@ struct ExperimentRun<'a, M> {
     samples: Option<QueueSamples>,
     measuring: Measuring,
     failing: Option<Failing>,
+    /// The queues of the controller.
+    queues: u32,
 }
 
 impl<'a, M: Controller> ExperimentRun<'a, M> {
@@ -148,6 +160,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
             samples: None,
             measuring: Measuring::default(),
             failing: None,
+            queues: 1,
         }
     }
 
@@ -166,8 +179,14 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
             let left = self.world.blobs.left_on(failing.fault.drive);
             self.measuring.rebuilt((left == 0).then(|| self.world.blobs.rebuilt_at()));
         }
-        let steady_after = self.samples.as_ref().and_then(QueueSamples::steady_after);
-        Ok(Measured { steady_after, ..self.measuring.end(&mut self.world) })
+        let places = f64::from(self.experiment.policy.scheduler.queue_depth) * f64::from(self.queues);
+        let samples = self.samples.as_ref();
+        Ok(Measured {
+            steady_after: samples.and_then(QueueSamples::steady_after),
+            drained_after: samples.and_then(|samples| samples.first_below(places / 2.0)),
+            open_mean: samples.map(|samples| samples.mean_after(self.experiment.warm_up)),
+            ..self.measuring.end(&mut self.world)
+        })
     }
 
     /// Lets the rack boot: the engine initialises every group (Pelican, section 4).
@@ -184,6 +203,9 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         let until = measured_from + self.experiment.duration;
         if self.failing.is_none() {
             self.samples = Some(QueueSamples::new(begun, until.since(begun)));
+        }
+        for _ in 0..self.experiment.workload.backlog {
+            self.read_any();
         }
         let mut next = self.arrive_until(mean_gap, begun, measured_from);
         self.start_measuring();

@@ -33,6 +33,6 @@ mod value;
 pub use case::Case;
 pub use question::Scenario;
 pub use read::ScenarioError;
-pub use report::{Asked, csv, page, short_table, wear};
+pub use report::{Asked, csv, page, short_table, unsettled, wear};
 pub use sources::Sources;
 pub use trial::{Answer, Found, Trial, TrialError};

@@ -3,7 +3,7 @@
 //! A run begins with empty queues, and measurements taken before they have filled describe the beginning. The end of
 //! the beginning is found by MSER-5 (White, Cobb and Spratt, 2000): the series is cut into batches of five, and as
 //! many of the first batches are dropped as minimise the variance of the rest over its number, so that the mean of the
-//! rest is most certain. If that is half of them or more, the run was too short to tell, or has no steady
+//! rest is most certain. If that is half of them or more, the run was too short to know, or has no steady
 //! state.
 //!
 //! Invariants: no parameter but the batch of five; a series that is level from the start loses none but by chance.
@@ -44,6 +44,18 @@ impl QueueSamples {
         self.next += self.every;
     }
 
+    /// The moment of the first sample below `value`, counted from the beginning.
+    pub fn first_below(&self, value: f64) -> Option<Duration> {
+        self.values.iter().position(|sample| *sample < value).map(|index| self.every * (index as u32 + 1))
+    }
+
+    /// The mean of the samples taken later than `after`, counted from the beginning.
+    pub fn mean_after(&self, after: Duration) -> f64 {
+        let early = (after.as_nanos() / self.every.as_nanos()) as usize;
+        let late = self.values.get(early..).unwrap_or_default();
+        late.iter().sum::<f64>() / late.len().max(1) as f64
+    }
+
     /// The moment of the steady state, counted from the beginning.
     pub fn steady_after(&self) -> Option<Duration> {
         beginning(&self.values).map(|dropped| self.every * dropped as u32)
@@ -78,6 +90,17 @@ fn beginning(series: &[f64]) -> Option<usize> {
 mod tests {
     use super::*;
     use model::Rng;
+
+    #[test]
+    fn samples_have_moments() {
+        let mut samples = QueueSamples::new(Time::ZERO, Duration::from_secs(u64::from(SAMPLES)));
+        for value in [9.0, 8.0, 3.0, 5.0] {
+            samples.take(value);
+        }
+        assert_eq!(samples.first_below(4.0), Some(Duration::from_secs(3)));
+        assert_eq!(samples.first_below(1.0), None);
+        assert!((samples.mean_after(Duration::from_secs(2)) - 4.0).abs() < 1e-9);
+    }
 
     /// A series of `count` values: `level` with noise of +- `noise`.
     fn series(count: usize, noise: f64, level: impl Fn(f64) -> f64) -> Vec<f64> {

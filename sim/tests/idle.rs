@@ -92,7 +92,7 @@ fn to_look_at_an_idle_class_would_change_nothing() {
     for name in ["pelican", "pelican-mini", "nas8"] {
         for seed in 0..3 {
             let (seldom, events) = run(name, seed, |rack| rack);
-            assert!(events > 1_000, "{events} events are too few to tell");
+            assert!(events > 1_000, "{events} events are too few");
             assert_eq!(seldom, run(name, seed, Restless).0, "{name}, seed {seed}");
         }
     }

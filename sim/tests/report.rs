@@ -60,7 +60,7 @@ fn figure() -> Figure {
             Series::reference("paper", curve(39.0)),
         ],
     };
-    let spread = |(x, y): (f64, f64)| Mark { x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
+    let spread = |(x, y): (f64, f64)| Mark { unsettled: false, x, y: y + 13.0, spread: Some((y + 12.0, y + 15.0)) };
     let latency = Panel {
         title: "TTFB".into(),
         x: Axis::log("requests a second").ticks(rates),
@@ -77,8 +77,8 @@ fn figure() -> Figure {
 #[test]
 fn a_figure_is_well_formed_and_names_every_series_axis_and_title() {
     let svg = figure().svg();
-    let told = texts(&svg, "text");
-    let told: Vec<&str> = told.iter().map(|text| text.trim()).collect();
+    let shown = texts(&svg, "text");
+    let shown: Vec<&str> = shown.iter().map(|text| text.trim()).collect();
     for expected in [
         "Two <panels>",
         "throughput <all>",
@@ -94,7 +94,7 @@ fn a_figure_is_well_formed_and_names_every_series_axis_and_title() {
         "0.0625",
         "8",
     ] {
-        assert!(told.contains(&expected), "{expected:?} is not among {told:?}");
+        assert!(shown.contains(&expected), "{expected:?} is not among {shown:?}");
     }
     for index in 0..4 {
         assert!(svg.contains(&Tone::of_series(index).hex()), "series {index} is drawn in its colour");
@@ -151,14 +151,14 @@ fn a_rack_is_drawn_with_every_drive_class_and_the_marked_group() {
         let spec = model::text::parse(text, name).unwrap();
         let layout = engine::layout::synthesise(&spec).unwrap();
         let svg = rack_picture(&spec, &layout, GroupId(0));
-        let told = texts(&svg, "text").join("|");
-        assert!(told.contains(&format!("{name}: {} drives", spec.drives.len())), "{told}");
+        let shown = texts(&svg, "text").join("|");
+        assert!(shown.contains(&format!("{name}: {} drives", spec.drives.len())), "{shown}");
         for class in 0..layout.classes.len() {
-            assert!(told.contains(&format!("class {class}: {} groups", layout.classes[class].len())), "{told}");
+            assert!(shown.contains(&format!("class {class}: {} groups", layout.classes[class].len())), "{shown}");
             assert!(svg.contains(&Tone::of_series(class).hex()));
         }
         let marked = layout.groups[0].drives.len();
-        assert!(told.contains(&format!("its {marked} drives")), "{told}");
+        assert!(shown.contains(&format!("its {marked} drives")), "{shown}");
         // A cell for each drive and line of the legend, and an outline for each that is marked.
         let legend = layout.classes.len() + 1 + usize::from(!layout.spares.is_empty());
         let paper = 1;

@@ -1,4 +1,5 @@
-"""Faults at chosen system calls of the shipped binary: `fault.c` is loaded into the server and told what to do.
+"""Faults at chosen system calls of the shipped binary: `fault.c` is loaded into the server, and its environment says
+which.
 
 A chain such as `[("sync", "/staged/s-", 1), ("write", "catalog.db-wal", 1)]` waits for one sync of a staged file and
 then strikes at the next write to the catalog's log.

@@ -16,9 +16,9 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEST_TIMEOUT_S = 420
 # Tests mostly wait: for ages to pass, for drives to start.
-AT_ONCE = max(3, (os.cpu_count() or 2) + 1)
+AT_ONCE = max(4, (os.cpu_count() or 2) + 2)
 # The longest first, so that none of them is left alone at the end.
-ORDER = ["test_tree", "test_crash", "test_workshop"]
+ORDER = ["test_tree", "test_workshop", "test_degraded", "test_descriptors", "test_clients", "test_reproduce"]
 
 
 def ids():

@@ -69,10 +69,10 @@ class Strategies(SystemTest):
             report = json.loads(output.stdout)
             outcome, chosen = report["outcome"], report["plan"]["chosen"]
             forecast = next(each for each in report["plan"]["forecasts"] if each["strategy"] == chosen)
-            told = f"{forecast['switches']} {forecast['hours']:.4f}"
+            planned = f"{forecast['switches']} {forecast['hours']:.4f}"
             taken, most = server.peak() - before, report["plan"]["memory_bytes_most"]
             memory = f"{taken >> 20} MiB of {most >> 20}"
-            print(row((chosen, told, *(shown(outcome[name]) for name in COLUMNS), memory)), flush=True)
+            print(row((chosen, planned, *(shown(outcome[name]) for name in COLUMNS), memory)), flush=True)
         if duckdb is not None:
             self.agree(client)
 

@@ -73,7 +73,7 @@ class Plans(SystemTest):
     def test_a_wrong_description_is_refused_at_its_line_and_column(self):
         with open(os.path.join(RACKS, "nas8.toml"), encoding="utf-8") as file:
             text = file.read()
-        for wrong, told in [
+        for wrong, mend in [
             (text.replace("k = 2", "k = 0"), ":"),
             (text.replace("group_drives = 4", "group_drives = 9"), ":"),
             (text.replace('capacity = "12 TB"', 'capacity = "12 parsecs"'), ":"),
@@ -89,7 +89,7 @@ class Plans(SystemTest):
                 file.write(wrong)
             said = refusal(larder("plan", path))
             self.assertRegex(said, r"wrong\.toml:\d+:\d+: ")
-            self.assertIn(told, said)
+            self.assertIn(mend, said)
             self.assertNotIn("panicked", said)
             refused = refusal(larder("init", "--rack", path, "--data", os.path.join(self.root, "d")))
             self.assertRegex(refused, r"wrong\.toml:\d+:\d+: ")
@@ -119,7 +119,7 @@ class Words(SystemTest):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
-        server = self.quickstart("--rack", "nas8", port=port)
+        server = self.quickstart("--rack", "nas8", "--time-scale", "100", port=port)
         self.assertEqual(server.endpoint, f"http://127.0.0.1:{port}")
         self.assertEqual(server.stop(), 0)
         again = self.quickstart(port=None)
@@ -133,7 +133,7 @@ class Words(SystemTest):
         self.assertNotEqual(elsewhere.endpoint, server.endpoint)
         self.assertIn(f"AWS_ENDPOINT_URL there is {server.endpoint}", elsewhere.said())
         self.assertEqual(elsewhere.stop(), 0)
-        free = self.quickstart("--rack", "nas8", name="free", port=0)
+        free = self.quickstart("--rack", "nas8", "--time-scale", "100", name="free", port=0)
         self.assertIn("another one at every start", free.said())
         self.assertEqual(free.stop(), 0)
         again = self.serve(free.data, port=None)
@@ -149,8 +149,8 @@ class Words(SystemTest):
         server = self.serve(data, within=["unshare", "-rn"])
         self.assertRegex(server.said(), r"serving S3 on 0\.0\.0\.0:\d+, here http://127\.0\.0\.1:\d+")
         self.assertRegex(server.said(), r"warning: S3 on 0\.0\.0\.0:\d+ is open to the network without TLS")
-        told = [warning for warning in server.status()["warnings"] if "without TLS" in warning]
-        self.assertEqual(len(told), 1)
+        warnings = [warning for warning in server.status()["warnings"] if "without TLS" in warning]
+        self.assertEqual(len(warnings), 1)
         here = self.serve(self.made("nas8", "here", **STAYING))
         self.assertNotIn("TLS", here.said() + str(here.status()["warnings"]))
 
@@ -199,8 +199,8 @@ class Words(SystemTest):
         self.assertIn("no file was changed", larder("user", "rotate", "ann", "--data", server.data).stdout)
         self.assertEqual(server.stop(), 0)
         self.configure(server.data, {"listen": "localhost:9000"})
-        told = refusal(larder("serve", "--data", server.data))
-        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is no address to listen on; write one such as", told)
+        said = refusal(larder("serve", "--data", server.data))
+        self.assertIn("larder.toml:1:10: `\"localhost:9000\"` is no address to listen on; write one such as", said)
 
     def test_everything_json_can_be_read_by_programs(self):
         server = self.rack("pelican-mini", BRISK)

@@ -21,7 +21,7 @@ class Damage(SystemTest):
         return server, client
 
     def stacks_of(self, server, key):
-        """The stack files of an object's blob; its stacks are told apart from others by their length and name."""
+        """The stack files of an object's blob; its stacks differ from others in their length and name."""
         place = server.explain("pantry", key)["place"]
         stacks = server.stacks([drive["drive"] for drive in place["drives"]])
         by_name = {}

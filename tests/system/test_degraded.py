@@ -50,7 +50,7 @@ class Racks(SystemTest):
     def all_read(self, server, objects):
         self.reads(server.client(), "pantry", objects)
 
-    def told(self, server, drive):
+    def reported(self, server, drive):
         [found] = [report for report in server.drives() if report["drive"] == drive]
         return found
 
@@ -98,9 +98,9 @@ class DegradedStarts(Racks):
         self.assertEqual(status["totals"]["drive_starts"], 96, "every drive was started, and once")
         self.assertEqual(status["totals"]["group_wakes"], [0, 0, status["groups"]["total"]])
         for drive, reason in wrong.items():
-            self.assertIn(reason, self.told(server, drive)["reason"])
+            self.assertIn(reason, self.reported(server, drive)["reason"])
             self.assertTrue(any(reason in line for line in status["warnings"]), status["warnings"])
-        self.assertEqual({drive for drive, told in enumerate(server.drives()) if told["reason"]}, set(wrong))
+        self.assertEqual({drive for drive, reported in enumerate(server.drives()) if reported["reason"]}, set(wrong))
         self.assertEqual(server.stop(), 0)
 
         server = self.serve(data)
@@ -120,11 +120,11 @@ class DegradedStarts(Racks):
         server = self.serve(data)
         self.all_read(server, objects)
         for drive, reason in ((gone, "there is no directory"), (emptied, "has no label")):
-            told = self.told(server, drive)
+            reported = self.reported(server, drive)
             moving = ("away", "standby", "unmounting", "stopping")
-            self.assertIn(told["state"], moving, "it is tried again after a while")
-            self.assertIn(reason, told["reason"])
-            self.assertIn(f"larder drive fail {drive}", told["reason"])
+            self.assertIn(reported["state"], moving, "it is tried again after a while")
+            self.assertIn(reason, reported["reason"])
+            self.assertIn(f"larder drive fail {drive}", reported["reason"])
             self.assertTrue(any(reason in line for line in server.status()["warnings"]), server.status()["warnings"])
             self.assertIn(reason, server.log())
             listed = larder("drive", "list", "--data", data).stdout
@@ -164,7 +164,7 @@ class DegradedStarts(Racks):
                 server.client().delete_object(Bucket="pantry", Key="new")
                 server.until_cold()
                 for drive in drives[1:3]:
-                    self.assertTrue(self.told(server, drive)["reason"])
+                    self.assertTrue(self.reported(server, drive)["reason"])
                 self.assertEqual(server.stop(), 0)
                 self.assertTrue({path: tree(path) for path in (one, two)} == before, "nothing on them was changed")
                 for first, second in moves:
@@ -176,7 +176,7 @@ class DegradedStarts(Racks):
         server = self.serve(data)
         self.all_read(server, objects)
         server.until_asleep()
-        self.assertTrue(all(told.get("reason") is None for told in server.drives()), "all is well again")
+        self.assertTrue(all(reported.get("reason") is None for reported in server.drives()), "all is well again")
         self.assertEqual(server.stop(), 0)
         self.assertNotIn("drive-unusable", self.kinds(data))
 
@@ -212,10 +212,10 @@ class DegradedStarts(Racks):
         os.rename(path, path + ".aside")
         server = self.serve(data)
         self.all_read(server, objects)
-        self.assertTrue(self.told(server, drives[0])["reason"])
+        self.assertTrue(self.reported(server, drives[0])["reason"])
         os.rename(path + ".aside", path)
         end = time.monotonic() + 90
-        while self.told(server, drives[0]).get("reason"):
+        while self.reported(server, drives[0]).get("reason"):
             self.assertLess(time.monotonic(), end, "it is not tried again")
             server.until_asleep()
             server.client().put_object(Bucket="pantry", Key="poke", Body=noise(900_000, time.monotonic()))
@@ -253,7 +253,7 @@ class GivenUpAndReplaced(Racks):
         self.assertEqual(report["findings"], [])
         self.assertGreater(report["rack"]["stacks_to_rebuild"], 0)
         server = self.serve(data)
-        self.assertEqual(self.told(server, first)["state"], "failed")
+        self.assertEqual(self.reported(server, first)["state"], "failed")
         self.until_rebuilt(server, first, second)
         server.until_asleep()
         self.all_read(server, objects)
@@ -292,7 +292,7 @@ class GivenUpAndReplaced(Racks):
         server = self.serve(data) if running else None
         self.does("fail", data, drive)
         if running:
-            self.assertIn(self.told(server, drive)["state"], ("failed",))
+            self.assertIn(self.reported(server, drive)["state"], ("failed",))
             server.until_asleep()
         self.empty(data, drive)
         report = self.does("replace", data, drive)
@@ -308,7 +308,7 @@ class GivenUpAndReplaced(Racks):
         server.until_cold()
         self.all_read(server, {**objects, **more})
         self.assertGreater(len(server.stacks([drive])), 0, "the new drive is used")
-        self.assertIsNone(self.told(server, drive).get("reason"))
+        self.assertIsNone(self.reported(server, drive).get("reason"))
         self.assertEqual(server.stop(), 0)
         self.assertEqual(self.kinds(data, "--deep"), [])
         # As many may fail as before, the new one among them.
@@ -337,7 +337,7 @@ class GivenUpAndReplaced(Racks):
         shutil.move(os.path.join(self.root, "failed"), self.place(data, drive))
         server = self.serve(data)
         self.all_read(server, objects)
-        self.assertIn("took its place", self.told(server, drive)["reason"])
+        self.assertIn("took its place", self.reported(server, drive)["reason"])
         before = tree(self.place(data, drive))
         server.until_asleep()
         self.assertEqual(server.stop(), 0)
@@ -347,7 +347,7 @@ class GivenUpAndReplaced(Racks):
         shutil.move(os.path.join(self.root, "fresh"), self.place(data, drive))
         server = self.serve(data)
         self.all_read(server, objects)
-        self.assertIsNone(self.told(server, drive).get("reason"))
+        self.assertIsNone(self.reported(server, drive).get("reason"))
 
     def test_a_replaced_drive_may_fail_and_be_replaced_again(self):
         data, objects, drives = self.cold("pelican-mini")

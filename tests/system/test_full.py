@@ -1,4 +1,4 @@
-"""A rack that is full, and what could never fit: told apart from a workshop that is full for now."""
+"""A rack that is full, and what could never fit: distinguished from a workshop that is full for now."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Random clients at once over HTTP, on few keys, while objects move to the rack and back: what each of them was told
+"""Random clients at once over HTTP, on few keys, while objects move to the rack and back: the answers to each
 must make sense in some order, key by key. `LARDER_HISTORY_SEED` draws other clients."""
 
 import collections
@@ -17,20 +17,21 @@ BUCKET, KEYS, CLIENTS, CALLS = "pantry", 5, 8, 70
 
 
 class Checker(unittest.TestCase):
-    def told(self, *calls):
+    def contradiction(self, *calls):
         return linear.contradiction([linear.Call(str(at), *call) for at, call in enumerate(calls)])
 
     def test_the_checker_takes_what_makes_sense_and_nothing_else(self):
         put, seen, absent = linear.put, linear.seen, linear.put_if_absent
-        self.assertIsNone(self.told((0, 1, put(1)), (2, 3, seen(1))))
-        self.assertIsNotNone(self.told((0, 1, put(1)), (2, 3, seen(None))), "a stale read")
-        self.assertIsNone(self.told((0, 5, put(1)), (1, 2, seen(1)), (3, 4, seen(1))))
-        self.assertIsNotNone(self.told((0, 5, put(1)), (1, 2, seen(1)), (3, 4, seen(None))), "back in time")
-        self.assertIsNone(self.told((0, 5, put(1)), (0, 5, put(2)), (6, 7, seen(1))))
-        self.assertIsNotNone(self.told((0, 5, absent(1, True)), (0, 5, absent(2, True))), "two winners")
-        self.assertIsNone(self.told((0, 5, absent(1, True)), (0, 5, absent(2, False))))
-        self.assertIsNone(self.told((0, 1, put(1), False), (2, 3, seen(None)), (4, 5, seen(1))), "it came late")
-        self.assertIsNotNone(self.told((0, 1, put(1), False), (2, 3, seen(1)), (4, 5, seen(None))))
+        self.assertIsNone(self.contradiction((0, 1, put(1)), (2, 3, seen(1))))
+        self.assertIsNotNone(self.contradiction((0, 1, put(1)), (2, 3, seen(None))), "a stale read")
+        self.assertIsNone(self.contradiction((0, 5, put(1)), (1, 2, seen(1)), (3, 4, seen(1))))
+        self.assertIsNotNone(self.contradiction((0, 5, put(1)), (1, 2, seen(1)), (3, 4, seen(None))), "back in time")
+        self.assertIsNone(self.contradiction((0, 5, put(1)), (0, 5, put(2)), (6, 7, seen(1))))
+        self.assertIsNotNone(self.contradiction((0, 5, absent(1, True)), (0, 5, absent(2, True))), "two winners")
+        self.assertIsNone(self.contradiction((0, 5, absent(1, True)), (0, 5, absent(2, False))))
+        late = self.contradiction((0, 1, put(1), False), (2, 3, seen(None)), (4, 5, seen(1)))
+        self.assertIsNone(late, "it came late")
+        self.assertIsNotNone(self.contradiction((0, 1, put(1), False), (2, 3, seen(1)), (4, 5, seen(None))))
 
 
 def completion(etags):
@@ -41,7 +42,7 @@ def completion(etags):
 
 
 class Client:
-    """Does random things, and writes down what it was told."""
+    """Does random things, and writes down the answers."""
 
     def __init__(self, server, seed, values, calls):
         self.server, self.random, self.values, self.calls = server, random.Random(seed), values, calls
@@ -63,7 +64,7 @@ class Client:
         return etag, body
 
     def note(self, key, what, begin, answer, step, unheard=None):
-        """Writes a call down; one that failed may have happened or not, and one that was told to wait did nothing."""
+        """Writes a call down; one that failed may have happened or not, and one that was answered 503 did nothing."""
         status, said = answer
         if b"<Code>SlowDown</Code>" in said or (status >= 500 and unheard is None):
             return
@@ -97,8 +98,8 @@ class Client:
             self.put(key, serial, {"If-Match": f'"{self.known[key]}"'}, self.known[key])
 
     def upload(self, key, serial):
-        """Completes an upload twice at the same time. Whoever is told that it is complete found it at its key then, and
-        whoever is told that there is no such upload found something else."""
+        """Completes an upload twice at the same time. Whoever gets 200 found it at its key then, and
+        whoever gets NoSuchUpload found something else."""
         _, body = self.value(serial)
         etag = hashlib.md5(hashlib.md5(body).digest()).hexdigest() + "-1"
         self.values[etag] = body
@@ -115,8 +116,8 @@ class Client:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             begin = time.monotonic()
             runs = [pool.submit(self.complete, path, query, request) for _ in range(2)]
-            told = [run.result() for run in runs]
-        self.note_completions(key, etag, begin, told)
+            results = [run.result() for run in runs]
+        self.note_completions(key, etag, begin, results)
 
     def complete(self, path, query, request):
         status, _, said = self.server.ask("POST", path, body=request, query=query)
@@ -124,13 +125,13 @@ class Client:
         assert status != 200 or b"<Error>" not in said, said
         return status, time.monotonic()
 
-    def note_completions(self, key, etag, begin, told):
+    def note_completions(self, key, etag, begin, results):
         calls, what = self.calls[key], f"complete {etag[:6]}"
-        done = [end for status, end in told if status == 200]
-        assert done or any(status == 503 for status, _ in told), told
-        last = max(end for _, end in told)
+        done = [end for status, end in results if status == 200]
+        assert done or any(status == 503 for status, _ in results), results
+        last = max(end for _, end in results)
         calls.append(linear.Call(what, begin, min(done, default=last), linear.put(etag), heard=bool(done)))
-        for status, end in told:
+        for status, end in results:
             if status == 200:
                 calls.append(linear.Call(f"{what} 200", begin, end, linear.seen(etag)))
                 self.known[key] = etag
@@ -181,8 +182,8 @@ class Histories(SystemTest):
         last = Client(server, "last", values, calls)
         for number in range(KEYS):
             last.get(f"k{number}", None)
-        told = sum(map(len, calls.values()))
-        self.assertGreater(told, CLIENTS * CALLS // 2, "most calls were answered")
+        answered = sum(map(len, calls.values()))
+        self.assertGreater(answered, CLIENTS * CALLS // 2, "most calls were answered")
         in_parts = sum(call.what.startswith("complete") for history in calls.values() for call in history)
         self.assertGreater(in_parts, CLIENTS, "some came in parts")
         for key, history in sorted(calls.items()):
@@ -234,19 +235,19 @@ class Histories(SystemTest):
             with concurrent.futures.ThreadPoolExecutor(racers) as pool:
                 runs = [pool.submit(race, method, f"/{BUCKET}/{key}", f"uploadId={upload}", text)
                         for method, text in asked]
-                told = [run.result() for run in runs]
-            dropped = [status for status, _ in told[:aborts]]
-            completed = [status for status, _ in told[aborts:]]
-            self.assertTrue(set(dropped) <= {204, 404} and set(completed) <= {200, 404}, told)
+                results = [run.result() for run in runs]
+            dropped = [status for status, _ in results[:aborts]]
+            completed = [status for status, _ in results[aborts:]]
+            self.assertTrue(set(dropped) <= {204, 404} and set(completed) <= {200, 404}, results)
             found = server.ask("GET", f"/{BUCKET}/{key}")
             if 200 in completed:
-                # Whoever came later was told the same, since the object is still there.
-                self.assertEqual(set(completed), {200}, told)
+                # Whoever came later got the same answer, since the object is still there.
+                self.assertEqual(set(completed), {200}, results)
                 self.assertEqual((found[0], found[2] == body), (200, True))
                 self.assertNotIn(204, dropped, "what became an object was not dropped")
                 ended["complete"] += 1
             else:
-                self.assertEqual((found[0], dropped.count(204) > 0), (404, True), told)
+                self.assertEqual((found[0], dropped.count(204) > 0), (404, True), results)
                 ended["abort"] += 1
         self.assertGreaterEqual(ended["complete"], 8, "nobody aborted every other one")
         self.assertEqual(client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []), [])

@@ -157,7 +157,7 @@ class Hostile(SystemTest):
         for key, body in bodies.items():
             client.put_object(Bucket="pantry", Key=key, Body=body)
         self.reads(client, "pantry", bodies)
-        # The one in the way is told, as soon as it sends more than there is left.
+        # The one in the way is refused as soon as it sends more than there is left.
         try:
             for _ in range(50):
                 sock.sendall(b"y" * 1_000_000)

@@ -77,7 +77,7 @@ MIGRATION = [
 ]
 # While it starts again after a kill that left work for the start.
 AT_START = [
-    ("start: sweeping", "before", [("unlink", STAGED, 1)], ("after", [("sync", STAGED, 2)])),
+    ("start: sweeping", "before", [("unlink", STAGED, 1)], ("after", [("create", STAGED, 1)])),
     ("start: giving up a blob", "before", [("write", LOG, 2)], ("after", [("create", STACK, 1)])),
     ("start: gave up a blob", "after", [("sync", LOG, 2)], ("after", [("create", STACK, 2)])),
 ]
@@ -109,7 +109,7 @@ class Book:
 
 
 class Client(threading.Thread):
-    """Does what its kind does until the server is gone or it is told to stop."""
+    """Does what its kind does until the server is gone or it is stopped."""
 
     def __init__(self, book, server, kind, seed, ending):
         super().__init__(daemon=True)
@@ -184,8 +184,8 @@ class Kills(SystemTest):
         self.client = self.server.client(retries={"total_max_attempts": 10, "mode": "standard"})
 
     def prepare(self, rack):
-        self.book, self.hits, self.serial, self.told = Book(), {}, 0, [self.id()]
-        self.addCleanup(lambda: print("\n".join(self.told), flush=True))
+        self.book, self.hits, self.serial, self.log = Book(), {}, 0, [self.id()]
+        self.addCleanup(lambda: print("\n".join(self.log), flush=True))
         self.data = self.made(rack, **LOAD)
         self.faults = faults.Faults(self.root)
         self.start()
@@ -257,7 +257,7 @@ class Kills(SystemTest):
         self.until_killed(step)
 
     def kill_in_migration(self, step, action, chain, unfinished):
-        """Exact, since nothing else is committed meanwhile; what is left tells that the step is the one it says."""
+        """Exact, since nothing else is committed meanwhile; what is left shows that the step is the one it says."""
         # What the kill before this one left in the workshop would make a pack of its own.
         self.server.until_cold()
         self.configured(STAYING)
@@ -315,7 +315,7 @@ class Kills(SystemTest):
         path = os.path.relpath(self.faults.hit(), self.data)
         left = {name: number for name, number in self.check(step).items() if number}
         self.hits[step] = self.hits.get(step, 0) + 1
-        self.told.append(f"  {time.monotonic() - begun:5.1f} s  {step:44} at {path}; left {left}")
+        self.log.append(f"  {time.monotonic() - begun:5.1f} s  {step:44} at {path}; left {left}")
 
     def finish(self):
         """In the end nothing is left over, and the accounts of the server are those of the disk."""
@@ -340,7 +340,7 @@ class Kills(SystemTest):
         self.assertEqual(status["workshop"]["staged_count"], report["catalog"]["staged"])
         self.assertEqual(status["workshop"]["staged_bytes"], report["workshop"]["file_bytes"])
         self.assertEqual(status["totals"]["waiting_reclaim_bytes"], report["catalog"]["dead_bytes"])
-        self.told.append(f"  {sum(self.hits.values())} kills at {len(self.hits)} steps")
+        self.log.append(f"  {sum(self.hits.values())} kills at {len(self.hits)} steps")
 
     def test_nothing_acknowledged_is_lost_by_a_kill_while_clients_write_and_read(self):
         self.prepare("nas8")
@@ -365,7 +365,7 @@ class Kills(SystemTest):
         seed = int(os.environ.get("LARDER_KILL_SEED", "1"))
         chance = random.Random(seed)
         self.prepare("pelican-mini")
-        self.told.append(f"  seed {seed}")
+        self.log.append(f"  seed {seed}")
         for _ in range(int(os.environ.get("LARDER_KILLS", "6"))):
             step, action, chain = chance.choice(UNDER_LOAD)
             chain = [(op, path, chance.randrange(1, 2 * count + 4)) for op, path, count in chain]

@@ -1,4 +1,4 @@
-"""Data that is lost: whoever asks for it is told so by the answer, an operator by name, and all else can be read."""
+"""Data that is lost: whoever asks for it learns so from the answer, an operator by name, and all else can be read."""
 
 import http.client
 import json

@@ -120,7 +120,7 @@ class OwnChecksum(SystemTest):
         server = self.serve(server.data)
         self.cut_off(server, "/pantry/k" if len(data) > 1 else "/pantry/composite", body)
         self.cut_off(server, "/pantry/composite", parts[1])
-        # Where all of a blob is read, its own checksum tells as well, and before a byte is sent.
+        # Where all of a blob is read, its own checksum shows it as well, and before a byte is sent.
         self.assertRegex(server.log(), "DATA LOST|THE BYTES OF AN OBJECT ARE NOT THOSE")
         range_of = server.ask("GET", "/pantry/composite", headers={"range": "bytes=5242880-5242889"})
         self.assertEqual((range_of[0], range_of[2]), (206, parts[1][:10]))

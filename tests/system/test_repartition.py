@@ -215,7 +215,7 @@ class Repartition(SystemTest):
         taken, most = self.server.peak() - before, plan["memory_bytes_most"] + columns * plan["column_bytes_most"]
         self.assertLessEqual(taken, most, f"{taken / most:.2f} of what was planned")
 
-    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not tell a process's peak")
+    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not report a process's peak")
     def test_memory_stays_within_the_plan(self):
         self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})
         for number in range(10):
@@ -225,7 +225,7 @@ class Repartition(SystemTest):
         for strategy in ("buffpack", "offpack"):
             self.takes_no_more_than_planned(f"s3://lake/{strategy}", "--memory", "24MiB", "--strategy", strategy)
 
-    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not tell a process's peak")
+    @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not report a process's peak")
     @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
     def test_memory_of_parquet_stays_within_the_plan(self):
         self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})

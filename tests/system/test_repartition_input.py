@@ -1,5 +1,5 @@
 """What `larder repartition` takes and what it refuses: each format as it is, and input that is wrong in each way it can
-be. What is refused ends in one sentence, is told of by `list`, leaves nothing, and the input is as it was."""
+be. What is refused ends in one sentence, is listed by `list`, leaves nothing, and the input is as it was."""
 
 import csv
 import io
@@ -76,18 +76,18 @@ class Input(SystemTest):
         return found
 
     def fails(self, source, words, says, begins):
-        """A job that cannot be done; `begins` tells whether that comes out only when the records are read."""
+        """A job that cannot be done; `begins` says whether that comes out only when the records are read."""
         before = self.jobs()
         output = self.command(f"s3://lake/{source}", "--to", "s3://lake/out", *words)
-        told = refusal(output)
+        message = refusal(output)
         for word in says:
-            self.assertIn(word, told)
-        self.assertNotIn(told.strip().removeprefix("larder: "), output.stdout, "it is told once")
+            self.assertIn(word, message)
+        self.assertNotIn(message.strip().removeprefix("larder: "), output.stdout, "it is said once")
         after = self.jobs()
-        self.assertEqual(len(after) - len(before), int(begins), told)
+        self.assertEqual(len(after) - len(before), int(begins), message)
         if begins:
             self.assertEqual((after[-1]["state"], after[-1]["progress"]), ("failed", None))
-            self.assertIn(after[-1]["reason"], told)
+            self.assertIn(after[-1]["reason"], message)
         self.assertEqual(self.keys("out"), [])
 
     def test_a_dry_run_refuses_columns_that_are_not_there(self):
@@ -101,8 +101,8 @@ class Input(SystemTest):
         for words in (["--by", "hash(user_idd)", "--partitions", 4], ["--by", "value(user_idd)"],
                       ["--by", "hash(user_id)", "--partitions", 4, "--columns", "event,user_idd"],
                       ["--by", "hash(user_id)", "--partitions", 4, "--where", "user_idd > 3"]):
-            told = refusal(dry("csv", *words))
-            self.assertIn("s3://lake/csv/0.csv: there is no column `user_idd`; the nearest name is `user_id`", told)
+            message = refusal(dry("csv", *words))
+            self.assertIn("s3://lake/csv/0.csv: there is no column `user_idd`; the nearest name is `user_id`", message)
         self.assertEqual(self.server.totals()["drive_starts"] - starts, 4, "its group woke once")
         output = dry("csv", "--by", "hash(user_id)", "--partitions", 4)
         self.assertEqual((output.returncode, output.stderr), (0, ""))
@@ -114,12 +114,12 @@ class Input(SystemTest):
 
     def test_a_date_without_quotes_is_shown_with_them(self):
         self.put({"csv/0.csv": table(1, 10).encode()})
-        told = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--dry-run",
+        message = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--dry-run",
                                     "--by", "range(event, 2020-01-01, 2021-01-01)"))
-        self.assertIn('range(event, "2020-01-01", "2021-01-01")\n', told)
-        told = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--by", "value(year)",
+        self.assertIn('range(event, "2020-01-01", "2021-01-01")\n', message)
+        message = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--by", "value(year)",
                                     "--where", "event >= 2020-01-01"))
-        self.assertIn('event >= "2020-01-01"\n', told)
+        self.assertIn('event >= "2020-01-01"\n', message)
 
     def sound(self):
         """The input is what was put, and nothing else is left on the rack."""
@@ -207,8 +207,8 @@ class Input(SystemTest):
                 self.fails(source, words, says, begins)
         for target, says in (("full", "holds objects already"), ("csv/deeper", "overlaps with the input"),
                              ("", "overlaps with the input")):
-            told = refusal(self.command("s3://lake/csv", "--to", f"s3://lake/{target}", *by))
-            self.assertIn(says, told)
+            message = refusal(self.command("s3://lake/csv", "--to", f"s3://lake/{target}", *by))
+            self.assertIn(says, message)
         self.assertIn("no bucket `none`", refusal(self.command("s3://lake/csv", "--to", "s3://none/x", *by)))
         listed = self.command("list").stdout
         self.assertEqual(listed.count("failed"), sum(begins for *_, begins in wrong), listed)

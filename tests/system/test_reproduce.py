@@ -14,11 +14,14 @@ class Reproduction(SystemTest):
         folder = os.path.join(self.root, "report")
         output = larder("reproduce", "pelican", "--quick", "--json", "--out", folder, timeout=600)
         self.assertEqual(output.returncode, 0, output.stderr)
-        rows = json.loads(output.stdout)
-        verdicts = {"met", "calibrated", "by_construction", "missed", "contradiction", "open"}
+        snapshot = json.loads(output.stdout)
+        rows = snapshot["rows"]
+        self.assertIn("reproduce pelican --quick", snapshot["command"])
+        self.assertRegex(snapshot["findings"], r"^\d+ findings: \d+ met")
+        verdicts = {"met", "undecided", "calibrated", "by_construction", "missed", "contradiction", "open"}
         self.assertTrue(all(row["verdict"] in verdicts and row["paper"] and row["ours"] for row in rows))
         found = {name: open(os.path.join(folder, name), encoding="utf-8").read() for name in os.listdir(folder)}
-        self.assertEqual(json.loads(found["rows.json"]), rows)
+        self.assertEqual(json.loads(found["rows.json"]), snapshot)
         self.assertEqual(len(found["rows.csv"].splitlines()), 1 + len(rows))
         figures = [name for name in found if name.endswith(".svg")]
         self.assertEqual(len(figures), 7)
@@ -38,9 +41,9 @@ class Reproduction(SystemTest):
         folder = os.path.join(self.root, "report")
         output = larder("reproduce", "partition", "--quick", "--json", "--out", folder, timeout=600)
         self.assertEqual(output.returncode, 0, output.stderr)
-        rows = {row["id"]: row for row in json.loads(output.stdout)}
-        for row in ("OFFPACK_HOURS", "FILLPACK_HOURS", "OUTPUT_BUFFPACK_2"):
-            self.assertEqual(rows[row]["verdict"], "met")
+        rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
+        for row, verdict in (("CROSSOVER", "met"), ("OFFPACK_HOURS", "by_construction"), ("FILLPACK_HOURS", "open")):
+            self.assertEqual(rows[row]["verdict"], verdict)
         self.assertEqual(rows["AGAINST_GAIN"]["verdict"], "contradiction")
         figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
         self.assertEqual(len(figures), 5)
@@ -48,3 +51,15 @@ class Reproduction(SystemTest):
             xml.parse(os.path.join(folder, name))
         with open(os.path.join(folder, "apart.csv"), encoding="utf-8") as file:
             self.assertIn("skew of input", file.read())
+
+    def test_workload_shifting_has_its_rows_and_figures(self):
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "shifting", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
+        for row, verdict in (("SHIFTING_RISE", "met"), ("SHIFTING_ALONE", "calibrated"), ("LEVELDB_100", "met")):
+            self.assertEqual(rows[row]["verdict"], verdict)
+        figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
+        self.assertEqual(len(figures), 7)
+        for name in figures:
+            xml.parse(os.path.join(folder, name))

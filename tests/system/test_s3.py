@@ -17,10 +17,10 @@ ALL_USERS = "http://acs.amazonaws.com/groups/global/AllUsers"
 
 
 def keys_of(output):
-    """The keys that `larder user add` or `rotate` told as JSON."""
+    """The keys that `larder user add` or `rotate` printed as JSON."""
     assert output.returncode == 0, output.stderr
-    told = json.loads(output.stdout)
-    return told["access_key"], told["secret_key"]
+    keys = json.loads(output.stdout)
+    return keys["access_key"], keys["secret_key"]
 
 
 class Users(SystemTest):

@@ -52,9 +52,9 @@ class Scenarios(SystemTest):
             html = file.read()
         with open(os.path.join(folder, "points.csv"), encoding="utf-8") as file:
             self.assertIn("rated_starts_per_drive_year", file.readline())
-        for told in (output.stdout, html):
-            self.assertIn(f"WEAR: in {sum(point['beyond_rating'] for point in points)} of {len(points)} points", told)
-            self.assertIn(f"At worst {worst['spin_ups_per_drive_year']:.0f} times a year", told)
+        for page in (output.stdout, html):
+            self.assertIn(f"WEAR: in {sum(point['beyond_rating'] for point in points)} of {len(points)} points", page)
+            self.assertIn(f"At worst {worst['spin_ups_per_drive_year']:.0f} times a year", page)
 
     def test_a_report_stands_alone_and_is_the_same_again(self):
         texts = []

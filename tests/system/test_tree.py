@@ -92,7 +92,7 @@ class Tree(SystemTest):
     def copy_in(self, server):
         client = server.client()
         client.create_bucket(Bucket="attic")
-        # One file that every client would upload in parts, if it were not told otherwise.
+        # One file that every client would upload in parts, by default.
         with open(os.path.join(self.tree, "large file.bin"), "wb") as file:
             file.write(noise(20_000_000, 1))
         done = aws(server, self.root, "s3", "cp", "--recursive", "--only-show-errors", self.tree, "s3://attic/tree")

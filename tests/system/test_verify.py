@@ -238,7 +238,7 @@ class Verify(SystemTest):
         self.assertEqual(self.serve(server.data).stop(), 0)
         path = os.path.join(server.data, "catalog.db")
         self.assertEqual(self.kinds(server.data), [])
-        # The time anchor: no other record speaks of it, so that the digest alone can tell.
+        # The time anchor: no other record speaks of it, so that only the digest can show it.
         with sqlite3.connect(path) as database:
             rows = database.execute("select k, v from kv").fetchall()
             [(key, value)] = [row for row in rows if b"clock-anchor" in row[0]]

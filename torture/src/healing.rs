@@ -71,7 +71,7 @@ pub(crate) async fn audit(running: &Running, at_end: bool) {
     tokio::time::sleep(SETTLED).await;
     let journal = &running.journal;
     match running.context.catalog.audit().await {
-        Ok(audit) => journal.demand(audit.contradictions == 0, Rule::Audit, || audit.told.join("; ")),
+        Ok(audit) => journal.demand(audit.contradictions == 0, Rule::Audit, || audit.findings.join("; ")),
         Err(error) => journal.broken(Rule::Audit, || format!("the audit: {error}")),
     }
     budgets_hold(running);

@@ -3,7 +3,10 @@
 //! same seed, one for each thing, so that leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
-use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
+use engine::{
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
+    Weighing,
+};
 use model::{RackSpec, Rng};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -185,6 +188,10 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             wait_limit: pick(rng, &[None, Some(120 * SECOND)]),
             join_in_service: rng.below(2) == 0,
             anticipation: SECOND * rng.below(3) as u32,
+            overload: OverloadPolicy {
+                relief: pick(rng, &[Relief::None, Relief::Shed, Relief::Widen { times: 4 }]),
+                ..OverloadPolicy::default()
+            },
             shares: Shares { client: 60, rebuild: 30, background: 10 },
             quantum: 60 * SECOND,
         },

@@ -21,6 +21,7 @@ use server::data_dir::Credentials;
 use server::error::ServerError;
 use server::holds::Holds;
 use server::object_service::ObjectService;
+use server::processor::Processor;
 use server::repartition::Repartitions;
 use server::status_service::StatusService;
 use server::users::Users;
@@ -305,6 +306,7 @@ impl Site {
             drives: rack.drives().into(),
             rack_uuid: RACK,
             nonce: self.nonce(1),
+            processor: Processor::Modelled { bytes_per_s: 500_000_000 },
             catalog: catalog.clone(),
             staging: Staging::new(staged, self.plan.workshop_bytes).with_nonces(move || file_nonce()),
             spool: Spool::new(spooled, self.plan.spool_bytes),

@@ -44,7 +44,7 @@ impl TraceJudge {
         journal.hash_in(&record.now);
         self.records += 1;
         let (Some(check), Some(replay)) = (&mut self.check, &mut self.replay) else { return };
-        let judged = match &record.told {
+        let judged = match &record.message {
             TraceMessage::Event(event) => {
                 journal.hash_in(event);
                 let met = (event_name(event), met(event, replay.rack(), &self.groups, (self.booted, self.closing)));
@@ -96,6 +96,7 @@ fn met(event: &Event, rack: &Rack, groups: &BTreeMap<OpId, GroupId>, (booted, cl
         | Event::OnDrivePage { drive, .. } => of_drive(drive),
         Event::StackMoved { op, .. }
         | Event::Cancelled { op }
+        | Event::ReadCutShort { op, .. }
         | Event::TransferEnded { op, .. }
         | Event::SourceUnreadable { op, .. } => of_op(op).unwrap_or(of_rack),
         Event::Submitted(request) | Event::SubmittedForJob { request, .. } => match &request.work {
@@ -157,6 +158,7 @@ fn event_name(event: &Event) -> &'static str {
         Event::DriveReplaced { .. } => "DriveReplaced",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",
+        Event::ReadCutShort { .. } => "ReadCutShort",
         Event::Submitted(_) => "Submitted",
         Event::Cancelled { .. } => "Cancelled",
         Event::TransferEnded { .. } => "TransferEnded",

@@ -2,7 +2,7 @@
 //!
 //! It asks the drives for what the reader asks them for, in the same order: both ends of each stack, then batches of
 //! stripes from all of them at once, with the checksum page of a run before its fragments. Only the drives' time
-//! passes; nothing is checked, decoded or repaired, and who receives is told numbers of bytes.
+//! passes; nothing is checked, decoded or repaired, and the receiver gets numbers of bytes.
 //!
 //! 1. The first batch is as long as the reader's, so that the first byte comes as soon as it would.
 //! 2. Later ones may be longer: a batch is sent while it is being read, as the reader's many short ones would be.

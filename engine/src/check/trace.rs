@@ -18,6 +18,10 @@
 //! What cannot be seen from outside is decided in the rack's favour: the class of a write before it is served, and what
 //! a cancelled operation had been overtaken by, may have lowered an operation's o - t, and are added to its bound. What
 //! is served after the wait limit counts as cancelled. How many switches batches saved is not recounted.
+//!
+//! No list of what waits is needed: a read that came when a weight S of its queue had been served and a weight W waited
+//! has its turn when S + W have been served; what is served beyond that before it, has overtaken it. Where some of W is
+//! cancelled, its turn comes sooner and its bound is higher by the same weight, so neither is changed.
 
 mod rebuild;
 #[cfg(test)]
@@ -30,11 +34,10 @@ use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpMap;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::physics::ServerLoad;
+use model::physics::{READ_SEEKS, ServerLoad};
 use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
@@ -135,25 +138,54 @@ struct OpenOp {
     write: bool,
     /// Whether it is being composed, and was not submitted yet.
     composed: bool,
+    /// Whether it waits in the line of that class: until it is served.
+    waits: bool,
+    wait: Wait,
 }
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
     fn weightless(priority: PriorityClass) -> Self {
-        Self { priority, weight: 0, class: None, unplaced: false, write: false, composed: false }
+        Self {
+            priority,
+            weight: 0,
+            class: None,
+            unplaced: false,
+            write: false,
+            composed: false,
+            waits: false,
+            wait: Wait::default(),
+        }
     }
 }
 
-/// A read that waits, in the order of admission, which is that of its number.
-#[derive(Clone, Copy)]
-struct Waiting {
-    op: OpId,
-    weight: u64,
+/// The reads that wait in one class and priority class.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    count: u64,
+    weight: u128,
+    /// The weight that was ever served in it.
+    served_weight: u128,
+}
+
+/// The wait of a read: when it came, and its turn in the order of admission (see the head of this file).
+#[derive(Clone, Copy, Default)]
+struct Wait {
+    since: Time,
     limit: u64,
-    overtaken: u64,
+    /// The weight that its line will have served by its turn.
+    turn: u64,
     /// Weight that may have lowered its o - t unseen.
     slack: u64,
-    since: Time,
+}
+
+impl Line {
+    /// One of this weight waits no more.
+    fn leave(&mut self, weight: u128) {
+        assert!(self.count > 0 && self.weight >= weight, "who leaves the line was counted");
+        self.count -= 1;
+        self.weight -= weight;
+    }
 }
 
 /// The judge of one trace. See the head of this file.
@@ -172,7 +204,7 @@ pub struct TraceCheck {
     class_of_group: Vec<ClassId>,
     in_service: Vec<Option<OpId>>,
     /// Reads that wait, by class and priority class.
-    waiting: Vec<[VecDeque<Waiting>; 3]>,
+    lines: Vec<[Line; 3]>,
     /// Weight of writes that wait somewhere, by priority class, each with a switch.
     unplaced: [u64; 3],
     /// The weight of a switch.
@@ -180,7 +212,6 @@ pub struct TraceCheck {
     overtake_limit: u64,
     wait_limit: Option<Duration>,
     weighing: Weighing,
-    fair: bool,
     transfer: model::DriveProfile,
     data: u64,
     rebuilds: Rebuilds,
@@ -188,17 +219,17 @@ pub struct TraceCheck {
 
 impl TraceCheck {
     /// The judge of a rack of this description, layout and policy, all of whose drives are in standby. With
-    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u.
+    /// `join_in_service`, which charges what it passes, reads overtake beyond the insertion rule, but never beyond u;
+    /// and beyond u where queues that have filled up widen it, but never beyond that.
     pub fn new(spec: &RackSpec, layout: &Layout, policy: &RackPolicy) -> Self {
         Self {
             class_of_group: layout.groups.iter().map(|group| group.class).collect(),
             in_service: vec![None; layout.classes.len()],
-            waiting: layout.classes.iter().map(|_| Default::default()).collect(),
-            overtake_limit: policy.scheduler.overtake_limit,
+            lines: layout.classes.iter().map(|_| Default::default()).collect(),
+            overtake_limit: policy.scheduler.overtake_limit_max(),
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
             switch_weight: switch_weight(spec, policy.scheduler.weighing),
-            fair: true,
             rebuilds: Rebuilds::of(layout),
             group_of: spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect(),
             ..Self::without_classes(spec)
@@ -231,13 +262,12 @@ impl TraceCheck {
             last_op: OpId(0),
             class_of_group: Vec::new(),
             in_service: Vec::new(),
-            waiting: Vec::new(),
+            lines: Vec::new(),
             unplaced: [0; 3],
             switch_weight: 0,
             overtake_limit: u64::MAX,
             wait_limit: None,
             weighing: Weighing::Operations,
-            fair: false,
             transfer: spec.profile.clone(),
             data: u64::from(spec.code.data),
             rebuilds: Rebuilds::default(),
@@ -372,7 +402,7 @@ impl TraceCheck {
             Weighing::Bytes => bytes,
             Weighing::Time | Weighing::ServiceTime => {
                 let each = model::transfer_time(bytes.div_ceil(self.data), self.transfer.bytes_per_s);
-                (self.transfer.seek + each).as_millis() as u64
+                (self.transfer.seek * READ_SEEKS + each).as_millis() as u64
             }
         };
         weight.max(1)
@@ -380,7 +410,7 @@ impl TraceCheck {
 
     fn submitted(&mut self, request: &Request) {
         let composed = matches!(request.work, Work::Write { migration: true, .. });
-        if let Some(open) = self.open.get_mut(&request.op).filter(|_| composed) {
+        if composed && let Some(open) = self.open.get_mut(&request.op) {
             open.composed = false;
         }
         if composed || request.op <= self.last_op {
@@ -400,14 +430,18 @@ impl TraceCheck {
 
     fn opened(&mut self, op: OpId, limit: u64, opened: OpenOp) {
         let (priority, weight) = (opened.priority as usize, opened.weight);
-        if let Some(class) = opened.class {
-            let line = &mut self.waiting[class.index()][priority];
-            let slack = self.unplaced[priority] + self.switch_weight * (line.len() as u64 + 1);
-            line.push_back(Waiting { op, weight, limit, overtaken: 0, slack, since: self.now });
-        }
+        let wait = opened.class.map(|class| {
+            let line = &mut self.lines[class.index()][priority];
+            let slack = self.unplaced[priority] + self.switch_weight * (line.count + 1);
+            let turn = u64::try_from(line.served_weight + line.weight).unwrap_or(u64::MAX);
+            line.count += 1;
+            line.weight += u128::from(weight);
+            Wait { since: self.now, limit, turn, slack }
+        });
         let unplaced = opened.class.is_none();
         self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
-        self.open.insert(op, OpenOp { unplaced, ..opened });
+        let (waits, wait) = (wait.is_some(), wait.unwrap_or_default());
+        self.open.insert(op, OpenOp { unplaced, waits, wait, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
@@ -460,27 +494,22 @@ impl TraceCheck {
         if core::mem::take(&mut open.unplaced) {
             self.unplaced[priority] -= open.weight + self.switch_weight;
         }
-        let Some(class) = open.class.filter(|_| self.fair) else { return Ok(()) };
-        let line = &mut self.waiting[class.index()][priority];
-        let mut overtook = 0_u64;
-        let Some(at) = line.binary_search_by_key(&op, |waiting| waiting.op).ok() else { return Ok(()) };
-        let served = line[at];
+        let waited = core::mem::take(&mut open.waits);
+        let Some(class) = open.class.filter(|_| waited) else { return Ok(()) };
+        let served = open.wait;
         assert!(served.since <= self.now, "{op} waited before it was served");
+        let client = open.priority == PriorityClass::Client;
+        let weight = u128::from(open.weight);
+        let line = &mut self.lines[class.index()][priority];
+        line.leave(weight);
         // An overdue operation may go before its turn, which u does not count: it is as if it left unserved.
-        if self
-            .wait_limit
-            .is_some_and(|limit| open.priority == PriorityClass::Client && self.now.since(served.since) >= limit)
-        {
-            self.leave_unserved(class, priority, op, served.weight);
+        if self.wait_limit.is_some_and(|limit| client && self.now.since(served.since) >= limit) {
             return Ok(());
         }
-        for earlier in line.iter_mut().take(at) {
-            earlier.overtaken = earlier.overtaken.saturating_add(served.weight);
-            overtook = overtook.saturating_add(earlier.weight);
-        }
-        line.remove(at);
-        let by = served.overtaken.saturating_sub(overtook);
-        if by > served.limit.saturating_add(served.slack) {
+        let overtaken_by = line.served_weight.saturating_sub(u128::from(served.turn));
+        line.served_weight += weight;
+        if overtaken_by > u128::from(served.limit) + u128::from(served.slack) {
+            let by = u64::try_from(overtaken_by).unwrap_or(u64::MAX);
             return Err(TraceFault::Overtaken { op, by, limit: served.limit });
         }
         Ok(())
@@ -489,7 +518,7 @@ impl TraceCheck {
     fn transfer_ended(&mut self, op: OpId, done: bool) {
         self.out_of_service(op);
         self.rebuilds.transfer_ended(op, done);
-        if let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !done && !open.unplaced) {
+        if !done && let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
             self.unplaced[open.priority as usize] += open.weight + self.switch_weight;
         }
@@ -499,8 +528,8 @@ impl TraceCheck {
         self.rebuilds.answered(op);
         let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
         let priority = open.priority as usize;
-        if let Some(class) = open.class {
-            self.leave_unserved(class, priority, op, open.weight);
+        if let Some(class) = open.class.filter(|_| open.waits) {
+            self.lines[class.index()][priority].leave(u128::from(open.weight));
         }
         if open.unplaced {
             let weight = open.weight + self.switch_weight;
@@ -508,18 +537,6 @@ impl TraceCheck {
             self.unplaced[priority] -= weight;
         }
         Ok(())
-    }
-
-    /// The operation, if it waits, will not be served. Those behind it may have overtaken it, and keep the benefit.
-    fn leave_unserved(&mut self, class: ClassId, priority: usize, op: OpId, weight: u64) {
-        let line = &mut self.waiting[class.index()][priority];
-        // An operation that was refused at once is the last one; one that was served is gone.
-        if line.back().is_some_and(|last| last.op == op) {
-            line.pop_back();
-        } else if let Ok(at) = line.binary_search_by_key(&op, |waiting| waiting.op) {
-            line.iter_mut().skip(at).for_each(|later| later.slack += weight);
-            line.remove(at);
-        }
     }
 }
 

@@ -27,6 +27,7 @@ fn policy(shares: [u32; 3], quantum_s: u64, overtake_limit: u64, join_in_service
         shares: Shares { client, rebuild, background },
         quantum: Duration::from_secs(quantum_s),
         anticipation: Duration::ZERO,
+        overload: crate::OverloadPolicy::default(),
     }
 }
 

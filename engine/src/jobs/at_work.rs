@@ -4,16 +4,15 @@
 //! something to do; then, if it has no step in hand and nothing stands in its way, it is given the next one.
 //!
 //! Before a checkpoint all classes do nothing but empty their buffers, and while it is taken nothing at all
-//! (`jobs/checkpoints.rs`).
+//! (`repartition/checkpoints.rs`).
 //!
 //! Invariants: a class has one step in hand at most; a job ends when none is, nor a checkpoint; a job that goes on has
 //! a step in hand, or a moment at which it tries again.
 
-use super::checkpoints::Checkpoints;
 use super::retry::{Retry, passing};
 use crate::action::{Outcome, Rejection};
 use crate::job_protocol::{BlockReason, JobAction, JobEnd, JobTimes, StepResult};
-use crate::repartition::{JobPlanner, JobSpec, Order};
+use crate::repartition::{Checkpoints, JobPlanner, JobSpec, Order, Processed};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -93,7 +92,7 @@ impl AtWork {
             idles: None,
         };
         let classes = planner.classes().map(class).collect();
-        let checkpoints = Checkpoints::new(spec.checkpoint_interval, spec.checkpoint_cost());
+        let checkpoints = spec.checkpoints();
         Self { planner, times: JobTimes::default(), classes, host_scale: spec.host_scale, checkpoints, ending: None }
     }
 
@@ -153,6 +152,12 @@ impl AtWork {
     /// Whether an operation is one of the job's.
     pub fn owns(&self, op: OpId) -> bool {
         self.classes.iter().any(|class| class.operations.contains(&op))
+    }
+
+    /// The processor was so long at records.
+    pub fn processed(&mut self, done: Processed, time: Duration) {
+        self.times.processing += time;
+        self.planner.processed(done, time);
     }
 
     /// A step is over. Late answers are ignored.

@@ -1,5 +1,5 @@
 //! Each decision about jobs, in a rack whose world is played by hand: drives obey at once, bytes move when they are
-//! told to, and steps end with what the test says.
+//! asked to, and steps end with what the test says.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,8 +8,9 @@ use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
-use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Terms};
+use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Sizes, Terms};
 use crate::testing::quiet_policy;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -69,7 +70,7 @@ impl World {
         };
         for drive in &spec.drives {
             let (drive, capacity_bytes) = (drive.id, spec.capacity_bytes(drive.id));
-            world.tell(Event::DriveReported(DriveReport {
+            world.notify(Event::DriveReported(DriveReport {
                 drive,
                 capacity_bytes,
                 used_bytes: 0,
@@ -79,11 +80,11 @@ impl World {
                 initialised: true,
             }));
         }
-        world.tell(Event::Booted);
+        world.notify(Event::Booted);
         world
     }
 
-    fn tell(&mut self, event: Event) {
+    fn notify(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             let mut actions = Vec::new();
@@ -137,7 +138,7 @@ impl World {
     }
 
     fn job(&mut self, event: JobEvent) {
-        self.tell(Event::Job { job: JOB, event });
+        self.notify(Event::Job { job: JOB, event });
     }
 
     /// The job is queued and planned: the same input on each of its groups.
@@ -149,6 +150,7 @@ impl World {
             parts: vec![part],
             memory_bytes: 4_000,
             chunk_bytes: 1_000,
+            sizes: Sizes::UNBOUNDED,
             terms: Terms::PAPER,
             alpha: Alpha::ONE,
             choices: Vec::new(),
@@ -193,14 +195,14 @@ impl World {
             self.read(PriorityClass::Background, group)
         };
         let op = request.op;
-        self.tell(Event::SubmittedForJob { of: OF, request });
+        self.notify(Event::SubmittedForJob { of: OF, request: Box::new(request) });
         op
     }
 
     fn client_reads(&mut self, group: GroupId) -> OpId {
         let request = self.read(PriorityClass::Client, group);
         let op = request.op;
-        self.tell(Event::Submitted(request));
+        self.notify(Event::Submitted(Box::new(request)));
         op
     }
 
@@ -211,7 +213,7 @@ impl World {
         let (op, attempt, drives) = self.moving.remove(at);
         let fine = |drive| DriveOutcome { drive: DriveId(drive as u32), result: DriveResult::Fine };
         let outcomes = (0..drives).map(fine).collect();
-        self.tell(Event::TransferEnded { op, attempt, done: true, outcomes });
+        self.notify(Event::TransferEnded { op, attempt, done: true, outcomes });
     }
 
     fn moves(&self, op: OpId) -> bool {
@@ -224,7 +226,7 @@ impl World {
 
     fn pass(&mut self, span: Duration) {
         self.now += span;
-        self.tell(Event::DeadlineReached);
+        self.notify(Event::DeadlineReached);
     }
 
     /// Time passes until the rack wants to be woken.
@@ -232,14 +234,14 @@ impl World {
         let deadline = self.rack.next_deadline();
         assert!(deadline < Time::MAX, "it waits for a moment");
         self.now = self.now.max(deadline);
-        self.tell(Event::DeadlineReached);
+        self.notify(Event::DeadlineReached);
     }
 
     /// Two of the four drives of a group go away, or come back.
     fn lose(&mut self, group: GroupId, lost: bool) {
         for drive in self.drives(group).into_iter().take(2) {
             let event = if lost { Event::DriveLost { drive, loss: Loss::Died } } else { Event::DriveBack { drive } };
-            self.tell(event);
+            self.notify(event);
         }
     }
 
@@ -298,7 +300,7 @@ fn a_full_queue_is_waited_for_however_long_it_takes() {
     let client = world.client_reads(here);
     assert!(world.moves(client));
     let first = world.read(PriorityClass::Background, other);
-    world.tell(Event::Submitted(first));
+    world.notify(Event::Submitted(Box::new(first)));
     let (mut waited, began) = (0, world.now);
     while world.now.since(began) < 2 * DAY && waited < 10_000 {
         let op = world.submit_step();
@@ -516,8 +518,8 @@ fn what_does_not_pass_ends_the_job_at_once() {
     let mut world = World::new();
     world.begin(Choice::Buffpack);
     for drive in world.drives(world.order().group().unwrap()) {
-        world.tell(Event::DriveLost { drive, loss: Loss::Died });
-        world.tell(Event::DriveFailed { drive });
+        world.notify(Event::DriveLost { drive, loss: Loss::Died });
+        world.notify(Event::DriveFailed { drive });
     }
     let op = world.submit_step();
     assert_eq!(world.outcome(op), Some(&Outcome::Failed(Rejection::DataLost)));
@@ -529,9 +531,9 @@ fn what_does_not_pass_ends_the_job_at_once() {
 fn closing_ends_every_job_once_no_step_is_in_hand() {
     let mut world = World::new();
     world.begin(Choice::Buffpack);
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Queued });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Queued });
     let op = world.submit_step();
-    world.tell(Event::Closing);
+    world.notify(Event::Closing);
     assert_eq!(world.ended, [(OTHER, JobEnd::Closing)], "the other one is at work");
     world.moved(op);
     let some = world.came_of(1_000);
@@ -546,17 +548,17 @@ fn one_job_works_at_a_time_and_a_pause_before_the_turn_loses_it() {
     let mut world = World::new();
     world.begin(Choice::Buffpack);
     for job in [OTHER, third] {
-        world.tell(Event::Job { job, event: JobEvent::Queued });
+        world.notify(Event::Job { job, event: JobEvent::Queued });
     }
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Paused });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Paused });
     world.run_to_the_end();
     assert_eq!((world.ended.as_slice(), world.plans.as_slice()), (&[(JOB, JobEnd::Done)][..], &[JOB][..]));
     world.job(JobEvent::Closed);
     assert_eq!(world.plans, [JOB, third], "the turn comes when the first is tidied up, and to whoever waits");
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Resumed });
-    world.tell(Event::Job { job: third, event: JobEvent::Cancelled });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Resumed });
+    world.notify(Event::Job { job: third, event: JobEvent::Cancelled });
     assert_eq!(world.ended.last(), Some(&(third, JobEnd::Cancelled)), "before it was planned");
-    world.tell(Event::Job { job: third, event: JobEvent::Closed });
+    world.notify(Event::Job { job: third, event: JobEvent::Closed });
     assert_eq!(world.plans, [JOB, third, OTHER]);
 }
 
@@ -564,10 +566,10 @@ fn one_job_works_at_a_time_and_a_pause_before_the_turn_loses_it() {
 fn a_job_cancelled_before_its_turn_holds_up_nobody() {
     let mut world = World::new();
     world.begin(Choice::Buffpack);
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Queued });
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Cancelled });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Queued });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Cancelled });
     assert_eq!(world.ended, [(OTHER, JobEnd::Cancelled)]);
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Closed });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Closed });
     world.run_to_the_end();
     assert_eq!(world.ended.last(), Some(&(JOB, JobEnd::Done)));
 }
@@ -584,14 +586,14 @@ fn late_and_repeated_facts_do_no_harm() {
     let left = world.rack.job_planner(JOB).unwrap().accounting(CLASS).input_left();
     world.job(JobEvent::StepEnded { class: CLASS, attempt, result: some });
     world.job(JobEvent::StepEnded { class: ClassId(99), attempt, result: StepResult::Failed });
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Cancelled });
-    world.tell(Event::Job { job: OTHER, event: JobEvent::Closed });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Cancelled });
+    world.notify(Event::Job { job: OTHER, event: JobEvent::Closed });
     assert_eq!(world.rack.job_planner(JOB).unwrap().accounting(CLASS).input_left(), left);
     world.run_to_the_end();
     assert_eq!(world.ended, [(JOB, JobEnd::Done)]);
     let stray = world.read(PriorityClass::Background, world.groups[0]);
     let op = stray.op;
-    world.tell(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: stray });
+    world.notify(Event::SubmittedForJob { of: JobClass { job: OTHER, class: CLASS }, request: Box::new(stray) });
     assert_eq!(world.outcome(op), Some(&Outcome::Cancelled), "of a job that nobody knows");
 }
 

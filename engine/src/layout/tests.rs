@@ -199,15 +199,15 @@ fn judged(spec: &RackSpec) -> Result<Layout, LayoutError> {
     assert!(layout.active_groups_max() <= layout.bound.groups);
     let soft = shortfalls.iter().filter(|s| matches!(s, Shortfall::SoftLimit { .. })).count();
     let spread = shortfalls.iter().filter(|s| matches!(s, Shortfall::Spread { .. })).count();
-    let mut told = (0, 0);
+    let mut message = (0, 0);
     for warning in &layout.warnings {
         match warning {
-            Warning::SoftLimit { domains, .. } => told.0 += *domains as usize,
-            Warning::Spread { groups, .. } => told.1 += *groups as usize,
+            Warning::SoftLimit { domains, .. } => message.0 += *domains as usize,
+            Warning::Spread { groups, .. } => message.1 += *groups as usize,
             _ => {}
         }
     }
-    assert_eq!(told, (soft, spread), "the warnings are what the judge finds");
+    assert_eq!(message, (soft, spread), "the warnings are what the judge finds");
     Ok(layout)
 }
 
@@ -269,15 +269,15 @@ fn drives_that_fit_no_group_are_spares() {
 
 #[test]
 fn a_rack_that_carries_no_group_is_told_why() {
-    let told = |from: &str, to: &str| {
+    let message = |from: &str, to: &str| {
         let spec = model::text::parse(&shipped_text("nas8").replacen(from, to, 1), "x").unwrap();
         synthesise(&spec).unwrap_err().to_string()
     };
     let expected =
         "`power` lets 3 drives be awake at once, and a group has 4; raise its limit, or write group_drives = 3";
-    assert!(told("active_drives = 4", "active_drives = 3").starts_with(expected));
+    assert!(message("active_drives = 4", "active_drives = 3").starts_with(expected));
     let expected = "a group of 9 cannot be made of 8 drives; write group_drives = 8 or less";
-    let limitless = told("group_drives = 4 ", "group_drives = 9 ");
+    let limitless = message("group_drives = 4 ", "group_drives = 9 ");
     assert!(limitless.starts_with("`power` lets 4 drives"), "{limitless}");
     let spec =
         model::text::parse(&shipped_text("nas8").replace("active_drives = 4", "active_drives = 9"), "x").unwrap();
@@ -329,20 +329,20 @@ fn drives_that_start_one_after_the_other_are_charged_so() {
 #[test]
 fn a_limit_on_starts_that_is_soft_or_missing_holds_nobody_back() {
     for starting in ["", &FOUR_START.replace("true", "false")] {
-        let told = synthesise(&sixty_bays(260, starting)).unwrap_err().to_string();
+        let message = synthesise(&sixty_bays(260, starting)).unwrap_err().to_string();
         assert!(
-            told.starts_with("`power` lets 9 drives be awake at once, and a group has 15; raise its limit"),
-            "{told}"
+            message.starts_with("`power` lets 9 drives be awake at once, and a group has 15; raise its limit"),
+            "{message}"
         );
-        assert!(told.ends_with("with the same domains and starting_drives = 7 or less"), "{told}");
+        assert!(message.ends_with("with the same domains and starting_drives = 7 or less"), "{message}");
     }
     let carried = |starts: u32| {
         let starting = FOUR_START.replace("= 4", &std::format!("= {starts}"));
         synthesise(&sixty_bays(260, &starting)).is_ok()
     };
     assert!(carried(7) && !carried(8), "what the refusal says is true");
-    let told = synthesise(&sixty_bays(100, "")).unwrap_err().to_string();
-    assert!(!told.contains("starting_drives"), "that would not help: {told}");
+    let message = synthesise(&sixty_bays(100, "")).unwrap_err().to_string();
+    assert!(!message.contains("starting_drives"), "that would not help: {message}");
 }
 
 #[test]

@@ -14,11 +14,12 @@ use crate::placement::Wanted;
 use crate::policy::{PinnedTo, PriorityClass};
 use crate::reorder::Queued;
 use crate::step::Step;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use model::{ClassId, DriveId, GroupId, OpId, Time};
 
 impl Rack {
-    pub(super) fn submitted(&mut self, request: Request, step: &mut Step) {
+    pub(super) fn submitted(&mut self, request: Box<Request>, step: &mut Step) {
         if !self.is_new(&request) {
             return;
         }
@@ -29,7 +30,11 @@ impl Rack {
         match self.admit(&request, step.now) {
             Ok((group, drives)) => {
                 let (class, weight) = (self.setup.class_of(group), self.setup.weight(&request.work));
-                self.enqueue(Op::new(request, weight, class, group).with_reserved(drives), step);
+                // Most that a busy rack is asked for; of a write, the space is to be given back.
+                if drives.is_empty() && self.classes[class.index()].queues.is_full(request.priority) {
+                    return self.reject(&request, Rejection::QueueFull, step);
+                }
+                self.enqueue(Op::new(*request, weight, class, group).with_reserved(drives), step);
             }
             Err(reason) => {
                 if reason == Rejection::NoRoom {
@@ -174,7 +179,7 @@ impl Rack {
         let op = self.ops.own_number();
         let request =
             Request { op, priority: PriorityClass::Background, overtake_limit: None, work: Work::Visit { group } };
-        self.submitted(request, step);
+        self.submitted(Box::new(request), step);
     }
 
     /// Queues `op`, or rejects it if its queue is full.
@@ -243,8 +248,7 @@ impl Rack {
         self.jobs.operation_ended(op, &outcome);
         let settled = ended.as_ref().is_none_or(|ended| ended.reserved.is_empty());
         assert!(settled, "no space stays reserved for {op}, which is over");
-        if let Some(Op { request: Request { work: Work::Rebuild { drives, lost, stack_bytes, .. }, .. }, .. }) = &ended
-        {
+        if let Some(Work::Rebuild { drives, lost, stack_bytes, .. }) = ended.as_ref().map(|ended| &ended.request.work) {
             self.rebuilder.ended(drives[usize::from(*lost)], &outcome, *stack_bytes);
             if ended.as_ref().is_some_and(Op::was_served) {
                 step.ask(Action::Finished { op, outcome });

@@ -53,21 +53,25 @@ impl Rack {
         queued
     }
 
-    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised.
-    pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+    /// `group` is ready, whatever it was woken for: if one of its drives is, it is initialised. True if it was woken
+    /// for nothing else.
+    pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
         if !self.drives.any(members, |phase| phase == DrivePhase::Ready) {
-            return;
+            return false;
         }
         let (op, drives) = self.initialisation.done(group, members);
         assert!(drives.iter().all(|drive| members.contains(drive)), "what is remembered of {group} is of its drives");
         if !drives.is_empty() {
             step.ask(Action::PersistInitialised { group, drives });
         }
+        let Some(op) = op else { return false };
         // Woken for something else: nothing is left for it to do. One that the group was woken for ends in its turn.
-        if let Some(op) = op.filter(|op| self.classes[class.index()].remove(*op)) {
+        let needless = self.classes[class.index()].remove(op);
+        if needless {
             self.finish(op, Outcome::Deleted, step);
         }
+        !needless
     }
 
     /// The initialisation of `group` is over, well or badly.

@@ -8,17 +8,18 @@ use crate::job_protocol::{BlockReason, JobClass, JobId, JobTimes};
 use crate::policy::PriorityClass;
 use crate::repartition::{JobPlanner, Order};
 use crate::step::Step;
+use alloc::boxed::Box;
 use model::{ClassId, Time};
 
 impl Rack {
     /// An operation is asked for on behalf of a job. One that is to do nothing at the moment gets it back cancelled.
-    pub(super) fn submitted_for_job(&mut self, of: JobClass, request: Request, step: &mut Step) {
+    pub(super) fn submitted_for_job(&mut self, of: JobClass, request: Box<Request>, step: &mut Step) {
         let op = request.op;
         assert_eq!(request.priority, PriorityClass::Background, "nobody waits for an operation of a job");
         let may_go_on = self.jobs.operation_begins(of, op);
         self.submitted(request, step);
         if !self.ops.contains(op) {
-            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or told twice
+            self.jobs.operation_ended(op, &Outcome::Cancelled); // refused, or reported twice
         } else if !may_go_on {
             self.cancelled(op, step);
         }

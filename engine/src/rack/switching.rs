@@ -60,7 +60,7 @@ impl Rack {
         returned
     }
 
-    /// Before a group that is too small to be read wakes or serves, members that may recover are told to stop once
+    /// Before a group that is too small to be read wakes or serves, members that may recover are sent a stop once
     /// more. A drive that stays silent is asked at once only so often, so this comes to an end.
     pub(super) fn recover(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
@@ -136,7 +136,9 @@ impl Rack {
             !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
             "whoever is not ready by now is done without"
         );
-        self.note_initialised(class, group, step);
+        if self.note_initialised(class, group, step) {
+            self.stats.initialisation_wakes += 1;
+        }
         self.begin_reclaim(class, group, step);
     }
 

@@ -1,4 +1,4 @@
-//! Pages, passes and answers of a rebuild, told by hand; whole lives are in `sim/tests/rack/rebuild.rs`.
+//! Pages, passes and answers of a rebuild, made by hand; whole lives are in `sim/tests/rack/rebuild.rs`.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -29,7 +29,7 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
     rack
 }
 
-fn tell(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
+fn notify(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
     rack.apply(Time::from_secs(now_s), event, &mut actions);
     actions
@@ -71,18 +71,18 @@ fn view(rack: &Rack) -> RebuildView {
 #[test]
 fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the_pass() {
     let mut rack = booted(1_000, 1000);
-    let (attempt, after) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    let (attempt, after) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
     assert_eq!(after, None);
-    assert!(asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).is_none(), "said twice");
+    assert!(asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).is_none(), "said twice");
     let two = blobs(&rack, 1..3);
-    tell(&mut rack, 2, page(Attempt(attempt.0 + 7), two.clone(), None));
+    notify(&mut rack, 2, page(Attempt(attempt.0 + 7), two.clone(), None));
     assert_eq!(view(&rack).under_way, 0, "not the page that was asked for");
-    let next = asked(&tell(&mut rack, 2, page(attempt, two.clone(), Some(2)))).unwrap();
+    let next = asked(&notify(&mut rack, 2, page(attempt, two.clone(), Some(2)))).unwrap();
     assert_eq!((view(&rack).under_way, next.1), (2, Some(BlobId::numbered(2))));
-    tell(&mut rack, 2, page(attempt, two, Some(2)));
-    assert_eq!(view(&rack).under_way, 2, "told twice");
+    notify(&mut rack, 2, page(attempt, two, Some(2)));
+    assert_eq!(view(&rack).under_way, 2, "reported twice");
     let more = blobs(&rack, 3..4);
-    assert!(asked(&tell(&mut rack, 3, page(next.0, more, Some(2)))).is_none(), "2 does not lie behind 2");
+    assert!(asked(&notify(&mut rack, 3, page(next.0, more, Some(2)))).is_none(), "2 does not lie behind 2");
     assert_eq!(view(&rack).under_way, 3);
 }
 
@@ -90,9 +90,9 @@ fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the
 fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
     for (depth, most) in [(1000, WINDOW), (5, 6)] {
         let mut rack = booted(1_000_000, depth);
-        let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+        let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
         let many = blobs(&rack, 1..2_000);
-        tell(&mut rack, 2, page(attempt, many, Some(1_999)));
+        notify(&mut rack, 2, page(attempt, many, Some(1_999)));
         // One more than the queue holds: it is out of it, and its group wakes for it.
         assert_eq!(view(&rack).under_way, most, "depth {depth}");
         assert!(rack.ops_len() <= WINDOW as usize);
@@ -103,28 +103,28 @@ fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
 fn what_is_dead_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever_longer() {
     let mut rack = booted(1_000, 1000);
     let second = blobs(&rack, 1..2)[0].drives[1];
-    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
-    tell(&mut rack, 1, Event::DriveFailed { drive: second });
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    notify(&mut rack, 1, Event::DriveFailed { drive: second });
     let mut listed = blobs(&rack, 1..3);
     listed[1].living = false;
     let mut now_s = 2;
     let mut attempt = attempt;
     for pause_mins in [10, 20, 40, 80, 160, 320, 640, 1280, 1440, 1440] {
-        let actions = tell(&mut rack, now_s, page(attempt, listed.clone(), None));
+        let actions = notify(&mut rack, now_s, page(attempt, listed.clone(), None));
         assert!(!actions.iter().any(|action| matches!(action, Action::SpinUp { .. })), "{actions:?}");
         assert_eq!((view(&rack).lost_blobs, view(&rack).under_way), (1, 0));
         now_s += 60 * pause_mins;
-        assert!(asked(&tell(&mut rack, now_s - 1, Event::DeadlineReached)).is_none(), "a pause of {pause_mins} min");
-        attempt = asked(&tell(&mut rack, now_s, Event::DeadlineReached)).unwrap().0;
+        assert!(asked(&notify(&mut rack, now_s - 1, Event::DeadlineReached)).is_none(), "a pause of {pause_mins} min");
+        attempt = asked(&notify(&mut rack, now_s, Event::DeadlineReached)).unwrap().0;
     }
 }
 
-/// What is believed to be used may be too little: one look tells.
+/// What is believed to be used may be too little: one look shows it.
 #[test]
 fn a_drive_that_holds_nothing_is_through_after_one_look() {
     let mut rack = booted(0, 1000);
-    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
-    assert!(tell(&mut rack, 2, page(attempt, Vec::new(), None)).is_empty());
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    assert!(notify(&mut rack, 2, page(attempt, Vec::new(), None)).is_empty());
     assert_eq!((view(&rack).left_bytes, rack.next_deadline()), (0, Time::MAX));
     assert!(rack.has_failed(FAILED));
 }
@@ -132,7 +132,7 @@ fn a_drive_that_holds_nothing_is_through_after_one_look() {
 #[test]
 fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
     let mut rack = booted(105_000_000_000, 1000);
-    tell(&mut rack, 1, Event::DriveFailed { drive: FAILED });
+    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED });
     let t = rack.spec().profile.bytes_per_s;
     let x_over_t = transfer_time(105_000_000_000, t);
     assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, expected: x_over_t, max: x_over_t * 3 });
@@ -141,32 +141,35 @@ fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
 #[test]
 fn a_replacement_is_empty_at_once_and_what_was_lost_is_what_the_next_pass_shows() {
     let mut rack = booted(1_000, 1000);
-    assert!(tell(&mut rack, 1, Event::DriveReplaced { drive: FAILED, lost_bytes: 7 }).is_empty(), "it has not failed");
-    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
-    tell(&mut rack, 2, page(attempt, Vec::new(), None));
+    assert!(
+        notify(&mut rack, 1, Event::DriveReplaced { drive: FAILED, lost_bytes: 7 }).is_empty(),
+        "it has not failed"
+    );
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    notify(&mut rack, 2, page(attempt, Vec::new(), None));
     assert!(rack.may_be_replaced(FAILED));
-    let (attempt, _) = asked(&tell(&mut rack, 3, Event::DriveReplaced { drive: FAILED, lost_bytes: 1_000 })).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 3, Event::DriveReplaced { drive: FAILED, lost_bytes: 1_000 })).unwrap();
     assert!(!rack.has_failed(FAILED) && !rack.may_be_replaced(FAILED));
     assert_eq!((rack.drive_phase(FAILED), view(&rack).left_bytes), (DrivePhase::Standby, 1_000));
     assert_eq!(rack.placement().free_bytes(FAILED), rack.spec().capacity_bytes(FAILED));
     let listed = blobs(&rack, 1..4);
-    tell(&mut rack, 4, page(attempt, listed, None));
+    notify(&mut rack, 4, page(attempt, listed, None));
     assert_eq!(view(&rack).under_way, 3, "what it held is rebuilt elsewhere");
     // It fails once more: all that was ever lost in this place is what is left.
-    tell(&mut rack, 5, Event::DriveFailed { drive: FAILED });
+    notify(&mut rack, 5, Event::DriveFailed { drive: FAILED });
     assert_eq!((view(&rack).left_bytes, view(&rack).under_way), (1_000, 3));
 }
 
 #[test]
 fn a_replaced_drive_is_listed_now_and_then_even_if_nothing_seems_to_be_left() {
     let mut rack = booted(1_000, 1000);
-    let (attempt, _) = asked(&tell(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
-    tell(&mut rack, 1, page(attempt, Vec::new(), None));
-    let (attempt, _) = asked(&tell(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 500 })).unwrap();
-    tell(&mut rack, 2, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 500 })).unwrap();
+    notify(&mut rack, 2, page(attempt, Vec::new(), None));
     assert_eq!(view(&rack).left_bytes, 0, "nothing was listed");
-    let (attempt, _) = asked(&tell(&mut rack, 2 + 600, Event::DeadlineReached)).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 2 + 600, Event::DeadlineReached)).unwrap();
     let listed = blobs(&rack, 1..2);
-    tell(&mut rack, 2 + 600, page(attempt, listed, None));
+    notify(&mut rack, 2 + 600, page(attempt, listed, None));
     assert_eq!(view(&rack).under_way, 1, "an answer that was wrong is made up for");
 }

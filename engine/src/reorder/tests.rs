@@ -340,7 +340,7 @@ fn the_arena_is_no_larger_than_the_queue_ever_was() {
         }
         queue.push(item(op, rng.below(8) as u32, 1, 40)).unwrap();
     }
-    assert!(queue.mates.len() <= 64);
+    assert!(queue.nodes.len() <= 64);
 }
 
 #[test]

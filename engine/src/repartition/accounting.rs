@@ -213,6 +213,11 @@ impl Accounting {
         &self.produced
     }
 
+    /// Input that was read so far.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
     /// Input that can be read on a group until `free` bytes of memory are full. At least 1 byte if there is input and
     /// room for a chunk.
     pub fn readable(&self, group: usize, free: u64) -> u64 {

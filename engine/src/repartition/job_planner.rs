@@ -4,7 +4,7 @@
 //! background priority class (whose group the class scheduler wakes in its turn), and enters what came of it. A class
 //! has one order in hand at a time. An order may be done in part: the next one goes on from there.
 //!
-//! Visits are not ordered: an operation wakes its group. Instead the planner is told which group is awake. When a
+//! Visits are not ordered: an operation wakes its group. Instead the planner learns which group is awake. When a
 //! client woke one where there is something to do, the order in hand should be withdrawn if its operations still wait:
 //! that switch is free.
 //!
@@ -14,20 +14,25 @@
 //!
 //! Before a checkpoint the buffers are emptied ([`JobPlanner::empty_buffers`]): what is for the group that is awake is
 //! delivered and the rest offloaded to it, so that no group is woken for it. The baseline, which never offloads, goes
-//! on until its buffer is empty by itself. Every strategy goes on from there.
+//! on in one class until its buffer is empty by itself; in several, whose buffers would hardly ever be so at once, it
+//! delivers what there is in a round. Every strategy goes on from there.
 //!
 //! Invariants: no share ever holds more than it may; a class that waits, waits for an order that is in hand.
 
-use super::accounting::Accounting;
+use super::accounting::{Accounting, Run};
+use super::apportion::Expected;
 use super::choice::Choice;
 use super::job_spec::{JobSpec, Part};
 use super::planner::Planner;
-use super::simulation::Cost;
+use super::processor::{Meter, Processed};
 use super::strategy::Step;
+use super::terms::{Alpha, Terms};
 use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::time::Duration;
 use model::{ClassId, GroupId};
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +110,9 @@ pub struct JobPlanner {
     chunk_bytes: u64,
     /// Nothing is read, and what is buffered is written.
     emptying: bool,
+    spec: Arc<JobSpec>,
+    /// What was measured of the processor.
+    meter: Meter,
 }
 
 #[derive(Clone, Debug)]
@@ -129,7 +137,8 @@ impl JobPlanner {
             ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None }
         };
         let classes = spec.parts.iter().enumerate().map(class).collect();
-        Self { classes, chunk_bytes: spec.chunk_bytes, emptying: false }
+        let (spec, meter) = (Arc::new(spec.clone()), Meter::default());
+        Self { classes, chunk_bytes: spec.chunk_bytes, emptying: false, spec, meter }
     }
 
     /// From now on the buffers are emptied, before a checkpoint, or they are no longer.
@@ -140,6 +149,11 @@ impl JobPlanner {
     /// Whether the buffers are being emptied.
     pub fn is_emptying(&self) -> bool {
         self.emptying
+    }
+
+    /// Whether the buffer is empty now and then without anything being done for it: no other class fills it meanwhile.
+    fn empties_by_itself(&self) -> bool {
+        matches!(self.classes.as_slice(), [only] if only.planner.choice == Choice::Baseline)
     }
 
     /// Whether nothing is buffered and no order in hand.
@@ -168,10 +182,70 @@ impl JobPlanner {
         &self.of(class).planner.accounting
     }
 
-    /// The cost of the rest if things go on as measured, in the class for which it takes longest.
-    pub fn forecast(&self) -> Cost {
-        let costs = self.classes.iter().map(|class| class.planner.forecast());
-        costs.max_by_key(Cost::total).unwrap_or_default()
+    /// The terms, with the processor as it was measured.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { processor: self.meter.rates(self.spec.terms.processor), ..self.spec.terms }
+    }
+
+    /// Output over input, and the groups' shares of it, as far as they are known: as measured, once a hundredth of the
+    /// memory's worth was read.
+    pub(super) fn measured(&self) -> Expected {
+        let accountings = || self.classes.iter().map(|class| &class.planner.accounting);
+        let output: u64 = accountings().flat_map(Accounting::produced).sum();
+        let input: u64 = accountings().map(Accounting::read).sum();
+        if output == 0 || input <= self.spec.memory_bytes / 100 {
+            let shares = self.spec.parts.iter().flat_map(|part| part.shares.iter().copied()).collect();
+            return Expected { alpha: self.spec.in_memory(), shares };
+        }
+        let shares = accountings().flat_map(|accounting| accounting.produced().iter().copied()).collect();
+        Expected { alpha: Alpha { output, input }, shares }
+    }
+
+    /// The processor was so long at a step's work.
+    pub fn processed(&mut self, done: Processed, time: Duration) {
+        self.meter.enter(done, time);
+        let processor = self.terms().processor;
+        for class in &mut self.classes {
+            class.planner.set_processor(processor);
+        }
+    }
+
+    /// The job's description.
+    pub(super) fn spec(&self) -> &JobSpec {
+        &self.spec
+    }
+
+    /// The classes, their groups, and the one of these that is awake.
+    pub(super) fn places(&self) -> impl Iterator<Item = (ClassId, &[GroupId], Option<GroupId>)> + '_ {
+        self.classes.iter().map(|class| {
+            let awake = class.planner.accounting.awake().map(|group| class.groups[group]);
+            (class.class, class.groups.as_slice(), awake)
+        })
+    }
+
+    /// From now on every class keeps to its strategy.
+    pub(super) fn hold_choices(&mut self) {
+        for class in &mut self.classes {
+            class.planner.fixed = true;
+        }
+    }
+
+    /// Unread input on a group of a class.
+    pub(super) fn input_of(&self, class: ClassId, group: GroupId) -> u64 {
+        let class = self.of(class);
+        class.planner.accounting.input(class.number(group))
+    }
+
+    /// The run that lies offloaded on one group of a class for another.
+    pub(super) fn offloaded(&self, class: ClassId, on: GroupId, target: GroupId) -> Run {
+        let class = self.of(class);
+        class.planner.accounting.offloaded(class.number(on), class.number(target))
+    }
+
+    /// Bytes that lie offloaded on a group of a class for others.
+    pub(super) fn offloaded_on(&self, class: ClassId, group: GroupId) -> u64 {
+        let class = self.of(class);
+        class.planner.accounting.offloaded_on(class.number(group))
     }
 
     /// Whether all output is delivered.
@@ -188,7 +262,7 @@ impl JobPlanner {
     /// as long as they are queued, since there is something to do here. If they are, the order ends by
     /// [`JobPlanner::withdrawn`].
     pub fn awake(&mut self, class: ClassId, group: Option<GroupId>) -> bool {
-        let (chunk_bytes, emptying) = (self.chunk_bytes, self.emptying);
+        let (chunk_bytes, emptying) = (self.chunk_bytes, self.emptying && !self.empties_by_itself());
         let class = self.of_mut(class);
         let Some(here) = group.and_then(|group| class.index(group)) else { return false };
         let Some(order) = class.in_hand else {
@@ -198,8 +272,10 @@ impl JobPlanner {
         if order.group() == group {
             return false;
         }
-        if emptying && class.planner.choice != Choice::Baseline {
-            return class.planner.accounting.buffered_in_all() > 0;
+        if emptying {
+            let accounting = &class.planner.accounting;
+            let offloads = class.planner.choice != Choice::Baseline && accounting.buffered_in_all() > 0;
+            return offloads || accounting.buffered(here) > 0;
         }
         let step = class.planner.step_on(here, order.reserved_bytes(chunk_bytes));
         !matches!(step, Step::Visit { .. } | Step::Done)
@@ -219,7 +295,7 @@ impl JobPlanner {
     pub fn next(&mut self, class: ClassId) -> Order {
         assert!(self.of(class).in_hand.is_none(), "one order in hand in a class");
         let order = match self.must_wait(class) {
-            _ if self.emptying => self.of_mut(class).empty_buffer(),
+            _ if self.emptying && !self.empties_by_itself() => self.of_mut(class).empty_buffer(),
             Some(order) => return order,
             None => self.of_mut(class).plan(),
         };
@@ -374,13 +450,13 @@ impl ClassPlanner {
 
     /// The next order that leaves less in the buffer; to wait for others, if it is empty.
     fn empty_buffer(&mut self) -> Order {
+        let offloads = self.planner.choice != Choice::Baseline;
         let accounting = &mut self.planner.accounting;
         let fullest = (0..self.groups.len()).max_by_key(|group| (accounting.buffered(*group), Reverse(*group)));
         let Some(fullest) = fullest.filter(|group| accounting.buffered(*group) > 0) else { return Order::Wait };
         let at = match accounting.awake() {
-            _ if self.planner.choice == Choice::Baseline => return self.plan(),
             Some(awake) if accounting.buffered(awake) > 0 => awake,
-            Some(awake) => {
+            Some(awake) if offloads => {
                 let (on, target) = (self.groups[awake], self.groups[fullest]);
                 return Order::Offload { on, target, bytes: accounting.buffered(fullest) };
             }

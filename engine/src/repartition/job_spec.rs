@@ -2,6 +2,7 @@
 
 use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
+use super::checkpoints::Checkpoints;
 use super::choice::Choice;
 use super::terms::{Alpha, Terms};
 use alloc::vec;
@@ -46,6 +47,22 @@ pub struct Offloaded {
     pub pieces: u64,
 }
 
+/// The sizes in which a world moves the bytes of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Sizes {
+    /// The most that is delivered by one write, as it is buffered; above 0.
+    pub object_bytes: u64,
+    /// The output that comes of input at once, as it is buffered: of a chunk as many of these are read as fit; above 0.
+    pub batch_bytes: u64,
+    /// The input that lies together; above 0.
+    pub together_bytes: u64,
+}
+
+impl Sizes {
+    /// Whatever is to be moved is moved at once.
+    pub const UNBOUNDED: Self = Self { object_bytes: u64::MAX, batch_bytes: 1, together_bytes: u64::MAX };
+}
+
 /// A job, as the engine is given it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -55,6 +72,8 @@ pub struct JobSpec {
     pub memory_bytes: u64,
     /// The chunk limit: the most that a piece of input may become, and the largest piece of a run.
     pub chunk_bytes: u64,
+    /// The sizes in which its world moves bytes.
+    pub sizes: Sizes,
     /// The costs of the hardware.
     pub terms: Terms,
     /// The output to expect over input, both as they are stored; what it takes in memory is in [`Terms::expansion`].
@@ -100,14 +119,25 @@ impl JobSpec {
     }
 
     /// The bytes that a byte of input is expected to take in the buffer.
-    fn in_memory(&self) -> Alpha {
+    pub(super) fn in_memory(&self) -> Alpha {
         self.alpha.in_memory(self.terms.expansion)
     }
 
-    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later.
-    pub(crate) fn checkpoint_cost(&self) -> Duration {
-        let Terms { read_bytes_per_s, write_bytes_per_s, .. } = self.terms;
-        transfer_time(self.memory_bytes, write_bytes_per_s) + transfer_time(self.memory_bytes, read_bytes_per_s)
+    /// When checkpoints are due, if the job begins now.
+    pub(crate) fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(self.checkpoint_interval, self.checkpoint_cost())
+    }
+
+    /// The time that a checkpoint takes at most: all of the buffer has to be written for it, and read back later; for
+    /// the baseline in several classes, a round over the groups of each.
+    fn checkpoint_cost(&self) -> Duration {
+        let Terms { read_bytes_per_s, write_bytes_per_s, switch, .. } = self.terms;
+        let several = self.parts.len() > 1;
+        let rounds = self.parts.iter().zip(&self.choices).filter(|(_, choice)| several && **choice == Choice::Baseline);
+        let switches = rounds.map(|(part, _)| part.groups.len()).max().unwrap_or(0);
+        let bytes =
+            transfer_time(self.memory_bytes, write_bytes_per_s) + transfer_time(self.memory_bytes, read_bytes_per_s);
+        bytes + switch.saturating_mul(u32::try_from(switches).unwrap_or(u32::MAX))
     }
 
     /// Whether there is enough memory for its classes.

@@ -8,6 +8,7 @@
 use super::accounting::Accounting;
 use super::apportion::Expected;
 use super::choice::{Choice, Chosen, cheapest};
+use super::processor::Processor;
 use super::simulation::{Cost, Day};
 use super::strategy::{Step, Strategy};
 use super::terms::{Alpha, Terms};
@@ -71,6 +72,11 @@ impl Planner {
         self.accounting.reserve(reserved);
         assert_eq!(self.accounting.awake(), awake, "a look changes nothing");
         step
+    }
+
+    /// The processor's rates were measured.
+    pub(super) fn set_processor(&mut self, processor: Processor) {
+        self.terms.processor = processor;
     }
 
     /// The cost of the rest by the current choice, if things go on as measured and a day has just begun.

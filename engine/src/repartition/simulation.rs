@@ -1,9 +1,10 @@
 //! Cost simulation: a strategy is run against what is expected, as a fluid, to find what it would cost.
 //!
 //! Input turns into buffered output by alpha and expansion, and output falls to the groups by fixed shares, to the
-//! byte: the paper's simulation (section V), in steps of a buffer rather than of a record. Heads move once for whatever
-//! is read or written in one piece, and once more to remove a piece that was offloaded, as in the rack. Unlike the
-//! paper, the simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day
+//! byte: the paper's simulation (section V), in steps of a buffer rather than of a record. Heads move as often as the
+//! terms say for whatever is read or written in one piece, and once to remove a piece that was offloaded, as in the
+//! rack. The processor works while drives read and write, and after they have read a run. Unlike the paper, the
+//! simulation counts drive starts: a visit starts all drives of its group, and once their starts of the day
 //! are used up ([`Terms::starts_per_day`]), everything waits for the next day, as `crate::budget` has it.
 
 use super::accounting::Accounting;
@@ -57,7 +58,7 @@ impl Cost {
     }
 }
 
-const DAY: Duration = Duration::from_hours(24);
+pub(super) const DAY: Duration = Duration::from_hours(24);
 
 /// A run: the accounting as it stands, and the cost so far.
 pub(super) struct Simulation<'a> {
@@ -122,12 +123,12 @@ impl<'a> Simulation<'a> {
             (Step::Read { bytes }, Some(group)) => self.read(group, bytes),
             (Step::Deliver, Some(group)) => {
                 let bytes = self.accounting.buffered(group);
-                self.write(self.terms.expansion.stored_of(bytes));
+                self.write(self.terms.expansion.stored_of(bytes), self.terms.processor.encode(bytes));
                 self.accounting.was_delivered(group, bytes);
             }
             (Step::Offload { target }, Some(on)) => {
                 let bytes = self.accounting.buffered(target);
-                self.write(bytes);
+                self.write(bytes, self.terms.processor.run(bytes));
                 self.cost.bytes_offloaded += bytes;
                 self.accounting.was_offloaded(on, target, bytes);
                 let lies = self.accounting.offloaded_on(on);
@@ -135,8 +136,9 @@ impl<'a> Simulation<'a> {
             }
             (Step::Refill { target, bytes }, Some(on)) => {
                 let pieces = self.accounting.was_refilled(on, target, bytes);
-                self.cost.seeking += self.terms.seek * u32::try_from(2 * pieces).unwrap_or(u32::MAX);
-                self.cost.time += transfer_time(bytes, self.terms.read_bytes_per_s);
+                let seeks = pieces.saturating_mul(u64::from(self.terms.read_seeks) + 1);
+                self.cost.seeking += self.terms.seek * u32::try_from(seeks).unwrap_or(u32::MAX);
+                self.cost.time += transfer_time(bytes, self.terms.read_bytes_per_s) + self.terms.processor.run(bytes);
                 self.cost.bytes_read += bytes;
             }
             (Step::Read { .. } | Step::Deliver | Step::Offload { .. } | Step::Refill { .. } | Step::Done, _) => {
@@ -176,15 +178,17 @@ impl<'a> Simulation<'a> {
         let bytes = bytes.min(self.accounting.input(group)).min(fits);
         assert!(bytes > 0, "a read that moves nothing would be asked for again for ever");
         self.accounting.was_read(group, bytes, self.apportion.output_of(bytes));
-        self.cost.seeking += self.terms.seek;
-        self.cost.time += transfer_time(bytes, self.terms.read_bytes_per_s);
+        self.cost.seeking += self.terms.seek * self.terms.read_seeks;
+        let read = transfer_time(bytes, self.terms.read_bytes_per_s);
+        self.cost.time += read.max(self.terms.processor.split(bytes));
         self.cost.bytes_read += bytes;
     }
 
-    fn write(&mut self, bytes: u64) {
+    /// Writes bytes that the processor was at for so long.
+    fn write(&mut self, bytes: u64, processing: Duration) {
         assert!(bytes > 0, "a strategy writes something");
-        self.cost.seeking += self.terms.seek;
-        self.cost.time += transfer_time(bytes, self.terms.write_bytes_per_s);
+        self.cost.seeking += self.terms.seek * self.terms.write_seeks;
+        self.cost.time += transfer_time(bytes, self.terms.write_bytes_per_s).max(processing);
         self.cost.bytes_written += bytes;
     }
 }

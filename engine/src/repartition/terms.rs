@@ -5,6 +5,7 @@
 //! are stored. Expansion says what the buffer holds of it: decoded bytes over stored ones. Their product fills the
 //! buffer, and so rules the switches.
 
+use super::processor::Processor;
 use core::time::Duration;
 use model::RackSpec;
 use model::physics::ServerLoad;
@@ -17,6 +18,10 @@ pub struct Terms {
     pub switch: Duration,
     /// T_sk: before each run of bytes that lies together.
     pub seek: Duration,
+    /// The seeks that reading takes for each run of bytes that lies together.
+    pub read_seeks: u32,
+    /// The seeks that writing one takes, its reading back included.
+    pub write_seeks: u32,
     /// The rate at which a group is read, in payload bytes; above 0.
     pub read_bytes_per_s: u64,
     /// The rate at which it is written, in payload bytes; above 0.
@@ -25,6 +30,8 @@ pub struct Terms {
     pub starts_per_day: u32,
     /// The memory that output takes before it is encoded.
     pub expansion: Expansion,
+    /// How fast records are worked on.
+    pub processor: Processor,
 }
 
 impl Terms {
@@ -32,16 +39,19 @@ impl Terms {
     pub const PAPER: Self = Self {
         switch: Duration::from_secs(10),
         seek: Duration::from_millis(10),
+        read_seeks: 1,
+        write_seeks: 1,
         read_bytes_per_s: 1_000_000_000,
         write_bytes_per_s: 1_000_000_000,
         starts_per_day: u32::MAX,
         expansion: Expansion::ONE,
+        processor: Processor::UNBOUNDED,
     };
 
     /// Those of a rack's profile: a switch rests one group and wakes another, each as long as its slowest drive is
     /// expected to take beside nothing else, and k drives move payload at once. Where writes are read back before they
     /// count, their rate is half. Starts are not bounded: that is a matter of policy. Records take as much memory as
-    /// they do on the drives.
+    /// they do on the drives, and no time of a processor; each piece takes one seek.
     pub fn of(spec: &RackSpec, reads_back: bool) -> Self {
         let rate = spec.profile.bytes_per_s.saturating_mul(u64::from(spec.code.data)).max(1);
         assert!(spec.code.data > 0, "some drives hold payload");
@@ -49,10 +59,13 @@ impl Terms {
         Self {
             switch: spec.profile.rest_estimate(drives) + spec.profile.wake_estimate(drives, ServerLoad::Idle),
             seek: spec.profile.seek,
+            read_seeks: 1,
+            write_seeks: 1,
             read_bytes_per_s: rate,
             write_bytes_per_s: if reads_back { (rate / 2).max(1) } else { rate },
             starts_per_day: u32::MAX,
             expansion: Expansion::ONE,
+            processor: Processor::UNBOUNDED,
         }
     }
 }

@@ -220,11 +220,11 @@ fn a_planner_that_was_told_wrong_changes_its_mind() {
     // It expects output to fall to all groups alike, for which TourPack is best with this much memory; it falls mostly
     // to a few, for which BuffPack is.
     let question = Question { memory_bytes: 40_000_000_000, data_bytes: 20_000_000_000_000, ..Question::PAPER };
-    let told = Expected::uniform(12, question.alpha);
+    let known = Expected::uniform(12, question.alpha);
     let right = Expected { alpha: question.alpha, shares: scaled(&zipf(12, 1.0), 1 << 40) };
-    let at_first = Choice::cheapest(&even(&question), &question.terms, &told);
+    let at_first = Choice::cheapest(&even(&question), &question.terms, &known);
     let mut planner = Planner::new(even(&question), question.terms, at_first, false);
-    // The planner in a world where output falls otherwise than it was told.
+    // The planner in a world where output falls otherwise than it expects.
     let mut simulation = Simulation::new(even(&question), &question.terms, &right, &Day::default());
     let ends = simulation.run(|accounting| {
         planner.accounting = accounting.clone();

@@ -95,7 +95,7 @@ pub struct DrivePhysics {
     rng: Rng,
     /// The rate of this drive in its middle zone, in bytes/s.
     bytes_per_s: u64,
-    /// What tells in which zone a file lies.
+    /// Determines the zone of each file.
     zones: u64,
     state: PowerState,
     /// When `state` ends by itself; [`Time::MAX`] if it does not.

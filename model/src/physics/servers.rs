@@ -63,6 +63,11 @@ impl Servers {
         self.of_drive[drive.index()]
     }
 
+    /// The streams under way on all of them, those known by their requests not counted.
+    pub fn streams(&self) -> u32 {
+        self.streams.iter().sum()
+    }
+
     /// A stream of `drive` begins.
     pub fn stream_begins(&mut self, drive: DriveId) {
         self.streams[self.of_drive[drive.index()]] += 1;

@@ -81,7 +81,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Prints a row: the median of its rounds as a rate, and the median of the rounds' ratios to the reference.
-fn tell(peer: &Peer, deed: &str, load: &Load, took: &[f64], reference: &[f64]) {
+fn report(peer: &Peer, deed: &str, load: &Load, took: &[f64], reference: &[f64]) {
     let objects = (load.clients * load.objects) as f64;
     let rate = if load.bytes < LARGE_BYTES {
         format!("{:.0} objects/s", objects / median(took.iter().copied()))
@@ -107,7 +107,7 @@ fn compare(peers: &[Peer], load: &Load, source: &[u8]) {
     }
     for (at, (deed, _)) in deeds.into_iter().enumerate() {
         for (peer, rounds) in peers.iter().zip(&took) {
-            tell(peer, deed, load, &rounds[at], &took[0][at]);
+            report(peer, deed, load, &rounds[at], &took[0][at]);
         }
     }
 }

@@ -53,7 +53,7 @@ impl Peer {
         arrange: impl FnOnce(&mut Command, &str, (&str, &str)),
     ) -> Option<Self> {
         let user = ("comparison", "comparisons-secret");
-        // Free a moment ago, which is as much as a program that wants to be told its port can have.
+        // Free a moment ago, which is as much as a program that wants its port named can have.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         std::fs::create_dir(root).unwrap();
         let mut command = Command::new(name);

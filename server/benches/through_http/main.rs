@@ -58,7 +58,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// Prints a row: its median rate, and the median of the rounds' ratios to the reference of the same round.
-fn tell(name: &str, clients: usize, took: &Took, reference: &Took) {
+fn report(name: &str, clients: usize, took: &Took, reference: &Took) {
     let mb = OBJECTS as f64 * OBJECT_BYTES as f64 / 1e6;
     let rate = mb / median(took.iter().copied());
     let ratio = median(took.iter().zip(reference).map(|(took, reference)| reference / took));
@@ -104,10 +104,10 @@ fn puts(service: &mut ObjectService, clients: usize) {
             server.get(&name_of(object));
         }));
     }
-    tell("plain copy, synced", clients, &copied, &copied);
-    tell("MD5 of the same bytes, nothing else", clients, &hashed, &copied);
-    tell("PUT", clients, &put, &copied);
-    tell("GET of what is staged", clients, &staged, &copied);
+    report("plain copy, synced", clients, &copied, &copied);
+    report("MD5 of the same bytes, nothing else", clients, &hashed, &copied);
+    report("PUT", clients, &put, &copied);
+    report("GET of what is staged", clients, &staged, &copied);
 }
 
 /// Gives how long the first bytes of the cold GETs took.
@@ -127,9 +127,9 @@ fn gets(service: &mut ObjectService, clients: usize) -> Vec<f64> {
             server.get(&name_of(object));
         }));
     }
-    tell("plain read from the disk", clients, &plain, &plain);
-    tell("GET from sleeping drives", clients, &cold, &plain);
-    tell("GET of what was recalled", clients, &warm, &plain);
+    report("plain read from the disk", clients, &plain, &plain);
+    report("GET from sleeping drives", clients, &cold, &plain);
+    report("GET of what was recalled", clients, &warm, &plain);
     waits.into_inner().unwrap()
 }
 

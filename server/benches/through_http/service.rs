@@ -210,8 +210,8 @@ impl Server<'_> {
 
     /// The least and the most seconds until the first byte of a cold object would come.
     pub fn forecast(&self, key: &str) -> (f64, f64) {
-        let told = self.asking.block_on(self.admin.explain("shelf", key)).unwrap();
-        match told.unwrap().place {
+        let explanation = self.asking.block_on(self.admin.explain("shelf", key)).unwrap();
+        match explanation.unwrap().place {
             PlaceReport::Rack(RackPlace { wait_min_s: Some(min), wait_max_s: Some(max), .. }) => (min, max),
             PlaceReport::Rack(_) => panic!("{key} cannot be read"),
             PlaceReport::Workshop { .. } => panic!("{key} has not migrated"),

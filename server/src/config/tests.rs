@@ -60,7 +60,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
 
 #[test]
 fn every_key_there_is_stands_in_the_template() {
-    // What serde knows is told by its own refusal of a key that nobody has.
+    // Serde lists the keys that it knows when it refuses one that nobody has.
     for (table, marker) in [
         ("", "listen"),
         ("workshop", "capacity"),
@@ -71,14 +71,14 @@ fn every_key_there_is_stands_in_the_template() {
         ("emulation", "seed"),
     ] {
         let head = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
-        let told = complaint(&format!("{head}zzzz = 1\n"));
-        let keys = told.split("(keys: ").nth(1).map_or_else(|| marker.to_owned(), |rest| rest.replace(')', ""));
+        let message = complaint(&format!("{head}zzzz = 1\n"));
+        let keys = message.split("(keys: ").nth(1).map_or_else(|| marker.to_owned(), |rest| rest.replace(')', ""));
         for key in keys.split(", ") {
             let known = TEMPLATE.contains(&format!("\n#{key} = ")) || TEMPLATE.contains(&format!("[{key}]"));
             assert!(known, "{table}.{key} is not documented");
             let name = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
-            let told = OPERATING.contains(&format!("\n| `{name}` |")) || OPERATING.contains(&format!("\n| `{key}."));
-            assert!(told, "{name} is not in docs/operating.md");
+            let message = OPERATING.contains(&format!("\n| `{name}` |")) || OPERATING.contains(&format!("\n| `{key}."));
+            assert!(message, "{name} is not in docs/operating.md");
         }
     }
 }
@@ -133,15 +133,15 @@ fn the_papers_reproduction_can_be_set() {
 
 #[test]
 fn an_unknown_key_is_refused_at_its_place_with_the_nearest_one() {
-    let told = complaint("listen = \"127.0.0.1:1\"\n\n[workshop]\n  capcity = \"1 GB\"\n");
-    assert!(told.starts_with("larder.toml:4:3: there is no key `capcity` here; write `capacity`"), "{told}");
-    let told = complaint("[migrat]\n");
-    assert!(told.contains(":1:2: there is no key `migrat` here; write `migrate`"), "{told}");
-    let told = complaint("patience = \"45 s\"\n");
-    assert!(told.starts_with("larder.toml:1:1: there is no key `patience` here; write `"), "{told}");
-    assert!(told.contains("(keys: ") && told.contains(" max_wait,"), "{told}");
-    let told = complaint("[[pin]]\nprefix = \"a\"\nclas = 1\n");
-    assert!(told.contains(":3:1: ") && told.contains("write `class`"), "{told}");
+    let message = complaint("listen = \"127.0.0.1:1\"\n\n[workshop]\n  capcity = \"1 GB\"\n");
+    assert!(message.starts_with("larder.toml:4:3: there is no key `capcity` here; write `capacity`"), "{message}");
+    let message = complaint("[migrat]\n");
+    assert!(message.contains(":1:2: there is no key `migrat` here; write `migrate`"), "{message}");
+    let message = complaint("patience = \"45 s\"\n");
+    assert!(message.starts_with("larder.toml:1:1: there is no key `patience` here; write `"), "{message}");
+    assert!(message.contains("(keys: ") && message.contains(" max_wait,"), "{message}");
+    let message = complaint("[[pin]]\nprefix = \"a\"\nclas = 1\n");
+    assert!(message.contains(":3:1: ") && message.contains("write `class`"), "{message}");
 }
 
 #[test]
@@ -172,8 +172,11 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("[[pin]]\nprefix = \"/x\"\nclass = 1", ":1:", "bucket/prefix"),
         ("[workshop", ":1:", ""),
     ] {
-        let told = complaint(text);
-        assert!(told.starts_with("larder.toml:") && told.contains(place) && told.contains(mend), "{text}: {told}");
+        let message = complaint(text);
+        assert!(
+            message.starts_with("larder.toml:") && message.contains(place) && message.contains(mend),
+            "{text}: {message}"
+        );
     }
 }
 

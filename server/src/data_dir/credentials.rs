@@ -50,7 +50,7 @@ impl Credentials {
         let keys = format!("{ACCESS_KEY}{}\n{SECRET_KEY}{}\n{REGION_LINE}{REGION}\n", self.access_key, self.secret_key);
         match listen.port() {
             0 => format!(
-                "{keys}# AWS_ENDPOINT_URL is another one at every start, which tells it: the port is a free one\n"
+                "{keys}# AWS_ENDPOINT_URL is another one at every start, which prints it: the port is a free one\n"
             ),
             _ => format!("{keys}{ENDPOINT}{}\n", endpoint(listen)),
         }
@@ -89,9 +89,9 @@ pub fn endpoint(address: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, address.port()))
 }
 
-/// The endpoint that the file's text tells.
+/// The endpoint in the file's text.
 pub(super) fn stored_endpoint(text: &str) -> Option<String> {
-    text.lines().find_map(|line| line.trim().strip_prefix(ENDPOINT)).map(|told| told.trim().to_owned())
+    text.lines().find_map(|line| line.trim().strip_prefix(ENDPOINT)).map(|endpoint| endpoint.trim().to_owned())
 }
 
 /// Takes from others the right to read the keys. Only a warning where that cannot be: some file systems know no

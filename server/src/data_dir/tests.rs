@@ -64,8 +64,11 @@ fn an_empty_directory_that_was_open_to_all_is_closed() {
 fn a_foreign_directory_is_refused_and_left_as_it_was() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("thesis.tex"), "x").unwrap();
-    let told = DataDir::init(root.path(), &options()).unwrap_err().to_string();
-    assert!(told.contains("no Larder data directory (it holds thesis.tex)") && told.contains("choose"), "{told}");
+    let message = DataDir::init(root.path(), &options()).unwrap_err().to_string();
+    assert!(
+        message.contains("no Larder data directory (it holds thesis.tex)") && message.contains("choose"),
+        "{message}"
+    );
     assert!(refusal(root.path()).contains("it holds thesis.tex"));
     assert_eq!(names_in(root.path()).unwrap(), ["thesis.tex"]);
     let file = root.path().join("thesis.tex");
@@ -77,8 +80,8 @@ fn a_foreign_directory_is_refused_and_left_as_it_was() {
 fn init_never_runs_over_a_directory_that_is_made() {
     let (_root, path) = made();
     let before = fs::read(path.join(CREDENTIALS)).unwrap();
-    let told = DataDir::init(&path, &options()).unwrap_err().to_string();
-    assert!(told.contains("is a Larder data directory already; start it with `larder serve --data"), "{told}");
+    let message = DataDir::init(&path, &options()).unwrap_err().to_string();
+    assert!(message.contains("is a Larder data directory already; start it with `larder serve --data"), "{message}");
     assert_eq!(fs::read(path.join(CREDENTIALS)).unwrap(), before);
 }
 
@@ -86,8 +89,9 @@ fn init_never_runs_over_a_directory_that_is_made() {
 fn wrong_racks_and_settings_leave_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data");
-    let told = DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![] }).unwrap_err().to_string();
-    assert!(told.contains("there is no rack `pelikan`") && told.contains("pelican-mini"), "{told}");
+    let message =
+        DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![] }).unwrap_err().to_string();
+    assert!(message.contains("there is no rack `pelikan`") && message.contains("pelican-mini"), "{message}");
     let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())] };
     assert!(matches!(DataDir::init(&path, &wrong), Err(DataDirError::Config(_))));
     assert!(!path.exists());
@@ -107,8 +111,8 @@ fn an_init_that_was_killed_anywhere_is_recognised_and_completed() {
             let (from, to) = (whole.join(step), root.path().join(step));
             if from.is_dir() { fs::create_dir_all(&to).unwrap() } else { fs::write(&to, "torn").unwrap() }
         }
-        let told = refusal(root.path());
-        assert!(told.contains("never finished") && told.contains("larder init"), "{told}");
+        let message = refusal(root.path());
+        assert!(message.contains("never finished") && message.contains("larder init"), "{message}");
         drop(DataDir::init(root.path(), &options()).unwrap());
         DataDir::open(root.path()).unwrap();
     }
@@ -130,8 +134,8 @@ fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
     let (path, other) = (root.path().join("data"), root.path().join("other"));
     let uuid = DataDir::init(&path, &options).unwrap().rack_uuid();
 
-    let told = DataDir::init(&other, &options).unwrap_err().to_string();
-    assert!(told.contains("cannot be labelled") && told.contains("no other rack"), "{told}");
+    let message = DataDir::init(&other, &options).unwrap_err().to_string();
+    assert!(message.contains("cannot be labelled") && message.contains("no other rack"), "{message}");
     // As if the first `init` had been killed before it wrote its identity.
     fs::remove_file(path.join(IDENTITY)).unwrap();
     fs::write(path.join(UNFINISHED), uuid.to_string()).unwrap();
@@ -144,8 +148,8 @@ fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
 fn two_servers_on_one_directory_are_refused_by_process_id() {
     let (_root, path) = made();
     let first = DataDir::open(&path).unwrap();
-    let told = refusal(&path);
-    assert!(told.contains(&format!("is in use by process {}; stop that server", std::process::id())), "{told}");
+    let message = refusal(&path);
+    assert!(message.contains(&format!("is in use by process {}; stop that server", std::process::id())), "{message}");
     drop(first);
     DataDir::open(&path).unwrap();
 }
@@ -178,8 +182,8 @@ fn missing_parts_are_named() {
     let (_root, path) = made();
     for part in [RACK, CREDENTIALS, CONFIG, WORKSHOP] {
         fs::rename(path.join(part), path.join("aside")).unwrap();
-        let told = refusal(&path);
-        assert!(told.contains(&format!("/{part} is missing; restore it from a backup")), "{told}");
+        let message = refusal(&path);
+        assert!(message.contains(&format!("/{part} is missing; restore it from a backup")), "{message}");
         fs::rename(path.join("aside"), path.join(part)).unwrap();
     }
     fs::write(path.join(CREDENTIALS), "export AWS_ACCESS_KEY_ID=\n").unwrap();
@@ -203,8 +207,8 @@ fn a_description_may_change_but_for_what_decides_where_data_lies() {
         ("active_drives = 1", "active_drives = 2", "slots, domains and limits"),
     ] {
         fs::write(path.join(RACK), sound.replacen(from, to, 1)).unwrap();
-        let told = refusal(&path);
-        assert!(told.contains(what) && told.contains("put the description back"), "{told}");
+        let message = refusal(&path);
+        assert!(message.contains(what) && message.contains("put the description back"), "{message}");
     }
     fs::write(path.join(RACK), sound.replacen("[code]", "[kode]", 1)).unwrap();
     assert!(refusal(&path).contains("rack.toml:"), "a wrong description is refused at its place");
@@ -227,8 +231,8 @@ fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
         let rack = root.path().join("rack.toml");
         fs::write(&rack, nas8.replacen("[[drives]]", &format!("[[drives]]\npath = \"{path}\""), 1)).unwrap();
         let wanted = InitOptions { rack: rack.to_str().unwrap().into(), ..options() };
-        let told = DataDir::init(&root.path().join("data"), &wanted).unwrap_err().to_string();
-        assert!(told.contains(path) && told.contains("name a directory"), "{told}");
+        let message = DataDir::init(&root.path().join("data"), &wanted).unwrap_err().to_string();
+        assert!(message.contains(path) && message.contains("name a directory"), "{message}");
         assert!(!root.path().join("data").exists() && !Path::new("/dev/sdx0").exists());
     }
 }

@@ -105,6 +105,8 @@ pub(super) struct Spent {
     pub verifying_s: f64,
     pub switching_s: f64,
     pub waiting_s: f64,
+    #[serde(default)]
+    pub processing_s: f64,
     /// Groups that were woken for the background, and for others.
     pub wakes: [u64; 2],
     pub strategy_changes: u32,

@@ -4,19 +4,18 @@
 //! and nothing tried again: that is the engine's.
 
 use super::checkpoint::OpenInputs;
-use super::heavy::heavy;
 use super::input::Input;
 use super::job_work::JobWork;
 use super::reader::{InputReader, ReadFault};
 use super::source::{BlobReader, SourceError};
 use super::writer::{OffloadedRun, PartitionWriter, WriteBatch, WriteFault, WriteTarget};
 use crate::object_service::ObjectService;
-use crate::world::{MakeError, MemoryReads};
+use crate::world::{Context, MakeError, MemoryReads};
 use arrow_array::RecordBatch;
 use batch::MultisetChecksum;
 use catalog::{Blob, HIDDEN_BUCKET};
-use engine::repartition::Order;
-use engine::{PriorityClass, Rejection, StepResult};
+use engine::repartition::{Order, Processed};
+use engine::{JobEvent, PriorityClass, Rejection, StepResult};
 use futures::FutureExt;
 use model::{ClassId, GroupId};
 use std::collections::{BTreeMap, VecDeque};
@@ -82,6 +81,7 @@ impl ClassSteps {
     async fn read(&mut self, group: GroupId, bytes: u64) -> StepResult {
         let mut done = self.reader.read(group, bytes, &self.work.buffer).await;
         let nothing = done.input_bytes + done.lost_bytes + done.unreported.bytes() == 0;
+        self.processed(Processed::Split(done.input_bytes), done.processing);
         let output = self.work.was_read(&mut done);
         let read = StepResult::Read { input_bytes: done.input_bytes, lost_bytes: done.lost_bytes, output };
         match done.fault.map(|fault| self.read_fault(&fault)) {
@@ -120,6 +120,12 @@ impl ClassSteps {
         match written {
             Ok(blob) => {
                 self.ahead = ahead;
+                let bytes = batch.taken_bytes();
+                let done = match target {
+                    WriteTarget::Deliver(_) => Processed::Encoded(bytes),
+                    WriteTarget::Offload { .. } => Processed::Run(bytes),
+                };
+                self.processed(done, batch.processing);
                 Ok(StepResult::Written { bytes: work.was_written(batch, blob) })
             }
             Err(fault) => {
@@ -154,8 +160,11 @@ impl ClassSteps {
         // Its stacks may have been rebuilt on other drives since.
         let known = work.context.catalog.blob(run.blob.blob).await.map_err(|error| error.to_string())?;
         let blob = known.unwrap_or_else(|| run.blob.clone());
-        let pieces = match read_run(self.reads.clone(), &run, &blob).await {
-            Ok(pieces) => pieces,
+        let pieces = match read_run(&work.context, self.reads.clone(), &run, &blob).await {
+            Ok((pieces, processing)) => {
+                self.processed(Processed::Run(run.counted), processing);
+                pieces
+            }
             Err(fault) => {
                 work.put_back(on, target, run);
                 return Ok(self.read_fault(&fault));
@@ -170,6 +179,11 @@ impl ClassSteps {
             service.displaced(displaced.map_err(|error| error.to_string())?);
         }
         Ok(StepResult::Refilled { bytes: counted })
+    }
+
+    /// The processor was so long at a step.
+    fn processed(&self, done: Processed, time: Duration) {
+        self.work.world.report_job(self.work.job, JobEvent::Processed { done, time });
     }
 
     /// The result of a step whose bytes did not come.
@@ -237,16 +251,24 @@ async fn encoded(
     Ok(Some(batch))
 }
 
-/// The pieces of a run, by partition.
-async fn read_run(reads: MemoryReads, run: &OffloadedRun, blob: &Blob) -> Result<Vec<(usize, RecordBatch)>, ReadFault> {
+/// The pieces of a run, by partition, and the time for which they were worked on.
+async fn read_run(
+    context: &Context,
+    reads: MemoryReads,
+    run: &OffloadedRun,
+    blob: &Blob,
+) -> Result<(Vec<(usize, RecordBatch)>, Duration), ReadFault> {
     let mut blobs = BlobReader::new(reads, PriorityClass::Background);
     let end = run.members.last().map_or(0, |(_, _, range)| range.end);
-    let mut pieces = Vec::new();
+    let (mut pieces, mut processing) = (Vec::new(), Duration::ZERO);
     for (partition, key, range) in &run.members {
         let bytes = blobs.read(blob, range.clone(), end).await;
         let bytes = bytes.map_err(|source| ReadFault::Bytes { name: format!("run {key}"), source })?;
-        let batches = heavy(move || batch::decode_run(&bytes)).await?;
-        pieces.extend(batches.into_iter().map(|batch| (*partition, batch)));
+        let length = bytes.len() as u64;
+        let Context { processor, clock, .. } = context;
+        let (batches, took) = processor.work(&**clock, move || batch::decode_run(&bytes), |_| length).await;
+        processing += took;
+        pieces.extend(batches?.into_iter().map(|batch| (*partition, batch)));
     }
-    Ok(pieces)
+    Ok((pieces, processing))
 }

@@ -42,9 +42,9 @@ impl Jobs {
             number = job.job
         );
         tracing::error!(job = job.job, reason, "a repartition waits to be published");
-        let told = Job { reason, ..job.clone() };
-        self.context.catalog.change_job(&job, &told).await?;
-        Ok(told)
+        let explained = Job { reason, ..job.clone() };
+        self.context.catalog.change_job(&job, &explained).await?;
+        Ok(explained)
     }
 
     /// Brings a job to its end whose output is published: runs that a crash left between two deletes are removed, and

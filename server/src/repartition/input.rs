@@ -149,6 +149,18 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// The input in the rack that lies together, on average.
+    pub fn together_bytes(&self) -> u64 {
+        let (mut bytes, mut runs) = (0, 0);
+        for inputs in self.by_group.values() {
+            let follows =
+                |pair: &[Input]| pair[0].blob == pair[1].blob && pair[0].offset + pair[0].bytes == pair[1].offset;
+            runs += inputs.len() as u64 - inputs.windows(2).filter(|pair| follows(pair)).count() as u64;
+            bytes += inputs.iter().map(|input| input.bytes).sum::<u64>();
+        }
+        if runs == 0 { u64::MAX } else { bytes.div_ceil(runs).max(1) }
+    }
+
     fn is_empty(&self) -> bool {
         self.by_group.is_empty() && self.workshop.is_empty()
     }
@@ -178,7 +190,7 @@ impl FoundInput {
         }
         let Some(format) = Format::of_key(key) else {
             return Err(format!(
-                "the name of s3://{bucket}/{key} does not tell what it is; say so with --format, or leave it out of \
+                "the name of s3://{bucket}/{key} does not show its format; name it with --format, or leave it out of \
                  the prefix"
             ));
         };

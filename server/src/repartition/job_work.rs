@@ -7,7 +7,6 @@
 
 use super::buffer::PartitionBuffer;
 use super::checkpoint::{Checkpoint, FixedPlan, OpenInputs, Spent, VERSION};
-use super::heavy::heavy;
 use super::input::ReadInput;
 use super::memory::Memory;
 use super::plan::Survey;
@@ -15,6 +14,7 @@ use super::reader::{Limits, Records};
 use super::report::{Outcome, Progress, Request};
 use super::resume::Resume;
 use super::writer::{OffloadedRun, WriteBatch, WriteTarget};
+use crate::processor::heavy;
 use crate::world::{Context, WorldHandle};
 use batch::MultisetChecksum;
 use catalog::{Blob, VersionId};
@@ -332,6 +332,7 @@ impl JobWork {
             verifying_s: before.verifying_s + times.verifying.as_secs_f64(),
             switching_s: before.switching_s + times.switching.as_secs_f64(),
             waiting_s: before.waiting_s + times.waiting.as_secs_f64(),
+            processing_s: before.processing_s + times.processing.as_secs_f64(),
             wakes: [since(0), since(1)],
             strategy_changes: before.strategy_changes + changes,
             offloaded_bytes: 0,
@@ -465,6 +466,7 @@ fn outcome(state: &JobFigures, strategy: String, spent: &Spent) -> Outcome {
         verifying_hours: spent.verifying_s / 3600.0,
         switching_hours: spent.switching_s / 3600.0,
         waiting_hours: spent.waiting_s / 3600.0,
+        processing_hours: spent.processing_s / 3600.0,
         switches: spent.wakes[0],
         other_switches: spent.wakes[1],
         input_bytes: progress.input_bytes,

@@ -1,12 +1,12 @@
 //! A job from its beginning to its end: it waits its turn, is planned, works, and is published or rolled back.
 
-use super::heavy::heavy;
 use super::job_work::{Complete, JobWork};
 use super::plan::{self, Figures, Survey};
 use super::report::{Kept, Outcome, Request};
 use super::resume::Resume;
 use super::runner::{self, BROKEN, JobEnded};
 use super::shared::{Jobs, Task, json, kept};
+use crate::processor::heavy;
 use crate::world::JobActions;
 use catalog::{CatalogError, Job, JobState};
 use engine::{JobEvent, JobId, PriorityClass};

@@ -120,8 +120,8 @@ impl Needs {
 /// Refuses what this machine does not have: a server that is ended for its memory takes everybody along, and its jobs
 /// begin anew when it is back.
 pub(super) fn fits_the_machine(most_bytes: u64) -> Result<(), String> {
-    let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    match machine_bytes(&told) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    match machine_bytes(&text) {
         Some(has) if most_bytes > has => Err(format!(
             "it would take up to {most_bytes} bytes of memory, and this machine has {has}; give it less --memory"
         )),
@@ -129,9 +129,9 @@ pub(super) fn fits_the_machine(most_bytes: u64) -> Result<(), String> {
     }
 }
 
-/// The memory that `/proc/meminfo` tells of.
-fn machine_bytes(told: &str) -> Option<u64> {
-    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// The memory of the machine, in bytes, by `/proc/meminfo`.
+fn machine_bytes(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 

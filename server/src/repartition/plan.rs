@@ -10,7 +10,7 @@
 
 use super::buffer::DestinationOf;
 use super::checkpoint::FixedPlan;
-use super::heavy::heavy;
+use super::expected::Expected;
 use super::input::{Input, Placed, Wanted, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
@@ -18,19 +18,22 @@ use super::report::{self, Request, Sample};
 use super::resume::Resume;
 use super::sample::{Sampled, Sampling};
 use crate::error::text;
+use crate::processor::heavy;
 use crate::world::{Context, WorldHandle};
 use batch::{Format, Spec};
 use catalog::VersionId;
 use engine::PriorityClass;
-use engine::repartition::{Accounting, Alpha, Choice, Cost, Day, Expansion, JobSpec, Part, Terms};
+use engine::repartition::{Alpha, Choice, Cost, Day, JobSpec, Part, Sizes, Terms};
 use model::physics::ServerLoad;
 use model::{ClassId, GroupId, RackSpec, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Of which alpha is stated.
-const MILLION: u64 = 1_000_000;
+/// The seeks of a drive to read a stack: its end, and its beginning with what follows.
+const READ_SEEKS: u32 = 2;
+/// The seeks of a drive to write one: its name, its beginning with what follows, a sync, its end, and another sync.
+const WRITE_SEEKS: u32 = 5;
 
 /// Everything that a job is begun with.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Survey {
     pub alpha: Alpha,
     /// The costs of the hardware.
     pub terms: Terms,
+    /// The sizes in which bytes are moved.
+    pub sizes: Sizes,
     /// The job's memory, shared out.
     pub memory: Memory,
     /// Objects that are gone already.
@@ -77,6 +82,7 @@ impl Survey {
             parts: self.parts.clone(),
             memory_bytes: buffer_bytes,
             chunk_bytes,
+            sizes: self.sizes,
             terms: self.terms,
             alpha: self.alpha,
             choices: Vec::new(),
@@ -135,6 +141,7 @@ pub(super) async fn survey(
         sampled,
         input_below: below,
         resume,
+        host_scale: context.clock.scale(),
     };
     surveying.sample(context, world, figures).await?;
     Ok(heavy(move || surveying.survey()).await?)
@@ -244,6 +251,8 @@ struct Surveying {
     input_below: VersionId,
     /// The checkpoint that the job goes on from.
     resume: Option<Resume>,
+    /// Modelled seconds per second of the host.
+    host_scale: u32,
 }
 
 impl Surveying {
@@ -270,7 +279,7 @@ impl Surveying {
             workshop: &self.placed.workshop,
         };
         self.sampled = match sampling.take().await {
-            Err(told) if strict => return Err(told),
+            Err(refusal) if strict => return Err(refusal),
             sampled => sampled.unwrap_or_default(),
         };
         Ok(())
@@ -285,8 +294,8 @@ impl Surveying {
 
     fn survey(mut self) -> Result<Survey, String> {
         let input_bytes = self.bytes();
-        let (alpha, alpha_from) = self.alpha();
-        let (expansion, expansion_from) = self.expansion();
+        let expected = self.expected();
+        let alpha = expected.alpha.value;
         let output_bytes = alpha.output_of(input_bytes);
         let destinations = self.destinations(output_bytes)?;
         let workshop_bytes = self.placed.workshop.iter().map(|input| input.bytes).sum();
@@ -300,27 +309,25 @@ impl Surveying {
         let parts = self.parts(&destinations, destination_of);
         let in_parts: u64 = parts.iter().flat_map(|part| &part.input_bytes).sum();
         assert_eq!(in_parts, input_bytes, "each byte of the input is read in one class");
-        // Classes that work at the same time mount beside each other's transfers.
-        let switch = self.room.switches[usize::from(parts.len() > 1)];
-        let starts_per_day = self.room.starts_per_day;
-        let terms = Terms { switch, starts_per_day, expansion, ..Terms::of(&self.spec, self.room.reads_back) };
+        let terms = self.terms(&expected, parts.len());
         let memory = self.needs(parts.len()).share()?;
+        let sizes = Sizes {
+            object_bytes: memory.object_bytes,
+            batch_bytes: expected.batch_bytes(&memory),
+            together_bytes: self.placed.together_bytes(),
+        };
         let plan = report::Plan {
             objects: self.objects(),
             input_bytes,
             workshop_bytes,
-            format: self.records.format.to_string(),
-            alpha: report::Figure { value: alpha.as_f64(), from: alpha_from.into() },
-            expansion: report::Figure { value: expansion.as_f64(), from: expansion_from.into() },
-            sample: self.sampled.0.clone(),
             output_bytes,
             warnings: self.sampled.1.take().into_iter().collect(),
-            starts_per_day,
+            starts_per_day: terms.starts_per_day,
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),
             memory_bytes_most: memory.most_bytes,
             column_bytes_most: memory.column_bytes,
-            ..report::Plan::default()
+            ..expected.as_plan()
         };
         let inputs = std::mem::take(&mut self.placed.by_group);
         let (spec, forced) = (self.records.clone(), None);
@@ -333,6 +340,7 @@ impl Surveying {
             destination_of,
             alpha,
             terms,
+            sizes,
             memory,
             forced,
             plan,
@@ -364,27 +372,23 @@ impl Surveying {
         }
     }
 
-    /// The output to expect for each byte of input, and where that comes from. Of a sample that keeps nothing, one
-    /// record is taken to be kept.
-    fn alpha(&self) -> (Alpha, &'static str) {
-        match (self.request.alpha_millionths, &self.sampled.0) {
-            (Some(output), _) => (Alpha { output, input: MILLION }, "given"),
-            (None, Some(sample)) if sample.input_bytes > 0 => {
-                let Sample { input_bytes: input, records, output_bytes, .. } = *sample;
-                let least = if sample.kept_records == 0 { input.div_ceil(records.max(1)) } else { 0 };
-                (Alpha { output: output_bytes.max(least), input }, "sampled")
-            }
-            _ => (Alpha::ONE, "assumed"),
-        }
+    /// What is expected of the records.
+    fn expected(&self) -> Expected {
+        Expected::of(&self.request, self.records.format, self.sampled.0.as_ref(), self.host_scale)
     }
 
-    /// The memory to expect for each byte of output, and where that comes from.
-    fn expansion(&self) -> (Expansion, &'static str) {
-        match &self.sampled.0 {
-            Some(Sample { buffered_bytes: buffered, output_bytes: stored, .. }) if *buffered > 0 && *stored > 0 => {
-                (Expansion { buffered: *buffered, stored: *stored }, "sampled")
-            }
-            _ => (assumed_expansion(self.records.format), "assumed"),
+    /// The costs of the hardware for a job in so many classes.
+    fn terms(&self, expected: &Expected, classes: usize) -> Terms {
+        let reads_back = self.room.reads_back;
+        Terms {
+            // Classes that work at the same time mount beside each other's transfers.
+            switch: self.room.switches[usize::from(classes > 1)],
+            starts_per_day: self.room.starts_per_day,
+            expansion: expected.expansion.value,
+            processor: expected.processor.value,
+            read_seeks: READ_SEEKS,
+            write_seeks: WRITE_SEEKS + if reads_back { READ_SEEKS } else { 0 },
+            ..Terms::of(&self.spec, reads_back)
         }
     }
 
@@ -530,18 +534,18 @@ impl Surveying {
         Ok(())
     }
 
+    /// The forecast of a strategy, and its seconds; it must have memory enough.
     fn forecast(&self, survey: &Survey, choice: Choice) -> (report::Forecast, f64) {
         let mut forecast = report::Forecast { strategy: choice.to_string(), fits: true, ..Default::default() };
         let (mut slowest, mut in_all, mut switching, mut energy_mj) = (0.0_f64, 0.0_f64, 0.0, 0.0);
         let weights: u64 = survey.parts.iter().flat_map(|part| &part.shares).sum();
-        let buffered = survey.alpha.in_memory(survey.terms.expansion);
-        for part in &survey.parts {
-            let share = u128::from(survey.memory.buffer_bytes) / survey.parts.len() as u128;
-            let accounting = Accounting::new(part.input_bytes.clone(), (share as u64).max(1), buffered);
+        let today = |part: &Part| {
             let starts = part.groups.iter().map(|group| self.room.today.starts[group.index()]).collect();
-            let today = Day { starts, ..self.room.today };
-            let expected = part.expected(buffered);
-            let cost = choice.strategy().simulate_cost(&today, &accounting, &survey.terms, &expected);
+            Day { starts, ..self.room.today }
+        };
+        let days: Vec<Day> = survey.parts.iter().map(today).collect();
+        let costs = survey.spec_without_strategies(1).rehearse(choice, &days).unwrap_or_default();
+        for (part, cost) in survey.parts.iter().zip(costs) {
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());
             forecast.starts_per_drive = forecast.starts_per_drive.max(cost.starts);
@@ -602,15 +606,6 @@ fn class_plan(part: &Part) -> report::ClassPlan {
         class: part.class.0,
         groups: part.groups.iter().map(|group| group.0).collect(),
         input_bytes: part.input_bytes.iter().sum(),
-    }
-}
-
-/// The memory to expect for a byte of an object of which nothing was read: Parquet is compressed.
-fn assumed_expansion(format: Format) -> Expansion {
-    match format {
-        Format::Parquet => Expansion { buffered: 3, stored: 1 },
-        Format::Fixed { .. } => Expansion::ONE,
-        Format::Csv | Format::Ndjson | Format::Lines => Expansion { buffered: 11, stored: 10 },
     }
 }
 

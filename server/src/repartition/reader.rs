@@ -12,7 +12,6 @@
 
 use super::buffer::{PartitionBuffer, Unreported};
 use super::checkpoint::{OpenInputs, RecordsLearned};
-use super::heavy::heavy;
 use super::input::{Input, ReadInput};
 use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, open};
 use crate::world::{Context, quarantine};
@@ -26,6 +25,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Objects of up to so many bytes are read at once, though their decoder may ask for their end first.
 const WHOLE_BYTES: u64 = 4 << 20;
@@ -170,6 +170,8 @@ pub(super) struct Done {
     pub read: Vec<ReadInput>,
     /// Records.
     pub rows: u64,
+    /// The time for which they were worked on.
+    pub processing: Duration,
     /// Why it ended before it was done.
     pub fault: Option<ReadFault>,
 }
@@ -280,7 +282,10 @@ impl InputReader {
     ) -> Result<Step, ReadFault> {
         let busy = self.open.iter().find(|(_, open)| open.busy).map(|(group, _)| *group);
         if let Some(busy) = busy {
-            return self.drain(busy, group, buffer, done).await;
+            let began = self.context.clock.now();
+            let drained = self.drain(busy, group, buffer, done).await;
+            done.processing += self.context.clock.now().since(began);
+            return drained;
         }
         let budget = bytes.saturating_sub(done.input_bytes + done.lost_bytes);
         if budget == 0 {
@@ -370,9 +375,11 @@ impl InputReader {
             return fits;
         }
         let records = Arc::clone(&self.records);
-        let (mut open, need) = heavy(move || {
+        let decode = move || {
+            let mut decoded = 0;
             let need = open.decoder.next().and_then(|need| match need {
                 Need::Batch(batch) => {
+                    decoded = held_bytes(&batch);
                     let skipped = open.skip.min(batch.num_rows() as u64);
                     open.skip -= skipped;
                     open.taken += skipped;
@@ -384,9 +391,10 @@ impl InputReader {
                 other => Ok(other),
             });
             let need = need.map_err(|error| error.at(&open.name, open.decoder.records_before()));
-            (open, need)
-        })
-        .await;
+            (open, need, decoded)
+        };
+        let Context { processor, clock, .. } = &self.context;
+        let ((mut open, need, _), _) = processor.work(&**clock, decode, |(_, _, decoded)| *decoded).await;
         match need? {
             Need::Batch(_) => {
                 let fits = self.deposit(&mut open, buffer, done);

@@ -108,6 +108,44 @@ pub struct Sample {
     pub buffered_bytes: u64,
     /// The bytes that they are encoded as.
     pub output_bytes: u64,
+    /// The processor's work on them.
+    #[serde(default)]
+    pub worked: Worked,
+}
+
+/// The processor's work on a sample: bytes, and the modelled time that each kind took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worked {
+    /// Input, as it is stored, that was decoded.
+    pub decoded: Pace,
+    /// Input, as it is stored, that was filtered and split.
+    pub split: Pace,
+    /// Bytes of the buffer that were encoded as output.
+    pub encoded: Pace,
+    /// Bytes of the buffer that were made a run, or taken out of one.
+    pub runs: Pace,
+}
+
+/// Work of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Bytes.
+    pub bytes: u64,
+    /// The time they took, in nanoseconds of modelled time.
+    pub ns: u64,
+}
+
+/// The rates that a plan expects of a class's processor, in bytes for each second of modelled time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorRates {
+    /// Input, as it is stored, that is decoded, filtered and split.
+    pub split_bytes_per_s: u64,
+    /// Bytes of the buffer that are encoded as output.
+    pub encode_bytes_per_s: u64,
+    /// Bytes of the buffer that are made a run, or taken out of one.
+    pub run_bytes_per_s: u64,
+    /// `sampled` from the input, or `assumed` of the format.
+    pub from: String,
 }
 
 /// A class that takes part.
@@ -138,6 +176,9 @@ pub struct Plan {
     /// Bytes in the buffer over the same records' bytes as they are stored: what fills the buffer.
     #[serde(default)]
     pub expansion: Figure,
+    /// How fast records are worked on.
+    #[serde(default)]
+    pub processor: ProcessorRates,
     /// The sample that was taken, if one was.
     #[serde(default)]
     pub sample: Option<Sample>,
@@ -216,6 +257,9 @@ pub struct Outcome {
     pub switching_hours: f64,
     /// Hours in which a class waited for starts of the next day, for drives or for room, over all classes.
     pub waiting_hours: f64,
+    /// Hours in which the processor worked on records, over all classes, whatever else was done meanwhile.
+    #[serde(default)]
+    pub processing_hours: f64,
     /// Groups that the rack woke for its background meanwhile, as it counts them.
     pub switches: u64,
     /// Groups that it woke for others.
@@ -277,11 +321,11 @@ pub(super) struct Kept {
     pub outcome: Option<Outcome>,
     /// The bucket to publish to, as it was when the job was asked for: another one of that name is not meant.
     pub target: Option<catalog::Bucket>,
-    /// How often in a row the server ended while it worked on this, without having been told to.
+    /// How often in a row the server ended while it worked on this, without having been asked to.
     pub interruptions: u32,
     /// The serial number of its checkpoint when it was interrupted last.
     pub interrupted_at: u64,
-    /// Whether it has had its turn, and the server was not told to end since.
+    /// Whether it has had its turn, and the server was not asked to end since.
     pub works: bool,
     /// Whether it was cancelled, and is rolled back.
     pub cancelled: bool,

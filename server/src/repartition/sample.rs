@@ -6,27 +6,29 @@
 //! their group, and places evenly in their object: the first records, and then pieces that begin at the next line or
 //! record, or row groups of Parquet.
 //!
-//! Records go through the job's own decoder, filter, partitioner and encoder. Only the first place of an object is
-//! believed to be whole: elsewhere a line may begin within a quoted field, and what cannot be read there is left out.
+//! Records go through the job's own decoder, filter, partitioner and encoder, and it is measured how long that takes.
+//! Only the first place of an object is believed to be whole: elsewhere a line may begin within a quoted field, and
+//! what cannot be read there is left out.
 //!
 //! Memory: a batch, the kept records of [`KEPT_BYTES`], their copy and what they are encoded as; of Parquet a row
 //! group.
 
-use super::heavy::heavy;
 use super::input::Input;
-use super::report::Sample;
+use super::report::{Pace, Sample};
 use super::source::{BlobReader, InputSource, Opened, SourceError, open};
+use super::writer::Summed;
 use crate::world::{Context, MemoryReads, WorldHandle};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_schema::Schema;
 use arrow_select::concat::concat_batches;
-use batch::{Decoder, Encoder, Format, Need, Partitioner, Spec, held_bytes};
+use batch::{Decoder, Encoded, Encoder, Format, Need, Partitioner, Spec, held_bytes};
 use bytes::{Bytes, BytesMut};
 use engine::{GroupState, PriorityClass};
 use model::GroupId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Objects that are looked at, over all groups.
 const OBJECTS: usize = 8;
@@ -78,12 +80,12 @@ impl Sampling<'_> {
                     }
                 }
                 Err(Fault::Bytes(error)) => unread = Some(format!("{} could not be sampled: {error}", opened.name)),
-                Err(Fault::Records(told)) => return Err(told),
+                Err(Fault::Records(message)) => return Err(message),
             }
         }
         let looked_at = measured.sample.records > 0;
         let missing = measured.missing_key();
-        let encoded = measured.encode(self.spec, self.decoder_bytes).await;
+        let encoded = measured.encode(self).await;
         let sample = match encoded {
             Ok(sample) => Some(sample).filter(|_| looked_at),
             Err(error) => {
@@ -137,8 +139,17 @@ impl Sampling<'_> {
         measured: &mut Measured,
     ) -> Result<(Decoder, bool), Fault> {
         let mut read = 0;
+        let Context { processor, clock, .. } = self.context;
         loop {
-            let need = decoder.next().map_err(|error| bytes.fault(error, decoder.records_before()))?;
+            let decode = move || {
+                let need = decoder.next();
+                (decoder, need)
+            };
+            let decoded =
+                |need: &Result<Need, _>| if let Ok(Need::Batch(batch)) = need { held_bytes(batch) } else { 0 };
+            let ((back, need), took) = processor.work(&**clock, decode, |(_, need)| decoded(need)).await;
+            decoder = back;
+            let need = need.map_err(|error| bytes.fault(error, decoder.records_before()))?;
             if let Some(schema) = decoder.schema() {
                 measured.meet(self.spec, &schema).map_err(|error| bytes.fault(error, 0))?;
             }
@@ -147,12 +158,14 @@ impl Sampling<'_> {
                 Need::End => return Ok((decoder, read > 0)),
                 Need::Batch(batch) => {
                     let before = decoder.records_before();
+                    let whole = stored_bytes(self.spec.format, &batch, decoder.row_bytes());
+                    measured.sample.worked.decoded.add(whole, took);
                     let batch = self.first_of(batch, most.saturating_sub(read));
                     let stored = stored_bytes(self.spec.format, &batch, decoder.row_bytes());
                     read += if self.spec.format == Format::Parquet { held_bytes(&batch) } else { stored };
-                    measured.take(batch, stored).await.map_err(|error| bytes.fault(error, before))?;
+                    measured.take(self.context, batch, stored).await.map_err(|error| bytes.fault(error, before))?;
                     if measured.held_bytes > KEPT_BYTES {
-                        let encoded = measured.flush(self.spec, self.decoder_bytes).await;
+                        let encoded = measured.flush(self).await;
                         encoded.map_err(|error| bytes.fault(error, before))?;
                     }
                     if read >= most {
@@ -288,6 +301,32 @@ fn stored_bytes(format: Format, batch: &RecordBatch, row_bytes: Option<f64>) -> 
     }
 }
 
+/// The length of an object, once its checksums are known.
+fn summed_bytes(object: Encoded) -> u64 {
+    let bytes = object.bytes.len() as u64;
+    drop(Summed::of(object));
+    bytes
+}
+
+/// Makes a run of records, and takes them out of it again.
+fn there_and_back(records: RecordBatch) -> Result<(), batch::Error> {
+    let schema = records.schema();
+    for run in Encoder::runs(&schema, vec![records], u64::MAX) {
+        let run = run?;
+        let bytes = run.bytes.clone();
+        drop(Summed::of(run));
+        batch::decode_run(&bytes)?;
+    }
+    Ok(())
+}
+
+impl Pace {
+    fn add(&mut self, bytes: u64, took: Duration) {
+        self.bytes += bytes;
+        self.ns = self.ns.saturating_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+}
+
 /// What has been measured so far.
 #[derive(Default)]
 struct Measured {
@@ -310,10 +349,14 @@ impl Measured {
     }
 
     /// Splits a batch that stands for so many bytes of input.
-    async fn take(&mut self, batch: RecordBatch, stored_bytes: u64) -> Result<(), batch::Error> {
+    async fn take(&mut self, context: &Context, batch: RecordBatch, stored_bytes: u64) -> Result<(), batch::Error> {
         let Some(partitioner) = self.partitioner.clone() else { return Ok(()) };
         let rows = batch.num_rows() as u64;
-        let pieces = heavy(move || partitioner.split(&batch)).await?;
+        let Context { processor, clock, .. } = context;
+        // A processor that is modelled has done all of it with the decoding.
+        let (pieces, took) = processor.work(&**clock, move || partitioner.split(&batch), |_| 0).await;
+        let pieces = pieces?;
+        self.sample.worked.split.add(stored_bytes, took);
         self.sample.records += rows;
         self.sample.input_bytes += stored_bytes;
         self.held_bytes += pieces.iter().map(|(_, piece)| held_bytes(piece)).sum::<u64>();
@@ -322,24 +365,34 @@ impl Measured {
     }
 
     /// Encodes what was kept, partition by partition, as one object.
-    async fn flush(&mut self, spec: &Spec, decoder_bytes: u64) -> Result<(), batch::Error> {
+    async fn flush(&mut self, sampling: &Sampling<'_>) -> Result<(), batch::Error> {
         let mut kept = std::mem::take(&mut self.kept);
         self.held_bytes = 0;
         let Some(schema) = kept.first().map(|(_, piece)| piece.schema()) else { return Ok(()) };
         kept.sort_by_key(|(partition, _)| *partition);
-        let format = spec.output;
-        let measured = heavy(move || {
+        let (format, decoder_bytes) = (sampling.spec.output, sampling.decoder_bytes);
+        let Context { processor, clock, .. } = sampling.context;
+        let join = move || {
             let joined = concat_batches(&schema, kept.iter().map(|(_, piece)| piece));
             let joined =
                 joined.map_err(|error| batch::Error::Columns { doing: "joining", reason: error.to_string() })?;
             drop(kept);
-            let (buffered, rows) = (held_bytes(&joined), joined.num_rows() as u64);
+            Ok::<_, batch::Error>(joined)
+        };
+        let joined = processor.work(&**clock, join, |_| 0).await.0?;
+        let (buffered, rows, run) = (held_bytes(&joined), joined.num_rows() as u64, joined.clone());
+        let encode = move || {
+            let schema = joined.schema();
             let encoder = Encoder::objects(format, &schema, vec![joined], u64::MAX).readable_within(decoder_bytes);
-            let objects = encoder.collect::<Result<Vec<_>, _>>()?;
-            let output = objects.iter().map(|object| object.bytes.len() as u64).sum::<u64>();
-            Ok::<_, batch::Error>((buffered, rows, output))
-        });
-        let (buffered, rows, output) = measured.await?;
+            let lengths = encoder.map(|object| Ok::<_, batch::Error>(summed_bytes(object?)));
+            lengths.sum::<Result<u64, _>>()
+        };
+        let (output, took) = processor.work(&**clock, encode, |_| buffered).await;
+        let output = output?;
+        self.sample.worked.encoded.add(buffered, took);
+        let runs = processor.work(&**clock, move || there_and_back(run), |_| 2 * buffered).await;
+        runs.0?;
+        self.sample.worked.runs.add(2 * buffered, runs.1);
         self.sample.buffered_bytes += buffered;
         self.sample.kept_records += rows;
         self.sample.output_bytes += output;
@@ -347,8 +400,8 @@ impl Measured {
     }
 
     /// The sample, with all that was kept encoded.
-    async fn encode(mut self, spec: &Spec, decoder_bytes: u64) -> Result<Sample, batch::Error> {
-        self.flush(spec, decoder_bytes).await?;
+    async fn encode(mut self, sampling: &Sampling<'_>) -> Result<Sample, batch::Error> {
+        self.flush(sampling).await?;
         assert!(self.sample.kept_records <= self.sample.records, "no more is kept than was looked at");
         Ok(self.sample)
     }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a job goes on or begins anew by itself, without having come to another checkpoint, after a server that was
-/// not told to end; perhaps it ended because of the job.
+/// not asked to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
 /// The means of all jobs, and those that have a task.
@@ -51,11 +51,11 @@ impl Jobs {
 
     /// The server ends, and not because of this job.
     pub async fn not_its_doing(&self, job: Job) -> Result<(), CatalogError> {
-        let told = |job: &Job| {
+        let undisturbed = |job: &Job| {
             let report = json(&Kept { interruptions: 0, works: false, ..kept(job) });
             if job.state.is_over() { job.clone() } else { Job { report, ..job.clone() } }
         };
-        self.enter(job, told).await.map(drop)
+        self.enter(job, undisturbed).await.map(drop)
     }
 
     /// A job that was to work when the server ended. It begins anew, unless it did work, and that has happened too
@@ -74,7 +74,7 @@ impl Jobs {
             if interruptions > INTERRUPTIONS_MAX {
                 state = JobState::Paused;
                 reason = format!(
-                    "the server ended {interruptions} times while it worked on this, and was not told to; see why, \
+                    "the server ended {interruptions} times while it worked on this, and was not asked to; see why, \
                      give the job less --memory if it took too much, and then `larder repartition resume {number}` \
                      or `larder repartition cancel {number}`",
                     number = job.job

@@ -30,7 +30,7 @@ pub(super) enum SourceError {
     /// The workshop does not.
     #[error(transparent)]
     Staged(#[from] ReadError),
-    /// The catalog does not tell where they are.
+    /// The catalog cannot be read.
     #[error("catalog: {0}")]
     Catalog(#[from] CatalogError),
     /// They are moved about faster than they are found.

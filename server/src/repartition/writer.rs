@@ -7,7 +7,6 @@
 
 use super::buffer::PartitionBatches;
 use super::checkpoint::{RunNote, Tally};
-use super::heavy::heavy;
 use super::places::KEY_BYTES_MAX;
 use super::reader::Records;
 use super::report::Place;
@@ -22,6 +21,7 @@ use engine::JobClass;
 use engine::repartition::Order;
 use model::GroupId;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use workshop::{PackMember, PackPlan};
 
@@ -87,6 +87,8 @@ pub(super) struct WriteBatch {
     /// The number of the run that it becomes, if it does.
     run: u64,
     drafts: Vec<ObjectDraft>,
+    /// The time that encoding took.
+    pub processing: Duration,
 }
 
 impl WriteBatch {
@@ -192,7 +194,7 @@ pub(super) struct PartitionWriter {
 }
 
 impl PartitionWriter {
-    /// Encodes what was taken as objects at home; `numbers` tells the number of a partition's next object.
+    /// Encodes what was taken as objects at home; `numbers` has the number of each partition's next object.
     pub async fn encode_objects(
         &self,
         group: GroupId,
@@ -201,14 +203,16 @@ impl PartitionWriter {
     ) -> Result<WriteBatch, WriteFault> {
         let (format, object_bytes) = (self.records.spec.output, self.object_bytes);
         let decoder_bytes = self.decoder_bytes;
-        let mut drafts = Vec::new();
-        for PartitionBatches { partition, batches, .. } in &taken {
-            let encoded = encoded(batches, move |schema, batches| {
+        let (mut drafts, mut processing) = (Vec::new(), Duration::ZERO);
+        for PartitionBatches { partition, batches, bytes } in &taken {
+            let encode = move |schema: &SchemaRef, batches| {
                 Encoder::objects(format, schema, batches, object_bytes).readable_within(decoder_bytes).collect()
-            });
+            };
+            let (encoded, took) = self.encoded((batches, *bytes), encode).await;
+            processing += took;
             let name = self.records.name(*partition);
             let directory = if name.contains('=') { name } else { format!("part-{name}") };
-            for (number, encoded) in (numbers(*partition)..).zip(encoded.await?) {
+            for (number, encoded) in (numbers(*partition)..).zip(encoded?) {
                 let rest = format!("{directory}/{number:05}.{}", format.extension());
                 let hidden = format!("{}{rest}", out_prefix(self.job.job.0));
                 let key = format!("{}{rest}", self.to.prefix);
@@ -221,7 +225,7 @@ impl PartitionWriter {
                 "{key} would be a key of {bytes} bytes, and {KEY_BYTES_MAX} are allowed; write to a shorter prefix"
             )));
         }
-        Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, run: 0, drafts })
+        Ok(WriteBatch { target: WriteTarget::Deliver(group), taken, run: 0, drafts, processing })
     }
 
     /// Encodes what was taken as a run; `number` distinguishes it from the job's others.
@@ -231,19 +235,33 @@ impl PartitionWriter {
         taken: Vec<PartitionBatches>,
         number: u64,
     ) -> Result<WriteBatch, WriteFault> {
-        let mut drafts = Vec::new();
-        for PartitionBatches { partition, batches, .. } in &taken {
-            let encoded =
-                encoded(batches, |schema, batches| Encoder::runs(schema, batches, u64::MAX).collect()).await?;
-            for (part, encoded) in encoded.into_iter().enumerate() {
+        let (mut drafts, mut processing) = (Vec::new(), Duration::ZERO);
+        for PartitionBatches { partition, batches, bytes } in &taken {
+            let encode = |schema: &SchemaRef, batches| Encoder::runs(schema, batches, u64::MAX).collect();
+            let (encoded, took) = self.encoded((batches, *bytes), encode).await;
+            processing += took;
+            for (part, encoded) in encoded?.into_iter().enumerate() {
                 let hidden = format!("{}{number:08}/{partition:05}.{part}", run_prefix(self.job.job.0));
                 let place = (HIDDEN_BUCKET.into(), hidden.clone());
                 drafts.push(encoded.draft(*partition, hidden, place, "application/vnd.apache.arrow.stream"));
             }
         }
-        let mut batch = WriteBatch { target, taken, run: number, drafts };
+        let mut batch = WriteBatch { target, taken, run: number, drafts, processing };
         batch.note(self.chunk_bytes);
         Ok(batch)
+    }
+
+    /// Encodes batches of a partition, which take so much of the buffer; and the time for which that was worked on.
+    async fn encoded(
+        &self,
+        (batches, bytes): (&[RecordBatch], u64),
+        encode: impl FnOnce(&SchemaRef, Vec<RecordBatch>) -> Result<Vec<Encoded>, batch::Error> + Send + 'static,
+    ) -> (Result<Vec<Summed>, batch::Error>, Duration) {
+        let Some(schema) = batches.first().map(RecordBatch::schema) else { return (Ok(Vec::new()), Duration::ZERO) };
+        let batches = batches.to_vec();
+        let encode = move || Ok(encode(&schema, batches)?.into_iter().map(Summed::of).collect());
+        let Context { processor, clock, .. } = &self.context;
+        processor.work(&**clock, encode, |_| bytes).await
     }
 
     /// Writes a batch where it is to be.
@@ -275,14 +293,14 @@ impl PartitionWriter {
 }
 
 /// Encoded records, and their checksums.
-struct Summed {
+pub(super) struct Summed {
     encoded: Encoded,
     etag: String,
     crc_base64: String,
 }
 
 impl Summed {
-    fn of(encoded: Encoded) -> Self {
+    pub fn of(encoded: Encoded) -> Self {
         let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &encoded.bytes);
         let crc_base64 = base64_simd::STANDARD.encode_to_string(crc.to_be_bytes());
         Self { etag: s3::etag_of(&encoded.bytes), crc_base64, encoded }
@@ -310,16 +328,6 @@ impl Summed {
             note: String::new(),
         }
     }
-}
-
-/// Encodes batches of a partition where that keeps nobody waiting.
-async fn encoded(
-    batches: &[RecordBatch],
-    encode: impl FnOnce(&SchemaRef, Vec<RecordBatch>) -> Result<Vec<Encoded>, batch::Error> + Send + 'static,
-) -> Result<Vec<Summed>, batch::Error> {
-    let Some(schema) = batches.first().map(RecordBatch::schema) else { return Ok(Vec::new()) };
-    let batches = batches.to_vec();
-    heavy(move || Ok(encode(&schema, batches)?.into_iter().map(Summed::of).collect())).await
 }
 
 /// An object of a job in the hidden bucket.

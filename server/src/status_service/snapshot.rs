@@ -93,10 +93,11 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = stats.group_wakes[PriorityClass::Background as usize];
+    let background = stats.group_wakes[PriorityClass::Background as usize] - stats.initialisation_wakes;
     let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,
+        initialisation_wakes: stats.initialisation_wakes,
         drive_starts: stats.drive_starts,
         read_bytes: stats.read_bytes,
         migrated_bytes: stats.migrated_bytes,

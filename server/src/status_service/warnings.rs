@@ -91,7 +91,7 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
     }
     let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();
     if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
-        warnings.push("the workshop is nearly full: PUTs will be told to slow down until data has migrated".into());
+        warnings.push("the workshop is nearly full: PUTs will get SlowDown until data has migrated".into());
     }
     if status.totals.data_lost > 0 {
         warnings.push("reads failed because data is lost: the log names the blobs".into());

@@ -18,7 +18,7 @@ pub(super) struct LostBlob {
 }
 
 impl LostBlob {
-    pub(super) fn told(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let Self { blob, why, lost, readable, names, .. } = self;
         let plural = if *lost == 1 { "object" } else { "objects" };
         let more = match lost.saturating_sub(names.len() as u64) {

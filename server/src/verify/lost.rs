@@ -1,5 +1,5 @@
-//! Objects of blobs with too many bad stacks, told one by one: some stripes may be whole, and an object is lost only if
-//! its own are not.
+//! Objects of blobs with too many bad stacks, listed one by one: some stripes may be whole, and an object is lost only
+//! if its own are not.
 //!
 //! Keys lead to blobs and not the other way round, so all objects are walked over; once for as many blobs as were
 //! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key,
@@ -20,7 +20,7 @@ const GATHERED_MAX: usize = 1_024;
 const NAMED_MAX: usize = 5;
 
 impl Verification<'_> {
-    /// `blob` cannot be read as a whole. Its objects are told with those of others.
+    /// `blob` cannot be read as a whole. Its objects are listed with those of others.
     pub(super) async fn lost_blob(
         &mut self,
         blob: &Blob,
@@ -74,7 +74,7 @@ impl Verification<'_> {
                 (FindingKind::BlobLost, &mut self.report.rack.lost_objects)
             };
             *objects += lost.lost;
-            self.found(Finding::new(kind, lost.told(), lost.mend).blob(lost.blob.blob));
+            self.found(Finding::new(kind, lost.sentence(), lost.mend).blob(lost.blob.blob));
         }
         Ok(())
     }

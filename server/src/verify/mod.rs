@@ -9,7 +9,7 @@
 //! The quick form reads the ends of files, the deep form everything.
 //!
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
-//! drive, and the first findings (all of them are told as they come); nobody else may change anything meanwhile.
+//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile.
 
 mod gathered;
 mod lost;
@@ -68,7 +68,7 @@ pub enum Step<'a> {
     },
     /// One of them was looked at.
     Done,
-    /// Something is wrong. Every finding is told by a step, as it comes; a report has only the first ones.
+    /// Something is wrong. Every finding is reported by a step, as it comes; a report has only the first ones.
     Found(&'a Finding),
 }
 
@@ -88,7 +88,7 @@ pub struct Ground {
     pub drives: Vec<Result<Arc<dyn Drive>, DriveError>>,
 }
 
-/// Verifies the data directory `dir`, which no server holds. `watch` is told how it gets on.
+/// Verifies the data directory `dir`, which no server holds. `watch` is notified of its progress.
 ///
 /// # Errors
 /// [`ServerError`] if nothing can be said. What is wrong is no error but a [`Finding`].
@@ -192,7 +192,7 @@ struct Verification<'a> {
     staging: Staging,
     /// Drives that failed for good.
     failed: BTreeSet<DriveId>,
-    /// Blobs whose objects are still to be told.
+    /// Blobs whose objects are still to be listed.
     lost: Vec<gathered::LostBlob>,
     /// Every blob number that this catalog ever gave out is below this.
     blobs_end: u64,
@@ -213,13 +213,13 @@ impl Verification<'_> {
             self.found(Finding::new(FindingKind::CatalogFile, what, lineage::MEND));
         }
         let mut audit = self.ground.catalog.audit().await?;
-        let told = std::mem::take(&mut audit.told);
-        let (untold, unfinished) = (audit.contradictions - told.len() as u64, audit.intents);
+        let findings = std::mem::take(&mut audit.findings);
+        let (unlisted, unfinished) = (audit.contradictions - findings.len() as u64, audit.intents);
         (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, unfinished);
-        for what in told {
+        for what in findings {
             self.found(Finding::new(FindingKind::CatalogRecord, what, REPORT));
         }
-        self.report.finding_count += untold;
+        self.report.finding_count += unlisted;
         Ok(())
     }
 

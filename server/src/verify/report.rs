@@ -3,7 +3,7 @@
 use catalog::Audit;
 use serde::Serialize;
 
-/// Findings that are told one by one; more are only counted.
+/// Findings that are listed one by one; more are only counted.
 const TOLD_MAX: usize = 1_000;
 
 /// The kind of a finding.

@@ -42,8 +42,8 @@ impl World {
     /// Submits an operation, for a job if it is part of one of its steps.
     pub(super) fn submit(&mut self, of: Option<JobClass>, request: Request) {
         self.apply(match of {
-            Some(of) => Event::SubmittedForJob { of, request },
-            None => Event::Submitted(request),
+            Some(of) => Event::SubmittedForJob { of, request: Box::new(request) },
+            None => Event::Submitted(Box::new(request)),
         });
     }
 }

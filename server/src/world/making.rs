@@ -57,14 +57,14 @@ impl World {
             .collect();
         self.start_with(move |handle, context| async move {
             let committed = context.catalog.commit_job_blob(&blob, &made).await;
-            let told = match committed {
+            let outcome = match committed {
                 Ok(()) => Ok(blob),
                 Err(error) => {
                     give_up(&context, &handle, &blob).await;
                     Err(MakeError::Catalog(error.to_string()))
                 }
             };
-            let _ = answer.send(told);
+            let _ = answer.send(outcome);
             handle.run(|world| world.committed(&[]));
         });
     }

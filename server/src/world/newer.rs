@@ -12,7 +12,7 @@ use disk::{BLOCK_BYTES, Buffer, Drive, DriveError, FileName};
 use model::{BlobId, DriveId};
 
 /// Numbers below the first one that was never given out whose stacks are looked up: as many as are reserved at once.
-/// Under a newer catalog that went on with the same reservation, numbers tell nothing.
+/// Under a newer catalog that went on with the same reservation, numbers show nothing.
 const RECENT: u64 = 1_024;
 /// Blobs that are looked up at once.
 const PAGE: usize = 1_024;

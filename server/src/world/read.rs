@@ -21,8 +21,8 @@ use std::sync::{Arc, OnceLock};
 impl World {
     pub(super) fn order_read(&mut self, order: ReadOrder) {
         let ReadOrder { blob, range, target, priority, job, refused } = order;
-        if let ReadTarget::Spool(writer) = &target {
-            assert_eq!(writer.range(), range, "the spool has room for what is read");
+        if let ReadTarget::Spool(sink) = &target {
+            assert_eq!(sink.range(), range, "the spool takes what is read");
         }
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
@@ -65,12 +65,16 @@ impl World {
             let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = Event::TransferEnded { op, attempt, done, outcomes };
-            handle.run(move |world| world.transfer_read(op, progress, event));
+            handle.run(move |world| world.transfer_read((op, attempt), progress, event));
         });
     }
 
     /// A transfer is over; what it read into comes back, for an attempt with other drives to go on with.
-    fn transfer_read(&mut self, op: OpId, ended: Box<ReadProgress>, event: Event) {
+    fn transfer_read(&mut self, (op, attempt): (OpId, Attempt), ended: Box<ReadProgress>, event: Event) {
+        if ended.closed {
+            let bytes = ended.given().end - ended.range.start;
+            self.apply(Event::ReadCutShort { op, attempt, bytes });
+        }
         if let Some(Operation::Read { progress, .. }) = self.operations.get_mut(&op) {
             *progress = Some(ended);
         }
@@ -100,12 +104,8 @@ impl World {
             let _ = refused.set(reason);
         }
         match (progress.target, reason) {
-            (ReadTarget::Spool(writer), None) => self.start(async move {
-                if let Err(error) = writer.finish().await {
-                    tracing::error!(%error, "a recall could not be completed in the spool");
-                }
-            }),
-            (ReadTarget::Spool(writer), Some(reason)) => writer.fail(reason.text()),
+            (ReadTarget::Spool(sink), None) => self.start(sink.finish()),
+            (ReadTarget::Spool(sink), Some(reason)) => sink.fail(reason.text()),
             (ReadTarget::Memory(sink), _) => drop(sink),
             (ReadTarget::Timed(client), reason) => client.ended(reason),
         }

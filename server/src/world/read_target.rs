@@ -5,6 +5,7 @@
 //! - an operation waits for such a consumer no longer than [`CONSUMER_WAIT_MAX`] in all. It then ends where it is, and
 //!   the consumer orders the rest anew when it wants it.
 
+use super::spool_sink::SpoolSink;
 use bytes::Bytes;
 use catalog::Blob;
 use disk::clock;
@@ -17,7 +18,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use workshop::SpoolWriter;
 
 /// The pieces in which bytes are handed over in memory.
 const PIECE_BYTES: usize = 128 << 10;
@@ -44,7 +44,7 @@ pub struct ReadOrder {
 /// Where the bytes of a read go.
 pub enum ReadTarget {
     /// Into the spool, for clients.
-    Spool(Box<SpoolWriter>),
+    Spool(Box<SpoolSink>),
     /// To a consumer in memory.
     Memory(MemorySink),
     /// To a client of a run in virtual time, as the bytes come.
@@ -120,12 +120,11 @@ impl ReadProgress {
 
     async fn give(&mut self, bytes: &[u8]) -> Result<(), SinkClosed> {
         match &mut self.target {
-            ReadTarget::Spool(writer) => {
-                writer.append(bytes).await.map_err(|error| {
-                    tracing::error!(%error, "the spool does not take a recall");
-                    SinkClosed
-                })?;
-                self.given_bytes += bytes.len() as u64;
+            ReadTarget::Spool(sink) => {
+                let before = sink.at();
+                let given = sink.give(bytes).await;
+                self.given_bytes += sink.at() - before;
+                given?;
             }
             ReadTarget::Timed(client) => {
                 client.take(bytes.len() as u64, Some(bytes)).await?;

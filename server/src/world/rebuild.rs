@@ -1,5 +1,5 @@
-//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and telling the catalog where
-//! that lies now.
+//! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
+//! where that lies now.
 //!
 //! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
 //! such leavings of it are removed from all drives of the group that have none of the blob.

@@ -5,7 +5,7 @@ use catalog::{Catalog, Cursor, VersionId};
 use engine::{DeadBlob, Event};
 use model::{Attempt, BlobId, GroupId, OpId};
 
-/// Members of a blob that are looked up to tell whether any of them can be read.
+/// Members of a blob that are looked up to find whether any of them can be read.
 const MEMBERS_LOOKED_AT: usize = 256;
 
 impl World {

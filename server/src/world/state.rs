@@ -45,7 +45,7 @@ pub struct World {
 }
 
 impl World {
-    /// A world around `rack`, which has not been told of any drive yet.
+    /// A world around `rack`, which knows of no drive yet.
     pub fn new(rack: Rack, context: Context) -> (Self, WorldHandle) {
         assert_eq!(context.drives.len(), rack.spec().drives.len(), "every drive of the rack is there to be commanded");
         let (sender, steps) = mpsc::unbounded_channel();

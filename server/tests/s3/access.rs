@@ -94,7 +94,7 @@ async fn a_public_bucket_is_listed_by_everybody_and_opens_no_object() {
         }
         assert_eq!(front.send(by(call("HEAD", "/shelf"))).await.status, 200);
         assert_eq!(front.send(by(call("GET", "/shelf/k"))).await.code(), "AccessDenied");
-        assert_eq!(front.send(by(call("GET", "/shelf/none"))).await.code(), "NoSuchKey", "the listing tells as much");
+        assert_eq!(front.send(by(call("GET", "/shelf/none"))).await.code(), "NoSuchKey", "the listing shows as much");
         assert_eq!(front.send(by(call("PUT", "/shelf/k").body(b"y"))).await.code(), "AccessDenied");
         assert_eq!(front.send(by(call("DELETE", "/shelf"))).await.code(), "AccessDenied");
         let delete = call("POST", "/shelf").query("delete", "").body(b"<Delete><Object><Key>k</Key></Object></Delete>");
@@ -107,20 +107,20 @@ async fn a_public_bucket_is_listed_by_everybody_and_opens_no_object() {
 async fn acls_are_told_and_can_be_spelled_out() {
     let front = with_object().await;
     for path in ["/shelf", "/shelf/k"] {
-        let told = || call("GET", path).query("acl", "");
-        let private = front.send(told()).await;
+        let get_acl = || call("GET", path).query("acl", "");
+        let private = front.send(get_acl()).await;
         assert_eq!(
             (private.all("Permission"), private.all("ID")),
             (vec!["FULL_CONTROL".to_owned()], vec!["alice".to_owned(); 2])
         );
         assert!(private.text().contains("xsi:type=\"CanonicalUser\""), "{}", private.text());
         front.send(acl(path).header("x-amz-acl", "public-read")).await;
-        let public = front.send(told()).await;
+        let public = front.send(get_acl()).await;
         assert_eq!((public.all("Permission").len(), public.all("URI")), (2, vec![ALL_USERS.to_owned()]));
         assert_eq!(front.send(acl(path).body(&private.body)).await.status, 200);
-        assert_eq!(front.send(told()).await.body, private.body);
+        assert_eq!(front.send(get_acl()).await.body, private.body);
         assert_eq!(front.send(acl(path).body(&public.body)).await.status, 200);
-        assert_eq!(front.send(told()).await.body, public.body);
+        assert_eq!(front.send(get_acl()).await.body, public.body);
 
         let stranger = private.text().replace("<ID>alice</ID></Grantee>", "<ID>bob</ID></Grantee>");
         let writable = public.text().replace("READ", "WRITE");
@@ -144,7 +144,7 @@ async fn acls_are_told_and_can_be_spelled_out() {
         assert_eq!(front.send(acl(path)).await.code(), "MissingSecurityHeader");
         let both = acl(path).header("x-amz-acl", "private").body(&private.body);
         assert_eq!(front.send(both).await.code(), "UnexpectedContent");
-        assert_eq!(front.send(told()).await.body, public.body, "nothing of this changed anything");
+        assert_eq!(front.send(get_acl()).await.body, public.body, "nothing of this changed anything");
     }
     assert_eq!(front.send(acl("/shelf/none").header("x-amz-acl", "private")).await.code(), "NoSuchKey");
     assert_eq!(front.send(acl("/none").header("x-amz-acl", "private")).await.code(), "NoSuchBucket");

@@ -92,7 +92,7 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// `20261121T083000Z`, from the date HTTP tells.
+/// `20261121T083000Z`, from the date in HTTP's form.
 pub fn amz_date(time: SystemTime) -> String {
     let date = httpdate::fmt_http_date(time);
     let parts: Vec<&str> = date.split(' ').collect();

@@ -1,4 +1,4 @@
-//! Fault hooks: the real object service, told to fail, to hang or to count what is open.
+//! Fault hooks: the real object service, made to fail, to hang or to count what is open.
 
 use bytes::Bytes;
 use catalog::{

@@ -12,17 +12,17 @@ async fn with_object() -> (Front, String) {
 #[tokio::test]
 async fn ranges_give_their_bytes_and_say_which() {
     let (front, _) = with_object().await;
-    for (range, bytes, told) in [
+    for (range, bytes, content_range) in [
         ("bytes=2-4", &b"234"[..], "bytes 2-4/10"),
         ("bytes=7-", b"789", "bytes 7-9/10"),
         ("bytes=-2", b"89", "bytes 8-9/10"),
         ("bytes=8-100", b"89", "bytes 8-9/10"),
     ] {
         let reply = front.send(Call::new("GET", "/shelf/k").header("range", range)).await;
-        assert_eq!((reply.status, reply.body.as_slice(), reply.header("content-range")), (206, bytes, told));
+        assert_eq!((reply.status, reply.body.as_slice(), reply.header("content-range")), (206, bytes, content_range));
         assert_eq!(reply.header("content-length"), bytes.len().to_string());
         let head = front.send(Call::new("HEAD", "/shelf/k").header("range", range)).await;
-        assert_eq!((head.status, head.header("content-range"), head.body.len()), (206, told, 0));
+        assert_eq!((head.status, head.header("content-range"), head.body.len()), (206, content_range, 0));
         assert_eq!(head.header("content-length"), bytes.len().to_string());
     }
     for range in ["bytes=0-1,4-5", "bytes=5-1", "lines=1-2"] {

@@ -43,7 +43,7 @@ async fn bodies_that_are_refused_take_no_place_however_slowly_they_come() {
     assert_eq!(front.traffic.stats().refused_requests, 0);
     assert_eq!(front.store.sinks(), 0);
     for mut stream in slow {
-        assert_eq!(read_reply(&mut stream).await.status, 403, "each is told, in the end");
+        assert_eq!(read_reply(&mut stream).await.status, 403, "each is answered in the end");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Signatures that do not hold, and how errors are told.
+//! Signatures that do not hold, and how errors are reported.
 
 use super::Front;
 use crate::client::{Call, Signed, amz_date};

@@ -18,7 +18,7 @@ const WORKSHOP_BYTES: u64 = 512 << 20;
 const SPOOL_BYTES: u64 = 64 << 20;
 const SEED: u64 = 1;
 
-/// A service with its counters, by which the engine tells it what there is room for.
+/// A service with its counters, by which the engine reports what there is room for.
 pub struct Site {
     pub service: ObjectService,
     pub counters: Arc<WorldCounters>,
@@ -62,6 +62,7 @@ impl Site {
             recall_order: Arc::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::clone(&counters),
+            processor: server::processor::Processor::Host,
             trace: None,
         };
         let policy = Config::default().rack_policy(&spec);

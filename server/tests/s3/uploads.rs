@@ -94,7 +94,7 @@ async fn an_upload_in_parts_becomes_an_object() {
     assert!(got.body == whole);
     assert_eq!((got.header("etag"), got.header("x-amz-checksum-crc64nvme")), (etag.as_str(), crc.as_str()));
     assert_eq!((got.header("x-amz-meta-colour"), got.header("content-type")), ("blue", "text/x-recipe"));
-    assert_eq!(got.header("x-amz-mp-parts-count"), "", "only who asks for a part is told");
+    assert_eq!(got.header("x-amz-mp-parts-count"), "", "only for a request of a part");
 }
 
 #[tokio::test]
@@ -300,9 +300,9 @@ async fn a_part_is_read_by_its_number() {
     }
     let attributes =
         Call::new("GET", "/shelf/k").query("attributes", "").header("x-amz-object-attributes", "ObjectParts");
-    let told = front.send(attributes.header("x-amz-max-parts", "1")).await;
-    assert_eq!((told.all("PartsCount"), told.all("IsTruncated")), (vec!["2".to_owned()], vec!["true".to_owned()]));
-    assert_eq!((told.all("PartNumber"), told.all("Size")), (vec!["1".to_owned()], vec![(5 * MIB).to_string()]));
+    let reply = front.send(attributes.header("x-amz-max-parts", "1")).await;
+    assert_eq!((reply.all("PartsCount"), reply.all("IsTruncated")), (vec!["2".to_owned()], vec!["true".to_owned()]));
+    assert_eq!((reply.all("PartNumber"), reply.all("Size")), (vec!["1".to_owned()], vec![(5 * MIB).to_string()]));
     assert_eq!(front.send(get("GET", "k", "3")).await.code(), "InvalidPartNumber");
     assert_eq!(front.send(get("GET", "k", "0")).await.code(), "InvalidArgument");
     assert_eq!(front.send(get("GET", "k", "1").header("range", "bytes=0-1")).await.code(), "InvalidRequest");

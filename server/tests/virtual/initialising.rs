@@ -19,7 +19,7 @@ fn started(site: &mut Site) -> impl FnMut() -> Vec<DriveId> + use<> {
     let drives = Arc::new(Mutex::new(Vec::new()));
     let traced = Arc::clone(&drives);
     site.trace = Some(Arc::new(move |record: &Record| {
-        if let TraceMessage::Action(Action::SpinUp { drive, .. }) = record.told {
+        if let TraceMessage::Action(Action::SpinUp { drive, .. }) = record.message {
             traced.lock().unwrap().push(drive);
         }
     }));

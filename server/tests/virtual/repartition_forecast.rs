@@ -49,15 +49,15 @@ fn parquet(file: u64) -> Vec<u8> {
 }
 
 /// A format: the name of its objects, their bytes, a key, and filters that keep a hundredth, half and all of them.
-struct Case {
-    name: &'static str,
-    format: Option<&'static str>,
-    object: fn(u64) -> Vec<u8>,
-    by: &'static str,
+pub(crate) struct Case {
+    pub name: &'static str,
+    pub format: Option<&'static str>,
+    pub object: fn(u64) -> Vec<u8>,
+    pub by: &'static str,
     filters: [Option<&'static str>; 3],
 }
 
-const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 5] = [
     Case {
         name: "csv",
         format: None,

@@ -411,7 +411,7 @@ impl RandomLayout {
 impl Controller for RandomLayout {
     fn apply(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Submitted(request) => self.submitted(request, actions),
+            Event::Submitted(request) => self.submitted(*request, actions),
             Event::Cancelled { op } => self.cancelled(op, actions),
             Event::TransferEnded { op, attempt, done, .. } => self.transfer_ended(op, attempt, done, actions),
             other => self.drive_event(&other, actions),

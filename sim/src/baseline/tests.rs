@@ -13,7 +13,7 @@ fn read(controller: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Act
     let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives, bytes: 1 };
     let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
     let mut actions = Vec::new();
-    controller.apply(Time::ZERO, Event::Submitted(request), &mut actions);
+    controller.apply(Time::ZERO, Event::Submitted(Box::new(request)), &mut actions);
     actions
 }
 
@@ -66,7 +66,7 @@ fn with_a_blob() -> (RandomLayout, Vec<DriveId>) {
     (RandomLayout::new(spec, 10, ReadPolicy::All), drives)
 }
 
-fn tell(controller: &mut RandomLayout, event: Event) -> Vec<Action> {
+fn notify(controller: &mut RandomLayout, event: Event) -> Vec<Action> {
     let mut actions = Vec::new();
     controller.apply(Time::ZERO, event, &mut actions);
     actions
@@ -88,7 +88,7 @@ fn wake_all(controller: &mut RandomLayout, mut actions: Vec<Action>) -> Vec<Acti
         }
         actions.retain(|action| answer(action).is_none());
         for event in answers {
-            actions.extend(tell(controller, event));
+            actions.extend(notify(controller, event));
         }
     }
 }
@@ -105,7 +105,7 @@ fn a_read_does_without_drives_that_are_lost_until_too_few_are_left() {
     for (lost, read_of) in [(0, Some(18)), (1, Some(17)), (3, Some(15)), (4, None)] {
         let (mut controller, drives) = with_a_blob();
         for drive in drives.iter().take(lost) {
-            tell(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::Died });
+            notify(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::Died });
         }
         let asked = read(&mut controller, 1, drives.clone());
         let asked = wake_all(&mut controller, asked);
@@ -121,16 +121,16 @@ fn drives_behind_a_tripped_fuse_give_their_permits_back_and_are_woken_when_it_re
     let asked = read(&mut controller, 1, drives.clone());
     assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
     for drive in &drives {
-        tell(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
+        notify(&mut controller, Event::DriveLost { drive: *drive, loss: Loss::FuseTripped });
     }
-    tell(
+    notify(
         &mut controller,
         Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: false, outcomes: vec![] },
     );
     let refused = read(&mut controller, 2, drives.clone());
     assert!(matches!(refused[..], [Action::Finished { .. }]), "no drive of it is there");
     for drive in drives.iter().chain(&drives) {
-        tell(&mut controller, Event::DriveBack { drive: *drive });
+        notify(&mut controller, Event::DriveBack { drive: *drive });
     }
     let asked = read(&mut controller, 3, drives);
     assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
@@ -141,11 +141,11 @@ fn a_dead_drive_that_may_still_turn_keeps_its_column_from_others_until_it_is_bac
     let (mut controller, drives) = with_a_blob();
     let asked = read(&mut controller, 1, drives.clone());
     wake_all(&mut controller, asked);
-    tell(
+    notify(
         &mut controller,
         Event::TransferEnded { op: OpId(1), attempt: model::Attempt(1), done: true, outcomes: vec![] },
     );
-    tell(&mut controller, Event::DriveLost { drive: drives[0], loss: Loss::Died });
+    notify(&mut controller, Event::DriveLost { drive: drives[0], loss: Loss::Died });
     // Another drive of the dead one's column, in place of it.
     let spec = pelican();
     let [width, depth, height] = spec.drive(drives[0]).slot;
@@ -154,11 +154,11 @@ fn a_dead_drive_that_may_still_turn_keeps_its_column_from_others_until_it_is_bac
     moved[0] = below;
     let asked = read(&mut controller, 2, moved.clone());
     assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(17), "it is not waited for");
-    tell(
+    notify(
         &mut controller,
         Event::TransferEnded { op: OpId(2), attempt: model::Attempt(1), done: true, outcomes: vec![] },
     );
-    tell(&mut controller, Event::DriveBack { drive: drives[0] });
+    notify(&mut controller, Event::DriveBack { drive: drives[0] });
     let asked = read(&mut controller, 3, moved);
     assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(18));
 }
@@ -174,14 +174,14 @@ fn a_drive_that_fails_to_start_is_tried_three_times_and_then_done_without() {
         };
         let attempt = asked.iter().find_map(start).unwrap();
         asked.retain(|action| start(action).is_none());
-        asked.extend(tell(
+        asked.extend(notify(
             &mut controller,
             Event::DriveCommandFailed { drive: drives[0], attempt, loss: Loss::SpinUpFailed },
         ));
         let stop = |action: &Action| matches!(action, Action::Stop { .. });
         let stopped = asked.iter().position(stop).map(|at| asked.remove(at)).unwrap();
         let Action::Stop { drive, attempt } = stopped else { unreachable!("found as a stop") };
-        asked.extend(tell(&mut controller, Event::Stopped { drive, attempt }));
+        asked.extend(notify(&mut controller, Event::Stopped { drive, attempt }));
     }
     assert_eq!(stacks_read(&wake_all(&mut controller, asked)), Some(17));
 }

@@ -14,8 +14,7 @@ const GB: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
 /// The cases of `rack`, which is Pelican's: bursts of 15 to 1,920 reads on its prototype, and four rates on the whole
-/// rack. The smallest burst goes with payload as well, and with reads of 100 MB. The quick form has three bursts and
-/// two rates.
+/// rack. The smallest burst goes with payload as well. The quick form has three bursts and two rates.
 ///
 /// # Errors
 /// [`SpecError`] if the prototype is no rack.
@@ -39,8 +38,8 @@ pub fn cases(rack: &RackSpec, quick: bool) -> Result<Vec<Case>, SpecError> {
         blob_bytes: GB,
         feed: Feed::PayloadLeftOut,
     };
-    // Bytes take a processor's time: a tenth of a GB each.
-    let with_payload = (!quick).then(|| burst(15, GB / 10, Feed::Direct));
+    // Bytes take a processor's time: the smallest burst alone.
+    let with_payload = (!quick).then(|| burst(15, GB, Feed::Direct));
     let bursts = bursts.iter().map(|reads| burst(*reads, GB, Feed::PayloadLeftOut));
     Ok(bursts.chain(rates.iter().map(poisson)).chain(with_payload).collect())
 }
@@ -58,9 +57,10 @@ pub fn small(rack: &RackSpec, blob_bytes: u64) -> [Case; 3] {
     })
 }
 
-/// Bursts for a small rack whose reads are recalls by way of a spool: reads of one segment, and reads of three.
+/// Bursts for a small rack whose reads are recalls by way of a spool: reads of few segments in one operation, and reads
+/// of as much as an operation may hold.
 pub fn recalls(rack: &RackSpec) -> [Case; 2] {
-    // A spool's first segment is a sixteenth of it, later ones are at most an eighth.
+    // An operation's first segment is a 64th of the spool, later ones are at most an eighth, all of it a quarter.
     let (whole, cut) = ((8 * MIB, 192 * MIB), (32 * MIB, 128 * MIB));
     [whole, cut].map(|(blob_bytes, spool_bytes)| Case {
         rack: rack.clone(),

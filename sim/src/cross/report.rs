@@ -63,7 +63,7 @@ impl Comparison {
                 let mark = |row: &Compared| {
                     let found = of(row);
                     let spread = found.half.map(|half| (found.mean - half, found.mean + half));
-                    Mark { x: row.load, y: found.mean, spread }
+                    Mark { spread, ..Mark::from((row.load, found.mean)) }
                 };
                 rows.filter(|row| row.feed == Feed::PayloadLeftOut).map(mark).collect::<Vec<_>>()
             };

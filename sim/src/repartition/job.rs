@@ -10,7 +10,7 @@ use crate::measure::Clients;
 use crate::world::{Ended, Setting, World};
 use engine::check::TraceCheck;
 use engine::layout::Layout;
-use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part};
+use engine::repartition::{Accounting, Apportion, Choice, JobPlanner, JobSpec, Order, Part, Sizes};
 use engine::{
     ClassPhase, JobAction, JobClass, JobEnd, JobEvent, JobId, Outcome, PinnedTo, PriorityClass, Rack, Rejection,
     StepResult, Work,
@@ -56,6 +56,7 @@ impl Repartition {
             parts: vec![part],
             memory_bytes: self.memory_bytes,
             chunk_bytes: self.memory_bytes.div_ceil(1_000).max(byte_becomes),
+            sizes: Sizes::UNBOUNDED,
             terms,
             alpha: self.alpha,
             choices: Vec::new(),
@@ -72,7 +73,8 @@ impl Repartition {
 pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Measurements, RepartitionError> {
     let judge = Some(TraceCheck::new(&what.rack, layout, &what.policy));
     let rack = Rack::new(what.rack.clone(), layout.clone(), what.policy.clone(), seed);
-    let setting = Setting { judge, network: Some(what.network), ..Setting::default() };
+    // The paper's T_sk is the time from one operation to the next, however often heads move.
+    let setting = Setting { judge, network: Some(what.network), one_seek: true, ..Setting::default() };
     let groups = layout.classes[CLASS.index()].clone();
     let stacks = what.rack.code.stacks();
     let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));

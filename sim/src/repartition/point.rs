@@ -48,7 +48,7 @@ pub struct Repartitioned {
     pub ttfb_s: Summary,
     /// The share of client reads that were refused.
     pub reject_rate: f64,
-    /// Events told to the engine, over all seeds.
+    /// Events that the engine was given, over all seeds.
     pub events: u64,
     /// For each seed, a number that is the same whenever the same happened.
     pub trace_hashes: Vec<u64>,

@@ -29,7 +29,7 @@ impl Laid {
         if axis.range.is_none() {
             let spare = (to - from) * 0.04;
             to += spare;
-            if room.margin || axis.scale == Scale::Log {
+            if room.margin || axis.scale == Scale::Log || from > 0.0 {
                 from -= spare;
             }
         }
@@ -89,7 +89,12 @@ fn position(scale: Scale, value: f64) -> Option<f64> {
     }
 }
 
-/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below.
+/// The least value of a linear axis, as a share of the greatest, from which on it does not begin at 0: values so near
+/// each other could not be told apart.
+const NEAR_EACH_OTHER: f64 = 0.6;
+
+/// The range of the values that can be shown; a linear axis begins at 0 unless a value lies below, or all are far from
+/// it.
 fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = range(values.filter(|value| position(scale, *value).is_some()));
     if low > high {
@@ -97,6 +102,7 @@ fn found(scale: Scale, values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
     match scale {
         Scale::Log if high / low < 1.001 => (low / 2.0, high * 2.0),
+        Scale::Linear if low > high * NEAR_EACH_OTHER && low < high => (low, high),
         Scale::Linear if low >= 0.0 => (0.0, if high > 0.0 { high } else { 1.0 }),
         Scale::Log | Scale::Linear => (low, high),
     }
@@ -201,6 +207,7 @@ mod tests {
     #[test]
     fn ticks_are_round_and_within() {
         assert_eq!(labels(&Axis::linear("x"), &[0.3, 8.0]), ["0", "2", "4", "6", "8"]);
+        assert_eq!(labels(&Axis::linear("x"), &[29.0, 32.0]), ["29", "29.5", "30", "30.5", "31", "31.5", "32"]);
         assert_eq!(
             labels(&Axis::log("x"), &[0.1, 100.0]),
             ["0.1", "0.2", "0.5", "1", "2", "5", "10", "20", "50", "100"]

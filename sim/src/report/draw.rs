@@ -79,9 +79,14 @@ pub(super) fn picture(title: &str, size: (u32, u32), draw: impl FnOnce(&Area<'_>
     format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", dark_twins())
 }
 
+/// What a hollow mark of a measurement says.
+const UNSETTLED: &str = "hollow: had not settled";
+
 /// The names of all series, each with its place.
 struct Legend<'a> {
     entries: Vec<Entry<'a>>,
+    /// The place of the note on hollow marks, if there are any.
+    unsettled: Option<(i32, u32)>,
     /// The height at which it begins, below the title.
     top: u32,
 }
@@ -95,22 +100,30 @@ struct Entry<'a> {
 
 impl<'a> Legend<'a> {
     fn new(figure: &'a Figure, width: f64) -> Self {
-        let (mut x, mut row, mut entries) = (14.0, 0, Vec::new());
-        for (name, style) in figure.legend() {
+        let (mut x, mut row) = (14.0, 0);
+        let mut place = |name: &str| {
             let needs = 46.0 + name.chars().count() as f64 * CHARACTER_WIDTH;
             if x + needs > width && x > 14.0 {
                 (x, row) = (14.0, row + 1);
             }
-            entries.push(Entry { name, style, x: x as i32, row });
+            let place = (x as i32, row);
             x += needs;
+            place
+        };
+        let mut entries = Vec::new();
+        for (name, style) in figure.legend() {
+            let (x, row) = place(name);
+            entries.push(Entry { name, style, x, row });
         }
+        let unsettled = figure.has_unsettled().then(|| place(UNSETTLED));
         let top = if figure.title.is_empty() { HEAD_MARGIN } else { TITLE_HEIGHT };
-        Self { entries, top }
+        Self { entries, unsettled, top }
     }
 
     /// A single series needs no legend: the axis says what it is.
     fn rows(&self) -> u32 {
-        if self.entries.len() < 2 { 0 } else { self.entries.last().map_or(0, |entry| entry.row + 1) }
+        let named = self.entries.last().filter(|_| self.entries.len() > 1 || self.unsettled.is_some());
+        self.unsettled.map(|(_, row)| row).or(named.map(|entry| entry.row)).map_or(0, |row| row + 1)
     }
 
     fn index(&self, name: &str) -> usize {
@@ -122,14 +135,27 @@ impl<'a> Legend<'a> {
             return Ok(());
         }
         for (index, entry) in self.entries.iter().enumerate() {
-            let y = (self.top + entry.row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed();
+            let y = self.middle(entry.row);
             let pen = Pen::new(index, entry.style);
             pen.join(root, &[(entry.x, y), (entry.x + 26, y)])?;
-            pen.mark(root, (entry.x + 13, y))?;
-            let style = words(13.0, Tone::INK, HPos::Left, VPos::Center);
-            root.draw_text(entry.name, &style, (entry.x + 32, y))?;
+            pen.mark(root, (entry.x + 13, y), false)?;
+            Self::name(root, entry.name, (entry.x, y))?;
+        }
+        if let Some((x, row)) = self.unsettled {
+            let faint = Pen { index: 0, color: color(Tone::FAINT), style: Style::Line };
+            faint.mark(root, (x + 13, self.middle(row)), true)?;
+            Self::name(root, UNSETTLED, (x, self.middle(row)))?;
         }
         Ok(())
+    }
+
+    /// The middle of a row.
+    fn middle(&self, row: u32) -> i32 {
+        (self.top + row * LEGEND_ROW_HEIGHT + LEGEND_ROW_HEIGHT / 2).cast_signed()
+    }
+
+    fn name(root: &Area<'_>, name: &str, (x, y): (i32, i32)) -> Drawn<()> {
+        root.draw_text(name, &words(13.0, Tone::INK, HPos::Left, VPos::Center), (x + 32, y))
     }
 }
 
@@ -156,29 +182,39 @@ impl Pen {
                 }
                 Ok(())
             }
+            Style::Crosses => Ok(()),
         }
     }
 
-    fn mark(self, root: &Area<'_>, (x, y): (i32, i32)) -> Drawn<()> {
-        if self.style == Style::Steps {
-            return Ok(());
+    fn mark(self, root: &Area<'_>, (x, y): (i32, i32), hollow: bool) -> Drawn<()> {
+        match self.style {
+            Style::Steps => return Ok(()),
+            Style::Crosses => return self.cross(root, (x, y)),
+            Style::Line | Style::Reference => {}
         }
+        let hollow = hollow || self.style == Style::Reference;
         let shape: &[(i32, i32)] = match self.index % 5 {
-            0 => return self.disc(root, (x, y)),
+            0 => return self.disc(root, (x, y), hollow),
             1 => &[(0, -5), (5, 4), (-5, 4)],
             2 => &[(-4, -4), (4, -4), (4, 4), (-4, 4)],
             3 => &[(0, -6), (5, 0), (0, 6), (-5, 0)],
             _ => &[(0, 5), (5, -4), (-5, -4)],
         };
         let corners: Vec<(i32, i32)> = shape.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
-        let fill = if self.style == Style::Reference { color(Tone::PAPER) } else { self.color };
+        let fill = if hollow { color(Tone::PAPER) } else { self.color };
         root.draw(&Polygon::new(corners.clone(), fill.filled()))?;
         let closed = corners.iter().chain(corners.first()).copied().collect::<Vec<_>>();
         root.draw(&PathElement::new(closed, self.color.stroke_width(1)))
     }
 
-    fn disc(self, root: &Area<'_>, center: (i32, i32)) -> Drawn<()> {
-        if self.style != Style::Reference {
+    fn cross(self, root: &Area<'_>, (x, y): (i32, i32)) -> Drawn<()> {
+        let line = self.color.stroke_width(2);
+        root.draw(&PathElement::new(vec![(x - 5, y - 5), (x + 5, y + 5)], line))?;
+        root.draw(&PathElement::new(vec![(x - 5, y + 5), (x + 5, y - 5)], line))
+    }
+
+    fn disc(self, root: &Area<'_>, center: (i32, i32), hollow: bool) -> Drawn<()> {
+        if !hollow {
             return root.draw(&Circle::new(center, 4, self.color.filled()));
         }
         root.draw(&Circle::new(center, 4, color(Tone::PAPER).filled()))?;
@@ -259,7 +295,13 @@ impl<'b> Chart<'_, 'b> {
         let (x, y) = self.axes(f64::from(width), f64::from(height));
         let widest = y.ticks.iter().map(|tick| tick.label.chars().count()).max().unwrap_or(1);
         let mut builder = ChartBuilder::on(area);
-        builder.margin_right(18).margin_bottom(6).margin_left(6).margin_top(8);
+        // The last label is centred on the end of its axis, or near it.
+        let last = x.ticks.last().map_or(0, |tick| tick.label.chars().count());
+        builder
+            .margin_right(14 + (last as f64 * CHARACTER_WIDTH / 2.0) as u32)
+            .margin_bottom(6)
+            .margin_left(6)
+            .margin_top(8);
         builder.x_label_area_size(46).y_label_area_size(30 + (widest as f64 * CHARACTER_WIDTH) as u32);
         if !self.panel.title.is_empty() {
             builder.caption(&self.panel.title, words(14.0, Tone::INK, HPos::Left, VPos::Top));
@@ -315,7 +357,7 @@ impl<'b> Chart<'_, 'b> {
             {
                 pen.whisker(self.root, point.0, low.1, high.1)?;
             }
-            pen.mark(self.root, point)?;
+            pen.mark(self.root, point, mark.unsettled)?;
         }
         Ok(())
     }

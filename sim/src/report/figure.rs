@@ -56,11 +56,13 @@ pub struct Mark {
     pub y: f64,
     /// The ends of an interval in which it lies.
     pub spread: Option<(f64, f64)>,
+    /// True if it depends on when it was measured: it is drawn hollow.
+    pub unsettled: bool,
 }
 
 impl From<(f64, f64)> for Mark {
     fn from((x, y): (f64, f64)) -> Self {
-        Self { x, y, spread: None }
+        Self { x, y, spread: None, unsettled: false }
     }
 }
 
@@ -74,6 +76,8 @@ pub enum Style {
     Reference,
     /// A line that stays level until the next value, without marks, for a distribution.
     Steps,
+    /// Crosses that nothing joins, for single numbers that others are compared with.
+    Crosses,
 }
 
 /// Values that belong together. A name that occurs in several panels of a figure has the same colour in all.
@@ -139,6 +143,12 @@ impl Figure {
     /// A figure of these panels.
     pub fn new(title: impl Into<String>, columns: usize, panels: Vec<Panel>) -> Self {
         Self { title: title.into(), panels, columns }
+    }
+
+    /// True if a value of it had not settled.
+    pub(super) fn has_unsettled(&self) -> bool {
+        let series = self.panels.iter().flat_map(|panel| &panel.series);
+        series.flat_map(|series| &series.marks).any(|mark| mark.unsettled)
     }
 
     /// The names of all series, each once, in the order in which they first occur; with the style they first have.

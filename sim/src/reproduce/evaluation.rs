@@ -1,6 +1,6 @@
 //! An evaluation of a paper, run again: its runs, its rows and its figures.
 
-use super::judge::{self, RULES, Row};
+use super::judge::{self, Row};
 use crate::report::{Figure, Page, Section, Table};
 
 /// A figure of an evaluation, and the name of its file.
@@ -27,7 +27,8 @@ impl<R> Reproduction<R> {
         judge::table(&self.rows)
     }
 
-    /// A page of rows, rules, figures and then `tables`, each below its heading. `command` is what makes it again.
+    /// A page: findings in short, figures, rows, rules and then `tables`, each below its heading. `command` is
+    /// what makes it again.
     pub(super) fn page_of<const N: usize>(
         &self,
         title: &str,
@@ -36,15 +37,16 @@ impl<R> Reproduction<R> {
         tables: [(&str, Table); N],
     ) -> Page {
         let mut sections = vec![
+            Section::Words(format!("{}.", judge::findings(&self.rows))),
             Section::Words(about.to_owned()),
             Section::Verbatim(command.to_owned()),
-            Section::Words(format!("{}.", judge::summary(&self.rows))),
-            Section::Table(self.table()),
-            Section::Heading("How rows are judged".to_owned()),
         ];
-        sections.extend(RULES.map(|rule| Section::Words(rule.to_owned())));
-        sections.push(Section::Heading("Figures".to_owned()));
         sections.extend(self.figures.iter().map(|named| Section::Figure(named.figure.clone())));
+        sections.push(Section::Heading("Rows".to_owned()));
+        sections.push(Section::Words(format!("{}; {}.", judge::findings(&self.rows), judge::others(&self.rows))));
+        sections.push(Section::Table(self.table()));
+        sections.push(Section::Heading("How rows are judged".to_owned()));
+        sections.extend(judge::rules().map(Section::Words));
         for (heading, table) in tables {
             sections.extend([Section::Heading(heading.to_owned()), Section::Table(table)]);
         }

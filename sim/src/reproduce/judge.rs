@@ -1,10 +1,18 @@
 //! Rows of a paper's evaluation: a claim of its text, our result, the deviation, and a verdict.
 //!
-//! The verdicts follow from the claim and the measurement alone, by the rules in [`RULES`]; none is written down by
-//! hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be
+//! The verdicts follow from the claim, its [`Basis`] and the measurement alone, by the [`rules`]; none is written down
+//! by hand, except that a row may say that the text contradicts itself (with the arithmetic), or that nothing can be
 //! judged (with the reason).
+//!
+//! Invariants: a claim that cannot miss is no finding, whatever it is compared with; the rules for readers take their
+//! numbers from the constants that the code goes by.
+
+mod sample;
+
+pub use sample::{Followed, Sample};
 
 use crate::report::{Cell, Column, ColumnOf, Table, short};
+use crate::reproduce::sweep::STEP;
 use serde::Serialize;
 
 /// The largest deviation with which a number is met, as a share of the text's.
@@ -13,24 +21,56 @@ pub const NEAR: f64 = 0.05;
 /// The largest deviation with which a percentage is met, in points.
 pub const NEAR_POINTS: f64 = 2.0;
 
-/// The rules of the verdicts, for readers.
-pub const RULES: [&str; 7] = [
-    "A number is met if ours is within 5 % of the text's; a percentage, if it is within 2 points, and within half of \
-     what it is away from 0 and from 100 %. Otherwise the row is missed, by what stands under deviation.",
-    "A bound is met if ours keeps it, without allowance. The deviation is how far beyond or within the bound ours is.",
-    "A course (rises, falls) is met if every step of the sweep goes that way; steps of less than 1 % go no way. What \
-     stays (a plateau, constant, no impact) may differ by 5 % between its least and greatest; throughput, by 2 %.",
-    "A row that was used to calibrate says so: it is met because of it, and predicts nothing.",
-    "A row that holds by construction says so: it is arithmetic on what was put in, and no simulation could miss it.",
-    "Where the text contradicts itself, the row has the arithmetic and no other verdict. Rows that follow from one of \
-     the two sides are still met or missed, and name the contradiction.",
-    "No verdict: the text's number depends on a distribution that did not survive, or its figure has no number in \
-     words.",
-];
+/// The share by which the greatest value may exceed the least of a sweep that stays.
+pub const LEVEL: f64 = 0.05;
 
-/// A paper's claims as constants by name, and all of them in the order of its text for tests.
+/// The same of throughput, which is an average over many requests.
+pub const LEVEL_THROUGHPUT: f64 = 0.02;
+
+/// The rules of the verdicts, for readers.
+pub fn rules() -> [String; 9] {
+    let [near, level, level_throughput, step] =
+        [NEAR, LEVEL, LEVEL_THROUGHPUT, STEP].map(|share| format!("{} %", short(share * 100.0)));
+    [
+        "A finding is a row that could have come out otherwise. Only findings are counted on top.".to_owned(),
+        format!(
+            "A number is met if ours is within {near} of the text's; a percentage, if it is within {NEAR_POINTS} \
+             points, and within half of what it is away from 0 and from 100 %. What stands under deviation is that of \
+             our mean."
+        ),
+        "Ours is a mean over the seeds with its 95 % confidence interval (Student's t). The row is met if the whole \
+         interval is within what the text allows, missed if all of it is beyond, and undecided if it reaches across. \
+         Where nothing is drawn there is no interval; a quick form has one seed and none either."
+            .to_owned(),
+        "A bound is met if the interval keeps it, without allowance. \"None\" is missed if any run has any. The \
+         deviation is how far beyond or within the bound ours is."
+            .to_owned(),
+        format!(
+            "A course (rises, falls) is met if every step of the sweep goes that way; steps of less than {step} go no \
+             way. What stays (a plateau, constant, no impact, linear) may differ by {level} between its least and \
+             greatest; throughput, by {level_throughput}. It is met if it goes so with every seed, missed if with \
+             none, and undecided otherwise."
+        ),
+        "By construction: arithmetic on what was put in or on another row, a cap that was configured, a reading that \
+         ends the command instead of missing. No simulation could miss it."
+            .to_owned(),
+        "Calibrated: it was used to set what the text leaves open, or is arithmetic on what was. It predicts nothing."
+            .to_owned(),
+        "Open: the text's number depends on a distribution that did not survive, or its figure has no number in \
+         words; it is a second reading of a row that missed; or it is no claim of the paper."
+            .to_owned(),
+        "Where the text contradicts itself, the row has the arithmetic and no other verdict. Rows that follow from \
+         one of the two sides are still met or missed, and name the contradiction."
+            .to_owned(),
+    ]
+}
+
+/// A paper's claims as constants by name, and all of them in the order of its text for tests. A claim that says
+/// nothing about its basis is a finding.
 macro_rules! claims {
-    ($($name:ident: $what:literal, $place:literal, $says:expr, $unit:expr;)*) => {
+    (@basis) => { $crate::reproduce::judge::Basis::Finding };
+    (@basis $basis:expr) => { $basis };
+    ($($name:ident: $what:literal, $place:literal, $says:expr, $unit:expr $(, $basis:expr)?;)*) => {
         $(
             #[doc = $what]
             pub const $name: $crate::reproduce::judge::Claim = $crate::reproduce::judge::Claim {
@@ -39,6 +79,7 @@ macro_rules! claims {
                 place: $place,
                 says: $says,
                 unit: $unit,
+                basis: $crate::reproduce::judge::claims!(@basis $($basis)?),
             };
         )*
 
@@ -64,6 +105,19 @@ pub enum Says {
     Course(&'static str),
 }
 
+/// What a row that agrees with its claim is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// It could have missed.
+    Finding,
+    /// It could not, for this reason.
+    Constructed(&'static str),
+    /// It was calibrated to, or follows from what was: how.
+    Calibrated(&'static str),
+    /// It is not judged, for this reason.
+    Unjudged(&'static str),
+}
+
 /// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -74,6 +128,8 @@ pub enum Unit {
     Seconds,
     /// Hours.
     Hours,
+    /// 10^6 bytes a second.
+    Mbytes,
     /// 10^9 bits a second.
     Gbit,
     /// Requests a second.
@@ -96,6 +152,7 @@ impl Unit {
             Self::Percent => " %",
             Self::Seconds => " s",
             Self::Hours => " h",
+            Self::Mbytes => " MB/s",
             Self::Gbit => " Gb/s",
             Self::PerSecond => "/s",
             Self::Gigabytes => " GB",
@@ -106,23 +163,32 @@ impl Unit {
         }
     }
 
-    /// A number of ours, with the digits that suit its unit.
-    fn shown(self, value: f64) -> String {
+    /// A number of ours with the digits that suit its unit, and half the width of its interval.
+    fn shown(self, value: f64, half: Option<f64>) -> String {
         let number = match self {
             // As many digits as the text has: 99.998 %.
             Self::Percent if value > 90.0 && value < 100.0 => format!("{value:.3}"),
             Self::Percent if value > 0.0 => format!("{value:.1}"),
             Self::Kilowatts | Self::Times => format!("{value:.2}"),
-            Self::Gbit | Self::Seconds | Self::Hours | Self::Terabytes if value >= 10.0 => format!("{value:.1}"),
+            Self::Mbytes | Self::Gbit | Self::Seconds | Self::Hours | Self::Terabytes if value >= 10.0 => {
+                format!("{value:.1}")
+            }
             _ => short(value),
         };
-        number + self.suffix()
+        number + &half.map(|half| format!(" ± {}", two_digits(half))).unwrap_or_default() + self.suffix()
     }
 
     /// A number of the text, with the digits that it has there.
     fn quoted(self, value: f64) -> String {
         format!("{value}{}", self.suffix())
     }
+}
+
+/// Two significant digits: enough for the width of an interval.
+fn two_digits(value: f64) -> String {
+    let decimals = if value > 0.0 { 1 - value.log10().floor() as i32 } else { 0 };
+    let decimals = usize::try_from(decimals).unwrap_or(0).min(6);
+    if value >= 100.0 { short(value) } else { format!("{value:.decimals$}") }
 }
 
 /// A claim of the text: one row.
@@ -138,36 +204,46 @@ pub struct Claim {
     pub says: Says,
     /// The unit of its numbers.
     pub unit: Unit,
+    /// What it is worth if ours agrees.
+    pub basis: Basis,
 }
 
 /// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Our result agrees with the text.
+    /// A finding: our result agrees with the text, and might not have.
     Met,
+    /// A finding: it does not agree.
+    Missed,
+    /// A finding: the seeds do not decide.
+    Undecided,
     /// It agrees because it was calibrated to.
     Calibrated,
-    /// It agrees whatever is simulated, since it follows from the input.
+    /// It agrees whatever is simulated.
     ByConstruction,
-    /// It does not agree.
-    Missed,
-    /// The text contradicts itself here.
-    Contradiction,
     /// There is nothing to judge by.
     Open,
+    /// The text contradicts itself here.
+    Contradiction,
 }
 
 impl Verdict {
+    /// The verdicts of findings.
+    pub const FINDINGS: [Self; 3] = [Self::Met, Self::Missed, Self::Undecided];
+    /// Those of all other rows.
+    pub const OTHERS: [Self; 4] = [Self::Calibrated, Self::ByConstruction, Self::Open, Self::Contradiction];
+
     /// The verdict in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Met => "met",
-            Self::Calibrated => "met (calibrated)",
-            Self::ByConstruction => "by construction",
             Self::Missed => "missed",
-            Self::Contradiction => "the text contradicts itself",
-            Self::Open => "no verdict",
+            Self::Undecided => "undecided",
+            Self::Calibrated => "calibrated",
+            Self::ByConstruction => "by construction",
+            Self::Open => "open",
+            Self::Contradiction => "contradicted",
         }
     }
 }
@@ -185,8 +261,12 @@ pub struct Row {
     pub paper: String,
     /// Our result.
     pub ours: String,
-    /// Our result as a number, if it is one.
+    /// Our result as a number, if it is one: the mean over the seeds.
     pub ours_value: Option<f64>,
+    /// Half the width of its 95 % confidence interval, if there are several seeds.
+    pub ours_ci95: Option<f64>,
+    /// The number of seeds; 1 where nothing is drawn.
+    pub seeds: usize,
     /// The unit.
     pub unit: Unit,
     /// The deviation of our result: as a share of the text's number, or in points of a percentage.
@@ -201,35 +281,85 @@ pub struct Row {
 
 impl Claim {
     /// The row in which our result is `ours`.
-    pub fn judge(&self, ours: f64) -> Row {
+    pub fn judge(&self, ours: impl Into<Sample>) -> Row {
+        let ours = ours.into();
+        assert!(!ours.is_empty(), "{} was not measured", self.id);
+        let (mean, half) = (ours.mean(), ours.half_width());
+        let deviation = Some(self.deviation(mean)).filter(|deviation| deviation.is_finite());
+        let row = self.row(self.unit.shown(mean, half), self.differs(deviation), self.verdict(&ours));
+        Row { ours_value: Some(mean), ours_ci95: half, seeds: ours.len(), deviation, ..row }
+    }
+
+    /// The deviation of `ours` from what the text says, or from the nearer end of its range.
+    fn deviation(&self, ours: f64) -> f64 {
         let off = |from: f64| match self.unit {
             Unit::Percent => ours - from,
             _ => ours / from - 1.0,
         };
-        let near = |number: f64| match self.unit {
-            // Further from it would be as near to none or to all.
-            Unit::Percent => NEAR_POINTS.min(number.abs() / 2.0).min((100.0 - number).abs() / 2.0),
-            _ => NEAR,
-        };
-        let (deviation, met) = match self.says {
-            Says::Number(number) => (Some(off(number)), off(number).abs() <= near(number)),
-            Says::AtMost(most) => (Some(off(most)), ours <= most),
-            Says::AtLeast(least) => (Some(off(least)), ours >= least),
-            Says::Between(least, _) if ours < least => (Some(off(least)), false),
-            Says::Between(_, most) if ours > most => (Some(off(most)), false),
-            Says::Between(..) => (Some(0.0), true),
-            Says::Course(_) => (None, false),
-        };
-        assert!(!matches!(self.says, Says::Course(_)), "a course is seen, not measured: {}", self.id);
-        let deviation = deviation.filter(|deviation| deviation.is_finite());
-        let verdict = if met { Verdict::Met } else { Verdict::Missed };
-        Row { ours_value: Some(ours), deviation, ..self.row(self.unit.shown(ours), self.differs(deviation), verdict) }
+        match self.says {
+            Says::Number(number) => off(number),
+            Says::AtMost(bound) | Says::AtLeast(bound) => off(bound),
+            Says::Between(least, _) if ours < least => off(least),
+            Says::Between(_, most) if ours > most => off(most),
+            Says::Between(..) => 0.0,
+            Says::Course(_) => panic!("a course is seen, not measured: {}", self.id),
+        }
+    }
+
+    /// The range of results with which the claim is met.
+    fn allowed(&self) -> (f64, f64) {
+        match self.says {
+            Says::Number(number) => {
+                let near = match self.unit {
+                    // Further from it would be as near to none or to all.
+                    Unit::Percent => NEAR_POINTS.min(number.abs() / 2.0).min((100.0 - number).abs() / 2.0),
+                    _ => number.abs() * NEAR,
+                };
+                (number - near, number + near)
+            }
+            Says::AtMost(most) => (f64::NEG_INFINITY, most),
+            Says::AtLeast(least) => (least, f64::INFINITY),
+            Says::Between(least, most) => (least, most),
+            Says::Course(_) => panic!("a course is seen, not measured: {}", self.id),
+        }
+    }
+
+    fn verdict(&self, ours: &Sample) -> Verdict {
+        let ((low, high), (least, most)) = (ours.interval(), self.allowed());
+        let none = self.says == Says::AtMost(0.0);
+        if none && ours.values().iter().any(|value| *value > 0.0) || low.is_nan() {
+            return Verdict::Missed;
+        }
+        self.worth(match (least <= low && high <= most, high < least || most < low) {
+            (true, _) => Verdict::Met,
+            (_, true) => Verdict::Missed,
+            _ => Verdict::Undecided,
+        })
+    }
+
+    /// The verdict of a row that, taken as a finding, would have this one: one that is missed stays missed, whatever
+    /// the reason to meet it.
+    fn worth(&self, found: Verdict) -> Verdict {
+        match (self.basis, found) {
+            (Basis::Unjudged(_), _) => Verdict::Open,
+            (Basis::Finding, found) | (_, found @ Verdict::Missed) => found,
+            (Basis::Constructed(_), _) => Verdict::ByConstruction,
+            (Basis::Calibrated(_), _) => Verdict::Calibrated,
+        }
     }
 
     /// The row of a course that our results follow, or not; `seen` describes them.
-    pub fn seen(&self, goes: bool, seen: String) -> Row {
+    pub fn seen(&self, goes: impl Into<Followed>, seen: String) -> Row {
         assert!(matches!(self.says, Says::Course(_)), "a number is measured, not seen: {}", self.id);
-        self.row(seen, String::new(), if goes { Verdict::Met } else { Verdict::Missed })
+        let Followed { with, of } = goes.into();
+        assert!(with <= of && of > 0, "{} was not simulated", self.id);
+        let found = match with {
+            _ if with == of => Verdict::Met,
+            0 => Verdict::Missed,
+            _ => Verdict::Undecided,
+        };
+        let row = Row { seeds: of, ..self.row(seen, String::new(), self.worth(found)) };
+        if found == Verdict::Undecided { row.noted(format!("so with {with} of {of} seeds")) } else { row }
     }
 
     /// The row of a claim that cannot be judged.
@@ -243,6 +373,13 @@ impl Claim {
     }
 
     fn row(&self, ours: String, differs: String, verdict: Verdict) -> Row {
+        let (Basis::Constructed(why) | Basis::Calibrated(why) | Basis::Unjudged(why)) = self.basis else {
+            return self.bare_row(ours, differs, verdict);
+        };
+        self.bare_row(ours, differs, verdict).noted(why)
+    }
+
+    fn bare_row(&self, ours: String, differs: String, verdict: Verdict) -> Row {
         Row {
             id: self.id,
             what: self.what,
@@ -250,6 +387,8 @@ impl Claim {
             paper: self.paper(),
             ours,
             ours_value: None,
+            ours_ci95: None,
+            seeds: 1,
             unit: self.unit,
             deviation: None,
             differs,
@@ -279,17 +418,11 @@ impl Claim {
 }
 
 impl Row {
-    /// The row with a note.
+    /// The row with one more note.
     #[must_use]
     pub fn noted(self, note: impl Into<String>) -> Self {
-        Self { note: note.into(), ..self }
-    }
-
-    /// The row with another verdict if it is met: one that is missed stays missed, whatever the reason to meet it.
-    #[must_use]
-    pub fn if_met(self, verdict: Verdict) -> Self {
-        let verdict = if self.verdict == Verdict::Met { verdict } else { self.verdict };
-        Self { verdict, ..self }
+        let notes = [self.note, note.into()].into_iter().filter(|note| !note.is_empty());
+        Self { note: notes.collect::<Vec<_>>().join("; "), ..self }
     }
 }
 
@@ -304,7 +437,7 @@ pub fn table(rows: &[Row]) -> Table {
         (right("ours"), |row| Cell::words(&*row.ours)),
         (right("deviation"), |row| Cell::words(&*row.differs)),
         (words("verdict", "verdict"), |row| match row.verdict {
-            Verdict::Met | Verdict::Calibrated => Cell::verdict(true, row.verdict.words()),
+            Verdict::Met => Cell::verdict(true, row.verdict.words()),
             Verdict::Missed => Cell::verdict(false, row.verdict.words()),
             _ => Cell::words(row.verdict.words()),
         }),
@@ -313,23 +446,34 @@ pub fn table(rows: &[Row]) -> Table {
     Table::of(rows, columns)
 }
 
-/// The number of rows of each verdict: `31 met, 2 met (calibrated), 9 missed, ...`.
-pub fn summary(rows: &[Row]) -> String {
-    use Verdict::{ByConstruction, Calibrated, Contradiction, Met, Missed, Open};
+/// How many rows have each of these verdicts, as far as any has: `14 met, 12 missed`.
+fn counted(rows: &[Row], verdicts: &[Verdict]) -> (usize, String) {
     let count = |verdict| rows.iter().filter(|row| row.verdict == verdict).count();
-    let kinds = [Met, Calibrated, ByConstruction, Missed, Contradiction, Open].into_iter();
-    let kinds = kinds.filter(|verdict| count(*verdict) > 0);
-    kinds.map(|verdict| format!("{} {}", count(verdict), verdict.words())).collect::<Vec<_>>().join(", ")
+    let counts = verdicts.iter().map(|verdict| (count(*verdict), verdict.words()));
+    let shown = counts.clone().filter(|(count, _)| *count > 0).map(|(count, words)| format!("{count} {words}"));
+    (counts.map(|(count, _)| count).sum(), shown.collect::<Vec<_>>().join(", "))
+}
+
+/// The findings: `31 findings: 14 met, 15 missed, 2 undecided`.
+pub fn findings(rows: &[Row]) -> String {
+    let (count, shown) = counted(rows, &Verdict::FINDINGS);
+    format!("{count} findings: {shown}")
+}
+
+/// All other rows: `38 other rows: 5 calibrated, ...`.
+pub fn others(rows: &[Row]) -> String {
+    let (count, shown) = counted(rows, &Verdict::OTHERS);
+    format!("{count} other rows: {shown}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{partition, pelican};
+    use crate::reproduce::{partition, pelican, shifting};
 
     #[test]
     fn every_claim_has_a_name_of_its_own_and_a_place() {
-        for all in [partition::CLAIMS, pelican::CLAIMS] {
+        for all in [partition::CLAIMS, pelican::CLAIMS, shifting::CLAIMS] {
             for (index, claim) in all.iter().enumerate() {
                 assert!(all[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
                 assert!(!claim.place.is_empty() && !claim.what.is_empty());
@@ -338,7 +482,7 @@ mod tests {
     }
 
     const fn claim(says: Says, unit: Unit) -> Claim {
-        Claim { id: "id", what: "what", place: "5", says, unit }
+        Claim { id: "id", what: "what", place: "5", says, unit, basis: Basis::Finding }
     }
 
     #[test]
@@ -351,6 +495,27 @@ mod tests {
         assert_eq!(share.judge(22.9).verdict, Verdict::Met);
         let missed = share.judge(27.5);
         assert_eq!((missed.verdict, &*missed.differs), (Verdict::Missed, "+6.5 points"));
+    }
+
+    #[test]
+    fn an_interval_that_reaches_across_decides_nothing() {
+        let number = claim(Says::Number(100.0), Unit::Gbit);
+        let row = number.judge(Sample::of([103.0, 104.0, 105.0]));
+        assert_eq!((row.verdict, row.seeds, &*row.ours), (Verdict::Undecided, 3, "104.0 ± 2.5 Gb/s"));
+        assert_eq!(number.judge(Sample::of([101.0, 102.0, 103.0])).verdict, Verdict::Met);
+        assert_eq!(number.judge(Sample::of([108.0, 109.0, 110.0])).verdict, Verdict::Missed);
+        let bound = claim(Says::AtMost(20.0), Unit::Percent);
+        assert_eq!(bound.judge(Sample::of([18.0, 19.0, 20.0])).verdict, Verdict::Undecided);
+        assert_eq!(bound.judge(Sample::of([24.0, 25.0, 26.0])).verdict, Verdict::Missed);
+        let none = claim(Says::AtMost(0.0), Unit::Percent);
+        assert_eq!(none.judge(Sample::of([0.0, 0.0, 0.1])).verdict, Verdict::Missed, "none is none in any run");
+        let course = claim(Says::Course("rises"), Unit::Count);
+        let seen = |goes: [bool; 3]| course.seen(goes.into_iter().collect::<Followed>(), String::new());
+        assert_eq!(
+            [[true; 3], [false; 3], [true, true, false]].map(|goes| seen(goes).verdict),
+            [Verdict::Met, Verdict::Missed, Verdict::Undecided]
+        );
+        assert_eq!(seen([true, true, false]).note, "so with 2 of 3 seeds");
     }
 
     #[test]
@@ -376,22 +541,43 @@ mod tests {
         assert_eq!(between.judge(3.27).verdict, Verdict::Missed);
         assert_eq!(between.judge(3.27).differs, "-9.2 %");
         assert_eq!(between.judge(4.0).verdict, Verdict::Met);
+        assert_eq!(between.judge(f64::NAN).verdict, Verdict::Missed);
     }
 
     #[test]
-    fn calibrating_saves_no_row_that_is_missed() {
-        let number = claim(Says::Number(14.2), Unit::Seconds);
-        assert_eq!(number.judge(14.3).if_met(Verdict::Calibrated).verdict, Verdict::Calibrated);
-        assert_eq!(number.judge(19.0).if_met(Verdict::Calibrated).verdict, Verdict::Missed);
-        assert_eq!(number.judge(14.3).if_met(Verdict::ByConstruction).verdict, Verdict::ByConstruction);
-        assert_eq!(number.judge(19.0).if_met(Verdict::ByConstruction).verdict, Verdict::Missed);
+    fn what_cannot_miss_is_no_finding_and_what_misses_all_the_same_is_missed() {
+        let on = |basis| Claim { basis, ..claim(Says::Number(14.2), Unit::Seconds) };
+        for (basis, near, far) in [
+            (Basis::Calibrated("why"), Verdict::Calibrated, Verdict::Missed),
+            (Basis::Constructed("why"), Verdict::ByConstruction, Verdict::Missed),
+            (Basis::Unjudged("why"), Verdict::Open, Verdict::Open),
+        ] {
+            assert_eq!((on(basis).judge(14.3).verdict, on(basis).judge(19.0).verdict), (near, far));
+            assert_eq!(on(basis).judge(14.3).noted("more").note, "why; more");
+        }
     }
 
     #[test]
-    fn the_summary_counts_every_row_once() {
+    fn findings_and_other_rows_are_counted_apart() {
         let number = claim(Says::Number(1.0), Unit::Times);
-        let rows = [number.judge(1.0), number.judge(2.0), number.judge(2.0), number.open(String::new(), "why")];
-        assert_eq!(summary(&rows), "1 met, 2 missed, 1 no verdict");
-        assert_eq!(table(&rows).rows.len(), 4);
+        let constructed = Claim { basis: Basis::Constructed("why"), ..number };
+        let rows = [
+            number.judge(1.0),
+            number.judge(2.0),
+            number.judge(2.0),
+            number.open(String::new(), "why"),
+            constructed.judge(1.0),
+        ];
+        assert_eq!(findings(&rows), "3 findings: 1 met, 2 missed");
+        assert_eq!(others(&rows), "2 other rows: 1 by construction, 1 open");
+        assert_eq!(table(&rows).rows.len(), 5);
+    }
+
+    #[test]
+    fn the_rules_say_what_the_code_does() {
+        let rules = rules().join(" ");
+        for words in ["within 5 % of the text's", "within 2 points", "less than 1 % go no way", "throughput, by 2 %"] {
+            assert!(rules.contains(words), "{words}: {rules}");
+        }
     }
 }

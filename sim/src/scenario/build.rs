@@ -1,6 +1,7 @@
-//! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `system.rs` what
-//! both have.
+//! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `fill.rs` a rack
+//! that is filled; in `hardware.rs` and `system.rs` what several of them have.
 
+mod fill;
 mod hardware;
 mod job;
 mod system;
@@ -18,10 +19,11 @@ use std::time::Duration;
 
 /// The trial of `case`.
 pub(super) fn trial(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Trial, Wrong> {
-    if case.word("kind") == "repartition" {
-        return Ok(Trial::Repartition(Box::new(job::job(case, seeds, sources)?)));
-    }
-    Ok(Trial::Service(Box::new(experiment(case, seeds, sources)?)))
+    Ok(match case.word("kind") {
+        "repartition" => Trial::Repartition(Box::new(job::job(case, seeds, sources)?)),
+        "fill" => Trial::Fill(Box::new(fill::filling(case, seeds, sources)?)),
+        _ => Trial::Service(Box::new(experiment(case, seeds, sources)?)),
+    })
 }
 
 fn experiment(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Experiment, Wrong> {
@@ -86,5 +88,6 @@ fn workload(case: &Case, sources: &mut Sources<'_>) -> Result<Workload, Wrong> {
         Some(Meaning::Number(exponent)) => Popularity::Zipf { exponent_permille: (exponent * 1000.0).round() as u32 },
         _ => Popularity::Uniform,
     };
-    Ok(Workload { arrivals, sizes, popularity })
+    let backlog = case.whole_or_word("workload.backlog").unwrap_or(0) as u32;
+    Ok(Workload { arrivals, sizes, popularity, backlog })
 }

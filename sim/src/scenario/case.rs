@@ -126,9 +126,9 @@ impl Case {
         *self.meaning(key) == Meaning::Flag(true)
     }
 
-    /// A whole number; `None` for the word that may stand instead.
+    /// A whole number; `None` for the word that may stand instead, or where the key does not apply.
     pub(super) fn whole_or_word(&self, key: &'static str) -> Option<u64> {
-        if let Meaning::Whole(number) = self.meaning(key) { Some(*number) } else { None }
+        if let Meaning::Whole(number) = self.meaning_of(key)? { Some(*number) } else { None }
     }
 
     /// A size; `None` for the word that may stand instead.

@@ -48,6 +48,9 @@ pub const UNSET: &str = "";
 const KIND: &str = "kind";
 const SERVICE: &[&str] = &["service"];
 const REPARTITION: &[&str] = &["repartition"];
+const FILL: &[&str] = &["fill"];
+/// Kinds in which a rack works.
+const WORKS: &[&str] = &["service", "repartition"];
 /// Groups made up by the scenario, or those of a rack.
 const HARDWARE: &str = "repartition.hardware";
 const GROUPS: &[&str] = &["groups"];
@@ -59,7 +62,7 @@ const COUNT: u64 = u32::MAX as u64;
 
 /// All keys, in the order in which reports have them.
 pub const KEYS: &[Key] = &[
-    key(KIND, Kind::Word(&["service", "repartition"]), "\"service\""),
+    key(KIND, Kind::Word(&["service", "repartition", "fill"]), "\"service\""),
     key("rack", Kind::Name("a shipped rack's name, or the path of a description"), "\"pelican\"")
         .when(HARDWARE, DESCRIBED),
     key("system", Kind::Word(&["engine", "fully_provisioned", "random_layout"]), "\"engine\"").when(KIND, SERVICE),
@@ -69,6 +72,7 @@ pub const KEYS: &[Key] = &[
     key("duration", Kind::Span, "\"24 h\"").when(ARRIVALS, &["poisson"]),
     key("workload.arrivals", Kind::Word(&["poisson", "burst", "replay"]), "\"poisson\"").when(KIND, SERVICE),
     key("workload.rate", Kind::Frequency, "1").when(ARRIVALS, &["poisson"]),
+    key("workload.backlog", Kind::Whole(0, 10_000_000), "0").when(ARRIVALS, &["poisson"]),
     key("workload.reads", Kind::Whole(1, 10_000_000), "100").when(ARRIVALS, &["burst"]),
     key("workload.over", Kind::Span, "\"60 s\"").when(ARRIVALS, &["burst"]),
     Key { default: None, ..key("workload.trace", Kind::Name("the path of a CSV file"), "") }
@@ -97,19 +101,29 @@ pub const KEYS: &[Key] = &[
     key("repartition.operation", Kind::SizeOr("whole"), "\"whole\"").when(KIND, REPARTITION),
     key("repartition.reads_per_s", Kind::Number(1_000.0), "0").when(KIND, REPARTITION),
     key("repartition.read_size", Kind::Size, "\"1 GB\"").when(KIND, REPARTITION),
-    key("policy.overtake_limit", Kind::Limit, "\"500 GB\""),
-    key("policy.weighing", Kind::Word(&["bytes", "operations", "time", "service_time"]), "\"bytes\""),
-    key("policy.queue_depth", Kind::Whole(1, COUNT), "1000"),
-    key("policy.read_policy", Kind::Word(&["all", "k"]), "\"all\""),
-    key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\""),
-    key("policy.wait_limit", Kind::SpanOr("never"), "\"never\""),
-    key("policy.join_in_service", Kind::Flag, "false"),
-    key("policy.quantum", Kind::Span, "\"60 s\""),
-    key("policy.anticipation", Kind::SpanOr("none"), "\"none\""),
-    key("policy.shares.client", Kind::Whole(0, COUNT), "1"),
-    key("policy.shares.rebuild", Kind::Whole(0, COUNT), "1"),
-    key("policy.shares.background", Kind::Whole(0, COUNT), "1"),
-    key("policy.starts_per_day", Kind::WholeOr("rated"), "\"rated\""),
+    key("fill.size", Kind::SizeOr("vhd"), "\"vhd\"").when(KIND, FILL),
+    key("fill.drives", Kind::Word(&["most_spare", "random"]), "\"most_spare\"").when(KIND, FILL),
+    key("fill.capacity_min", Kind::SizeOr("described"), "\"described\"").when(KIND, FILL),
+    key("fill.capacity_max", Kind::SizeOr("described"), "\"described\"").when(KIND, FILL),
+    key("fill.capacity_draws", Kind::Whole(1, 16), "2").when(KIND, FILL),
+    key("fill.clipped", Kind::Flag, "false").when(KIND, FILL),
+    key("policy.overtake_limit", Kind::Limit, "\"500 GB\"").when(KIND, WORKS),
+    key("policy.weighing", Kind::Word(&["bytes", "operations", "time", "service_time"]), "\"bytes\"").when(KIND, WORKS),
+    key("policy.queue_depth", Kind::Whole(1, COUNT), "1000").when(KIND, WORKS),
+    key("policy.read_policy", Kind::Word(&["all", "k"]), "\"all\"").when(KIND, WORKS),
+    key("policy.idle_timeout", Kind::SpanOr("never"), "\"never\"").when(KIND, WORKS),
+    key("policy.wait_limit", Kind::SpanOr("never"), "\"never\"").when(KIND, WORKS),
+    key("policy.join_in_service", Kind::Flag, "false").when(KIND, WORKS),
+    key("policy.quantum", Kind::Span, "\"60 s\"").when(KIND, WORKS),
+    key("policy.anticipation", Kind::SpanOr("none"), "\"none\"").when(KIND, WORKS),
+    key("policy.overload", Kind::Word(&["none", "shed", "widen"]), "\"none\"").when(KIND, WORKS),
+    key("policy.overload_from", Kind::Number(1.0), "0.75").when("policy.overload", &["shed", "widen"]),
+    key("policy.overload_until", Kind::Number(1.0), "0.25").when("policy.overload", &["shed", "widen"]),
+    key("policy.overload_times", Kind::Whole(1, COUNT), "4").when("policy.overload", &["widen"]),
+    key("policy.shares.client", Kind::Whole(0, COUNT), "1").when(KIND, WORKS),
+    key("policy.shares.rebuild", Kind::Whole(0, COUNT), "1").when(KIND, WORKS),
+    key("policy.shares.background", Kind::Whole(0, COUNT), "1").when(KIND, WORKS),
+    key("policy.starts_per_day", Kind::WholeOr("rated"), "\"rated\"").when(KIND, WORKS),
     key("limit.active_groups", Kind::WholeOr("none"), "\"none\"").when(HARDWARE, DESCRIBED),
     key("limit.watts", Kind::WholeOr("none"), "\"none\"").when(HARDWARE, DESCRIBED),
     key("drives.group_drives", Kind::WholeOr("described"), "\"described\"").when(HARDWARE, DESCRIBED),

@@ -1,6 +1,7 @@
 //! The measures of a point by name, with the units in which people read them.
 
 use super::trial::Found;
+use crate::fill::FillPoint;
 use crate::point::Point;
 use crate::repartition::Repartitioned;
 
@@ -13,10 +14,13 @@ pub struct Measure {
     pub label: &'static str,
     /// The factor from the point's unit to that one.
     scale: f64,
-    /// The value of a rack that serves, and that of a repartition job; `None` where it has no such measure.
+    /// The value of a rack that serves, of a repartition job, of a rack that was filled; `None` where it has no such
+    /// measure.
     of_point: fn(&Point) -> Option<f64>,
     of_job: fn(&Repartitioned) -> Option<f64>,
+    of_fill: fn(&FillPoint) -> Option<f64>,
     half_width: fn(&Point) -> Option<f64>,
+    half_width_of_fill: fn(&FillPoint) -> Option<f64>,
     /// True if it stands in the short table.
     pub short: bool,
 }
@@ -34,8 +38,12 @@ impl Measure {
 
     /// Half the width of its 95 % confidence interval over the seeds, where it is known.
     pub fn half_width(&self, found: &Found) -> Option<f64> {
-        let Found::Service(point) = found else { return None };
-        (self.half_width)(point).map(|value| value * self.scale)
+        let half = match found {
+            Found::Service(point) => (self.half_width)(point),
+            Found::Fill(filled) => (self.half_width_of_fill)(filled),
+            Found::Repartition(_) => None,
+        };
+        half.map(|value| value * self.scale)
     }
 
     /// Its value as the point has it, in the unit of its name.
@@ -43,12 +51,33 @@ impl Measure {
         match found {
             Found::Service(point) => (self.of_point)(point),
             Found::Repartition(job) => (self.of_job)(job),
+            Found::Fill(filled) => (self.of_fill)(filled),
         }
     }
 }
 
 const fn measure(name: &'static str, label: &'static str, scale: f64, of_point: fn(&Point) -> Option<f64>) -> Measure {
-    Measure { name, label, scale, of_point, of_job: |_| None, half_width: |_| None, short: false }
+    Measure {
+        name,
+        label,
+        scale,
+        of_point,
+        of_job: |_| None,
+        of_fill: |_| None,
+        half_width: |_| None,
+        half_width_of_fill: |_| None,
+        short: false,
+    }
+}
+
+const fn filled(
+    name: &'static str,
+    label: &'static str,
+    scale: f64,
+    of_fill: fn(&FillPoint) -> Option<f64>,
+    half_width_of_fill: fn(&FillPoint) -> Option<f64>,
+) -> Measure {
+    Measure { of_fill, half_width_of_fill, short: true, ..measure(name, label, scale, |_| None) }
 }
 
 const fn job(name: &'static str, label: &'static str, scale: f64, of: fn(&Repartitioned) -> Option<f64>) -> Measure {
@@ -111,6 +140,9 @@ pub const MEASURES: &[Measure] = &[
         .and_job(|job| job.ttfb_s.mean.map(|_| job.reject_rate))
         .short()
         .sure(|point| point.ci95.reject_rate),
+    measure("open_mean", "open requests", 1.0, |point| point.open_mean),
+    measure("drained_after_s", "queues drained after (h)", 1.0 / 3600.0, |point| point.drained_after_s),
+    measure("steady_after_s", "steady after (h)", 1.0 / 3600.0, |point| point.steady_after_s),
     measure("wake_time_fraction", "time waking (%)", 100.0, |point| Some(point.wake_time_fraction)).short(),
     measure("spin_ups_per_drive_year", "spin-ups per drive and year", 1.0, |point| Some(point.spin_ups_per_drive_year))
         .short(),
@@ -134,4 +166,14 @@ pub const MEASURES: &[Measure] = &[
     })
     .short(),
     measure("rebuild.elsewhere.ttfb_s.p99", "p99 TTFB elsewhere (s)", 1.0, |point| point.rebuild?.elsewhere.ttfb_s.p99),
+    filled("utilisation", "used (%)", 100.0, |rack| Some(rack.utilisation), |rack| rack.utilisation_ci95),
+    filled(
+        "over_clipped",
+        "over clipped drives (%)",
+        100.0,
+        |rack| Some(rack.over_clipped),
+        |rack| rack.over_clipped_ci95,
+    ),
+    filled("least_used", "least used drive (%)", 100.0, |rack| Some(rack.least_used), |_| None),
+    filled("blobs", "blobs", 1.0, |rack| Some(rack.blobs), |_| None),
 ];

@@ -77,7 +77,7 @@ impl Plot {
             let name = self.name(answer);
             let y = measure.of(&answer.found).unwrap_or(f64::NAN);
             let spread = measure.half_width(&answer.found).map(|half| (y - half, y + half));
-            let mark = Mark { x, y, spread };
+            let mark = Mark { x, y, spread, unsettled: answer.found.unsettled() };
             match series.iter_mut().find(|series| series.name == name) {
                 Some(known) => known.marks.push(mark),
                 None => series.push(Series { name, marks: vec![mark], style: Style::Line }),

@@ -28,7 +28,7 @@ pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
 pub fn wear(answers: &[Answer]) -> Option<String> {
     let points = answers.iter().filter_map(|answer| match &answer.found {
         Found::Service(point) => Some(&**point),
-        Found::Repartition(_) => None,
+        Found::Repartition(_) | Found::Fill(_) => None,
     });
     let times = |point: &Point| point.spin_ups_per_drive_year / point.rated_starts_per_drive_year;
     let beyond: Vec<&Point> = points.filter(|point| point.beyond_rating).collect();
@@ -45,6 +45,19 @@ pub fn wear(answers: &[Answer]) -> Option<String> {
     ))
 }
 
+/// A warning that queues had not settled when measuring began, if they had not in some of the answers.
+pub fn unsettled(answers: &[Answer]) -> Option<String> {
+    let count = answers.iter().filter(|answer| answer.found.unsettled()).count();
+    (count > 0).then(|| {
+        format!(
+            "NOT SETTLED: in {count} of {} points the number of open requests was still changing when measuring began, \
+             or never became steady (MSER-5). What they say depends on the window; their marks are hollow. A longer \
+             warm_up helps, unless the rack is in one of two states, as near what it can serve at most.",
+            answers.len()
+        )
+    })
+}
+
 /// All parameters and all measures, in the units of their names, with every digit.
 pub fn csv(answers: &[Answer]) -> String {
     let keys: Vec<&Key> =
@@ -56,8 +69,15 @@ pub fn csv(answers: &[Answer]) -> String {
 fn table(keys: &[&Key], answers: &[Answer], measures: impl Fn(&Measure) -> bool, exact: bool) -> Table {
     let counted = |measure: &&Measure| answers.iter().any(|answer| measure.exact(&answer.found).is_some());
     let measures: Vec<&Measure> = MEASURES.iter().filter(|measure| measures(measure)).filter(counted).collect();
-    let columns = measures.iter().map(|measure| Column::numbers(measure.label, measure.name)).collect();
+    let mut columns: Vec<Column> =
+        measures.iter().map(|measure| Column::numbers(measure.label, measure.name)).collect();
+    if answers.iter().any(|answer| answer.found.unsettled()) {
+        columns.push(Column::words("settled", "settled"));
+    }
     beside(keys, answers, columns, |answer, measure| {
+        if measure == measures.len() {
+            return Cell::words(if answer.found.unsettled() { "no" } else { "yes" });
+        }
         let (shown, value) = (measures[measure].of(&answer.found), measures[measure].exact(&answer.found));
         match Cell::maybe(shown) {
             Cell::Number { shown, .. } if exact => Cell::Number { value: value.unwrap_or(f64::NAN), shown },
@@ -88,7 +108,7 @@ pub fn page(scenario: &Scenario, answers: &[Answer], asked: &Asked) -> Page {
     sections.push(Section::Heading("Results".to_owned()));
     sections.push(Section::Words(explained(scenario, answers)));
     sections.push(Section::Table(short_table(scenario, answers)));
-    sections.extend(wear(answers).map(Section::Words));
+    sections.extend(unsettled(answers).into_iter().chain(wear(answers)).map(Section::Words));
     sections.push(Section::Heading("All measures".to_owned()));
     let keys = scenario.varied();
     sections.push(Section::Table(table(&keys, answers, |_| true, false)));
@@ -130,6 +150,12 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
             " A job's time and switches are the rack's own: each step of the planner is a background operation. The \
              paper's model is its formula (1), (6) or (7); the better one knows skew, and costs that those leave \
              out; a dry run is the strategy alone, as a fluid; no strategy is faster than the lower bound.",
+        );
+    }
+    if answers.iter().any(|answer| matches!(answer.found, Found::Fill(_))) {
+        text.push_str(
+            " A rack is written to until the first write finds no group with room; what is used counts all stacks. \
+             Clipped drives are used as if each were as small as the smallest may be.",
         );
     }
     text + bars

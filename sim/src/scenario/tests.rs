@@ -5,9 +5,10 @@ use super::key::{KEYS, Key};
 use super::value::Kind;
 use super::*;
 use crate::experiment::{Arrivals, Experiment, System};
+use crate::fill::{Capacities, DriveRule, Filling};
 use crate::repartition::{Groups, Method, Reads, Repartition};
 use crate::{Network, Popularity, Sizes};
-use engine::{IdleTimeout, ReadPolicy, Weighing};
+use engine::{IdleTimeout, OverloadPolicy, ReadPolicy, Relief, Weighing};
 use model::RackSpec;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -43,7 +44,7 @@ fn experiments(text: &str) -> Result<Vec<Experiment>, ScenarioError> {
     let mut sources = Sources::new(&rack, &trace);
     let service = |trial| match trial {
         Trial::Service(experiment) => *experiment,
-        Trial::Repartition(job) => panic!("{job:?} serves nobody"),
+        other => panic!("{other:?} serves nobody"),
     };
     scenario.cases()?.iter().map(|case| scenario.trial(case, &mut sources).map(service)).collect()
 }
@@ -386,12 +387,56 @@ fn a_drive_may_fail() {
     }
 }
 
+#[test]
+fn a_rack_may_begin_with_a_backlog_and_have_means_against_it() {
+    let scheduler = |text: &str| experiments(text).unwrap().remove(0).policy.scheduler.overload;
+    assert_eq!(scheduler("policy.overload = \"none\""), OverloadPolicy::default());
+    let shed = OverloadPolicy { relief: Relief::Shed, from_permille: 900, until_permille: 300 };
+    assert_eq!(scheduler("[policy]\noverload = \"shed\"\noverload_from = 0.9\noverload_until = 0.3"), shed);
+    let widen = scheduler("[policy]\noverload = \"widen\"\noverload_times = 7").relief;
+    assert_eq!(widen, Relief::Widen { times: 7 });
+    assert_eq!(experiments("workload.backlog = 40").unwrap().remove(0).workload.backlog, 40);
+    let refusal = experiments("[policy]\noverload = \"shed\"\noverload_from = 0.2").unwrap_err().to_string();
+    assert!(refusal.contains("`policy.overload_until`: must be below policy.overload_from"), "{refusal}");
+}
+
+fn fillings(text: &str) -> Result<Vec<Filling>, ScenarioError> {
+    let scenario = parse(text)?;
+    let mut sources = Sources::new(&rack, &trace);
+    let filling = |trial| match trial {
+        Trial::Fill(filling) => *filling,
+        other => panic!("{other:?} fills nothing"),
+    };
+    scenario.cases()?.iter().map(|case| scenario.trial(case, &mut sources).map(filling)).collect()
+}
+
+#[test]
+fn a_rack_may_be_filled_until_it_refuses() {
+    let plain = fillings("kind = \"fill\"").unwrap().remove(0);
+    assert_eq!((plain.capacities.min_bytes, plain.capacities.max_bytes), (4_550_000_000_000, 4_550_000_000_000));
+    assert_eq!((plain.rule, plain.clipped, plain.sizes), (DriveRule::MostSpare, false, Sizes::VHD));
+    let text = "kind = \"fill\"\nseeds = 2\n[fill]\ndrives = \"random\"\nclipped = [false, true]\nsize = \"1 GB\"\n\
+                capacity_min = \"4.2 TB\"\ncapacity_max = \"4.9 TB\"\ncapacity_draws = 4";
+    let [varied, clipped] = <[Filling; 2]>::try_from(fillings(text).unwrap()).unwrap();
+    let papers = Capacities { draws: 4, ..Capacities::PELICAN };
+    assert_eq!(
+        (varied.capacities, varied.rule, varied.sizes),
+        (papers, DriveRule::Random, Sizes::Fixed(1_000_000_000))
+    );
+    assert_eq!((varied.clipped, clipped.clipped, varied.seeds.len()), (false, true, 2));
+    let refusal = |text: &str| fillings(text).unwrap_err().to_string();
+    let small = refusal("kind = \"fill\"\n[fill]\ncapacity_min = \"2 TB\"\ncapacity_max = \"1 TB\"");
+    assert!(small.contains("s.toml:4:16: `fill.capacity_max`: is less than the smallest"), "{small}");
+    let idle = refusal("kind = \"fill\"\npolicy.queue_depth = 3");
+    assert!(idle.contains("`policy.queue_depth`: says nothing here; write kind = \"service\""), "{idle}");
+}
+
 fn jobs(text: &str) -> Result<Vec<Repartition>, ScenarioError> {
     let scenario = parse(text)?;
     let mut sources = Sources::new(&rack, &trace);
     let job = |trial| match trial {
         Trial::Repartition(job) => *job,
-        Trial::Service(_) => panic!("it is no job"),
+        other => panic!("{other:?} is no job"),
     };
     scenario.cases()?.iter().map(|case| scenario.trial(case, &mut sources).map(job)).collect()
 }
@@ -444,7 +489,7 @@ fn what_a_repartition_has_no_use_for_is_refused() {
     for (text, expected) in [
         (
             "kind = \"repartion\"",
-            "`kind`: \"repartion\" is none of \"service\", \"repartition\"; write \"repartition\"",
+            "`kind`: \"repartion\" is none of \"service\", \"repartition\", \"fill\"; write \"repartition\"",
         ),
         (
             "repartition.data = \"1 TB\"",

@@ -1,7 +1,8 @@
-//! The trial of a case and its result: a rack that serves, or a repartition job.
+//! The trial of a case and its result: a rack that serves, a repartition job, or a rack that is filled.
 
 use super::case::Case;
 use crate::experiment::{Experiment, ExperimentError};
+use crate::fill::{FillPoint, Filling};
 use crate::point::Point;
 use crate::repartition::{Repartition, RepartitionError, Repartitioned};
 use serde::Serialize;
@@ -13,6 +14,8 @@ pub enum Trial {
     Service(Box<Experiment>),
     /// Data is repartitioned.
     Repartition(Box<Repartition>),
+    /// A rack is written to until it refuses.
+    Fill(Box<Filling>),
 }
 
 /// The result of a trial.
@@ -23,6 +26,8 @@ pub enum Found {
     Service(Box<Point>),
     /// That of a job.
     Repartition(Box<Repartitioned>),
+    /// That of a rack that was filled.
+    Fill(Box<FillPoint>),
 }
 
 /// A case, and its result.
@@ -54,14 +59,21 @@ impl Trial {
         Ok(match self {
             Self::Service(experiment) => Found::Service(Box::new(crate::run(experiment)?)),
             Self::Repartition(job) => Found::Repartition(Box::new(crate::repartition::run(job)?)),
+            Self::Fill(filling) => Found::Fill(Box::new(crate::fill::run_fill(filling)?)),
         })
     }
 }
 
 impl Found {
-    /// For each seed, a number that is the same whenever the same happened.
+    /// True if queues had not settled before anything was measured, so that it depends on when it was measured.
+    pub fn unsettled(&self) -> bool {
+        matches!(self, Self::Service(point) if point.settled == Some(false))
+    }
+
+    /// For each seed, a number that is the same whenever the same happened; none where no time passes.
     pub fn trace_hashes(&self) -> &[u64] {
         match self {
+            Self::Fill(_) => &[],
             Self::Service(point) => &point.trace_hashes,
             Self::Repartition(job) => &job.trace_hashes,
         }

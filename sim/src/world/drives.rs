@@ -213,7 +213,7 @@ impl Drives {
             CommandKind::Mount { .. } | CommandKind::Unmount => state == PowerState::Active,
             CommandKind::Stop => matches!(state, PowerState::SpinningDown | PowerState::Standby),
         };
-        assert!(fits && !self.is_away(drive), "{drive} is {state:?}, and was told to {kind:?}");
+        assert!(fits && !self.is_away(drive), "{drive} is {state:?}, and was sent {kind:?}");
         if self.unlucky(self.faults.mute_permille) {
             return Answer::Never;
         }

@@ -15,7 +15,7 @@ impl<M: Controller> World<M> {
             Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
-                let load = self.servers.load(self.now, drive);
+                let load = self.load_for(drive);
                 let capacity_bytes = self.rack.spec().capacity_bytes(drive);
                 let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
                 self.command(drive, attempt, CommandKind::Mount { load, free_bytes });
@@ -52,12 +52,11 @@ impl<M: Controller> World<M> {
     }
 
     pub(super) fn command(&mut self, drive: DriveId, attempt: Attempt, kind: CommandKind) {
-        let deadlines = self.rack.drive_deadlines();
         let deadline = match kind {
-            CommandKind::SpinUp => deadlines.spin_up,
-            CommandKind::Mount { .. } => deadlines.mount,
-            CommandKind::Unmount => deadlines.unmount,
-            CommandKind::Stop => deadlines.stop,
+            CommandKind::SpinUp => self.deadlines.spin_up,
+            CommandKind::Mount { .. } => self.deadlines.mount,
+            CommandKind::Unmount => self.deadlines.unmount,
+            CommandKind::Stop => self.deadlines.stop,
         };
         match self.drives.execute(self.now, Command { drive, attempt, deadline, kind }) {
             Answer::Never => {}
@@ -78,7 +77,8 @@ impl<M: Controller> World<M> {
         let stack_bytes = self.stack_bytes(bytes);
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, None, self.now) });
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
-        self.plan(self.now, Event::Submitted(Request { op, priority, overtake_limit: None, work }), None);
+        let request = Box::new(Request { op, priority, overtake_limit: None, work });
+        self.plan(self.now, Event::Submitted(request), None);
     }
 
     fn end(&mut self, op: OpId, outcome: Outcome) {

@@ -1,6 +1,7 @@
 //! Transfers under way, and the drives that take part in them.
 
 use engine::{DriveOutcome, DriveResult, ReadPolicy, Transfer};
+use model::physics::{READ_SEEKS, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub(super) struct Moving {
     pub sent_bytes: u64,
     /// The time for which the others waited for drives that hang.
     pub waited: Duration,
+    /// How often the heads move.
+    pub seeks: u32,
 }
 
 impl Moving {
@@ -64,8 +67,6 @@ pub(super) struct DriveStream {
 
 /// The demands of a transfer.
 pub(super) struct TransferPlan {
-    /// The drives of it, in its order.
-    pub drives: Vec<DriveId>,
     pub need: usize,
     /// The number of drives that are to take part, of those that can.
     pub streams: usize,
@@ -77,34 +78,27 @@ pub(super) struct TransferPlan {
     pub sent: bool,
     pub moves: bool,
     pub writes: bool,
+    /// How often the heads of a drive move.
+    pub seeks: u32,
 }
 
 impl TransferPlan {
     pub fn of(transfer: &Transfer) -> Self {
-        let of_all = |drives: Vec<DriveId>| {
-            let (need, streams) = (drives.len(), drives.len());
-            Self { drives, need, streams, read: None, target: None, sent: false, moves: true, writes: false }
-        };
-        let on = |stacks: &[(u8, DriveId)]| stacks.iter().map(|(_, drive)| *drive).collect::<Vec<_>>();
-        let reading = |blob: BlobId, drives: Vec<DriveId>, need: u8, policy: ReadPolicy| {
-            let need = usize::from(need);
-            let streams = if policy == ReadPolicy::All { drives.len() } else { need };
-            Self { need, streams, read: Some(blob), ..of_all(drives) }
-        };
+        let target = if let Transfer::Rebuild { target, .. } = transfer { Some(*target) } else { None };
+        let others = transfer.drives().count() - usize::from(target.is_some());
+        let (need, streams, seeks) = (others, others, READ_SEEKS);
+        let all = Self { need, streams, read: None, target, sent: false, moves: true, writes: false, seeks };
         let plan = match transfer {
-            Transfer::Read { blob, stacks, need, policy } => {
-                Self { sent: true, ..reading(*blob, on(stacks), *need, *policy) }
+            Transfer::Read { blob, need, policy, .. } | Transfer::Rebuild { blob, need, policy, .. } => {
+                let need = usize::from(*need);
+                let streams = if *policy == ReadPolicy::All { others } else { need };
+                let seeks = if target.is_some() { READ_SEEKS + WRITE_SEEKS } else { READ_SEEKS };
+                Self { need, streams, read: Some(*blob), sent: target.is_none(), seeks, ..all }
             }
-            Transfer::Rebuild { blob, stacks, need, policy, target, .. } => {
-                let mut plan = reading(*blob, on(stacks), *need, *policy);
-                plan.drives.push(*target);
-                Self { target: Some(*target), ..plan }
-            }
-            Transfer::Write { drives, .. } => Self { writes: true, ..of_all(drives.clone()) },
-            Transfer::Verify { drives } => of_all(drives.clone()),
-            Transfer::Delete { stacks, .. } => Self { need: 0, moves: false, writes: true, ..of_all(on(stacks)) },
+            Transfer::Write { .. } => Self { writes: true, seeks: WRITE_SEEKS, ..all },
+            Transfer::Verify { .. } => all,
+            Transfer::Delete { .. } => Self { need: 0, moves: false, writes: true, seeks: REMOVE_SEEKS, ..all },
         };
-        let others = plan.drives.len() - usize::from(plan.target.is_some());
         assert!(plan.need <= plan.streams && plan.streams <= others, "{transfer:?} needs more drives than it has");
         plan
     }

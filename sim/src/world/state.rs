@@ -11,11 +11,12 @@ use crate::meter::Meter;
 use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
-    Action, Controller, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome, PinnedTo,
-    PriorityClass, Rack, Request, TraceHasher, Work,
+    Action, Controller, DriveDeadlines, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome,
+    PinnedTo, PriorityClass, Rack, Request, TraceHasher, Work,
 };
-use model::physics::Servers;
+use model::physics::{ServerLoad, Servers};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -43,6 +44,20 @@ pub struct Ended {
     pub at: Time,
 }
 
+/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two regimes and
+/// does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeavyLoad {
+    /// It moves payload: the definition of simulated and emulated racks alike ([`model::physics::Servers`]).
+    #[default]
+    StreamOnServer,
+    /// So many drives of the rack move payload. To compare with.
+    StreamsInRack(u32),
+    /// So many requests wait or are served in the whole rack. To compare with.
+    OpenRequests(u32),
+}
+
 /// Takes the records of a trace.
 pub type Recorder = Box<dyn FnMut(Record)>;
 
@@ -51,10 +66,14 @@ pub type Recorder = Box<dyn FnMut(Record)>;
 pub struct Setting {
     /// The servers' network; unbounded unless it is given.
     pub network: Option<Network>,
+    /// When mounts are slow.
+    pub heavy_load: HeavyLoad,
     /// The bytes stored on each drive already; none if it is empty.
     pub used_bytes: Vec<u64>,
     /// Whether nobody has ever seen the drives, so that every group is to be initialised.
     pub first_boot: bool,
+    /// Whether a transfer takes one seek, as papers count; else as many as a server's.
+    pub one_seek: bool,
     /// Takes every record of the trace.
     pub recorder: Option<Recorder>,
     /// Judges the trace as it comes into being. A violation ends the run with a panic.
@@ -116,6 +135,8 @@ pub struct World<M = Rack> {
     pub(super) now: Time,
     /// When the engine wants to be woken.
     deadline: Time,
+    /// How long drives may take to answer.
+    pub(super) deadlines: DriveDeadlines,
     pub(super) agenda: Agenda<Scheduled>,
     pub(super) drives: Drives,
     /// The blobs in the rack that were written here.
@@ -123,9 +144,12 @@ pub struct World<M = Rack> {
     /// The versions in the workshop.
     pub staging: Staging,
     pub(super) links: Links,
+    /// Whether a transfer takes one seek, whatever it does.
+    pub(super) one_seek: bool,
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
     pub(super) servers: Servers,
+    heavy_load: HeavyLoad,
     pub(super) counted: Counted,
     pub(super) open: OpMap<OpenOp>,
     next_op: u64,
@@ -142,7 +166,7 @@ pub struct World<M = Rack> {
 impl<M: Controller> World<M> {
     /// A world around `rack`, with every drive reported and booted. `seed` is for physics and faults.
     pub fn with(rack: M, seed: u64, setting: Setting) -> Self {
-        let spec = rack.spec().clone();
+        let (spec, deadlines) = (rack.spec().clone(), rack.drive_deadlines());
         let links = Links::new(&spec, setting.network.unwrap_or(Network::UNBOUNDED));
         let mut used_bytes = setting.used_bytes;
         used_bytes.resize(spec.drives.len(), 0);
@@ -150,13 +174,16 @@ impl<M: Controller> World<M> {
             rack,
             now: Time::ZERO,
             deadline: Time::MAX,
+            deadlines,
             agenda: Agenda::default(),
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
+            heavy_load: setting.heavy_load,
             links,
+            one_seek: setting.one_seek,
             counted: Counted::default(),
             open: OpMap::default(),
             next_op: 1,
@@ -178,6 +205,16 @@ impl<M: Controller> World<M> {
         world
     }
 
+    /// The load of the server that mounts `drive` now.
+    pub(super) fn load_for(&self, drive: DriveId) -> ServerLoad {
+        let heavy = match self.heavy_load {
+            HeavyLoad::StreamOnServer => return self.servers.load(self.now, drive),
+            HeavyLoad::StreamsInRack(streams) => self.servers.streams() >= streams,
+            HeavyLoad::OpenRequests(requests) => self.open.len() >= requests as usize,
+        };
+        if heavy { ServerLoad::Busy } else { ServerLoad::Idle }
+    }
+
     /// The current moment.
     pub fn now(&self) -> Time {
         self.now
@@ -186,6 +223,11 @@ impl<M: Controller> World<M> {
     /// The operations that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// The same, one by one.
+    pub(crate) fn drain_ended(&mut self) -> impl Iterator<Item = Ended> {
+        self.ended.drain(..)
     }
 
     /// Operations that have not ended yet.
@@ -296,7 +338,7 @@ impl<M: Controller> World<M> {
         op
     }
 
-    fn request(&mut self, priority: PriorityClass, work: Work) -> Request {
+    fn request(&mut self, priority: PriorityClass, work: Work) -> Box<Request> {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
@@ -306,7 +348,7 @@ impl<M: Controller> World<M> {
         };
         let bytes = work.transfer_bytes();
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, group, self.now) });
-        Request { op, priority, overtake_limit: None, work }
+        Box::new(Request { op, priority, overtake_limit: None, work })
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
@@ -387,7 +429,7 @@ impl<M: Controller> World<M> {
         self.counted.events += 1;
         (self.now, &event).hash(&mut self.trace);
         if let Some(recorder) = &mut self.recorder {
-            recorder(Record { now: self.now, told: TraceMessage::Event(event.clone()) });
+            recorder(Record { now: self.now, message: TraceMessage::Event(event.clone()) });
         }
         if let Some(judge) = &mut self.judge {
             judge.event(self.now, &event).unwrap_or_else(|fault| panic!("at {}, before {event:?}: {fault}", self.now));
@@ -401,7 +443,7 @@ impl<M: Controller> World<M> {
                 judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
             }
             if let Some(recorder) = &mut self.recorder {
-                recorder(Record { now: self.now, told: TraceMessage::Action(action.clone()) });
+                recorder(Record { now: self.now, message: TraceMessage::Action(action.clone()) });
             }
         }
         for action in actions.drain(..) {

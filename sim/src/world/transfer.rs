@@ -1,4 +1,4 @@
-//! Bytes in motion: each transfer is a seek and then a flow of as many streams as it has drives.
+//! Bytes in motion: each transfer is its seeks and then a flow of as many streams as it has drives.
 
 use super::moving::{DriveStream, Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
@@ -15,13 +15,13 @@ impl<M: Controller> World<M> {
             return self.plan(self.now, ended, None);
         }
         let mut plan = TransferPlan::of(transfer);
-        plan.sent &= self.open.get(&op).is_some_and(|open| open.priority == PriorityClass::Client);
-        let payload_bytes = self.open.get(&op).map_or(0, |open| open.bytes);
-        let picked = self.rack.picked_at(op);
+        let (mut for_client, mut payload_bytes) = (false, 0);
         if let Some(open) = self.open.get_mut(&op) {
-            open.picked = open.picked.or(picked);
+            open.picked = open.picked.or_else(|| self.rack.picked_at(op));
+            (for_client, payload_bytes) = (open.priority == PriorityClass::Client, open.bytes);
         }
-        let (streams, waited) = self.streams_of(&plan);
+        plan.sent &= for_client;
+        let (streams, waited) = self.streams_of(transfer, &plan);
         let data = u64::from(self.rack.spec().code.data);
         let moving = Moving {
             op,
@@ -32,6 +32,7 @@ impl<M: Controller> World<M> {
             sent_bytes: if plan.sent { payload_bytes } else { 0 },
             waited,
             stream_bytes_per_s: self.slowest(&streams, plan.read.map_or(op.0, |blob| blob.number)),
+            seeks: if self.one_seek { 1 } else { plan.seeks },
             streams,
         };
         self.begin_transfer(moving, if plan.sent { data } else { 0 });
@@ -59,11 +60,11 @@ impl<M: Controller> World<M> {
 
     /// The drives that take part: those that can, until there are enough, and the target. Failures are found out at
     /// once; drives that hang, after a deadline that is the same for all.
-    fn streams_of(&mut self, plan: &TransferPlan) -> (Vec<DriveStream>, Duration) {
-        let requests = self.rack.drive_deadlines().requests;
+    fn streams_of(&mut self, transfer: &Transfer, plan: &TransferPlan) -> (Vec<DriveStream>, Duration) {
+        let requests = self.deadlines.requests;
         let (mut fine, mut waited) = (0, Duration::ZERO);
-        let mut streams = Vec::with_capacity(plan.drives.len());
-        for drive in plan.drives.iter().copied() {
+        let mut streams = Vec::with_capacity(transfer.drives().count());
+        for drive in transfer.drives() {
             let is_target = plan.target == Some(drive);
             let deadline = if plan.writes || is_target { requests.write } else { requests.read };
             let result = if fine == plan.streams && !is_target {
@@ -107,7 +108,7 @@ impl<M: Controller> World<M> {
         if !moving.is_done_by(moving.fine()) {
             return self.agenda.plan(drives_known, Scheduled::Over(moving));
         }
-        let heads_there = drives_known + self.rack.spec().profile.seek;
+        let heads_there = drives_known + self.rack.spec().profile.seek * moving.seeks;
         if moving.stream_bytes == 0 || moving.fine().next().is_none() {
             return self.agenda.plan(heads_there, Scheduled::Over(moving));
         }

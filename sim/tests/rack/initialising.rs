@@ -15,7 +15,7 @@ fn new_rack(spec: RackSpec, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> 
     let remembered = Remembered::default();
     let list = Rc::clone(&remembered);
     let recorder = move |record: Record| {
-        if let TraceMessage::Action(Action::PersistInitialised { group, drives }) = record.told {
+        if let TraceMessage::Action(Action::PersistInitialised { group, drives }) = record.message {
             list.borrow_mut().push((group, drives));
         }
     };
@@ -70,6 +70,7 @@ fn a_rack_that_is_idle_is_initialised_within_three_minutes_four_groups_at_a_time
         assert!(is_asleep(&world));
         let stats = world.rack.stats();
         assert_eq!((stats.group_wakes, stats.drive_starts), ([0, 0, 48], 1_152), "and no drive is started twice");
+        assert_eq!(stats.initialisation_wakes, 48);
         assert_eq!(world.counted().trips, 0);
     }
 }
@@ -100,6 +101,7 @@ fn a_client_wakes_its_group_before_its_turn_and_it_is_not_woken_again() {
     assert_eq!(outcome_of(&mut world, op), Some(Outcome::Read));
     each_once(&world, &remembered);
     assert_eq!(world.rack.stats().group_wakes, [1, 0, 47]);
+    assert_eq!(world.rack.stats().initialisation_wakes, 47);
 }
 
 #[test]

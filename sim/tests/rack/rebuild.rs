@@ -379,7 +379,7 @@ proptest! {
             let (world, dead) = failing_run(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.counted().trips, 0);
             prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
-            // A drive that a fault took away stays away until it is told to be back, and a group in which fewer
+            // A drive that a fault took away stays away until the test brings it back, and a group in which fewer
             // than k + r are left has no place for what was lost: its blobs wait.
             let rack = &world.rack;
             let away = |drive: &&DriveId| matches!(rack.drive_phase(**drive), engine::DrivePhase::Away(_));

@@ -61,7 +61,7 @@ fn four_readers_of_one_group_do_not_starve_a_client_of_another() {
     let spec = shipped("nas8");
     let (profile, code) = (&spec.profile, spec.code);
     let switch = profile.unmount.max + profile.spin_down.max + profile.spin_up.max + profile.mount_busy.max;
-    let one = model::transfer_time(1_500 * MB / u64::from(code.data), profile.bytes_per_s) + profile.seek * 2;
+    let one = model::transfer_time(1_500 * MB / u64::from(code.data), profile.bytes_per_s) + profile.seek * 4;
     assert!(limited <= 2 * MINUTE + switch + one, "with it the wait is {limited:?}");
     assert!(limited >= 2 * MINUTE, "and it is overtaken before: {limited:?}");
     assert!((said.min..=said.max).contains(&limited), "{said:?} was forecast of {limited:?}");

@@ -1,9 +1,10 @@
 //! The figures of Pelican's evaluation, numbered as there.
 
-use super::runs::{FilledRack, GB, Runs, Series as Of, gbit, rate};
-use crate::Point;
-use crate::report::{Axis, Figure, Panel, Series, Style};
+use super::runs::{FilledRack, GB, Runs, SEEDS, Series as Of, gbit, rate};
+use crate::report::{Axis, Figure, Mark, Panel, Series, Style};
 use crate::reproduce::evaluation::NamedFigure;
+use crate::reproduce::judge::Sample;
+use crate::{Point, SeededPoint};
 
 /// The names of the files of all figures; a quick form lacks the last one.
 pub const FIGURES: [&str; 8] = [
@@ -26,40 +27,56 @@ const BY_RATE: [(Of, &str); 5] = [
     (Of::Random, "random layout"),
 ];
 
-/// The random layout is not in the text's figures of service time and TTFB: it would dwarf the others.
-const WITHOUT_RANDOM: usize = 4;
-
 /// Points at which the text has a number in words.
 const IN_WORDS: &str = "number in the text";
 
 /// All figures.
 pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
     let figures = [bursts, by_rate, rebuild, by_u, wear, power, utilisation, read_policy];
-    let with_policy = runs.of(Of::ReadK).next().is_some();
+    let with_policy = runs.all().of(Of::ReadK).next().is_some();
     let drawn = FIGURES.into_iter().zip(figures).take(figures.len() - usize::from(!with_policy));
     drawn.map(|(name, figure)| NamedFigure { name, figure: figure(runs) }).collect()
 }
 
-fn rate_axis(to: f64) -> Axis {
-    let ticks = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
-    let ticks: Vec<f64> = ticks.into_iter().filter(|tick| *tick <= to).collect();
+fn rate_axis(from: f64, to: f64) -> Axis {
+    let ticks = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0];
+    // In a wide sweep, powers of two; in a narrow one, what was simulated.
+    let doubling = |tick: &f64| (tick.log2() - tick.log2().round()).abs() < 1e-9 || to / from < 16.0;
+    let ticks: Vec<f64> = ticks.into_iter().filter(|tick| (from..=to).contains(tick)).filter(doubling).collect();
     Axis::log("requests a second").ticks(ticks)
 }
 
-fn curve(runs: &Runs, of: Of, name: &str, y: impl Fn(&Point) -> f64, to: f64) -> Series {
-    let points = runs.of(of).filter(|point| rate(point) <= to).map(|point| (rate(point), y(point)));
-    let mut points: Vec<(f64, f64)> = points.collect();
-    points.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    Series::line(name, points)
+/// The mean over the seeds at `x`, with its confidence interval.
+fn mark(x: f64, point: &SeededPoint, y: impl Fn(&Point) -> f64) -> Mark {
+    let over = Sample::of(point.each.iter().map(y));
+    let spread = over.half_width().map(|_| over.interval());
+    Mark { x, y: over.mean(), spread, unsettled: point.all.settled == Some(false) }
 }
 
-/// Hollow marks, with gaps between them.
+/// A line through the points of a series, by `x`.
+fn line(runs: &Runs, of: Of, name: &str, x: impl Fn(&Point) -> f64, y: impl Fn(&Point) -> f64) -> Series {
+    let points = runs.points.iter().filter(|(series, _)| *series == of);
+    let mut marks: Vec<Mark> = points.map(|(_, point)| mark(x(&point.all), point, &y)).collect();
+    marks.sort_unstable_by(|a, b| a.x.total_cmp(&b.x));
+    Series { name: name.to_owned(), marks, style: Style::Line }
+}
+
+fn curve(runs: &Runs, of: Of, name: &str, y: impl Fn(&Point) -> f64, (from, to): (f64, f64)) -> Series {
+    let mut line = line(runs, of, name, rate, y);
+    line.marks.retain(|mark| (from..=to).contains(&mark.x));
+    line
+}
+
 fn in_words(points: impl IntoIterator<Item = (f64, f64)>) -> Series {
-    Series::styled(IN_WORDS, Style::Reference, points.into_iter().flat_map(|(x, y)| [(x, y), (x, f64::NAN)]))
+    Series::styled(IN_WORDS, Style::Crosses, points)
 }
 
 fn mean_ttfb(point: &Point) -> f64 {
     point.ttfb_s.mean.unwrap_or(f64::NAN)
+}
+
+fn longest_ttfb(point: &Point) -> f64 {
+    point.ttfb_s.max.unwrap_or(f64::NAN)
 }
 
 fn mean_completion(point: &Point) -> f64 {
@@ -74,39 +91,68 @@ fn reject_percent(point: &Point) -> f64 {
     point.reject_rate * 100.0
 }
 
+/// The rates of most panels.
+const WIDE: (f64, f64) = (0.0625, 8.0);
+
 /// A panel of the sweeps by rate.
 struct ByRate<'a> {
     title: &'a str,
     y: Axis,
     curves: &'a [(Of, &'a str)],
-    /// The highest rate.
-    to: f64,
+    /// The lowest and the highest rate.
+    rates: (f64, f64),
     of: fn(&Point) -> f64,
     in_words: &'a [(f64, f64)],
 }
 
 impl ByRate<'_> {
     fn panel(self, runs: &Runs) -> Panel {
-        let curves = self.curves.iter().map(|(series, name)| curve(runs, *series, name, self.of, self.to));
+        let curves = self.curves.iter().map(|(series, name)| curve(runs, *series, name, self.of, self.rates));
         let words = (!self.in_words.is_empty()).then(|| in_words(self.in_words.iter().copied()));
-        Panel::new(self.title, rate_axis(self.to), self.y, curves.chain(words).collect())
+        Panel::new(self.title, rate_axis(self.rates.0, self.rates.1), self.y, curves.chain(words).collect())
     }
 }
 
+/// Where queues fill.
+const FILLING: (f64, f64) = (3.0, 8.0);
+
 fn by_rate(runs: &Runs) -> Figure {
-    let all = |title, y, to, of, in_words| ByRate { title, y, curves: &BY_RATE, to, of, in_words };
-    let times = |title, y, of, in_words| {
-        let curves = &BY_RATE[..WITHOUT_RANDOM];
-        ByRate { title, y, curves, to: 8.0, of, in_words }
-    };
-    let longest_ttfb = |point: &Point| point.ttfb_s.max.unwrap_or(f64::NAN);
-    let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
+    let [pelican, unbounded, fp, fp_unbounded, random] = BY_RATE;
+    let all = [pelican, unbounded, fp, fp_unbounded];
+    // Each between those that it is compared with; the random layout would dwarf others' times.
+    let sent = [pelican, fp, unbounded, random];
+    let beyond = [fp_unbounded, unbounded];
+    let refusing = [pelican, unbounded, fp, fp_unbounded];
+    let times = |title, y, of, in_words| ByRate { title, y, curves: &all, rates: WIDE, of, in_words };
+    let rejects = Axis::linear("rejects (%)");
     let panels = [
-        all("throughput", Axis::linear("throughput (Gb/s)"), 16.0, gbit, &[(16.0, 106.0)]),
-        times("service time, mean", Axis::linear("service time (s)"), mean_service, &[(0.0625, 0.65)]),
+        ByRate {
+            title: "throughput",
+            y: Axis::log("throughput (Gb/s)"),
+            curves: &sent,
+            rates: WIDE,
+            of: gbit,
+            in_words: &[(8.0, 40.0), (8.0, 0.7)],
+        },
+        ByRate {
+            title: "throughput, unbounded network",
+            y: Axis::linear("throughput (Gb/s)"),
+            curves: &beyond,
+            rates: (1.0, 16.0),
+            of: gbit,
+            in_words: &[(16.0, 106.0)],
+        },
+        times("service time, mean", Axis::log("service time (s)"), mean_service, &[(0.0625, 0.65)]),
         times("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb, &[(0.0625, 14.2)]),
         times("time to first byte, longest", Axis::log("TTFB (s)"), longest_ttfb, &[]),
-        all("rejects", rejects, 8.0, reject_percent, &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)]),
+        ByRate {
+            title: "rejects, where queues fill",
+            y: rejects,
+            curves: &refusing,
+            rates: FILLING,
+            of: reject_percent,
+            in_words: &[(5.0, 35.0), (5.0, 21.0), (5.0, 1.0)],
+        },
     ];
     Figure::new(
         "Figures 5 and 6: throughput, service time, time to first byte, rejects",
@@ -119,8 +165,7 @@ fn bursts(runs: &Runs) -> Figure {
     let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| {
         let x = Axis::log("reads of the burst").ticks([15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1_920.0]);
         let reads = |point: &Point| f64::from(point.parameters.burst_reads.unwrap_or(0));
-        let points = runs.of(Of::Burst).map(|point| (reads(point), of(point)));
-        Panel::new(title, x, y, vec![Series::line("prototype, 8.5 Gb/s", points)])
+        Panel::new(title, x, y, vec![line(runs, Of::Burst, "prototype, 8.5 Gb/s", reads, of)])
     };
     Figure::new(
         "Figure 4: the prototype under bursts of 1 GB reads over 60 s",
@@ -135,25 +180,27 @@ fn bursts(runs: &Runs) -> Figure {
 }
 
 fn rebuild(runs: &Runs) -> Figure {
-    let points = |series, of: &dyn Fn(&Point) -> Option<f64>| {
-        runs.of(series).map(|point| (rate(point), of(point).unwrap_or(f64::NAN))).collect::<Vec<_>>()
+    let curve = |series, name: &str, of: &dyn Fn(&Point) -> Option<f64>| {
+        curve(runs, series, name, |point| of(point).unwrap_or(f64::NAN), WIDE)
     };
     let hours = |point: &Point| Some(point.rebuild?.rebuild_s? / 3_600.0);
     let took = vec![
-        Series::line("rebuild, w = 50 %, turns of 60 s", points(Of::Rebuild, &hours)),
-        Series::line("turns of 300 s", points(Of::RebuildInLongTurns, &hours)),
+        curve(Of::Rebuild, "rebuild, w = 50 %, turns of 60 s", &hours),
+        curve(Of::RebuildInLongTurns, "turns of 300 s", &hours),
         in_words([(8.0, 24.0)]),
     ];
-    let without = |point: &&Point| runs.of(Of::Rebuild).any(|other| (rate(other) - rate(point)).abs() < 1e-6);
-    let without = runs.of(Of::Pelican).filter(without).map(|point| (rate(point), mean_ttfb(point)));
+    let mut without = curve(Of::Pelican, "without a failure", &|point| point.ttfb_s.mean);
+    without.style = Style::Reference;
+    without.marks.retain(|mark| runs.all().of(Of::Rebuild).any(|other| (rate(other) - mark.x).abs() < 1e-6));
     let clients = vec![
-        Series::line("in the class that rebuilds", points(Of::Rebuild, &|point| point.rebuild?.in_class.ttfb_s.mean)),
-        Series::line("in the other classes", points(Of::Rebuild, &|point| point.rebuild?.elsewhere.ttfb_s.mean)),
-        Series::reference("without a failure", without),
+        curve(Of::Rebuild, "in the class that rebuilds", &|point| point.rebuild?.in_class.ttfb_s.mean),
+        curve(Of::Rebuild, "in the other classes", &|point| point.rebuild?.elsewhere.ttfb_s.mean),
+        without,
     ];
+    let axis = || rate_axis(WIDE.0, WIDE.1);
     let panels = vec![
-        Panel::new("until every blob is whole again", rate_axis(8.0), Axis::linear("rebuild time (h)"), took),
-        Panel::new("clients meanwhile", rate_axis(8.0), Axis::log("TTFB, mean (s)"), clients),
+        Panel::new("until every blob is whole again", axis(), Axis::linear("rebuild time (h)"), took),
+        Panel::new("clients meanwhile", axis(), Axis::log("TTFB, mean (s)"), clients),
     ];
     Figure::new("Figure 7: rebuild time, and its effect on clients", 2, panels)
 }
@@ -161,19 +208,21 @@ fn rebuild(runs: &Runs) -> Figure {
 fn by_u(runs: &Runs) -> Figure {
     let panel = |title: &str, y: Axis, of: fn(&Point) -> f64, words: &[(f64, f64)]| {
         let limit = |point: &Point| (point.parameters.overtake_limit / GB) as f64;
+        let mut by_limit = line(runs, Of::ByU, "Pelican, 40 Gb/s", limit, of);
         // FIFO, u = 0, would dwarf the others.
-        let points = runs.of(Of::ByU).map(|point| (limit(point), of(point))).filter(|(limit, _)| *limit > 0.0);
+        by_limit.marks.retain(|mark| mark.x > 0.0);
         let words = (!words.is_empty()).then(|| in_words(words.iter().copied()));
-        let series = [Series::line("Pelican, 40 Gb/s", points)].into_iter().chain(words).collect();
-        Panel::new(title, Axis::linear("u (GB)"), y, series)
+        let x = Axis::linear("u (GB)").ticks([50.0, 200.0, 350.0, 500.0, 600.0, 750.0, 1_000.0]);
+        Panel::new(title, x, y, [by_limit].into_iter().chain(words).collect())
     };
     let rejects = Axis::linear("rejects (%)").range(0.0, 100.0);
+    let p99 = |point: &Point| point.ttfb_s.p99.unwrap_or(f64::NAN);
     Figure::new(
         "Figure 8: the reorder limit u at 5 requests a second",
         3,
         vec![
             panel("throughput", Axis::linear("throughput (Gb/s)"), gbit, &[]),
-            panel("time to first byte, p99", Axis::linear("TTFB (s)"), |p| p.ttfb_s.p99.unwrap_or(f64::NAN), &[]),
+            panel("time to first byte, p99", Axis::log("TTFB (s)"), p99, &[]),
             panel("rejects", rejects, reject_percent, &[(50.0, 85.0), (1_000.0, 25.0)]),
         ],
     )
@@ -182,33 +231,40 @@ fn by_u(runs: &Runs) -> Figure {
 fn wear(runs: &Runs) -> Figure {
     let code = runs.rack.code;
     let data = f64::from(code.data) / code.stacks() as f64;
-    let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
+    let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, WIDE);
     let starts = vec![curve("Pelican, 40 Gb/s", &|point| point.spin_ups_per_drive_year)];
     let read = vec![
         curve("all stacks that are read", &|point| point.tb_per_drive_year),
         curve("payload of them", &|point| point.tb_per_drive_year * data),
         in_words([(8.0, 99.0)]),
     ];
+    let axis = || rate_axis(WIDE.0, WIDE.1);
     let panels = vec![
-        Panel::new("spin-ups", rate_axis(8.0), Axis::linear("spin-ups a drive and year"), starts),
-        Panel::new("data", rate_axis(8.0), Axis::linear("TB a drive and year"), read),
+        Panel::new("spin-ups", axis(), Axis::linear("spin-ups a drive and year"), starts),
+        Panel::new("data", axis(), Axis::linear("TB a drive and year"), read),
     ];
     Figure::new("Figure 9(a): wear", 2, panels)
 }
 
 fn power(runs: &Runs) -> Figure {
     let watts = runs.rack.profile.watts;
-    let all = |each_mw: u32| [0.0625, 8.0].map(|rate| (rate, runs.rack.drives.len() as f64 * f64::from(each_mw) / 1e6));
-    let curve = |name: &str, of: &dyn Fn(&Point) -> f64| curve(runs, Of::Pelican, name, of, 8.0);
-    let series = vec![
-        curve("Pelican, mean", &|point| point.power_w.mean / 1e3),
-        curve("Pelican, peak", &|point| point.power_w.peak / 1e3),
+    let all =
+        |each_mw: u32| [WIDE.0, WIDE.1].map(|rate| (rate, runs.rack.drives.len() as f64 * f64::from(each_mw) / 1e6));
+    let mean = || curve(runs, Of::Pelican, "Pelican, mean", |point| point.power_w.mean / 1e3, WIDE);
+    let peak = || curve(runs, Of::Pelican, "Pelican, peak", |point| point.power_w.peak / 1e3, WIDE);
+    let together = vec![
+        mean(),
+        peak(),
         Series::reference("all drives active", all(watts.active_mw)),
         Series::reference("all drives in standby", all(watts.standby_mw)),
-        in_words([(0.5, 3.3), (0.5, 3.7), (8.0, 2.6)]),
     ];
-    let panel = Panel::new("", rate_axis(8.0), Axis::linear("power (kW)"), series);
-    Figure::new("Figure 9(b): power of all drives", 1, vec![panel])
+    let pelican = vec![mean(), peak(), in_words([(0.0625, 2.6), (0.5, 3.3), (0.5, 3.7), (8.0, 2.6)])];
+    let axis = || rate_axis(WIDE.0, WIDE.1);
+    let panels = vec![
+        Panel::new("Pelican", axis(), Axis::linear("power (kW)").range(2.0, 4.0), pelican),
+        Panel::new("beside racks that never switch", axis(), Axis::linear("power (kW)"), together),
+    ];
+    Figure::new("Figure 9(b): power of all drives", 2, panels)
 }
 
 /// Values of a distribution that are drawn.
@@ -229,31 +285,34 @@ fn utilisation(runs: &Runs) -> Figure {
         Panel::new(title, x, Axis::linear("share of drives").range(0.0, 1.0), series)
     };
     let draws = |rack: &FilledRack| rack.capacities.map_or(0, |capacities| capacities.draws);
+    // Those of other seeds lie on top of these.
+    let first = |vary, random| runs.all().filled(vary, random).filter(|rack| rack.seed == SEEDS[0]);
     let two = |rack: &&FilledRack| draws(rack) == 2;
-    let rules = runs.filled(true, false).filter(two).map(|rack| ("most spare, drives vary".to_owned(), rack));
-    let rules = rules.chain(runs.filled(true, true).filter(two).map(|rack| ("random, drives vary".to_owned(), rack)));
-    let mut rules = rules.chain(runs.filled(false, false).map(|rack| ("most spare, equal drives".to_owned(), rack)));
+    let rules = first(true, false).filter(two).map(|rack| ("most spare, drives vary".to_owned(), rack));
+    let rules = rules.chain(first(true, true).map(|rack| ("random, drives vary".to_owned(), rack)));
+    let mut rules = rules.chain(first(false, false).map(|rack| ("most spare, equal drives".to_owned(), rack)));
     let shape = |rack| (format!("most spare, mean of {} draws", draws(rack)), rack);
     Figure::new(
         "Figure 9(c): how full drives are at the first reject",
         2,
         vec![
             panel("by the rule within a group (mean of 2 draws)", &mut rules),
-            panel("by the distribution of sizes", &mut runs.filled(true, false).map(shape)),
+            panel("by the distribution of sizes", &mut first(true, false).map(shape)),
         ],
     )
 }
 
 fn read_policy(runs: &Runs) -> Figure {
     let panel = |title: &str, y: Axis, of: fn(&Point) -> f64| {
-        let all = curve(runs, Of::Pelican, "all 18 stacks are read", of, 8.0);
-        Panel::new(title, rate_axis(8.0), y, vec![all, curve(runs, Of::ReadK, "15 are read", of, 8.0)])
+        let all = curve(runs, Of::Pelican, "all 18 stacks are read", of, WIDE);
+        let k = curve(runs, Of::ReadK, "15 are read, one seed", of, WIDE);
+        Panel::new(title, rate_axis(WIDE.0, WIDE.1), y, vec![all, k])
     };
     Figure::new(
         "Not in the paper: reading k stacks instead of all k + r",
         3,
         vec![
-            panel("throughput", Axis::linear("throughput (Gb/s)"), gbit),
+            panel("throughput", Axis::log("throughput (Gb/s)"), gbit),
             panel("time to first byte, mean", Axis::log("TTFB (s)"), mean_ttfb),
             panel("data", Axis::linear("TB a drive and year"), |point| point.tb_per_drive_year),
         ],

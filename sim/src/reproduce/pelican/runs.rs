@@ -1,8 +1,10 @@
 //! The runs of Pelican's evaluation. Rows and figures share them.
 
-use crate::fill::{Capacities, DriveRule, Filled, fill, varied};
+use super::calibration::{Calibration, SHIPPED};
+use crate::fill::{Capacities, DriveRule, Filled, Filling};
 use crate::parallel::run_each;
-use crate::{Arrivals, Experiment, ExperimentError, Network, Point, Sizes, System, Workload};
+use crate::reproduce::judge::{Followed, Sample};
+use crate::{Arrivals, Experiment, ExperimentError, Network, Point, SeededPoint, Sizes, System, Workload};
 use engine::ReadPolicy;
 use model::{DomainLimit, RackDraft, RackSpec, Resource, SpecError};
 use serde::Serialize;
@@ -45,6 +47,8 @@ pub struct FilledRack {
     pub capacities: Option<Capacities>,
     /// True if the drives of a group are chosen at random.
     pub random: bool,
+    /// The seed of its sizes, its blobs and its choices.
+    pub seed: u64,
     /// The bytes used, over the capacity of a rack whose drives are all clipped to 4.2 TB.
     pub over_clipped: f64,
     /// The result.
@@ -60,8 +64,12 @@ pub struct Runs {
     pub classes: usize,
     /// True for the quick form.
     pub quick: bool,
+    /// How many of [`SEEDS`].
+    seeds: usize,
+    /// How the text's gaps were filled.
+    calibration: &'static Calibration,
     /// Every point, and its series.
-    pub points: Vec<(Series, Point)>,
+    pub points: Vec<(Series, SeededPoint)>,
     /// Racks that were filled.
     pub fills: Vec<FilledRack>,
 }
@@ -70,50 +78,152 @@ impl Runs {
     /// Simulates the evaluation of `rack`, which is Pelican's, on so many threads; calls `done` with the number of runs
     /// done, and of all.
     ///
-    /// The full form measures 24 hours after 6 of warm-up (24 near what can be served) at every rate, with three seeds
-    /// for Pelican by rate and for bursts, and one for all else. The quick form measures 6 hours after 3, with one seed
-    /// at some rates; drives have a twentieth of their size where racks are filled, as has the failed drive.
+    /// The full form measures 24 hours after 6 of warm-up (24 near what can be served) at every rate, with the seeds of
+    /// [`SEEDS`] wherever a row is judged. The quick form measures 6 hours after 3, with one seed at some rates; drives
+    /// have a twentieth of their size where racks are filled, as has the failed drive.
     ///
     /// # Errors
     /// [`ExperimentError`].
     pub fn new(
-        rack: RackSpec,
+        rack: &RackSpec,
         quick: bool,
         threads: NonZeroUsize,
         done: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, ExperimentError> {
-        let classes = engine::layout::synthesise(&rack)?.classes.len();
-        let (series, experiments): (Vec<Series>, Vec<Experiment>) = experiments(&rack, quick)?.into_iter().unzip();
-        let to_fill = to_fill(quick);
-        let all = experiments.len() + to_fill.len();
-        let points = run_each(&experiments, threads, &crate::run, &|count| done(count, all))?;
-        let filled = |count| done(experiments.len() + count, all);
-        let fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, *to_fill, quick), &filled)?;
-        Ok(Self { rack, classes, quick, points: series.into_iter().zip(points).collect(), fills })
+        let form = Form { quick, seeds: if quick { 1 } else { SEEDS.len() }, calibration: &SHIPPED, like: None };
+        Self::of(rack, form, threads, done)
     }
 
+    /// The same in any form.
+    ///
+    /// # Errors
+    /// [`ExperimentError`].
+    pub fn of(
+        rack: &RackSpec,
+        form: Form<'_>,
+        threads: NonZeroUsize,
+        done: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Self, ExperimentError> {
+        let Form { quick, seeds, calibration, like } = form;
+        let mut draft = RackDraft::clone(rack);
+        calibration.change(&mut draft.profile);
+        let rack = RackSpec::validated(draft)?;
+        let classes = engine::layout::synthesise(&rack)?.classes.len();
+        let mut asked = experiments(&rack, form)?;
+        asked.retain(|(series, _)| !form.has_already(*series));
+        let (series, experiments): (Vec<Series>, Vec<Experiment>) = asked.into_iter().unzip();
+        let to_fill = if like.is_some() { Vec::new() } else { to_fill(form) };
+        let all = experiments.len() + to_fill.len();
+        let points = run_each(&experiments, threads, &crate::run_seeds, &|count| done(count, all))?;
+        let filled = |count| done(experiments.len() + count, all);
+        let mut fills = run_each(&to_fill, threads, &|to_fill| fill_one(&rack, to_fill, quick), &filled)?;
+        fills.extend(like.iter().flat_map(|like| like.fills.clone()));
+        let known = like.iter().flat_map(|like| &like.points).filter(|(series, _)| form.has_already(*series)).cloned();
+        let points = series.into_iter().zip(points).chain(known).collect();
+        Ok(Self { rack, classes, quick, seeds, calibration, points, fills })
+    }
+
+    /// The payload by which a request may be overtaken at this u.
+    fn u_bytes(&self, gigabytes: u64) -> u64 {
+        self.calibration.u_bytes(gigabytes * GB)
+    }
+
+    /// All seeds taken together.
+    pub fn all(&self) -> View<'_> {
+        View { runs: self, seed: None }
+    }
+
+    /// Each seed alone.
+    pub fn each(&self) -> impl Iterator<Item = View<'_>> {
+        (0..self.seeds).map(|seed| View { runs: self, seed: Some(seed) })
+    }
+
+    /// A number that no finding rests on, of all seeds that there are taken together.
+    pub fn once<'a>(&'a self, of: impl Fn(View<'a>) -> f64) -> Sample {
+        Sample::from(of(self.all()))
+    }
+
+    /// A number over the seeds.
+    pub fn sample<'a>(&'a self, of: impl Fn(View<'a>) -> f64) -> Sample {
+        Sample::of(self.each().map(of))
+    }
+
+    /// How many seeds follow a course.
+    pub fn followed<'a>(&'a self, goes: impl Fn(View<'a>) -> bool) -> Followed {
+        self.each().map(goes).collect()
+    }
+}
+
+/// The seeds of all that is judged.
+pub const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// An extent of the evaluation.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    /// Whether it is the quick one.
+    pub quick: bool,
+    /// How many of [`SEEDS`].
+    pub seeds: usize,
+    /// How the text's gaps are filled.
+    pub calibration: &'static Calibration,
+    /// Runs of the same extent, from which those are taken that a calibration does not touch.
+    pub like: Option<&'a Runs>,
+}
+
+impl Form<'_> {
+    /// True for a series that is known from the runs that this is like: in racks that never switch, nothing mounts.
+    fn has_already(self, series: Series) -> bool {
+        self.like.is_some_and(|like| match series {
+            Series::Random => true,
+            Series::Fp | Series::FpUnbounded => like.calibration.fp_depth == self.calibration.fp_depth,
+            _ => false,
+        })
+    }
+
+    fn seeds(self) -> &'static [u64] {
+        &SEEDS[..self.seeds.min(SEEDS.len())]
+    }
+}
+
+/// The runs as one seed has them, or all taken together.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The runs.
+    pub runs: &'a Runs,
+    seed: Option<usize>,
+}
+
+impl<'a> View<'a> {
     /// The points of a series, in the order of its sweep.
-    pub fn of(&self, series: Series) -> impl Iterator<Item = &Point> + Clone {
-        self.points.iter().filter(move |(of, _)| *of == series).map(|(_, point)| point)
+    pub fn of(self, series: Series) -> impl Iterator<Item = &'a Point> + Clone {
+        let points = self.runs.points.iter().filter(move |(of, _)| *of == series);
+        points.map(move |(_, point)| self.point(point))
+    }
+
+    /// The point of this view.
+    pub fn point(self, point: &'a SeededPoint) -> &'a Point {
+        self.seed.and_then(|seed| point.each.get(seed)).unwrap_or(&point.all)
     }
 
     /// The point of a series at a rate that every extent has.
-    pub fn at(&self, series: Series, reads_per_s: f64) -> &Point {
+    pub fn at(self, series: Series, reads_per_s: f64) -> &'a Point {
         let found = self.of(series).find(|point| (rate(point) - reads_per_s).abs() < 1e-6);
         let Some(point) = found else { panic!("{series:?} was not simulated at {reads_per_s} requests a second") };
         point
     }
 
     /// The point of a u that every extent has.
-    pub fn at_u(&self, gigabytes: u64) -> &Point {
-        let found = self.of(Series::ByU).find(|point| point.parameters.overtake_limit == gigabytes * GB);
+    pub fn at_u(self, gigabytes: u64) -> &'a Point {
+        let found = self.of(Series::ByU).find(|point| point.parameters.overtake_limit == self.runs.u_bytes(gigabytes));
         let Some(point) = found else { panic!("u = {gigabytes} GB was not simulated") };
         point
     }
 
     /// Racks that were filled with drives that vary or not, chosen at random or not.
-    pub fn filled(&self, vary: bool, random: bool) -> impl Iterator<Item = &FilledRack> {
-        self.fills.iter().filter(move |rack| rack.capacities.is_some() == vary && rack.random == random)
+    pub fn filled(self, vary: bool, random: bool) -> impl Iterator<Item = &'a FilledRack> {
+        let seed = self.seed.and_then(|index| SEEDS.get(index).copied());
+        let alike = move |rack: &&FilledRack| rack.capacities.is_some() == vary && rack.random == random;
+        self.runs.fills.iter().filter(alike).filter(move |rack| seed.is_none_or(|seed| rack.seed == seed))
     }
 }
 
@@ -143,13 +253,17 @@ pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
     RackSpec::validated(draft)
 }
 
-fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>, SpecError> {
+fn experiments(rack: &RackSpec, form: Form<'_>) -> Result<Vec<(Series, Experiment)>, SpecError> {
+    let Form { quick, calibration, .. } = form;
     let mut base = Experiment::pelican(rack.clone());
+    base.heavy_load = calibration.heavy_load;
+    base.policy.scheduler.quantum = Duration::from_secs(calibration.quantum_s);
+    base.policy.scheduler.overtake_limit = calibration.u_bytes(base.policy.scheduler.overtake_limit);
     if quick {
         base.warm_up = Duration::from_hours(3);
         base.duration = Duration::from_hours(6);
-        base.seeds = vec![1];
     }
+    base.seeds = form.seeds().to_vec();
     let rates: &[f64] = if quick {
         &[0.0625, 0.25, 0.5, 1.0, 4.0, 5.0, 8.0]
     } else {
@@ -160,7 +274,12 @@ fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>
         for rate in rates {
             let warm_up = warm_up(quick, system, network, *rate);
             let mut experiment = Experiment { system, network, warm_up, ..at_rate(&base, *rate) };
-            experiment.seeds.truncate(if system == System::Engine { 3 } else { 1 });
+            if system == System::FullyProvisioned {
+                experiment.policy.scheduler.queue_depth = calibration.fp_depth;
+            }
+            if series == Series::FpUnbounded {
+                experiment.seeds.truncate(1); // all that is said of it is by construction
+            }
             all.push((series, experiment));
         }
     };
@@ -172,9 +291,8 @@ fn experiments(rack: &RackSpec, quick: bool) -> Result<Vec<(Series, Experiment)>
     sweep(Series::PelicanUnbounded, System::Engine, Network::UNBOUNDED, rates);
     sweep(Series::Pelican, System::Engine, Network::PELICAN, rates);
     sweep(Series::Random, System::RandomLayout, Network::PELICAN, if quick { &[0.0625, 8.0] } else { rates });
-    let once = Experiment { seeds: vec![1], ..base.clone() };
-    by_policy(&once, quick, &mut all);
-    rebuilds(&once, quick, &mut all);
+    by_policy(&base, form, &mut all);
+    rebuilds(&base, quick, &mut all);
     bursts(&base, quick, &mut all)?;
     Ok(all)
 }
@@ -195,7 +313,8 @@ fn rebuilds(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>)
         }
         let warm_up = warm_up(quick, System::Engine, base.network, *rate);
         let experiment = Experiment { stored_permille, warm_up, fault, ..at_rate(base, *rate) };
-        let mut in_long_turns = experiment.clone();
+        // No row is judged by these.
+        let mut in_long_turns = Experiment { seeds: vec![SEEDS[0]], ..experiment.clone() };
         in_long_turns.policy.scheduler.quantum = Duration::from_mins(5);
         all.push((Series::Rebuild, experiment));
         if !quick {
@@ -221,17 +340,19 @@ fn warm_up(quick: bool, system: System, network: Network, reads_per_s: f64) -> D
 }
 
 /// u at 5 requests a second, and reads of k stacks.
-fn by_policy(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) {
+fn by_policy(base: &Experiment, form: Form<'_>, all: &mut Vec<(Series, Experiment)>) {
+    let quick = form.quick;
     let by_u: &[u64] =
         if quick { &[0, 50, 350, 1_000] } else { &[0, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 750, 1_000] };
     for limit in by_u {
         let mut experiment = at_rate(base, 5.0);
-        experiment.policy.scheduler.overtake_limit = limit * GB;
+        experiment.policy.scheduler.overtake_limit = form.calibration.u_bytes(limit * GB);
         all.push((Series::ByU, experiment));
     }
     for rate in if quick { &[][..] } else { &[0.0625, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0] } {
         let warm_up = warm_up(quick, System::Engine, base.network, *rate);
-        let mut experiment = Experiment { warm_up, ..at_rate(base, *rate) };
+        // No row is judged by these.
+        let mut experiment = Experiment { warm_up, seeds: vec![1], ..at_rate(base, *rate) };
         experiment.policy.read_policy = ReadPolicy::K;
         all.push((Series::ReadK, experiment));
     }
@@ -247,31 +368,48 @@ fn bursts(base: &Experiment, quick: bool, all: &mut Vec<(Series, Experiment)>) -
     Ok(())
 }
 
-/// A rack to be filled: how its drives vary, and whether those of a group are chosen at random.
-type ToFill = (Option<Capacities>, bool);
-
-/// The racks to be filled.
-fn to_fill(quick: bool) -> Vec<ToFill> {
-    let shapes: &[u8] = if quick { &[2] } else { &[2, 1, 4] };
-    let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
-    let by_rule = shapes.iter().map(|draws| (shape(*draws), false));
-    [(None, false), (shape(2), true)].into_iter().chain(by_rule).collect()
+/// A rack to be filled.
+#[derive(Clone, Copy, Debug)]
+struct ToFill {
+    /// How its drives vary.
+    shape: Option<Capacities>,
+    /// Whether those of a group are chosen at random.
+    random: bool,
+    seed: u64,
 }
 
-fn fill_one(rack: &RackSpec, (shape, random): ToFill, quick: bool) -> Result<FilledRack, ExperimentError> {
+/// The racks to be filled. Of the shapes that no row is judged by there is one.
+fn to_fill(form: Form<'_>) -> Vec<ToFill> {
+    let shape = |draws: u8| Some(Capacities { draws, ..Capacities::PELICAN });
+    let judged = form.seeds().iter().flat_map(|seed| {
+        [(None, false), (shape(2), true), (shape(2), false)].map(|(shape, random)| ToFill {
+            shape,
+            random,
+            seed: *seed,
+        })
+    });
+    let others: &[u8] = if form.quick { &[] } else { &[1, 4] };
+    let others = others.iter().map(|draws| ToFill { shape: shape(*draws), random: false, seed: SEEDS[0] });
+    judged.chain(others).collect()
+}
+
+fn fill_one(rack: &RackSpec, to_fill: &ToFill, quick: bool) -> Result<FilledRack, ExperimentError> {
+    let ToFill { shape, random, seed } = *to_fill;
     let scale = if quick { 20 } else { 1 };
     let Capacities { min_bytes, max_bytes, .. } = Capacities::PELICAN;
     let mean = u64::midpoint(min_bytes, max_bytes);
     let equal = Capacities { min_bytes: mean, max_bytes: mean, draws: 1 };
     let sizes = shape.unwrap_or(equal);
-    let scaled = Capacities { min_bytes: sizes.min_bytes / scale, max_bytes: sizes.max_bytes / scale, ..sizes };
-    let sized = varied(rack, scaled, 1)?;
-    let layout = engine::layout::synthesise(&sized)?;
-    let rule = if random { DriveRule::Random } else { DriveRule::MostSpare };
-    let filled = fill(&sized, &layout, Sizes::VHD, rule, 1);
-    let clipped = min_bytes / scale * sized.drives.len() as u64;
-    let over_clipped = filled.used_bytes as f64 / clipped as f64;
-    Ok(FilledRack { capacities: shape, random, over_clipped, filled })
+    let filling = Filling {
+        rack: rack.clone(),
+        capacities: Capacities { min_bytes: sizes.min_bytes / scale, max_bytes: sizes.max_bytes / scale, ..sizes },
+        clipped: false,
+        sizes: Sizes::VHD,
+        rule: if random { DriveRule::Random } else { DriveRule::MostSpare },
+        seeds: vec![seed],
+    };
+    let filled = filling.once(seed)?;
+    Ok(FilledRack { capacities: shape, random, seed, over_clipped: filling.over_clipped(&filled), filled })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::links::Network;
 use crate::scenario::case::Case;
 use crate::scenario::value::Meaning;
-use engine::{IdleTimeout, RackPolicy, ReadPolicy, Shares, Weighing};
+use engine::{IdleTimeout, OverloadPolicy, RackPolicy, ReadPolicy, Relief, Shares, Weighing};
 use model::RackSpec;
 
 /// An error in a value, once all are known: the key, and what to write.
@@ -27,6 +27,7 @@ pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> R
     scheduler.join_in_service = case.flag("policy.join_in_service");
     scheduler.quantum = case.span("policy.quantum").unwrap_or(scheduler.quantum);
     scheduler.anticipation = case.span("policy.anticipation").unwrap_or_default();
+    scheduler.overload = overload(case)?;
     let share = |key: &'static str| case.whole(key) as u32;
     scheduler.shares = Shares {
         client: share("policy.shares.client"),
@@ -41,6 +42,20 @@ pub(super) fn policy(case: &Case, rack: &RackSpec, policy: &mut RackPolicy) -> R
     let starts_per_day = case.whole_or_word("policy.starts_per_day");
     policy.starts_per_day = starts_per_day.map_or_else(|| rack.profile.starts_per_day(), |starts| starts as u32);
     Ok(())
+}
+
+fn overload(case: &Case) -> Result<OverloadPolicy, Wrong> {
+    let relief = match case.word("policy.overload") {
+        "shed" => Relief::Shed,
+        "widen" => Relief::Widen { times: case.whole("policy.overload_times") as u32 },
+        _ => return Ok(OverloadPolicy::default()),
+    };
+    let permille = |key: &'static str| (case.number(key) * 1_000.0).round() as u32;
+    let (from_permille, until_permille) = (permille("policy.overload_from"), permille("policy.overload_until"));
+    if until_permille >= from_permille {
+        return Err(("policy.overload_until", "must be below policy.overload_from; write a smaller share".into()));
+    }
+    Ok(OverloadPolicy { relief, from_permille, until_permille })
 }
 
 fn overtake_limit(case: &Case, weighing: Weighing) -> Result<u64, Wrong> {

@@ -18,7 +18,7 @@ const PART_MAX: u32 = 50;
 
 /// The checkpoints of a job at work.
 #[derive(Clone, Debug)]
-pub(super) struct Checkpoints {
+pub(crate) struct Checkpoints {
     interval: Duration,
     /// When the last one was taken or put off, or the job began.
     last: Option<Time>,

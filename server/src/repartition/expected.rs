@@ -1,0 +1,133 @@
+//! What a plan expects of records: the output that they become, the memory that it takes, and the processor's time. It
+//! is a sample's if there is one, else what is assumed of their format.
+
+use super::memory::Memory;
+use super::report::{self, Pace, ProcessorRates, Request, Sample};
+use batch::Format;
+use engine::repartition::{Alpha, Expansion, Processor};
+
+/// Of which alpha is stated.
+const MILLION: u64 = 1_000_000;
+
+/// A number, and where it comes from: `given`, `sampled` or `assumed`.
+pub(super) struct From<T> {
+    pub value: T,
+    pub from: &'static str,
+}
+
+/// See the head of this file.
+pub(super) struct Expected {
+    /// The output for each byte of input.
+    pub alpha: From<Alpha>,
+    /// The memory for each byte of output.
+    pub expansion: From<Expansion>,
+    /// How fast records are worked on.
+    pub processor: From<Processor>,
+    format: Format,
+    sample: Option<Sample>,
+}
+
+impl Expected {
+    /// What is expected of records of this format, of which such a sample was taken, for `request`; where modelled time
+    /// runs so many times as fast as the host's.
+    pub fn of(request: &Request, format: Format, sample: Option<&Sample>, host_scale: u32) -> Self {
+        Self {
+            alpha: alpha(request, sample),
+            expansion: expansion(format, sample),
+            processor: processor(format, sample, host_scale),
+            format,
+            sample: sample.cloned(),
+        }
+    }
+
+    /// The part of a plan that tells them.
+    pub fn as_plan(&self) -> report::Plan {
+        let Self { alpha, expansion, processor, .. } = self;
+        report::Plan {
+            format: self.format.to_string(),
+            alpha: report::Figure { value: alpha.value.as_f64(), from: alpha.from.into() },
+            expansion: report::Figure { value: expansion.value.as_f64(), from: expansion.from.into() },
+            processor: ProcessorRates {
+                split_bytes_per_s: processor.value.split_bytes_per_s,
+                encode_bytes_per_s: processor.value.encode_bytes_per_s,
+                run_bytes_per_s: processor.value.run_bytes_per_s,
+                from: processor.from.into(),
+            },
+            sample: self.sample.clone(),
+            ..report::Plan::default()
+        }
+    }
+
+    /// The bytes that are expected to come into the buffer with each batch.
+    pub fn batch_bytes(&self, memory: &Memory) -> u64 {
+        let mut bytes = batch::batch_bytes(memory.decoder_bytes(self.format));
+        if self.format == Format::Parquet {
+            return bytes;
+        }
+        if let Some(Sample { input_bytes, records, .. }) = &self.sample {
+            let of_rows = u128::from(*input_bytes) * u128::from(batch::BATCH_ROWS_MAX) / u128::from((*records).max(1));
+            bytes = bytes.min(u64::try_from(of_rows).unwrap_or(u64::MAX));
+        }
+        self.alpha.value.in_memory(self.expansion.value).output_of(bytes).max(1)
+    }
+}
+
+/// Of a sample that keeps nothing, one record is taken to be kept.
+fn alpha(request: &Request, sample: Option<&Sample>) -> From<Alpha> {
+    match (request.alpha_millionths, sample) {
+        (Some(output), _) => From { value: Alpha { output, input: MILLION }, from: "given" },
+        (None, Some(sample)) if sample.input_bytes > 0 => {
+            let Sample { input_bytes: input, records, output_bytes, .. } = *sample;
+            let least = if sample.kept_records == 0 { input.div_ceil(records.max(1)) } else { 0 };
+            From { value: Alpha { output: output_bytes.max(least), input }, from: "sampled" }
+        }
+        _ => From { value: Alpha::ONE, from: "assumed" },
+    }
+}
+
+fn expansion(format: Format, sample: Option<&Sample>) -> From<Expansion> {
+    match sample {
+        Some(Sample { buffered_bytes: buffered, output_bytes: stored, .. }) if *buffered > 0 && *stored > 0 => {
+            From { value: Expansion { buffered: *buffered, stored: *stored }, from: "sampled" }
+        }
+        _ => From { value: assumed_expansion(format), from: "assumed" },
+    }
+}
+
+fn processor(format: Format, sample: Option<&Sample>, host_scale: u32) -> From<Processor> {
+    let assumed = assumed_processor(format, host_scale);
+    let Some(worked) = sample.map(|sample| sample.worked) else { return From { value: assumed, from: "assumed" } };
+    let value = Processor {
+        split_bytes_per_s: rate(&[worked.decoded, worked.split]).unwrap_or(assumed.split_bytes_per_s),
+        encode_bytes_per_s: rate(&[worked.encoded]).unwrap_or(assumed.encode_bytes_per_s),
+        run_bytes_per_s: rate(&[worked.runs]).unwrap_or(assumed.run_bytes_per_s),
+    };
+    From { value, from: "sampled" }
+}
+
+/// The rate at which bytes go through works of several kinds, one after another; none if one of them had none to do.
+fn rate(paces: &[Pace]) -> Option<u64> {
+    let done = paces.iter().all(|pace| pace.bytes > 0);
+    let ns_per_byte: f64 = paces.iter().map(|pace| pace.ns as f64 / pace.bytes as f64).sum();
+    done.then(|| ((1e9 / ns_per_byte.max(1e-9)) as u64).max(1))
+}
+
+/// The memory to expect for a byte of an object of which nothing was read: Parquet is compressed.
+fn assumed_expansion(format: Format) -> Expansion {
+    match format {
+        Format::Parquet => Expansion { buffered: 3, stored: 1 },
+        Format::Fixed { .. } => Expansion::ONE,
+        Format::Csv | Format::Ndjson | Format::Lines => Expansion { buffered: 11, stored: 10 },
+    }
+}
+
+/// The processor to expect for records of which none were looked at, where modelled time runs so many times as fast as
+/// the host's (docs/benchmarks.md).
+fn assumed_processor(format: Format, host_scale: u32) -> Processor {
+    let (split, encode) = match format {
+        Format::Parquet => (90, 100),
+        Format::Csv | Format::Ndjson | Format::Lines | Format::Fixed { .. } => (300, 250),
+    };
+    let rate = |mb_per_s: u64| (mb_per_s * 1_000_000 / u64::from(host_scale)).max(1);
+    Processor { split_bytes_per_s: rate(split), encode_bytes_per_s: rate(encode), run_bytes_per_s: rate(250) }
+}

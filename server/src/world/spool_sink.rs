@@ -1,0 +1,116 @@
+//! The spool as the target of a read: segment after segment, as [`engine::recall::RecallOperation`] says.
+//!
+//! Invariants:
+//! - room is held for one segment while the read is queued, and for two at most in service;
+//! - the next segment can be found before the one before it is complete;
+//! - nothing here waits for a reader.
+
+use disk::stack::SinkClosed;
+use engine::recall::RecallOperation;
+use model::BlobId;
+use std::ops::Range;
+use workshop::{ReserveError, Spool, SpoolReader, SpoolWriter};
+
+/// A further segment of a read, as its reader is to know it.
+pub struct SpoolSegment {
+    /// Keeps it, and reads it.
+    pub reader: SpoolReader,
+    /// True if the read ends with it.
+    pub is_last: bool,
+}
+
+/// Is shown every segment that a read goes on to.
+pub type SegmentFollower = Box<dyn Fn(SpoolSegment) + Send + Sync>;
+
+/// Writes a read into the spool.
+pub struct SpoolSink {
+    spool: Spool,
+    blob: BlobId,
+    operation: RecallOperation,
+    writer: SpoolWriter,
+    /// The payload byte that comes next.
+    at: u64,
+    follower: SegmentFollower,
+}
+
+impl SpoolSink {
+    /// Room for the first segment of `operation`, which reads `blob`; and its reader.
+    ///
+    /// # Errors
+    /// [`ReserveError`] if there is none.
+    pub async fn reserve(
+        spool: &Spool,
+        blob: BlobId,
+        operation: RecallOperation,
+        follower: SegmentFollower,
+    ) -> Result<(Self, Option<SpoolReader>), ReserveError> {
+        let writer = spool.reserve(blob, operation.segment()).await?;
+        let at = operation.segment().start;
+        let reader = spool.find(blob, at);
+        Ok((Self { spool: spool.clone(), blob, operation, writer, at, follower }, reader))
+    }
+
+    /// The payload bytes that it is to take.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.operation.range()
+    }
+
+    /// The payload byte that comes next.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Takes the next bytes. It is closed where its segment ends and there is no next one.
+    pub(super) async fn give(&mut self, bytes: &[u8]) -> Result<(), SinkClosed> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            let end = self.writer.range().end;
+            assert!(self.at < end, "a segment that is full is followed by the next");
+            let here = usize::try_from(end - self.at).map_or(left.len(), |here| here.min(left.len()));
+            let (now, later) = left.split_at(here);
+            let next = if self.at + now.len() as u64 == end { self.next_segment().await } else { None };
+            self.writer.append(now).await.map_err(|error| closed(&error))?;
+            self.at += now.len() as u64;
+            if let Some(next) = next {
+                std::mem::replace(&mut self.writer, next).finish().await.map_err(|error| closed(&error))?;
+            } else if self.at == end && end < self.range().end {
+                return Err(SinkClosed);
+            }
+            left = later;
+        }
+        Ok(())
+    }
+
+    /// Room for the next segment, if the read goes on.
+    async fn next_segment(&mut self) -> Option<SpoolWriter> {
+        let usage = self.spool.usage();
+        if self.spool.find(self.blob, self.writer.range().end).is_some() {
+            return None; // what the spool has is not read again
+        }
+        let free_bytes = (usage.capacity_bytes + usage.idle_bytes).saturating_sub(usage.used_bytes);
+        let segment = self.operation.next_segment(free_bytes)?;
+        let (start, is_last) = (segment.start, self.operation.is_in_last_segment());
+        let writer = self.spool.reserve(self.blob, segment).await.ok()?;
+        if let Some(reader) = self.spool.find(self.blob, start) {
+            (self.follower)(SpoolSegment { reader, is_last });
+        }
+        Some(writer)
+    }
+
+    /// All was given that will be.
+    pub(super) async fn finish(self) {
+        if let Err(error) = self.writer.finish().await {
+            tracing::error!(%error, "a recall could not be completed in the spool");
+        }
+    }
+
+    /// No more comes, for this reason.
+    pub(super) fn fail(self, reason: &str) {
+        self.writer.fail(reason);
+    }
+}
+
+fn closed(error: &workshop::SpoolError) -> SinkClosed {
+    tracing::error!(%error, "the spool does not take a recall");
+    SinkClosed
+}

@@ -1,0 +1,129 @@
+//! Calibrations: the ways of setting what the text leaves open, each of which can be held against every row.
+//!
+//! The text has two regimes of mounts and names neither their distributions nor what makes the load heavy; it does not
+//! say what u counts, how long the rebuild's turns are, or how many requests FP's queues hold. [`SHIPPED`] is what
+//! `racks/pelican.toml` and the other rows go by; each of [`OTHERS`] changes one thing and is calibrated anew by the
+//! two numbers that calibration may use: the mean first byte of an idle rack, and the rejects at 5 requests a second
+//! without a network limit.
+//!
+//! Invariant: no third number of the text is used.
+
+use crate::report::{Cell, Column, Table};
+use crate::reproduce::judge::{self, Row, Verdict};
+use crate::world::HeavyLoad;
+use model::{DriveProfile, Stragglers};
+use std::time::Duration;
+
+/// A way of setting what the text leaves open.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    /// Its name.
+    pub name: &'static str,
+    /// What it changes.
+    pub what: &'static str,
+    /// When mounts are slow.
+    pub heavy_load: HeavyLoad,
+    /// The shortest and longest mount under heavy load, and how many draws are averaged; as described if `None`.
+    pub mount_busy_ms: Option<(u64, u64, u8)>,
+    /// Of a thousand mounts under heavy load so many take longer than the longest, up to so many milliseconds.
+    pub stragglers: Option<(u16, u64)>,
+    /// What u counts, in thousandths of payload.
+    pub u_permille: u64,
+    /// The turns of rebuild and clients, in seconds.
+    pub quantum_s: u64,
+    /// The requests a queue of FP holds.
+    pub fp_depth: u32,
+}
+
+/// What is shipped.
+pub static SHIPPED: Calibration = BASE;
+
+const BASE: Calibration = Calibration {
+    name: "shipped",
+    what: "slow while the server moves payload; the mean of two even draws, 1 to 11.2 s",
+    heavy_load: HeavyLoad::StreamOnServer,
+    mount_busy_ms: None,
+    stragglers: None,
+    u_permille: 1_000,
+    quantum_s: 60,
+    fp_depth: 1_000,
+};
+
+/// Half of what four queues hold.
+const HALF_FULL: HeavyLoad = HeavyLoad::OpenRequests(2_000);
+
+/// What it is held against.
+pub static OTHERS: [Calibration; 9] = [
+    Calibration {
+        name: "mixture",
+        what: "as shipped, but most mounts as on an idle server and 5 % up to 18 s",
+        mount_busy_ms: Some((1_100, 1_700, 4)),
+        stragglers: Some((50, 17_500)),
+        ..BASE
+    },
+    Calibration {
+        name: "two groups",
+        what: "slow while two other groups of the rack move payload",
+        heavy_load: HeavyLoad::StreamsInRack(19),
+        ..BASE
+    },
+    Calibration {
+        name: "queues",
+        what: "slow while more than half of what the queues hold is open",
+        heavy_load: HALF_FULL,
+        mount_busy_ms: Some((1_000, 7_600, 2)),
+        ..BASE
+    },
+    Calibration {
+        name: "queues, mixture",
+        what: "the same, most mounts as on an idle server and 5 % up to 12 s",
+        heavy_load: HALF_FULL,
+        mount_busy_ms: Some((1_100, 1_700, 4)),
+        stragglers: Some((50, 12_000)),
+        ..BASE
+    },
+    Calibration { name: "u of bytes read", what: "u counts all 18 stacks", u_permille: 833, ..BASE },
+    Calibration { name: "turns of 150 s", what: "rebuild and clients take turns of 150 s", quantum_s: 150, ..BASE },
+    Calibration { name: "turns of 300 s", what: "rebuild and clients take turns of 300 s", quantum_s: 300, ..BASE },
+    Calibration { name: "FP of 83", what: "a queue of FP holds 83, 4,000 in all as in Pelican", fp_depth: 83, ..BASE },
+    Calibration { name: "FP of 21", what: "a queue of FP holds 21, 1,000 in all", fp_depth: 21, ..BASE },
+];
+
+impl Calibration {
+    /// The bytes of payload that a limit of so many bytes allows.
+    pub fn u_bytes(&self, limit: u64) -> u64 {
+        limit / 1_000 * self.u_permille
+    }
+
+    pub(super) fn change(&self, profile: &mut DriveProfile) {
+        if let Some((min, max, draws)) = self.mount_busy_ms {
+            let mount = &mut profile.mount_busy;
+            (mount.min, mount.max, mount.draws) = (Duration::from_millis(min), Duration::from_millis(max), draws);
+        }
+        if let Some((permille, max)) = self.stragglers {
+            profile.mount_busy.stragglers = Some(Stragglers { permille, max: Duration::from_millis(max) });
+        }
+    }
+}
+
+/// Rows by calibration.
+pub type ByCalibration = Vec<(&'static Calibration, Vec<Row>)>;
+
+/// What each calibration does to every row that it does something to, and to the counts.
+pub fn compared(made: &ByCalibration) -> Table {
+    let words = Column::words;
+    let mut table = Table::new(vec![words("row of the text", "row"), words("paper", "paper")]);
+    table.columns.extend(made.iter().map(|(calibration, _)| words(calibration.name, calibration.name)));
+    let Some((_, first)) = made.first() else { return table };
+    for (index, row) in first.iter().enumerate() {
+        let of_each: Vec<&Row> = made.iter().map(|(_, rows)| &rows[index]).collect();
+        let judged = |row: &&Row| Verdict::FINDINGS.contains(&row.verdict) || row.verdict == Verdict::Calibrated;
+        if of_each.iter().any(judged) && of_each.iter().any(|other| other.ours != row.ours) {
+            let cells = of_each.iter().map(|row| Cell::words(format!("{}, {}", row.ours, row.verdict.words())));
+            table.push([Cell::words(row.id), Cell::words(&*row.paper)].into_iter().chain(cells).collect());
+        }
+    }
+    let counts = made.iter().map(|(_, rows)| Cell::words(judge::findings(rows)));
+    table.push([Cell::words("all rows"), Cell::Empty].into_iter().chain(counts).collect());
+    table
+}

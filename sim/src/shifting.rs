@@ -1,0 +1,72 @@
+//! Workload Shifting (Pan, Yue and Xiong) and its baselines on an array of disks: one client puts records one after the
+//! other, and what was logged is transformed meanwhile.
+//!
+//! Three systems take the same puts. *Workload Shifting* is [`engine::shift`], the very rotation that intake runs.
+//! *Log+RAID0* is the same log and the same trees over a stripe of all disks. *LevelDB* on the stripe is its levels,
+//! triggers and stalls (`levels.rs`), so that its write amplification is an outcome.
+//!
+//! Invariants: every request is served by a disk in the order in which it came; nothing is random, so that the same
+//! parameters give the same outcome.
+
+mod array;
+mod levels;
+mod log;
+mod spindle;
+mod task;
+
+pub use array::{ArrayOutcome, Stage, StageSpan, run};
+pub use spindle::{DiskSpec, PutCost};
+
+use engine::shift::{Model, Overrun};
+
+/// The system that takes the puts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArraySystem {
+    /// A log that rotates over the disks.
+    WorkloadShifting {
+        /// Where a log becomes a tree.
+        model: Model,
+        /// What becomes of logging that outruns transformation; the paper's is `Overlap`.
+        overrun: Overrun,
+    },
+    /// A log, and its trees, on a stripe over all disks (section IV A).
+    LogRaid0,
+    /// LevelDB on a stripe over all disks.
+    LevelDb,
+}
+
+/// The order of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyOrder {
+    /// Each as likely as any other.
+    Random,
+    /// Ascending: a log is in order already, and is not transformed.
+    Sequential,
+}
+
+/// What one run puts, and where.
+#[derive(Clone, Debug)]
+pub struct ArrayRun {
+    /// The system.
+    pub system: ArraySystem,
+    /// The disks. At least one.
+    pub disks: u32,
+    /// Each of them.
+    pub disk: DiskSpec,
+    /// The cost of a synced put on one disk.
+    pub alone: PutCost,
+    /// The cost of a synced put on each disk of a stripe.
+    pub striped: PutCost,
+    /// Puts.
+    pub puts: u64,
+    /// Bytes of each, its key counted.
+    pub put_bytes: u64,
+    /// The order of their keys.
+    pub keys: KeyOrder,
+    /// Whether each put is synced.
+    pub sync: bool,
+    /// Whether logs are transformed. LevelDB compacts in any case.
+    pub transform: bool,
+    /// The size of a log, in bytes.
+    pub log_bytes: u64,
+}
