@@ -8,6 +8,7 @@
 
 use crate::kinds::FaultKind;
 use catalog::Blob;
+use disk::label;
 use disk::stack::{stack_name, stack_of};
 use disk::{FileName, MemoryDrive};
 use model::{BlobId, DriveId, Rng};
@@ -247,7 +248,8 @@ impl State {
 
     /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
     pub(crate) fn may_spoil(&self, name: &FileName) -> bool {
-        let Some((blob, index)) = stack_of(name) else { return self.beyond };
+        // A label that is spoilt costs the whole drive, which is a fault of its own.
+        let Some((blob, index)) = stack_of(name) else { return self.beyond && *name != label::file_name() };
         let mut bad = self.bad_stacks(blob);
         bad.insert(index);
         self.beyond || bad.len() <= self.parity
