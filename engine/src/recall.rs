@@ -287,6 +287,7 @@ impl MemoryRead {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     use alloc::vec;

@@ -345,11 +345,11 @@ fn several_classes_held_to_the_baseline_empty_their_buffers_in_a_round_and_read_
                     assert!(matches!(next, Order::Deliver { .. } | Order::Wait), "{next:?} is not the baseline's");
                 }
             }
-            classes.iter().for_each(|class| {
+            for class in &classes {
                 if world.job.in_hand(*class).is_some() {
-                    world.perform(*class)
+                    world.perform(*class);
                 }
-            });
+            }
         }
         world.job.empty_buffers(false);
         for _ in 0..moment % 7 {
@@ -358,11 +358,11 @@ fn several_classes_held_to_the_baseline_empty_their_buffers_in_a_round_and_read_
                     world.job.next(*class);
                 }
             }
-            classes.iter().for_each(|class| {
+            for class in &classes {
                 if world.job.in_hand(*class).is_some() {
-                    world.perform(*class)
+                    world.perform(*class);
                 }
-            });
+            }
         }
     }
     world.run(|_| {});
