@@ -50,7 +50,7 @@ pub enum Command {
     /// Run Larder's own logic in virtual time under every kind of fault, against a model of what it may answer.
     ///
     /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
-    /// code 1 if a rule was broken; the run is then shrunk and told as a history.
+    /// code 1 if a rule was broken; the run is then shrunk and printed as a history.
     Torture(Torture),
     /// List drives, give one up, or replace it.
     #[command(subcommand)]

@@ -55,7 +55,7 @@ struct Found {
     totals: Totals,
     broken: Vec<Broken>,
     last: Option<Report>,
-    told: Option<Instant>,
+    reported: Option<Instant>,
 }
 
 /// `larder torture`. Exit code 1 if a rule was broken.
@@ -114,7 +114,7 @@ impl Work<'_> {
     fn run_one(&self, seed: u64) {
         let plan = Plan::of(seed);
         let report = run(&plan, self.logged);
-        let broken = report.violation.clone().map(|violation| self.told(&plan, report.clone(), violation));
+        let broken = report.violation.clone().map(|violation| self.broken(&plan, report.clone(), violation));
         let mut found = self.found.lock();
         found.totals.add(&report);
         if let Some(broken) = broken {
@@ -125,15 +125,15 @@ impl Work<'_> {
         }
         found.last = Some(report);
         let now = clock::monotonic();
-        if found.told.get_or_insert(now).elapsed() >= PROGRESS {
-            found.told = Some(now);
+        if found.reported.get_or_insert(now).elapsed() >= PROGRESS {
+            found.reported = Some(now);
             let Totals { runs, broken, virtual_hours, .. } = &found.totals;
             eprintln!("{runs} runs, {broken} of them broke a rule, {virtual_hours:.0} hours");
         }
     }
 
     /// A broken run, shrunk.
-    fn told(&self, plan: &Plan, report: Report, violation: Violation) -> Broken {
+    fn broken(&self, plan: &Plan, report: Report, violation: Violation) -> Broken {
         let hash = format!("{:016x}", report.hash);
         let shrunk = shrink(plan, report, self.options.tries);
         let shrunk_violation = shrunk.report.violation.clone().unwrap_or_else(|| violation.clone());

@@ -9,7 +9,7 @@
 //! [`Choice::simulate_cost`] runs a strategy against what is expected and states its cost; [`formulas`] has the paper's
 //! formulas and better ones. A [`Planner`] follows the cheapest strategy in one class, and changes it when what was
 //! measured makes another one cheaper. A [`JobPlanner`] has a planner for each class of a job. A job's forecast is
-//! a rehearsal of all of it ([`JobSpec::rehearse`], [`JobPlanner::forecast`]). Everything here is a pure function of
+//! a dry run of all of it ([`JobSpec::dry_run`], [`JobPlanner::forecast`]). Everything here is a pure function of
 //! its arguments; `crate::jobs` gives the orders out and enters what came of them.
 //!
 //! Groups are numbered 0 to K - 1 here, in the order of the class. A partition is known by its destination group: any
@@ -24,6 +24,9 @@ mod baseline;
 mod buffpack;
 mod checkpoints;
 mod choice;
+mod dry_run;
+#[cfg(test)]
+mod dry_run_tests;
 mod fillpack;
 pub mod formulas;
 mod job_planner;
@@ -33,9 +36,6 @@ mod job_spec;
 mod offpack;
 mod planner;
 mod processor;
-mod rehearsal;
-#[cfg(test)]
-mod rehearsal_tests;
 mod simulation;
 mod strategy;
 mod terms;

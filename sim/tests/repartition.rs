@@ -39,7 +39,7 @@ fn the_same_job_and_seed_give_the_same_trace_and_another_seed_another_one() {
 }
 
 #[test]
-fn the_rack_switches_as_often_as_a_rehearsal_and_takes_as_long_within_half_a_percent() {
+fn the_rack_switches_as_often_as_a_dry_run_and_takes_as_long_within_half_a_percent() {
     for method in Method::ALL {
         for (memory_gb, input_skew, output_skew) in [(8, 0, 0), (32, 0, 0), (32, 800, 0), (32, 0, 800)] {
             let what = Repartition {

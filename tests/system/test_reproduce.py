@@ -37,6 +37,13 @@ class Reproduction(SystemTest):
         self.assertEqual(output.returncode, 1)
         self.assertIn("write --out with a directory that is new", output.stderr)
 
+    def drawn(self, folder, count):
+        """There are so many figures, and each of them is XML."""
+        figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
+        self.assertEqual(len(figures), count)
+        for name in figures:
+            xml.parse(os.path.join(folder, name))
+
     def test_buffpack_and_offpack_have_their_rows_and_figures(self):
         folder = os.path.join(self.root, "report")
         output = larder("reproduce", "partition", "--quick", "--json", "--out", folder, timeout=600)
@@ -45,10 +52,7 @@ class Reproduction(SystemTest):
         for row, verdict in (("CROSSOVER", "met"), ("OFFPACK_HOURS", "by_construction"), ("FILLPACK_HOURS", "open")):
             self.assertEqual(rows[row]["verdict"], verdict)
         self.assertEqual(rows["AGAINST_GAIN"]["verdict"], "contradiction")
-        figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
-        self.assertEqual(len(figures), 5)
-        for name in figures:
-            xml.parse(os.path.join(folder, name))
+        self.drawn(folder, 5)
         with open(os.path.join(folder, "apart.csv"), encoding="utf-8") as file:
             self.assertIn("skew of input", file.read())
 
@@ -59,7 +63,4 @@ class Reproduction(SystemTest):
         rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
         for row, verdict in (("SHIFTING_RISE", "met"), ("SHIFTING_ALONE", "calibrated"), ("LEVELDB_100", "met")):
             self.assertEqual(rows[row]["verdict"], verdict)
-        figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
-        self.assertEqual(len(figures), 7)
-        for name in figures:
-            xml.parse(os.path.join(folder, name))
+        self.drawn(folder, 7)

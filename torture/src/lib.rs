@@ -12,7 +12,8 @@
 //! Faults of media are an overlay over pristine bytes ([`FaultKind`]), so that it is known what may be lost: no blob
 //! loses more than r stacks, but in runs that mean it. Those expect honest errors, never wrong bytes.
 //!
-//! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and told as a history.
+//! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and
+//! printed as a history.
 
 mod answers;
 mod clients;

@@ -544,7 +544,7 @@ impl Surveying {
             Day { starts, ..self.room.today }
         };
         let days: Vec<Day> = survey.parts.iter().map(today).collect();
-        let costs = survey.spec_without_strategies(1).rehearse(choice, &days).unwrap_or_default();
+        let costs = survey.spec_without_strategies(1).dry_run(choice, &days).unwrap_or_default();
         for (part, cost) in survey.parts.iter().zip(costs) {
             slowest = slowest.max(cost.time.as_secs_f64());
             in_all = in_all.max(cost.total().as_secs_f64());

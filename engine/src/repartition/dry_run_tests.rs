@@ -1,4 +1,4 @@
-//! Rehearsals against simulations of one class, where nothing is left out of those; and what is left out of them.
+//! Dry runs against simulations of one class, where nothing is left out of those; and what is left out of them.
 
 use super::{Alpha, Choice, Cost, JobSpec, Part, Processor, Sizes, Terms};
 use alloc::vec;
@@ -35,7 +35,7 @@ fn job(classes: u32, data_bytes: u64) -> JobSpec {
 }
 
 fn longest(job: &JobSpec, choice: Choice) -> Cost {
-    job.rehearse(choice, &[]).expect("there is memory enough").into_iter().max_by_key(Cost::total).expect("a class")
+    job.dry_run(choice, &[]).expect("there is memory enough").into_iter().max_by_key(Cost::total).expect("a class")
 }
 
 fn seconds(job: &JobSpec, choice: Choice) -> f64 {
@@ -43,18 +43,18 @@ fn seconds(job: &JobSpec, choice: Choice) -> f64 {
 }
 
 #[test]
-fn of_one_class_with_much_memory_a_rehearsal_says_what_a_simulation_says() {
+fn of_one_class_with_much_memory_a_dry_run_says_what_a_simulation_says() {
     let mut job = job(1, 2_000 * GB);
     // A simulation offloads and refills all of a buffer in one piece.
     job.terms.seek = Duration::ZERO;
     for choice in CHOICES {
-        let rehearsed = longest(&job, choice);
+        let dry = longest(&job, choice);
         let part = &job.parts[0];
         let simulated = choice.simulate_cost(&job.accounting(0), &job.terms, &part.expected(job.alpha));
-        let off = rehearsed.time.as_secs_f64() / simulated.time.as_secs_f64() - 1.0;
-        assert!(off.abs() < 0.03, "{choice}: {rehearsed:?} and {simulated:?}");
-        assert!(rehearsed.switches.abs_diff(simulated.switches) <= simulated.switches / 30, "{choice}");
-        assert!(rehearsed.bytes_offloaded.abs_diff(simulated.bytes_offloaded) <= simulated.bytes_offloaded / 30);
+        let off = dry.time.as_secs_f64() / simulated.time.as_secs_f64() - 1.0;
+        assert!(off.abs() < 0.03, "{choice}: {dry:?} and {simulated:?}");
+        assert!(dry.switches.abs_diff(simulated.switches) <= simulated.switches / 30, "{choice}");
+        assert!(dry.bytes_offloaded.abs_diff(simulated.bytes_offloaded) <= simulated.bytes_offloaded / 30);
     }
 }
 

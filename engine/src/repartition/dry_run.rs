@@ -1,7 +1,7 @@
-//! Rehearsals: the forecast of a whole job, for which the very planner that plans it is asked for one order after the
+//! Dry runs: the forecast of a whole job, for which the very planner that plans it is asked for one order after the
 //! other, in all classes, and each order takes the time that the terms say.
 //!
-//! What a [`Simulation`](super::simulation) of one class leaves out is in a rehearsal: classes work side by side, fill
+//! What a [`Simulation`](super::simulation) of one class leaves out is in a dry run: classes work side by side, fill
 //! one memory and wait for one another; input comes a chunk at a time, in whole batches, and is delivered an object at
 //! a time; a stream of reads begins anew where input does not lie together; buffers are emptied for checkpoints.
 //!
@@ -11,7 +11,7 @@
 //! - to write: seeks, moving the bytes, and as much of encoding them as did not fit beside the write before it;
 //! - to refill: seeks to read a piece and to remove it, moving it, and decoding it.
 //!
-//! Invariants: the planner that is rehearsed with is a copy; output is as expected, to the byte.
+//! Invariants: the planner that is simulated with is a copy; output is as expected, to the byte.
 
 use super::apportion::{Apportion, Expected};
 use super::checkpoints::Checkpoints;
@@ -30,11 +30,11 @@ impl JobSpec {
     /// too small. A day for each part; what follows the last is one that has just begun.
     ///
     /// Plans every order of the job once.
-    pub fn rehearse(&self, choice: Choice, days: &[Day]) -> Option<Vec<Cost>> {
+    pub fn dry_run(&self, choice: Choice, days: &[Day]) -> Option<Vec<Cost>> {
         let spec = self.clone().chosen(Some(choice))?;
         let shares = self.parts.iter().flat_map(|part| part.shares.iter().copied()).collect();
         let expected = Expected { alpha: self.in_memory(), shares };
-        Some(Rehearsal::new(JobPlanner::new(&spec), self.terms, &expected, days).run())
+        Some(DryRun::new(JobPlanner::new(&spec), self.terms, &expected, days).run())
     }
 }
 
@@ -48,13 +48,13 @@ impl JobPlanner {
         for class in classes {
             planner.withdrawn(class, None);
         }
-        let costs = Rehearsal::new(planner, self.terms(), &self.measured(), &[]).run();
+        let costs = DryRun::new(planner, self.terms(), &self.measured(), &[]).run();
         costs.into_iter().max_by_key(Cost::total).unwrap_or_default()
     }
 }
 
-/// A job that is rehearsed.
-pub(super) struct Rehearsal {
+/// A job that is simulated.
+pub(super) struct DryRun {
     planner: JobPlanner,
     terms: Terms,
     sizes: Sizes,
@@ -63,13 +63,13 @@ pub(super) struct Rehearsal {
     apportion: Apportion,
     /// The groups of all classes, in the order of the apportioned shares.
     groups: Vec<GroupId>,
-    classes: Vec<Rehearsed>,
+    classes: Vec<ClassRun>,
     checkpoints: Checkpoints,
     now: Duration,
 }
 
 /// A class of it.
-struct Rehearsed {
+struct ClassRun {
     class: ClassId,
     at: Option<GroupId>,
     /// When the order in hand ends.
@@ -97,8 +97,8 @@ struct Starts {
     of: BTreeMap<GroupId, (u32, u64)>,
 }
 
-impl Rehearsal {
-    /// The rehearsal of what is left of a job for `planner`, which nothing may be in hand of, if output falls as
+impl DryRun {
+    /// The dry run of what is left of a job for `planner`, which nothing may be in hand of, if output falls as
     /// `expected` to the groups of all its classes. A day for each class; what follows the last is one that has just
     /// begun.
     pub fn new(mut planner: JobPlanner, terms: Terms, expected: &Expected, days: &[Day]) -> Self {
@@ -111,7 +111,7 @@ impl Rehearsal {
             assert!(day.gone < DAY, "a day ends");
             let starts = groups.iter().zip(day.starts.iter().copied().chain(core::iter::repeat(0)));
             let of = starts.map(|(group, starts)| (*group, (starts, 0))).collect();
-            Rehearsed {
+            ClassRun {
                 class,
                 at,
                 ends: None,
@@ -124,7 +124,7 @@ impl Rehearsal {
                 starts: Starts { gone: day.gone, today: 0, of },
             }
         };
-        let classes: Vec<Rehearsed> = planner.places().enumerate().map(class).collect();
+        let classes: Vec<ClassRun> = planner.places().enumerate().map(class).collect();
         let groups: Vec<GroupId> = planner.places().flat_map(|(_, groups, _)| groups.to_vec()).collect();
         assert_eq!(expected.shares.len(), groups.len(), "a share for every group");
         Self {
@@ -140,7 +140,7 @@ impl Rehearsal {
         }
     }
 
-    /// Rehearses to the end; the cost in each class, whose time is that of its last order.
+    /// Simulates to the end; the cost in each class, whose time is that of its last order.
     pub fn run(mut self) -> Vec<Cost> {
         loop {
             self.checkpoint();
@@ -155,7 +155,7 @@ impl Rehearsal {
                 None => assert!(self.classes.iter().any(|class| class.asks), "a job that goes on has something to do"),
             }
         }
-        assert!(self.planner.done(), "a rehearsal ends when all output is delivered");
+        assert!(self.planner.done(), "a dry run ends when all output is delivered");
         self.classes.into_iter().map(|class| class.cost).collect()
     }
 
@@ -234,19 +234,19 @@ impl Rehearsal {
             Order::Refill { .. } => self.planner.was_refilled(class, moved),
             _ => self.planner.was_written(class, moved),
         }
-        let rehearsed = &mut self.classes[index];
+        let class_run = &mut self.classes[index];
         if let Order::Offload { on, .. } = order {
             let lies = self.planner.offloaded_on(class, on);
-            rehearsed.cost.peak_offloaded_bytes = rehearsed.cost.peak_offloaded_bytes.max(lies);
+            class_run.cost.peak_offloaded_bytes = class_run.cost.peak_offloaded_bytes.max(lies);
         }
-        rehearsed.ends = None;
-        rehearsed.cost.time = ends.saturating_sub(rehearsed.cost.waiting);
+        class_run.ends = None;
+        class_run.cost.time = ends.saturating_sub(class_run.cost.waiting);
         self.checkpoints.changed();
         self.ask_all();
     }
 }
 
-impl Rehearsed {
+impl ClassRun {
     /// Wakes a group, if it is not awake; the time that takes.
     fn wake(&mut self, group: GroupId, now: Duration, terms: &Terms) -> Duration {
         if self.at == Some(group) {
