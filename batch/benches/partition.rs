@@ -212,7 +212,7 @@ fn ours(spec: &Spec, source: &Path, target: &Path, threads: usize) -> (f64, Took
     (read_s, Took { wall_s: begun.elapsed().as_secs_f64(), worked_s: worked_s() - worked })
 }
 
-/// What the proof takes by itself: tallies of all batches before and after they are split, and of objects as they are
+/// The time of the proof alone: tallies of all batches before and after they are split, and of objects as they are
 /// decoded.
 fn proof(spec: &Spec, target: &Path, threads: usize) -> Took {
     let folders = fs::read_dir(target).unwrap().map(|entry| entry.unwrap().path());

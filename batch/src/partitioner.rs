@@ -32,7 +32,7 @@ use arrow_select::take::take_record_batch;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// What a partitioner has learned of the records that it has split, but for their checksum.
+/// The values and keys that a partitioner has found in the records it has split.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Learned {
     /// The values of `value(column)`, by their numbers.
@@ -121,7 +121,7 @@ impl Partitioner {
         *self.tally.lock()
     }
 
-    /// What it has learned so far, for another one of the same specification and schema.
+    /// The values and keys found so far, for another partitioner of the same specification and schema.
     pub fn learned(&self) -> Learned {
         let keys = [self.filtered.known_keys(), self.keys.known_keys(), self.projection.known_keys()];
         Learned { values: self.values.lock().known(), keys }

@@ -78,11 +78,11 @@ pub(crate) struct ListWalk<'a, T> {
     pub delimiter: Option<&'a str>,
     /// Entries and common prefixes together, at most.
     pub entries_max: usize,
-    /// What the store keys begin with whose key begins so.
+    /// The beginning of the store's keys for keys that begin so.
     pub store_prefix: &'a (dyn Fn(&str) -> Vec<u8> + Sync),
     /// The key of an entry.
     pub key: &'a (dyn Fn(&Entry) -> Result<String, CatalogError> + Sync),
-    /// What is listed of an entry.
+    /// The listed form of an entry.
     pub item: fn(&Entry) -> Result<T, CatalogError>,
 }
 

@@ -176,11 +176,11 @@ fn print(options: &Torture, first: u64, found: &Found) -> anyhow::Result<()> {
     if options.coverage {
         output::print(&coverage(totals))?;
     }
-    let fate = match totals.broken {
+    let verdict = match totals.broken {
         0 => "No rule was broken.".to_owned(),
         count => format!("{count} runs broke a rule; repeat one with --seed N."),
     };
-    Ok(output::print(&format!("\n{fate}\n"))?)
+    Ok(output::print(&format!("\n{verdict}\n"))?)
 }
 
 fn summary(totals: &Totals) -> String {

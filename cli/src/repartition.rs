@@ -188,7 +188,7 @@ fn planned(report: &JobReport) -> String {
     text
 }
 
-/// What the forecasts rest on: alpha, expansion, the processor, and the sample that they were measured of.
+/// The figures that forecasts rest on: alpha, expansion, the processor's rates, and the sample they come from.
 fn figures(plan: &Plan) -> String {
     let Plan { alpha, expansion, output_bytes, .. } = plan;
     let mut text = format!(

@@ -192,7 +192,7 @@ impl Rig {
         rig
     }
 
-    /// Reads everything; how the stacks fared, and how long it took.
+    /// Reads everything: the outcome of each stack, and the time it took.
     async fn read(&self, policy: Policy) -> (Vec<StackOutcome>, Duration) {
         let began = Instant::now();
         let mut reader = StackReader::open(blob(), self.indexed(), policy).await.result.unwrap();

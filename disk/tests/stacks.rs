@@ -552,7 +552,7 @@ enum Fault {
     Dead,
     /// Flipped bits, at these places of the stack.
     Bits(Vec<prop::sample::Index>),
-    Spoiled(prop::sample::Index),
+    Corrupted(prop::sample::Index),
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -560,7 +560,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         Just(Fault::Lost),
         Just(Fault::Dead),
         prop::collection::vec(any::<prop::sample::Index>(), 1..20).prop_map(Fault::Bits),
-        any::<prop::sample::Index>().prop_map(Fault::Spoiled),
+        any::<prop::sample::Index>().prop_map(Fault::Corrupted),
     ]
 }
 
@@ -571,7 +571,7 @@ impl Rig {
             Fault::Lost => self.lose(stack),
             Fault::Dead => self.memory[stack].set_dead(true),
             Fault::Bits(places) => places.iter().for_each(|at| self.flip(stack, at.index(bytes as usize) as u64)),
-            Fault::Spoiled(at) => {
+            Fault::Corrupted(at) => {
                 let name = stack_name(self.blob.id, stack as u8);
                 self.memory[stack].make_unreadable(&name, at.index(bytes as usize) as u64, 1);
             }

@@ -13,7 +13,7 @@ use model::{OpId, RackSpec, Time};
 /// Time that schedulers have spent on waking and resting drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waking {
-    /// Their time from the wish for other drives to those being ready, added up.
+    /// The times from wanting other drives to having them ready, added up.
     pub time: Duration,
     /// The number of schedulers.
     pub schedulers: u32,

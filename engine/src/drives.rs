@@ -13,7 +13,7 @@
 //! a row and it is out of service. Most often that passes: the host was slow, a cable was loose. A drive that the world
 //! took away ([`Event::DriveLost`](crate::Event::DriveLost)) is also given back by the world; of the others nothing is
 //! heard unless they are tried again:
-//! - one that is silent may still spin, and holds its permits, which drives of any group may wait for. It is told to
+//! - one that is silent may still spin, and holds its permits, which drives of any group may wait for. It is sent a
 //!   stop once more: at once if its own group needs it, otherwise after a pause. If it says so, its permits are free
 //!   and it stands by;
 //! - one that is out of service and stands still stands by again after a pause, with one failure left.
@@ -63,15 +63,15 @@ pub enum DrivePhase {
     Standby,
     /// Its group is waking; it waits for its permits.
     AwaitingPermit,
-    /// Told to start.
+    /// A start was sent.
     SpinningUp,
-    /// Told to mount.
+    /// Its platters turn, and a mount was sent.
     Mounting,
     /// Mounted: files can be read and written.
     Ready,
-    /// Told to unmount.
+    /// An unmount was sent.
     Unmounting,
-    /// Told to stop.
+    /// A stop was sent.
     Stopping,
     /// Not there.
     Away(Loss),
@@ -82,7 +82,7 @@ impl DrivePhase {
         matches!(self, Self::Away(_))
     }
 
-    /// Told to start or to mount.
+    /// A start or a mount is under way.
     pub(crate) fn is_starting(self) -> bool {
         matches!(self, Self::SpinningUp | Self::Mounting)
     }
@@ -92,7 +92,7 @@ impl DrivePhase {
         self == Self::AwaitingPermit || self.is_starting()
     }
 
-    /// Told to unmount or to stop.
+    /// An unmount or a stop is under way.
     pub(crate) fn is_stopping(self) -> bool {
         matches!(self, Self::Unmounting | Self::Stopping)
     }
@@ -548,7 +548,7 @@ impl Drives {
             let given_up = state.phase.is_away() || state.phase.is_stopping();
             assert!(given_up, "{drive} was given up on, and is in use");
             match state.phase {
-                // Told to stop by the last try, and silent still.
+                // The last try sent it a stop, and it is still silent.
                 phase if phase.is_stopping() => {
                     self.set_away(drive, Loss::MountFailed);
                     self.retry_later(drive, step.now);
@@ -567,7 +567,7 @@ impl Drives {
         }
     }
 
-    /// Whether fewer than `need` of `members` are there, and one that is away may say that it is if it is told to stop
+    /// Whether fewer than `need` of `members` are there, and one that is away may turn out to be if it is sent a stop
     /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
         assert!(need > 0, "a group is read from at least one drive");
@@ -625,7 +625,7 @@ impl Drives {
         }
     }
 
-    /// Tells `drive` what brings it into `phase`, under a new number.
+    /// Sends `drive` the command that brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
         assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
         let state = &mut self.states[drive.index()];

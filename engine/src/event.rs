@@ -1,8 +1,8 @@
 //! Everything that can happen to a rack.
 //!
-//! Events are facts, never wishes: a drive that failed to start is as good an event as one that started. Answers carry
-//! the attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages of
-//! bounded length.
+//! Events are facts, never requests: a drive that failed to start is as good an event as one that started. Answers
+//! carry the attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages
+//! of bounded length.
 
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
@@ -358,16 +358,16 @@ impl Work {
     }
 }
 
-/// How one drive fared in a transfer.
+/// The outcome of a transfer for one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DriveOutcome {
     /// Which drive.
     pub drive: DriveId,
-    /// How it fared.
+    /// The result there.
     pub result: DriveResult,
 }
 
-/// How a drive fared in a transfer.
+/// The result of a transfer on one drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DriveResult {
     /// Everything asked of it was done.
@@ -392,7 +392,7 @@ pub enum DriveResult {
 }
 
 impl DriveResult {
-    /// Whether it may fare better another time: neither its stack nor its room is to blame.
+    /// True if another try may succeed: neither the stack nor the room is to blame.
     pub fn may_do_better(self) -> bool {
         matches!(self, Self::Failed | Self::MissedDeadline | Self::NotAsked)
     }

@@ -318,9 +318,9 @@ impl FairQueues {
     /// furthest behind first.
     fn piggyback(&mut self, host: PriorityClass, tier: usize, awake: GroupId) -> Option<Pick> {
         let behind = self.priorities[self.furthest_behind(tier)? as usize].virtual_time;
-        let mut guests = PriorityClass::ALL;
-        guests.sort_unstable_by_key(|priority| (self.priorities[*priority as usize].virtual_time, *priority));
-        for priority in guests.into_iter().filter(|priority| *priority != host) {
+        let mut others = PriorityClass::ALL;
+        others.sort_unstable_by_key(|priority| (self.priorities[*priority as usize].virtual_time, *priority));
+        for priority in others.into_iter().filter(|priority| *priority != host) {
             let state = &self.priorities[priority as usize];
             let lead = state.virtual_time.saturating_sub(behind);
             if self.has_work(priority, tier)

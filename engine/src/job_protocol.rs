@@ -66,7 +66,7 @@ pub enum JobEvent {
     },
     /// The processor has worked on records for one of its classes.
     Processed {
-        /// What it did.
+        /// The kind of work, and its bytes.
         done: Processed,
         /// The modelled time that took.
         time: Duration,
@@ -113,7 +113,7 @@ pub enum StepResult {
     Failed,
 }
 
-/// A wish about a job.
+/// An action for one job: what the engine asks of the world that carries it out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobAction {
@@ -169,7 +169,7 @@ pub enum JobEnd {
     },
 }
 
-/// An obstacle of a class of a job that may pass.
+/// The reason why a class of a job cannot go on for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockReason {

@@ -99,7 +99,7 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
         self.0.values().any(is)
     }
 
-    /// Changes each for itself, in no order that means anything.
+    /// Changes each for itself, in no particular order.
     pub fn change_each(&mut self, change: impl FnMut(&mut V)) {
         self.0.values_mut().for_each(change);
     }

@@ -1,4 +1,4 @@
-//! What becomes of a clients' queue that has filled up.
+//! The ways out of an overload: a clients' queue that has filled up.
 //!
 //! Near the highest rate that a class can serve, its queue has two states. While it is short, groups are served whole,
 //! and nobody is overtaken by u. Once a burst has filled it, everybody is overtaken by u long before being served:

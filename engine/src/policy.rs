@@ -75,9 +75,9 @@ pub enum Relief {
     /// None: what finds it full is refused, and nothing else changes (Pelican).
     #[default]
     None,
-    /// Whatever comes is refused until it has drained.
+    /// New requests are refused until it has drained.
     Shed,
-    /// Whatever comes may be overtaken by so many times u until it has drained.
+    /// New requests may be overtaken by so many times u until it has drained.
     Widen {
         /// So many times.
         times: u32,
@@ -208,7 +208,7 @@ impl From<Option<ClassId>> for PinnedTo {
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
-    /// Whatever is older than this moves, however empty the workshop is; `None` is never.
+    /// Objects older than this move, however empty the workshop is; `None` is never.
     pub due_age: Option<Duration>,
     /// Nothing younger than this moves, except above the critical threshold.
     pub min_age: Duration,

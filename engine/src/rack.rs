@@ -61,7 +61,7 @@ pub struct Stats {
     pub group_wakes: [u64; 3],
     /// Of those by background work, wakes for nothing but initialisation.
     pub initialisation_wakes: u64,
-    /// Time from the wish for another group to its being ready, over all classes.
+    /// Time from wanting another group to having it ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.
     pub read_bytes: u64,

@@ -30,7 +30,7 @@ pub const HEAD_BYTES: u64 = 32 << 20;
 const FIRST_IN_CAPACITY: u64 = 64;
 /// An operation is at most this part of the spool.
 const OPERATION_IN_CAPACITY: u64 = 4;
-/// What was read or ordered for a client and not taken by it is at most this part of the spool.
+/// Bytes read or ordered for a client and not yet taken by it are at most this part of the spool.
 const AHEAD_IN_CAPACITY: u64 = 2;
 /// An operation leaves this part of the spool to others.
 const OTHERS_IN_CAPACITY: u64 = 4;
@@ -38,7 +38,7 @@ const OTHERS_IN_CAPACITY: u64 = 4;
 const OPERATION_BYTES_MAX: u64 = 1 << 30;
 /// By how much a segment may be longer than the one before it.
 const GROWTH: u64 = 4;
-/// What a client takes in this time is kept for it: a re-read may cost a wake, which takes about so long.
+/// A client's next bytes for this long are kept for it: a re-read may cost a wake, which takes about so long.
 const KEPT_TIME: Duration = Duration::from_secs(30);
 /// An operation is no longer than what a client takes in so many times [`KEPT_TIME`].
 const OPERATION_IN_KEPT: u64 = 4;
@@ -70,7 +70,7 @@ impl Rejection {
 }
 
 /// Whether a client waits on that can wait for `left` and is expected to have to wait for `expected`. One that does not
-/// is told so; its recall goes on.
+/// is refused; its recall goes on.
 pub fn is_worth_waiting(expected: Duration, left: Duration) -> bool {
     expected <= left
 }
@@ -98,7 +98,7 @@ pub struct SpoolShape {
 pub enum Broken {
     /// Order the rest anew.
     OrderAnew,
-    /// The reader is told why.
+    /// The reader gets an error with the reason.
     GiveUp,
 }
 

@@ -280,7 +280,7 @@ impl Migrator {
     }
 
     /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for
-    /// a while, since the same data would meet the same fate.
+    /// a while, since writing the same data would fail the same way.
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_some() && !well {
             self.next_scan = self.next_scan.max(now + BACKOFF);

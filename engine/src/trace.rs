@@ -3,7 +3,7 @@
 //! A world that keeps a trace writes one [`Record`] for each event before it is applied, and one for each action behind
 //! it. Since the engine has no other input than its description, its policy and its seed, a trace can be
 //! [replayed](Replay) through a fresh [`Rack`], which must ask for the same again: whatever happened in a server or a
-//! simulation can be looked at afterwards, and a trace of one world can be judged by the means of the other.
+//! simulation can be looked at afterwards, and a trace of one world can be judged with the tools of the other.
 //!
 //! Written down, a trace is lines of JSON: a [`Header`], and then `{"now":<ns>,"message":{"event":{...}}}` or
 //! `{"now":<ns>,"message":{"action":{...}}}` for each record.

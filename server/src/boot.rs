@@ -4,8 +4,8 @@
 //! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are given up,
 //! staged files that no object refers to are removed, recalls are forgotten.
 //!
-//! Like the world itself it takes its means as arguments and touches no thread, file or clock of its own, so that the
-//! same steps follow a crash in virtual time.
+//! Like the world itself it takes its context as an argument and touches no thread, file or clock of its own, so that
+//! the same steps follow a crash in virtual time.
 
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;

@@ -281,9 +281,9 @@ pub struct SchedulerConfig {
 pub enum OverloadRelief {
     /// None.
     None,
-    /// Whatever comes is refused.
+    /// New requests are refused.
     Shed,
-    /// Whatever comes may be overtaken further.
+    /// New requests may be overtaken further.
     Widen,
 }
 

@@ -74,7 +74,7 @@ pub struct Context {
     pub pin_of: PinOf,
     /// Counters that the engine does not keep.
     pub counters: Arc<WorldCounters>,
-    /// What works on the records of repartition jobs.
+    /// The processor that decodes, splits and encodes the records of repartition jobs.
     pub processor: Processor,
     /// Takes the engine's trace, if one is kept.
     pub trace: Option<Tracer>,

@@ -149,7 +149,7 @@ impl DataDir {
         &self.credentials
     }
 
-    /// Where the file of the keys tells clients that the server is, if it does.
+    /// The endpoint that the file of keys names for clients, if it names one.
     pub fn stored_endpoint(&self) -> Option<String> {
         credentials::stored_endpoint(&fs::read_to_string(self.path.join(CREDENTIALS)).ok()?)
     }

@@ -321,12 +321,12 @@ impl Recalls {
     /// The next segment of a recall, waiting for room if need be.
     async fn segment(&self, blob: &Blob, course: &Arc<Course>) -> Result<Segment, RecallError> {
         let mut changes = self.context.spool.changes();
-        let mut patient = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
+        let mut room_deadline = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
         loop {
             match self.order(blob, course, course.left().start).await {
                 Err(RecallError::SpoolFull(full)) => tokio::select! {
                     changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
-                    () = &mut patient => return Err(RecallError::SpoolFull(full)),
+                    () = &mut room_deadline => return Err(RecallError::SpoolFull(full)),
                 },
                 other => return other,
             }

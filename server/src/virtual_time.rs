@@ -4,7 +4,7 @@
 //! Everything between the trace and the drives' physics is what ships: boot, the engine, the interpreter, deadlines,
 //! the emulated rack. The drives hold synthetic blobs ([`SyntheticDrive`]), the catalog is in memory, and tokio's
 //! paused clock jumps to whatever happens next. Clients take their bytes through modelled network cards (`cards.rs`).
-//! What is between them and the drives is a choice ([`Feed`]):
+//! There are two ways for bytes from the drives to the clients ([`Feed`]):
 //!
 //! 1. Each read is one operation, and is fed to its client as it comes from the drives, as in Pelican's prototype. Its
 //!    payload is left out below the stack reader, which is represented by its stand-in, or it is made, read, checked
@@ -51,7 +51,7 @@ const RACK: RackUuid = RackUuid([7; 16]);
 /// Bytes of the disks behind staged files, and of a spool that no read of a trace uses.
 const WORKSHOP_BYTES: u64 = 1 << 30;
 /// How long a client of a recall waits: as long as it takes.
-const PATIENCE: Duration = Duration::from_hours(24);
+const WAIT_MAX: Duration = Duration::from_hours(24);
 
 /// A read of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct VirtualRun {
     pub until: Option<Time>,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualOutcome {
     /// The moments of each read, in the order of the trace.
@@ -151,7 +151,7 @@ fn watched_spawn() -> (Spawn, mpsc::UnboundedReceiver<Panic>) {
     (spawn, panicked)
 }
 
-/// What the drives have done so far.
+/// Starts and energy of all drives so far.
 #[derive(Clone, Copy)]
 struct Used {
     starts: u64,
@@ -265,7 +265,7 @@ impl Site {
 /// Takes `bytes` bytes of `blob` by way of the spool.
 async fn recall(recalls: Recalls, blob: Blob, bytes: u64, mut client: Client) {
     let mut failed = false;
-    match recalls.open(blob, 0..bytes, PATIENCE).await {
+    match recalls.open(blob, 0..bytes, WAIT_MAX).await {
         Ok(mut pieces) => {
             while let Some(piece) = pieces.next().await {
                 let Ok(piece) = piece else {

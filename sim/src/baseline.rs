@@ -3,7 +3,7 @@
 //!
 //! - *FP*, the fully provisioned rack: the same drives, groups and links, without limits on what may spin; each group
 //!   has a queue and a scheduler of its own. It is the very engine, with every group a class ([`fully_provisioned`]).
-//! - *Random layout* (section 2.2.2, the paper's straw man): each blob lies on k + r drives drawn at random, each
+//! - *Random layout* (section 2.2.2): each blob lies on k + r drives drawn at random, each
 //!   draw's conflicts dropped ([`random_stacks`]); there are no groups, one queue, and its first request starts when
 //!   its drives fit beside all active ones ([`RandomLayout`]).
 //!

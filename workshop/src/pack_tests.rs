@@ -1,4 +1,4 @@
-//! Tests of packs: plans, sources, and telling a payload from another.
+//! Tests of packs: plans, sources, and recognising a payload.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::pack_format::{PartDigests, decode_footer, decode_index};

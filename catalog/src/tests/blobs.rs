@@ -31,7 +31,7 @@ async fn stored(catalog: &Catalog, sizes: &[u64]) -> (BlobId, Vec<Member>) {
 }
 
 #[tokio::test]
-async fn a_commit_moves_the_living_and_dooms_the_dead() {
+async fn a_commit_moves_the_living_and_counts_the_dead() {
     let catalog = catalog().await;
     let members = members(&catalog, &[10, 0, 30, 40]).await;
     let id = catalog.next_blob_id(7).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_commit_moves_the_living_and_dooms_the_dead() {
 }
 
 #[tokio::test]
-async fn deletes_doom_bytes_until_the_blob_is_forgotten() {
+async fn deletes_count_dead_bytes_until_the_blob_is_forgotten() {
     let catalog = catalog().await;
     let (id, members) = stored(&catalog, &[10, 20]).await;
     assert!(catalog.dead_page(GroupId(2), None, 9).await.unwrap().items.is_empty());

@@ -43,7 +43,7 @@ impl World {
     }
 }
 
-/// An actor: its view of the house, and its dice.
+/// An actor: its view of the world, and its dice.
 struct Actor {
     catalog: Catalog,
     world: Arc<Mutex<World>>,

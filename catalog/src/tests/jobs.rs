@@ -106,7 +106,7 @@ async fn publishing_takes_no_objects_place_and_needs_its_bucket() {
 }
 
 #[tokio::test]
-async fn what_was_rescued_to_the_workshop_is_published_as_well() {
+async fn what_was_evacuated_to_the_workshop_is_published_as_well() {
     let catalog = catalog().await;
     let (id, members) = made(&catalog, &[10, 20]).await;
     let slot = catalog.next_slot().await.unwrap();

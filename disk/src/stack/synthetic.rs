@@ -36,7 +36,7 @@ pub fn synthetic_payload(id: BlobId, offset: u64, into: &mut [u8]) {
     }
 }
 
-/// What the synthetic drives of a rack hold: blobs of one length, and what was computed of them once.
+/// The content of a rack's synthetic drives: blobs of one length, computed once.
 pub struct SyntheticBlobs {
     rack: RackUuid,
     code: Code,

@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, ClassId, GroupId, OpId, Time};
 
-/// The state of the rack in which a job is to go on, and what the job wishes of the rack and its world.
+/// The state of the rack in which a job is to go on, and what the job asks of the rack and its world.
 pub(crate) struct Round<'a> {
     pub now: Time,
     /// The group of a class that is ready.

@@ -94,7 +94,7 @@ fn small_rack() -> impl Strategy<Value = RackSpec> {
     })
 }
 
-/// What a plain account of the same calls says of one drive.
+/// One drive in a plain account of the same calls.
 #[derive(Clone, Copy)]
 struct Account {
     free: u64,
@@ -211,7 +211,7 @@ fn place_by_rule(placement: &mut Placement, stack: u64, rng: &mut Rng) -> bool {
     true
 }
 
-/// The straw man: any 18 drives of a group with enough spare capacity.
+/// The random choice: any 18 drives of a group with enough spare capacity.
 fn place_at_random(placement: &mut Placement, stack: u64, rng: &mut Rng) -> bool {
     let group = rng.below(2) as usize;
     for group in [group, 1 - group].map(|g| GroupId(g as u32)) {

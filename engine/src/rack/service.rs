@@ -188,8 +188,8 @@ impl Rack {
         }
     }
 
-    /// The transfer that `op` was in service for is over: the class is free, and each drive is believed to be as it
-    /// fared. Answers the time in service, or `None` if the answer is late.
+    /// The transfer that `op` was in service for is over: the class is free, and the state of each drive follows from
+    /// its result. Answers the time in service, or `None` if the answer is late.
     fn leave_transfer(&mut self, answer: &Answer, step: &Step) -> Option<Duration> {
         let Answer { op, attempt, outcomes } = *answer;
         let state = self.ops.get(op).filter(|state| state.awaits_transfer(attempt))?;

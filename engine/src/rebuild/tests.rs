@@ -119,7 +119,7 @@ fn what_is_dead_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever
     }
 }
 
-/// What is believed to be used may be too little: one look shows it.
+/// Used bytes may be counted too high: one look at the drive's blobs shows it.
 #[test]
 fn a_drive_that_holds_nothing_is_through_after_one_look() {
     let mut rack = booted(0, 1000);

@@ -1,9 +1,9 @@
 //! The runs of a queue: neighbours in the order of service that want the same group.
 //!
-//! Whatever overtakes comes to lie behind the last operation of its group or is taken from before the first one, so it
-//! overtakes runs as a whole. So a run keeps in one number the weight that has overtaken it since it was opened, and an
-//! operation of it only what that number was not yet, or no more, when it came. There are as many runs as a queue has
-//! switches in it: some for each group, where operations may be overtaken.
+//! An operation that overtakes others is put behind the last one of its group, or is the first of its group and leaves
+//! the queue at once, so it overtakes runs as a whole. So a run keeps in one number the weight that has overtaken it
+//! since it was opened, and an operation of it only what that number was not yet, or no more, when it came. There are
+//! as many runs as a queue has switches in it: some for each group, where operations may be overtaken.
 //!
 //! How much more a run may be overtaken by is known by its tightest operation. A run ends with its last operation and
 //! loses its first one, so it keeps those that are tighter than all behind them: the first of these is the tightest of

@@ -54,7 +54,7 @@ fn order(queue: &ReorderQueue) -> Vec<(Queued, i64)> {
     queue.iter().collect()
 }
 
-/// What lies before place `at` of an order, counted one by one.
+/// The operations before place `at` of an order, counted one by one.
 fn counted_ahead(order: &[Queued], at: usize) -> Ahead {
     let weight = order[..at].iter().map(|i| i.weight).sum();
     let group_switches = order[..=at].windows(2).filter(|pair| pair[0].group != pair[1].group).count();

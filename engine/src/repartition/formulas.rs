@@ -122,7 +122,7 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 /// a group is awake, what is read falls to it again by its own share p, so that it is visited `p (1 - p)` times for
 /// each threshold of output. Even shares make this formula (6).
 ///
-/// What is written to a group makes room, into which as much is read there: a group's input falls as p. So groups run
+/// Writing to a group makes room, into which as much is read there: a group's input falls as p. So groups run
 /// out of input one after the other. A visit to one that has none is worth less, since nothing is read there, and so
 /// waits until more is buffered: `1 + w / (alpha r)` times as much. It makes room that the next visit must use, which
 /// is to a group that has input. So visits come in rounds, each with one visit that fills the buffer and at most one
@@ -189,11 +189,11 @@ fn rounds_between_visits(parts: &[f64], least: f64) -> Vec<f64> {
 /// [`offpack_s`] for FillPack, and for input and output that are skewed, in seconds, with the switches of the first
 /// phase.
 ///
-/// What is read on the group it is for is delivered at once: the sum of q p. The rest is offloaded and delivered by
-/// `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often as
-/// something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty buffer
-/// ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of the
-/// switches, as long as the run of a pair is far larger than the buffer.
+/// Input that is read on its own destination is delivered at once: the sum of q p. The rest is offloaded and delivered
+/// by `carries`, for each pair of groups. A group must be entered as often as something comes for it and left as often
+/// as something leaves it, so that the larger of the two counts: where they differ, the way is gone with an empty
+/// buffer ("the buffer is more likely empty", section V-F). Even shares make it formula (7), but for `(K - 1) / K` of
+/// the switches, as long as the run of a pair is far larger than the buffer.
 ///
 /// A full buffer takes a seek to read and one for each group to write; each piece that is offloaded takes one more to
 /// be read back and one to be removed, and each visit one to deliver something. Where there are many groups and

@@ -1,8 +1,8 @@
 //! Plans a job: a planner for each class its data lies in, and one memory between them.
 //!
-//! Whoever carries the job out asks for an [`Order`] for each class, has it done by ordinary operations of the
-//! background priority class (whose group the class scheduler wakes in its turn), and enters what came of it. A class
-//! has one order in hand at a time. An order may be done in part: the next one goes on from there.
+//! Its caller asks for an [`Order`] for each class, has it done by ordinary operations of the background priority class
+//! (whose group the class scheduler wakes in its turn), and enters what came of it. A class has one order in hand at a
+//! time. An order may be done in part: the next one goes on from there.
 //!
 //! Visits are not ordered: an operation wakes its group. Instead the planner learns which group is awake. When a
 //! client woke one where there is something to do, the order in hand should be withdrawn if its operations still wait:

@@ -225,8 +225,8 @@ impl Bytes {
         if self.rng.below(3) == 0 { 1 + self.rng.below(bytes) } else { bytes }
     }
 
-    /// A piece, which becomes anything up to the grain; in a hostile world several, and however little they are, they
-    /// become anything up to the room that there is.
+    /// A piece, which becomes anything up to the chunk limit; in a hostile world several, and however little they are,
+    /// they become anything up to the room that there is.
     fn read(&mut self, class: ClassId, group: GroupId, bytes: u64) {
         let left = self.input.get_mut(&group).unwrap();
         let most = if self.hostile { bytes } else { CHUNK };

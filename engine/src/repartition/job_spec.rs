@@ -1,4 +1,4 @@
-//! The description of a job: where its input lies, where its output is expected, and the means it is given.
+//! The description of a job: where its input lies, where its output is expected, and the resources it is given.
 
 use super::accounting::{Accounting, Run};
 use super::apportion::Expected;
@@ -59,7 +59,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Whatever is to be moved is moved at once.
+    /// No bounds: each order moves all there is to move.
     pub const UNBOUNDED: Self = Self { object_bytes: u64::MAX, batch_bytes: 1, together_bytes: u64::MAX };
 }
 
@@ -84,7 +84,7 @@ pub struct JobSpec {
     pub fixed: bool,
     /// Modelled seconds per second of the host, by which limits on waiting for people and hosts are multiplied.
     pub host_scale: u32,
-    /// What lies offloaded already.
+    /// Runs that lie offloaded already.
     pub offloaded: Vec<Offloaded>,
     /// The time between two checkpoints, at least; `Duration::MAX` is without any.
     pub checkpoint_interval: Duration,

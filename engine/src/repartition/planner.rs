@@ -19,7 +19,7 @@ const REVIEWS: u64 = 20;
 /// Plans a job in one class.
 #[derive(Clone, Debug)]
 pub struct Planner {
-    /// What was done is entered here.
+    /// The bytes moved so far, and where they lie.
     pub(super) accounting: Accounting,
     terms: Terms,
     /// The choice stays, whatever is measured.

@@ -98,7 +98,7 @@ impl Meter {
 }
 
 impl Work {
-    /// What is older counts half as soon as there is more than a window of it.
+    /// Earlier measurements count half as soon as they cover more than a window.
     fn enter(&mut self, bytes: u64, time: Duration) {
         if self.time > WINDOW {
             (self.bytes, self.time) = (self.bytes / 2, self.time / 2);

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// The links of a rack, by number, and those that each drive crosses.
 #[derive(Clone, Debug)]
 pub struct RackLinks {
-    /// What each carries, in bytes/s.
+    /// The rate of each link, in bytes/s.
     bytes_per_s: Vec<u64>,
     /// The links of each drive, drive after drive: one for each such resource.
     of_drive: Vec<usize>,
@@ -38,7 +38,7 @@ impl RackLinks {
         Self { bytes_per_s, of_drive, each_crosses: firsts.len() }
     }
 
-    /// What each link carries, in bytes/s.
+    /// The rate of each link, in bytes/s.
     pub fn bytes_per_s(&self) -> &[u64] {
         &self.bytes_per_s
     }

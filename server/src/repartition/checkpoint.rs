@@ -21,7 +21,7 @@ pub(super) type OpenInputs = BTreeMap<VersionId, u64>;
 /// The format of [`Checkpoint`]; another one is not read.
 pub(super) const VERSION: u32 = 1;
 
-/// How far a job is.
+/// The durable progress of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     pub version: u32,
@@ -65,7 +65,7 @@ pub(super) struct FixedPlan {
     pub sample: Option<Sample>,
 }
 
-/// What is known of the records of a job: their columns, and what the partitioner has learned.
+/// The columns of a job's records, and the values and keys that its partitioner has found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RecordsLearned {
     /// The object whose columns others are held against.
@@ -113,7 +113,7 @@ pub(super) struct Spent {
     pub offloaded_bytes: u64,
 }
 
-/// What is noted of a run with each of its members, so that it is found again after a restart.
+/// The note on a run that each of its members carries, so that the run is found again after a restart.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RunNote {
     /// The member's partition.

@@ -1,5 +1,5 @@
-//! What a plan expects of records: the output that they become, the memory that it takes, and the processor's time. It
-//! is a sample's if there is one, else what is assumed of their format.
+//! Expectations of a plan about records: the output that they become, the memory that it takes, and the processor's
+//! time. They come from a sample if there is one, else from assumptions about the format.
 
 use super::memory::Memory;
 use super::report::{self, Pace, ProcessorRates, Request, Sample};
@@ -28,8 +28,8 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// What is expected of records of this format, of which such a sample was taken, for `request`; where modelled time
-    /// runs so many times as fast as the host's.
+    /// The expectations for `request` on records of this format, measured of `sample` if one was taken. Modelled time
+    /// runs `host_scale` times as fast as the host's.
     pub fn of(request: &Request, format: Format, sample: Option<&Sample>, host_scale: u32) -> Self {
         Self {
             alpha: alpha(request, sample),
@@ -40,7 +40,7 @@ impl Expected {
         }
     }
 
-    /// The part of a plan that tells them.
+    /// The part of a plan that reports them.
     pub fn as_plan(&self) -> report::Plan {
         let Self { alpha, expansion, processor, .. } = self;
         report::Plan {

@@ -264,8 +264,8 @@ impl JobWork {
         None
     }
 
-    /// How far the job is, for its next checkpoint, whose serial number it is given; and the input that was read since
-    /// the last one. `open` are the objects of the input that are open, with the checksum of records of them that were
+    /// The job's progress for its next checkpoint, whose serial number is given; and the input that was read since the
+    /// last one. `open` are the objects of the input that are open, with the checksum of records of them that were
     /// split and not taken.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl JobWork {
         std::mem::take(&mut state.refilled)
     }
 
-    /// What the job has taken so far, but for the bytes that were offloaded; `None` if the world has ended.
+    /// Hours and switches that the job has taken so far, without the bytes offloaded; `None` if the world has ended.
     pub async fn spent(&self) -> Option<Spent> {
         let job = self.job;
         let look = move |rack: &engine::Rack, _| Some((rack.job_planner(job)?.changes(), rack.job_times(job)));

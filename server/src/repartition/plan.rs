@@ -372,7 +372,7 @@ impl Surveying {
         }
     }
 
-    /// What is expected of the records.
+    /// The expectations about the records.
     fn expected(&self) -> Expected {
         Expected::of(&self.request, self.records.format, self.sampled.0.as_ref(), self.host_scale)
     }

@@ -70,7 +70,7 @@ impl Records {
         pieces.into_iter().map(|(partition, piece)| Ok((partition, noted(piece, output)?))).collect()
     }
 
-    /// What is known of the records so far, if any were split.
+    /// The columns and values of the records so far, if any were split.
     pub fn learned(&self) -> Result<Option<RecordsLearned>, batch::Error> {
         let Some(known) = self.splitter.get() else { return Ok(None) };
         let text = |schema: &SchemaRef| {

@@ -206,7 +206,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// Input that was read.
@@ -307,7 +307,7 @@ pub struct JobReport {
     pub request: Request,
     /// The forecast.
     pub plan: Option<Plan>,
-    /// How far it is, while it runs.
+    /// Its progress, while it runs.
     pub progress: Option<Progress>,
     /// Its outcome.
     pub outcome: Option<Outcome>,

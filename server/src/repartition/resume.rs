@@ -18,7 +18,7 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    /// What lies offloaded, for the engine.
+    /// The runs that lie offloaded, for the engine.
     pub fn offloaded(&self) -> Vec<Offloaded> {
         let of = |((on, target), runs): (&(GroupId, GroupId), &Vec<OffloadedRun>)| {
             let bytes = runs.iter().map(|run| run.counted).sum();

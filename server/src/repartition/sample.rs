@@ -43,7 +43,7 @@ const WHOLE_BYTES: u64 = 2 * PLACES as u64 * PLACE_BYTES;
 /// Records that are kept, in bytes of memory, before they are encoded together.
 const KEPT_BYTES: u64 = 8 << 20;
 
-/// What is to be sampled, and by what means.
+/// The input to be sampled, and the world and priority to read it by.
 pub(super) struct Sampling<'a> {
     pub context: &'a Context,
     pub world: &'a WorldHandle,
@@ -327,7 +327,7 @@ impl Pace {
     }
 }
 
-/// What has been measured so far.
+/// The measurements so far.
 #[derive(Default)]
 struct Measured {
     sample: Sample,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// not asked to end; perhaps it ended because of the job.
 const INTERRUPTIONS_MAX: u32 = 3;
 
-/// The means of all jobs, and those that have a task.
+/// The context that all jobs share, and the jobs that have a task.
 pub(super) struct Jobs {
     pub context: Context,
     pub world: WorldHandle,
@@ -26,7 +26,7 @@ pub(super) struct Jobs {
     locks: Mutex<BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-/// How far the task of a job is.
+/// The state of a job's task.
 #[derive(Clone)]
 pub(super) enum Task {
     /// It waits its turn.

@@ -6,7 +6,7 @@ use super::state::WorldHandle;
 use engine::{Event, JobAction, JobClass, JobEvent, JobId, Request};
 use tokio::sync::mpsc;
 
-/// The engine's wishes for one job, in their order. They end with the world.
+/// The engine's actions for one job, in their order. They end with the world.
 pub type JobActions = mpsc::UnboundedReceiver<JobAction>;
 
 impl WorldHandle {

@@ -1,7 +1,7 @@
 //! The state of the world: the engine, the operations that are not over, and its place in listings; and the handle by
 //! which everybody else talks to the one task that owns it all.
 //!
-//! Whatever comes to that task is a step: a function of the world, called between two events of the engine.
+//! Each message to that task is a step: a function of the world, called between two events of the engine.
 
 use super::operation::{LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
 use super::read_target::ReadOrder;

@@ -1,7 +1,7 @@
 //! Transfers that write and remove stripe stacks. Each runs in a task of its own and answers with one event.
 //!
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
-//! drive is reported as it fared.
+//! drive's outcome is reported.
 
 use super::operation::{Operation, WrittenBlob};
 use super::outcome::{described, drive_outcomes, give_up};
@@ -138,7 +138,7 @@ async fn knows_no_others(
     }
 }
 
-/// What was written, if it was; the outcome of each drive; and if the pack could not be read, the versions to blame.
+/// The result of a write that succeeded; the outcome of each drive; the versions to blame if the pack was unreadable.
 type Filled<T> = (Option<T>, Vec<StackOutcome>, Option<Vec<u64>>);
 
 struct BlobWrite {

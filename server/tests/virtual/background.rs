@@ -48,7 +48,7 @@ fn no_byte_of_an_evacuation_crosses_the_spool() {
         larder.settle().await;
         assert_eq!(larder.spooled_bytes(), 0);
         for key in &keys[..2] {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
         assert!(larder.spooled_bytes() > 0, "clients read by way of the spool, which is counted");
         larder.audit(&facts).await;

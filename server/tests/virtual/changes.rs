@@ -23,7 +23,7 @@ async fn soon(what: &str, mut done: impl AsyncFnMut() -> bool) {
 /// Wakes the group of `key`, and waits until it sleeps again.
 async fn visit(larder: &Larder, key: &str) {
     let group = larder.group_of(key).await;
-    larder.get_patiently(key).await.unwrap();
+    larder.get_retrying(key).await.unwrap();
     larder.until("asleep", HOUR, async || larder.state(group).await == GroupState::Asleep).await;
 }
 
@@ -56,13 +56,13 @@ fn a_version_may_change_at_any_step_of_its_migration() {
             }
             larder.settle().await;
             larder.audit(&facts).await;
-            let now = larder.get_patiently("k0001").await;
+            let now = larder.get_retrying("k0001").await;
             match (step % 2, now) {
                 (0, Err(ServiceError::NoSuchKey)) | (1, Ok(2)) => {}
                 (_, now) => panic!("step {step}: {now:?}"),
             }
-            assert_eq!(larder.get_patiently("k0000").await.unwrap(), 1);
-            assert_eq!(larder.get_patiently("k0002").await.unwrap(), 1);
+            assert_eq!(larder.get_retrying("k0000").await.unwrap(), 1);
+            assert_eq!(larder.get_retrying("k0002").await.unwrap(), 1);
         });
     }
 }
@@ -157,7 +157,7 @@ fn what_is_deleted_gives_its_space_back_at_the_next_wake() {
 }
 
 #[test]
-fn what_still_lives_in_a_mostly_dead_pack_is_rescued() {
+fn what_still_lives_in_a_mostly_dead_pack_is_evacuated() {
     let mut site = Site::nas8();
     site.policy.evacuate_permille = 500;
     let facts = site.facts();
@@ -172,8 +172,8 @@ fn what_still_lives_in_a_mostly_dead_pack_is_rescued() {
         // It is staged again, moves anew, and at the next wake of the old group the old pack goes.
         larder.settle().await;
         for key in &keys[..2] {
-            assert!(!matches!(larder.place(key).await, Place::Stored { blob: b, .. } if b == blob), "rescued");
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert!(!matches!(larder.place(key).await, Place::Stored { blob: b, .. } if b == blob), "evacuated");
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
         larder.audit(&facts).await;
         larder
@@ -185,7 +185,7 @@ fn what_still_lives_in_a_mostly_dead_pack_is_rescued() {
             .await;
         larder.audit(&facts).await;
         for key in &keys[..2] {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
     });
 }
@@ -208,7 +208,7 @@ fn a_full_workshop_says_when_to_come_again_and_is_drained() {
         assert!(retry_after_s(&refused).is_some(), "{refused}");
         larder.until("there is room again", HOUR, async || larder.put("more", 1, 2 * MIB).await.is_ok()).await;
         for n in 0..put {
-            assert_eq!(larder.get_patiently(&format!("k{n:04}")).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(&format!("k{n:04}")).await.unwrap(), 1);
         }
         larder
             .until("drained to the regular threshold", HOUR, async || {
@@ -226,7 +226,7 @@ fn many_readers_share_a_spool_that_holds_none_of_their_objects() {
         let keys = larder.put_many("k", 10, 11 * MIB).await;
         larder.settle().await;
         let before = tokio::time::Instant::now();
-        let got = join_all(keys.iter().map(|key| larder.get_patiently(key))).await;
+        let got = join_all(keys.iter().map(|key| larder.get_retrying(key))).await;
         assert!(got.into_iter().all(|got| got.unwrap() == 1));
         let took = before.elapsed();
         assert!(took < 5 * MINUTE, "{took:?}");
@@ -276,7 +276,7 @@ fn closing_with_work_in_flight_ends_it_and_loses_nothing() {
         larder.settle().await;
         larder.audit(&facts).await;
         for key in larder.keys().await {
-            assert_eq!(larder.get_patiently(&key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(&key).await.unwrap(), 1);
         }
     });
 }
@@ -312,7 +312,7 @@ fn a_put_whose_commit_failed_in_its_answer_is_there_wholly() {
     site.run(async |larder| {
         larder.put("o", 1, MIB).await.unwrap();
         for serial in 2..6 {
-            power.spoil_answer(serial - 1);
+            power.fail_answer(serial - 1);
             let _ = larder.put("o", serial, MIB).await;
             let there = larder.get("o").await.unwrap();
             assert!(there == serial || there == serial - 1, "{there}");

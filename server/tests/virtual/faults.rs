@@ -48,7 +48,7 @@ fn a_drive_may_go_at_any_moment_of_a_read() {
             larder.put("o", 1, 60 * MIB).await.unwrap();
             larder.settle().await;
             let drive = blob_of(larder, "o").await.drives[(ms % 3) as usize];
-            let (got, ()) = tokio::join!(larder.get_patiently("o"), async {
+            let (got, ()) = tokio::join!(larder.get_retrying("o"), async {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
                 larder.rack.pull(drive);
             });

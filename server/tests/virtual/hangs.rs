@@ -74,7 +74,7 @@ fn a_read_waits_for_a_drive_that_hangs_until_a_deadline_and_no_longer() {
             hangs(&facts.media[drive.index()], move |asked| is_of_read(of, asked));
             site.run(async |larder| {
                 let began = Instant::now();
-                assert_eq!(larder.get_patiently("o").await.unwrap(), 1, "{of}");
+                assert_eq!(larder.get_retrying("o").await.unwrap(), 1, "{of}");
                 let longest = WAKE + site_deadline(larder, of).await;
                 assert!(began.elapsed() < longest, "{name}, {of}: {:?}", began.elapsed());
                 // Where the spool has it all before the drive is missed, the deadline passes a little later.
@@ -85,7 +85,7 @@ fn a_read_waits_for_a_drive_that_hangs_until_a_deadline_and_no_longer() {
                 }
                 shown(larder, drive).await;
                 facts.media[drive.index()].stop_hanging();
-                // Until it has answered it cannot be told to stop.
+                // Until it has answered it cannot be stopped.
                 tokio::time::sleep(HANG).await;
             });
         }
@@ -103,10 +103,10 @@ async fn site_deadline(larder: &Larder, phase: &str) -> Duration {
 
 /// Status and the list of drives name it.
 async fn shown(larder: &Larder, drive: DriveId) {
-    let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-    let listed = teller.drives().await.unwrap();
+    let status_service = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let listed = status_service.drives().await.unwrap();
     assert!(listed[drive.index()].missed_deadlines >= 1);
-    let status = teller.status().await.unwrap();
+    let status = status_service.status().await.unwrap();
     assert!(status.totals.missed_deadlines >= 1);
     let named = format!("drive {} ", drive.0);
     assert!(status.warnings.iter().any(|warning| warning.contains(&named)), "{:?}", status.warnings);
@@ -135,7 +135,7 @@ fn a_class_works_on_while_one_of_its_drives_hangs() {
         hangs(&facts.media[drive.index()], |asked| matches!(asked, MemoryCall::Read(..)));
         let began = Instant::now();
         for (_, key) in &keys_by_group {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
         assert!(began.elapsed() < 2 * WAKE + MINUTE, "a wake for each group: {:?}", began.elapsed());
         assert_eq!(missed(larder, drive).await, 1, "once in a wake");
@@ -187,7 +187,7 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
             // What the failed write has left goes with the next wakes, from the drive that hung as well.
             tokio::time::sleep(HANG).await;
             asleep(larder).await;
-            assert_eq!(larder.get_patiently("o").await.unwrap(), 1);
+            assert_eq!(larder.get_retrying("o").await.unwrap(), 1);
             for n in 0..6 {
                 larder.put(&format!("n{n}"), 1, MIB).await.unwrap();
                 larder.settle().await;
@@ -247,7 +247,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
         for _ in 0..6 {
             let began = Instant::now();
             // The spool is too small to keep it all, so that each of these wakes the group.
-            assert_eq!(larder.get_patiently("o").await.unwrap(), 1);
+            assert_eq!(larder.get_retrying("o").await.unwrap(), 1);
             took.push(began.elapsed());
             tokio::time::sleep(3 * MINUTE).await;
             asleep(larder).await;
@@ -257,7 +257,7 @@ fn a_drive_that_hangs_in_three_wakes_in_a_row_is_left_alone_for_a_while() {
         // It answers again, and is given another chance by itself.
         facts.media[drive.index()].stop_hanging();
         larder.until("tried again", 24 * HOUR, async || phase(larder, drive).await == DrivePhase::Standby).await;
-        assert_eq!(larder.get_patiently("o").await.unwrap(), 1);
+        assert_eq!(larder.get_retrying("o").await.unwrap(), 1);
         asleep(larder).await;
         assert_eq!(missed(larder, drive).await, 3);
     });
@@ -305,7 +305,7 @@ fn when_all_drives_hang_for_a_while_nothing_is_given_up_for_good() {
         let began = Instant::now();
         larder
             .until("served again", HOUR, async || {
-                let got = larder.get_patiently("o").await;
+                let got = larder.get_retrying("o").await;
                 if got.is_err() {
                     tokio::time::sleep(5 * SECOND).await;
                 }
@@ -342,8 +342,9 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
                         | ("sync", MemoryCall::Sync(_))
                 )
             });
-            let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-            teller.fail_drive(failed.0, true).await.unwrap().unwrap();
+            let status_service =
+                StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+            status_service.fail_drive(failed.0, true).await.unwrap().unwrap();
             let began = Instant::now();
             let left = async || {
                 let found = larder.ask(move |rack| rack.rebuilds().find(|view| view.drive == failed)).await;
@@ -354,7 +355,7 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
             facts.media[hung.index()].stop_hanging();
             tokio::time::sleep(HANG).await;
             for key in &keys {
-                assert_eq!(larder.get_patiently(key).await.unwrap(), 1, "{of}");
+                assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{of}");
             }
         });
     }

@@ -64,7 +64,7 @@ impl Book {
         let known: Vec<String> = self.keys.borrow().keys().cloned().collect();
         assert!(listed.iter().all(|key| known.contains(key)), "{listed:?}");
         for key in known {
-            let seen = match larder.get_patiently(&key).await {
+            let seen = match larder.get_retrying(&key).await {
                 Ok(serial) => Some(serial),
                 Err(ServiceError::NoSuchKey) => None,
                 Err(error) => panic!("{key}: {error}"),

@@ -100,7 +100,7 @@ fn clients_put_and_get_while_the_rack_is_being_initialised() {
         assert!(left(larder).await > 0);
         assert_eq!(larder.get("early").await.unwrap(), 1, "from the workshop");
         larder.settle().await;
-        assert_eq!(larder.get_patiently("early").await.unwrap(), 1, "from the rack");
+        assert_eq!(larder.get_retrying("early").await.unwrap(), 1, "from the rack");
         assert_eq!(left(larder).await, 0);
     });
 }

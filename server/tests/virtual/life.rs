@@ -36,7 +36,7 @@ fn a_day_passes_in_milliseconds_and_cold_bytes_come_back_exactly() {
         assert_eq!(larder.starts(), starts + 4, "the drives of one group started");
         assert!(matches!(larder.state(group).await, GroupState::Idle));
         assert_eq!(larder.get("a/empty").await.unwrap(), 4);
-        assert_eq!(larder.get_patiently("a/small0007").await.unwrap(), 1);
+        assert_eq!(larder.get_retrying("a/small0007").await.unwrap(), 1);
         tokio::time::sleep(10 * MINUTE).await;
         assert!(larder.is_asleep().await, "without work it goes to sleep");
     });
@@ -78,7 +78,7 @@ fn many_small_objects_share_packs() {
         assert!(blobs.len() <= 2, "{} blobs for 3 MB", blobs.len());
         // Neighbours come for free: one recall of the pack's stripes answers them all.
         for key in &keys {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
         let read = larder.ask(|rack| rack.stats().read_bytes).await;
         assert!(read <= 4 * MIB, "{read} bytes were read for 3 MB");
@@ -144,7 +144,7 @@ fn a_pinned_prefix_stays_in_its_class() {
         for key in &keys {
             let group = larder.group_of(key).await;
             assert_eq!(larder.ask(move |rack| rack.layout().class_of(group)).await, ClassId(1));
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
     });
 }

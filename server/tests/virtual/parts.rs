@@ -1,4 +1,4 @@
-//! Uploads in parts: as the house keeps them, from the workshop to the rack and back.
+//! Uploads in parts: as the server keeps them, from the workshop to the rack and back.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use bytes::Bytes;

@@ -14,7 +14,7 @@ async fn wakes(larder: &Larder) -> [u64; 3] {
 }
 
 #[test]
-fn a_spoilt_staged_file_keeps_its_own_object_and_wakes_nothing_twice() {
+fn a_corrupt_staged_file_keeps_its_own_object_and_wakes_nothing_twice() {
     let mut site = Site::nas8();
     let facts = site.facts();
     site.run(async |larder| {

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// What an operator says by `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
-    let teller = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-    let report = teller.fail_drive(drive.0, true).await.unwrap().unwrap();
+    let status_service = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let report = status_service.fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
 
@@ -44,7 +44,7 @@ async fn rebuilt(larder: &Larder, drive: DriveId) {
 
 async fn all_read(larder: &Larder, keys: &[String]) {
     for key in keys {
-        assert_eq!(larder.get_patiently(key).await.unwrap(), 1, "{key}");
+        assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{key}");
     }
 }
 
@@ -221,7 +221,7 @@ fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
             match n % 3 {
                 0 => larder.put(key, 2, 500 * KIB).await.unwrap(),
                 1 => larder.delete(key).await,
-                _ => assert_eq!(larder.get_patiently(key).await.unwrap(), 1),
+                _ => assert_eq!(larder.get_retrying(key).await.unwrap(), 1),
             }
             tokio::time::sleep(3 * SECOND).await;
         }
@@ -230,7 +230,7 @@ fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
         larder.settle().await;
         larder.audit(&facts).await;
         for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 3 != 1) {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), if n % 3 == 0 { 2 } else { 1 });
+            assert_eq!(larder.get_retrying(key).await.unwrap(), if n % 3 == 0 { 2 } else { 1 });
         }
     });
 }

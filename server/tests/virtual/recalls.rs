@@ -22,7 +22,7 @@ async fn by_group(larder: &Larder) -> Vec<(GroupId, Vec<String>)> {
 async fn starts_of(larder: &Larder, keys: &[&String]) -> u32 {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
     let before = larder.starts();
-    let got = join_all(keys.iter().map(|key| larder.get_patiently(key))).await;
+    let got = join_all(keys.iter().map(|key| larder.get_retrying(key))).await;
     assert!(got.into_iter().all(|got| got.unwrap() == 1));
     larder.starts() - before
 }

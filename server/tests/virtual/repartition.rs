@@ -212,8 +212,8 @@ fn a_wrong_request_is_refused_with_its_mend() {
             (ask(|r| r.strategy = Some("best".into())), "there are baseline, buffpack, offpack, fillpack and tourpack"),
             (ask(|r| r.filter = Some("id >".into())), "expected"),
         ] {
-            let told = jobs.ask(wrong).await.unwrap_err().to_string();
-            assert!(told.contains(says), "{told}");
+            let refusal = jobs.ask(wrong).await.unwrap_err().to_string();
+            assert!(refusal.contains(says), "{refusal}");
         }
         assert!(jobs.list().await.unwrap().is_empty());
     });
@@ -290,7 +290,7 @@ fn clients_are_served_beside_a_job() {
         let jobs = jobs(larder).await;
         let job = jobs.ask(request("hash(name)", 5)).await.unwrap().job;
         for key in &other {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1);
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
         }
         assert_eq!(is_over(&jobs, job).await.state, "done");
         assert_partitioned(larder, &rows, 5).await;

@@ -89,8 +89,8 @@ fn input_is_removed_only_where_all_of_it_is_in_the_output() {
             Request { columns: Some(vec!["id".into()]), ..removing() },
         ];
         for request in some {
-            let told = jobs.ask(request).await.unwrap_err().to_string();
-            assert!(told.contains("would lose the"), "{told}");
+            let refusal = jobs.ask(request).await.unwrap_err().to_string();
+            assert!(refusal.contains("would lose the"), "{refusal}");
         }
         let job = jobs.ask(removing()).await.unwrap().job;
         assert_eq!(is_over(&jobs, job).await.state, "done");
@@ -105,8 +105,8 @@ fn names_that_no_client_could_say_are_refused() {
         larder.settle().await;
         let jobs = jobs(larder).await;
         let to = |bytes| Request { to: place(BUCKET, &"p".repeat(bytes)), ..request("value(name)", 0) };
-        let told = jobs.ask(to(1_000)).await.unwrap_err().to_string();
-        assert!(told.contains("1001 bytes"), "{told}");
+        let refusal = jobs.ask(to(1_000)).await.unwrap_err().to_string();
+        assert!(refusal.contains("1001 bytes"), "{refusal}");
         let report = is_over(&jobs, jobs.ask(to(900)).await.unwrap().job).await;
         assert_eq!(report.state, "failed");
         assert!(report.reason.contains("write to a shorter prefix"), "{}", report.reason);

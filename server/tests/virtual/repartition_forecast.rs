@@ -152,7 +152,7 @@ fn bytes_are_forecast_for_each_format_and_filter() {
                     forecast.switches,
                     outcome.switches,
                 );
-                let off = |told: u64, was: u64| (told as f64 / was as f64 - 1.0).abs();
+                let off = |forecast: u64, was: u64| (forecast as f64 / was as f64 - 1.0).abs();
                 assert!(off(plan.output_bytes, outcome.output_bytes) < most, "{} {filter:?}", case.name);
                 // What is offloaded depends on where the buffer happens to be full.
                 assert!(off(forecast.bytes_written, written) < 0.25, "{} {filter:?}", case.name);

@@ -20,7 +20,7 @@ fn the_trace_of_a_server_replays_line_by_line() {
         tokio::time::sleep(20 * MINUTE).await;
         let drive = larder.context.catalog.blobs_page(None, 1).await.unwrap().items[0].drives[0];
         larder.rack.pull(drive);
-        assert_eq!(larder.get_patiently("b").await.unwrap(), 1);
+        assert_eq!(larder.get_retrying("b").await.unwrap(), 1);
         larder.delete("a0001").await;
         larder.rack.plug(drive);
         tokio::time::sleep(30 * SECOND).await;

@@ -1,6 +1,6 @@
-//! The harness: a site whose media survive, and the house that runs on them from one boot to the next crash.
+//! The harness: a site whose media survive, and the server that runs on them from one boot to the next crash.
 //!
-//! What an object holds is a function of its key and a serial number, which its ETag tells together with its length; so
+//! What an object holds is a function of its key and a serial number, which its ETag has together with its length; so
 //! every answer can be checked without a copy of anything.
 
 use crate::steps::{Power, Powered, PoweredStore, Silence};
@@ -78,7 +78,7 @@ pub struct Stack {
     pub name: FileName,
 }
 
-/// A house that runs.
+/// A running server.
 pub struct Larder {
     pub service: ObjectService,
     pub world: WorldHandle,
@@ -202,7 +202,7 @@ impl Site {
         ended
     }
 
-    /// The wall clock is so much further when the house boots the next time.
+    /// The wall clock is so much further when the server boots the next time.
     pub fn set_wall_clock(&mut self, ahead: Duration) {
         self.wall_ms += ahead.as_millis() as u64;
     }
@@ -216,7 +216,7 @@ impl Site {
         self.power.restore();
     }
 
-    /// The media, to look at while the house runs.
+    /// The media, to look at while the server runs.
     pub fn facts(&self) -> Facts {
         Facts { media: self.media.clone(), staged: Arc::clone(&self.staged), silences: self.silences.clone() }
     }
@@ -345,8 +345,8 @@ pub fn content(key: &str, serial: u64, bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Serial number and length, as an ETag tells them.
-pub fn told(object: &Object) -> (u64, u64) {
+/// Serial number and length, as in its ETag.
+pub fn identity(object: &Object) -> (u64, u64) {
     let (serial, bytes) = object.etag.split_once('-').unwrap();
     assert_eq!(bytes.parse(), Ok(object.bytes), "an object's length is that of what was put");
     (serial.parse().unwrap(), object.bytes)
@@ -388,8 +388,8 @@ impl Larder {
         read_out(key, body, range).await
     }
 
-    /// As [`get`](Self::get), asking again as long as it is told to come again.
-    pub async fn get_patiently(&self, key: &str) -> Result<u64, ServiceError> {
+    /// As [`get`](Self::get), asking again as long as the answer is SlowDown.
+    pub async fn get_retrying(&self, key: &str) -> Result<u64, ServiceError> {
         loop {
             match self.get(key).await {
                 Err(ServiceError::SlowDown { retry_after_s, .. }) => {
@@ -559,7 +559,7 @@ impl Larder {
 /// Takes a body to its end and checks every byte of it; gives the serial number.
 pub async fn read_out(key: &str, body: GetBody, range: Option<Range<u64>>) -> Result<u64, ServiceError> {
     let GetBody { object, mut bytes } = body;
-    let (serial, length) = told(&object);
+    let (serial, length) = identity(&object);
     let mut all = Vec::new();
     while let Some(piece) = bytes.next().await {
         all.extend_from_slice(&piece?);

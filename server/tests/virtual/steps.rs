@@ -19,10 +19,10 @@ struct Wires {
     fails_at: AtomicU64,
     failed: Notify,
     /// Commits until one is done and answered with an error; 0 is never.
-    spoils_in: AtomicU64,
-    /// The step at which somebody is told; 0 is never.
-    tells_at: AtomicU64,
-    told: Notify,
+    fails_in: AtomicU64,
+    /// The step of which a waiter is notified; 0 is never.
+    notifies_at: AtomicU64,
+    reached: Notify,
 }
 
 impl Power {
@@ -34,18 +34,18 @@ impl Power {
 
     /// Returns `steps` steps from now, between that step and the next one of whoever took it.
     pub async fn after(&self, steps: u64) {
-        self.0.tells_at.store(self.steps() + steps, Ordering::Relaxed);
-        self.0.told.notified().await;
+        self.0.notifies_at.store(self.steps() + steps, Ordering::Relaxed);
+        self.0.reached.notified().await;
     }
 
     /// The `commits`th commit from now is done, and answered with an error: 1 is the next one.
-    pub fn spoil_answer(&self, commits: u64) {
-        self.0.spoils_in.store(commits, Ordering::Relaxed);
+    pub fn fail_answer(&self, commits: u64) {
+        self.0.fails_in.store(commits, Ordering::Relaxed);
     }
 
-    fn spoils(&self) -> bool {
+    fn fails_answer(&self) -> bool {
         let count = |left: u64| left.checked_sub(1);
-        self.0.spoils_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
+        self.0.fails_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
     }
 
     /// It is there again, and stays.
@@ -72,8 +72,8 @@ impl Power {
     /// One step. Without power there is no next one.
     async fn step(&self) {
         let taken = self.0.taken.fetch_add(1, Ordering::Relaxed) + 1;
-        if taken == self.0.tells_at.load(Ordering::Relaxed) {
-            self.0.told.notify_one();
+        if taken == self.0.notifies_at.load(Ordering::Relaxed) {
+            self.0.reached.notify_one();
             tokio::task::yield_now().await;
         }
         let fails_at = self.0.fails_at.load(Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Store for PoweredStore {
             self.power.step().await;
             let answer = self.store.commit(batch).await;
             self.power.step().await;
-            if self.power.spoils() {
+            if self.power.fails_answer() {
                 return Err(StoreError::Failed("an error that was asked for".into()));
             }
             answer

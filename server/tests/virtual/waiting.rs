@@ -43,7 +43,7 @@ async fn two_groups(larder: &Larder) -> [Vec<String>; 2] {
 }
 
 /// How long somebody waits for a small object while four readers loop over the other group of the class, and the range
-/// that was told to him.
+/// that was forecast.
 fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, [Duration; 2]) {
     slow_site(wait_limit).run(async |larder| {
         larder.put_many("k", 24, 3 * MIB).await;
@@ -56,7 +56,7 @@ fn beside_four_readers(wait_limit: Option<Duration>) -> (Duration, [Duration; 2]
             let many = &many;
             async move {
                 for n in reader.. {
-                    let _ = larder.get_patiently(&many[n % many.len()]).await;
+                    let _ = larder.get_retrying(&many[n % many.len()]).await;
                 }
             }
         });

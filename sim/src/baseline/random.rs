@@ -1,4 +1,4 @@
-//! Random layout, the straw man of the paper: stacks on random drives, one queue, no groups. It answers reads;
+//! Random layout, which the paper compares with: stacks on random drives, one queue, no groups. It answers reads;
 //! everything else it refuses.
 //!
 //! A request does without drives that are away, as long as k are left. A drive that died may still spin, and keeps its

@@ -59,7 +59,7 @@ fn a_request_whose_drives_do_not_fit_holds_back_everything_behind_it() {
     assert!(read(&mut controller, 3, apart).is_empty(), "and what would fit waits its turn");
 }
 
-/// A straw man, and the drives of a blob.
+/// A rack of random layout, and the drives of a blob.
 fn with_a_blob() -> (RandomLayout, Vec<DriveId>) {
     let spec = pelican();
     let drives = random_stacks(&spec, &mut Rng::new(4)).unwrap();

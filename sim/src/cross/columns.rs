@@ -1,4 +1,4 @@
-//! What is measured of a trace's answers, by the same rules on both sides.
+//! The measures of a trace's answers, by the same rules on both sides.
 //!
 //! A read counts when it is over, if that falls into the time measured; those of the first visits do not count.
 

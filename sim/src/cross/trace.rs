@@ -97,7 +97,7 @@ pub struct ReadMoments {
     pub refused: bool,
 }
 
-/// What became of a trace.
+/// The outcome of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
     /// The moments of each read, in the order of the trace.

@@ -256,7 +256,7 @@ impl Run<'_> {
                 self.at = step.order.group();
                 step.moved += step.op_bytes;
                 if let Order::Refill { on, target, bytes } = step.order {
-                    self.doom_run((on, target), step.op_bytes);
+                    self.free_run((on, target), step.op_bytes);
                     assert!(step.moved <= bytes, "{} bytes are read back, of {bytes} that were asked for", step.moved);
                     if step.moved < bytes {
                         return self.submit(step);
@@ -306,7 +306,7 @@ impl Run<'_> {
     }
 
     /// So much of a run was read back: blobs of which nothing is left are dead, and removed while their group is awake.
-    fn doom_run(&mut self, run: (GroupId, GroupId), mut bytes: u64) {
+    fn free_run(&mut self, run: (GroupId, GroupId), mut bytes: u64) {
         let Some(blobs) = self.runs.get_mut(&run) else { return };
         while bytes > 0
             && let Some((blob, left)) = blobs.front_mut()

@@ -79,7 +79,7 @@ pub(super) fn picture(title: &str, size: (u32, u32), draw: impl FnOnce(&Area<'_>
     format!("{opening} role=\"img\"><title>{title}</title><style>{}</style>{rest}", dark_twins())
 }
 
-/// What a hollow mark of a measurement says.
+/// The legend of hollow marks.
 const UNSETTLED: &str = "hollow: had not settled";
 
 /// The names of all series, each with its place.

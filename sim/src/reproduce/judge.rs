@@ -105,7 +105,7 @@ pub enum Says {
     Course(&'static str),
 }
 
-/// What a row that agrees with its claim is worth.
+/// The weight of a row that agrees with its claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// It could have missed.
@@ -204,7 +204,7 @@ pub struct Claim {
     pub says: Says,
     /// The unit of its numbers.
     pub unit: Unit,
-    /// What it is worth if ours agrees.
+    /// The weight of an agreement.
     pub basis: Basis,
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct Calibration {
     /// Its name.
     pub name: &'static str,
-    /// What it changes.
+    /// The change, in words.
     pub what: &'static str,
     /// When mounts are slow.
     pub heavy_load: HeavyLoad,
@@ -27,7 +27,7 @@ pub struct Calibration {
     pub mount_busy_ms: Option<(u64, u64, u8)>,
     /// Of a thousand mounts under heavy load so many take longer than the longest, up to so many milliseconds.
     pub stragglers: Option<(u16, u64)>,
-    /// What u counts, in thousandths of payload.
+    /// The bytes that u counts, in thousandths of payload.
     pub u_permille: u64,
     /// The turns of rebuild and clients, in seconds.
     pub quantum_s: u64,
@@ -35,7 +35,7 @@ pub struct Calibration {
     pub fp_depth: u32,
 }
 
-/// What is shipped.
+/// The calibration that is shipped.
 pub static SHIPPED: Calibration = BASE;
 
 const BASE: Calibration = Calibration {
@@ -52,7 +52,7 @@ const BASE: Calibration = Calibration {
 /// Half of what four queues hold.
 const HALF_FULL: HeavyLoad = HeavyLoad::OpenRequests(2_000);
 
-/// What it is held against.
+/// The calibrations it is compared with.
 pub static OTHERS: [Calibration; 9] = [
     Calibration {
         name: "mixture",
@@ -109,7 +109,7 @@ impl Calibration {
 /// Rows by calibration.
 pub type ByCalibration = Vec<(&'static Calibration, Vec<Row>)>;
 
-/// What each calibration does to every row that it does something to, and to the counts.
+/// The rows that some calibration changes, with each one's value, and the counts of verdicts.
 pub fn compared(made: &ByCalibration) -> Table {
     let words = Column::words;
     let mut table = Table::new(vec![words("row of the text", "row"), words("paper", "paper")]);
