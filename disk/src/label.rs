@@ -239,11 +239,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn label(drive: u32) -> Label {
+    pub(super) fn label(drive: u32) -> Label {
         Label { rack: RackUuid([7; 16]), rack_name: "cold-1".into(), drive: DriveId(drive) }
     }
 
-    fn on_drive(drive: u32) -> DriveLabel {
+    pub(super) fn on_drive(drive: u32) -> DriveLabel {
         let uuid = DriveUuid([drive as u8; 16]);
         let device = Device::Wwn("0x5000c500a1b2c3d4".into());
         DriveLabel { label: label(drive), uuid, labelled_ms: 1_700_000_000_000, device }

@@ -149,17 +149,26 @@ class Server:
         self.process.kill()
         self.process.wait(60)
 
-    def client(self, **config):
-        """A boto3 client that does not try again."""
+    def client(self, keys=None, **config):
+        """A boto3 client that does not try again, with these keys, or with those of the first user."""
+        access_key, secret_key = keys or (self.access_key, self.secret_key)
         options = {"retries": {"total_max_attempts": 1}, "connect_timeout": 20, "read_timeout": 120, **config}
         return boto3.client(
             "s3",
             endpoint_url=self.endpoint,
             region_name="us-east-1",
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
+            aws_access_key_id=access_key,
+            aws_secret_access_key=secret_key,
             config=botocore.config.Config(**options),
         )
+
+    def filled(self, objects, bucket="pantry"):
+        """Makes a bucket with the objects of `{key: bytes}`; gives a client."""
+        client = self.client()
+        client.create_bucket(Bucket=bucket)
+        for key, body in objects.items():
+            client.put_object(Bucket=bucket, Key=key, Body=body)
+        return client
 
     def ask(self, method, path, headers=None, body=b"", query="", timeout=120):
         """One signed request as it stands: nothing added to it but the signature. Gives status, headers and body."""

@@ -38,10 +38,7 @@ def flipped(value, at):
 class CatalogDamageTest(SystemTest):
     def filled(self, settings):
         server = self.rack("nas8", settings)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        for key, body in TEXTS.items():
-            client.put_object(Bucket="pantry", Key=key, Body=body)
+        client = server.filled(TEXTS)
         return server
 
     def test_no_flipped_bit_gives_one_object_the_bytes_of_another(self):

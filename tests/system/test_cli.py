@@ -204,9 +204,7 @@ class Words(SystemTest):
 
     def test_everything_json_can_be_read_by_programs(self):
         server = self.rack("pelican-mini", BRISK)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="a key/with spaces", Body=noise(1000, 1))
+        client = server.filled({"a key/with spaces": noise(1000, 1)})
         server.until_cold()
         self.assertEqual(len(server.drives()), 96)
         self.assertEqual({drive["state"] for drive in server.drives()}, {"standby"})
@@ -235,9 +233,7 @@ class Words(SystemTest):
 
     def test_shutdown_puts_the_drives_to_sleep_and_ends_well(self):
         server = self.rack("nas8", {**BRISK, "idle_timeout": "never"})
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=noise(100_000, 1))
+        client = server.filled({"k": noise(100_000, 1)})
         server.until_migrated()
         self.assertEqual(server.status()["drives"]["ready"], 4, "nobody sleeps by himself")
         started = time.monotonic()

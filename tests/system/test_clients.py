@@ -237,9 +237,7 @@ class SlowDown(ClientTest):
         self.server = self.rack("nas8", IMPATIENT)
         self.tree, self.back = os.path.join(self.root, "tree"), os.path.join(self.root, "back")
         make_tree(self.tree, "slow")
-        client = self.server.client()
-        client.create_bucket(Bucket="probe")
-        client.put_object(Bucket="probe", Key="k", Body=b"probe")
+        client = self.server.filled({"k": b"probe"}, "probe")
 
     @unittest.skipIf(missing("rclone"), missing("rclone"))
     def test_rclone_waits_for_drives_by_itself(self):

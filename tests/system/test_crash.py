@@ -82,9 +82,7 @@ class Crashes(SystemTest):
     def test_a_clean_restart_goes_on_where_it_was(self):
         data = self.made("nas8", **BRISK)
         server = self.serve(data)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="cold", Body=b"cold")
+        client = server.filled({"cold": b"cold"})
         before = server.until_cold()
         starts = [drive["starts_today"] for drive in server.drives()]
         self.assertEqual(server.stop(), 0)
@@ -164,9 +162,7 @@ class Refused(SystemTest):
 
     def test_damage_is_refused_and_said_plainly(self):
         server = self.rack("nas8", BRISK)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=b"x")
+        client = server.filled({"k": b"x"})
         server.until_cold()
         self.assertEqual(server.stop(), 0)
         data = server.data
@@ -197,9 +193,7 @@ class Refused(SystemTest):
 
     def test_no_catalog_is_no_empty_catalog(self):
         server = self.rack("nas8", BRISK)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=b"x")
+        client = server.filled({"k": b"x"})
         server.until_cold()
         self.assertEqual(server.stop(), 0)
         path = os.path.join(server.data, "catalog.db")

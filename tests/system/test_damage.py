@@ -13,10 +13,7 @@ from harness import BRISK, STAYING, SystemTest, noise
 class Damage(SystemTest):
     def cold(self, rack, objects):
         server = self.rack(rack, {**BRISK, "migrate.pack_size": "1 MB"})
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        for key, body in objects.items():
-            client.put_object(Bucket="pantry", Key=key, Body=body)
+        client = server.filled(objects)
         server.until_cold()
         return server, client
 

@@ -87,9 +87,7 @@ class NeverFits(SystemTest):
         settings = {**BRISK, "workshop.capacity": "200 MB", "workshop.spool": "40 MB"}
         data = self.made("nas8", **settings)
         server = self.serve(data)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="cold", Body=noise(30_000_000, 1))
+        client = server.filled({"cold": noise(30_000_000, 1)})
         server.until_cold()
         self.assertEqual(server.stop(), 0)
 

@@ -18,10 +18,7 @@ class Hangs(SystemTest):
         self.faults = faults.Faults(self.root)
         self.addCleanup(self.faults.disarm)
         server = self.serve(self.made(rack, **SETTINGS), self.faults.environment())
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        for key, body in objects.items():
-            client.put_object(Bucket="pantry", Key=key, Body=body)
+        client = server.filled(objects)
         server.until_cold()
         return server, client
 

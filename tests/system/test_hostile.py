@@ -19,9 +19,7 @@ class Hostile(SystemTest):
 
     def served(self, **settings):
         server = self.rack("nas8", {**STAYING, **settings})
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=b"wanted", **PUBLIC)
+        client = server.filled({"k": b"wanted", **PUBLIC})
         return server
 
     def connected(self, server, source="127.0.0.1", receive_buffer=None):

@@ -22,10 +22,7 @@ class Lost(SystemTest):
     def packed(self, objects):
         """A server on nas8 (2 + 1) with these objects in one blob, all asleep, and nothing of them in the spool."""
         server = self.rack("nas8", STAYING)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        for key, body in objects.items():
-            client.put_object(Bucket="pantry", Key=key, Body=body)
+        client = server.filled(objects)
         self.assertEqual(server.stop(), 0)
         # All are old enough by now, and move together.
         self.configure(server.data, BRISK)

@@ -196,9 +196,7 @@ class Reclaim(SystemTest):
 
     def test_a_bucket_goes_when_its_last_object_has_gone(self):
         server = self.rack(settings=STAYING)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=b"x")
+        client = server.filled({"k": b"x"})
         self.fails(409, "BucketNotEmpty", client.delete_bucket, Bucket="pantry")
         client.delete_objects(Bucket="pantry", Delete={"Objects": [{"Key": "k"}, {"Key": "never was"}]})
         client.delete_bucket(Bucket="pantry")

@@ -6,10 +6,8 @@ import http.client
 import json
 import unittest
 
-import boto3
 import botocore.auth
 import botocore.awsrequest
-import botocore.config
 import botocore.credentials
 from harness import STAYING, SystemTest, larder
 
@@ -29,15 +27,7 @@ class RightsTest(SystemTest):
         return keys["access_key"], keys["secret_key"]
 
     def client(self, keys):
-        options = botocore.config.Config(retries={"total_max_attempts": 1})
-        return boto3.client(
-            "s3",
-            endpoint_url=self.server.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=keys[0],
-            aws_secret_access_key=keys[1],
-            config=options,
-        )
+        return self.server.client(keys)
 
     def begun(self, keys, method, target, body, **headers):
         """A request whose head and first byte are sent, and the call that sends the rest and gives status and body."""

@@ -6,9 +6,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-import boto3
-import botocore.config
-
 from harness import BRISK, STAYING, SystemTest, aws, larder, refusal
 
 BODY = b"a jar of pickles"
@@ -33,14 +30,7 @@ class Users(SystemTest):
         return larder("user", *words, "--data", self.data, "--json")
 
     def client(self, keys):
-        return boto3.client(
-            "s3",
-            endpoint_url=self.server.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=keys[0],
-            aws_secret_access_key=keys[1],
-            config=botocore.config.Config(retries={"total_max_attempts": 1}),
-        )
+        return self.server.client(keys)
 
     def test_users_come_and_go_while_the_server_runs_and_stay_over_a_restart(self):
         root = self.server.client()
@@ -168,9 +158,7 @@ class Labels(SystemTest):
 
     def test_limits_of_tags_are_those_of_s3(self):
         self.server = self.rack("nas8", STAYING)
-        client = self.server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=BODY)
+        client = self.server.filled({"k": BODY})
 
         def tags(count, key=str, value="v"):
             return {"TagSet": [{"Key": key(i), "Value": value} for i in range(count)]}
@@ -268,9 +256,7 @@ class Clients(SystemTest):
 
     def test_the_aws_cli_empties_and_describes_buckets(self):
         server = self.rack("nas8", STAYING)
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=BODY)
+        client = server.filled({"k": BODY})
         here, key = ("--bucket", "pantry"), ("--bucket", "pantry", "--key", "k")
         for words, says in [
             (("s3api", "get-bucket-acl", *here), "FULL_CONTROL"),

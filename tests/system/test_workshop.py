@@ -127,9 +127,7 @@ class SlowClients(SystemTest):
 
     def test_a_client_that_vanishes_leaves_nothing_awake(self):
         server = self.rack("nas8")
-        client = server.client()
-        client.create_bucket(Bucket="pantry")
-        client.put_object(Bucket="pantry", Key="k", Body=noise(40_000_000, 1))
+        client = server.filled({"k": noise(40_000_000, 1)})
         server.until_cold()
         for _ in range(5):
             response, connection = server.open("GET", "/pantry/k")

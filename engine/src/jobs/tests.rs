@@ -8,7 +8,7 @@ use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
 use crate::job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, StepResult};
 use crate::policy::{PinnedTo, PriorityClass, RackPolicy};
 use crate::rack::Rack;
-use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part, Sizes, Terms};
+use crate::repartition::{Alpha, Choice, JobSpec, Offloaded, Order, Part};
 use crate::testing::quiet_policy;
 use alloc::boxed::Box;
 use alloc::vec;
@@ -147,17 +147,9 @@ impl World {
         assert_eq!(self.plans, [JOB]);
         let part = Part { class: CLASS, groups: self.groups.clone(), input_bytes: vec![5_000; 2], shares: vec![1; 2] };
         let spec = JobSpec {
-            parts: vec![part],
-            memory_bytes: 4_000,
-            chunk_bytes: 1_000,
-            sizes: Sizes::UNBOUNDED,
-            terms: Terms::PAPER,
-            alpha: Alpha::ONE,
-            choices: Vec::new(),
-            fixed: false,
-            host_scale: 1,
             offloaded: self.offloaded.clone(),
             checkpoint_interval: self.checkpoint_interval,
+            ..JobSpec::plain(vec![part], 4_000, 1_000)
         };
         self.job(JobEvent::Planned(spec.chosen(Some(choice)).unwrap().into()));
     }

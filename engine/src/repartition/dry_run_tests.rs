@@ -1,8 +1,7 @@
 //! Dry runs against simulations of one class, where nothing is left out of those; and what is left out of them.
 
-use super::{Alpha, Choice, Cost, JobSpec, Part, Processor, Sizes, Terms};
+use super::{Choice, Cost, JobSpec, Part, Processor};
 use alloc::vec;
-use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, GroupId};
 
@@ -19,19 +18,7 @@ fn job(classes: u32, data_bytes: u64) -> JobSpec {
         input_bytes: vec![data_bytes / u64::from(classes * groups); groups as usize],
         shares: vec![1; groups as usize],
     };
-    JobSpec {
-        parts: (0..classes).map(part).collect(),
-        memory_bytes: 8 * GB,
-        chunk_bytes: GB / 16,
-        sizes: Sizes::UNBOUNDED,
-        terms: Terms::PAPER,
-        alpha: Alpha::ONE,
-        choices: Vec::new(),
-        fixed: false,
-        host_scale: 1,
-        offloaded: Vec::new(),
-        checkpoint_interval: Duration::MAX,
-    }
+    JobSpec::plain((0..classes).map(part).collect(), 8 * GB, GB / 16)
 }
 
 fn longest(job: &JobSpec, choice: Choice) -> Cost {

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Alpha, Choice, JobPlanner, JobSpec, Order, Part, Sizes, Terms};
+use super::{Alpha, Choice, JobPlanner, JobSpec, Order, Part};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -36,23 +36,7 @@ fn planner(
     alpha: Alpha,
     forced: Option<Choice>,
 ) -> Option<JobPlanner> {
-    let (parts, choices) = (parts.to_vec(), Vec::new());
-    let terms = Terms::PAPER;
-    let (offloaded, checkpoint_interval) = (Vec::new(), Duration::MAX);
-    let (fixed, host_scale) = (false, 1);
-    let spec = JobSpec {
-        parts,
-        memory_bytes,
-        chunk_bytes,
-        sizes: Sizes::UNBOUNDED,
-        terms,
-        alpha,
-        choices,
-        fixed,
-        host_scale,
-        offloaded,
-        checkpoint_interval,
-    };
+    let spec = JobSpec { alpha, ..JobSpec::plain(parts.to_vec(), memory_bytes, chunk_bytes) };
     spec.chosen(forced).map(|spec| JobPlanner::new(&spec))
 }
 

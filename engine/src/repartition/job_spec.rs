@@ -91,6 +91,24 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// A job at the paper's terms, without bounds on pieces and without checkpoints.
+    #[cfg(test)]
+    pub(crate) fn plain(parts: Vec<Part>, memory_bytes: u64, chunk_bytes: u64) -> Self {
+        Self {
+            parts,
+            memory_bytes,
+            chunk_bytes,
+            sizes: Sizes::UNBOUNDED,
+            terms: Terms::PAPER,
+            alpha: Alpha::ONE,
+            choices: Vec::new(),
+            fixed: false,
+            host_scale: 1,
+            offloaded: Vec::new(),
+            checkpoint_interval: Duration::MAX,
+        }
+    }
+
     /// The least memory for a job in so many classes: each needs room for what every class may be reading at once, and
     /// as much again, so that there is something to write.
     pub fn least_memory_bytes(classes: usize, chunk_bytes: u64) -> u64 {

@@ -30,12 +30,7 @@ fn no_byte_of_an_evacuation_crosses_the_spool() {
     site.policy.group_choice = GroupChoice::Batch { bytes: 1 << 40 };
     let facts = site.facts();
     site.run(async |larder| {
-        let keys = larder.put_many("k", 10, 300 * KIB).await;
-        larder.settle().await;
-        let Place::Stored { blob, .. } = larder.place("k0000").await else { panic!() };
-        for key in &keys[2..] {
-            larder.delete(key).await;
-        }
+        let (keys, blob) = larder.mostly_dead_blob().await;
         // Its migration wakes the group.
         larder.put("another", 1, 300 * KIB).await.unwrap();
         larder

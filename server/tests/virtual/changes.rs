@@ -162,12 +162,7 @@ fn what_still_lives_in_a_mostly_dead_pack_is_evacuated() {
     site.policy.evacuate_permille = 500;
     let facts = site.facts();
     site.run(async |larder| {
-        let keys = larder.put_many("k", 10, 300 * KIB).await;
-        larder.settle().await;
-        let Place::Stored { blob, .. } = larder.place("k0000").await else { panic!() };
-        for key in &keys[2..] {
-            larder.delete(key).await;
-        }
+        let (keys, blob) = larder.mostly_dead_blob().await;
         visit(larder, "k0000").await;
         // It is staged again, moves anew, and at the next wake of the old group the old pack goes.
         larder.settle().await;

@@ -297,6 +297,37 @@ fn clients_are_served_beside_a_job() {
     });
 }
 
+/// Asks for a job, if it is not there yet, and lets all come to their end, unless the power fails before.
+pub(crate) async fn work_off(larder: &Larder, asked: Option<&Request>) {
+    let jobs = jobs(larder).await;
+    if let Some(asked) = asked {
+        let _ = jobs.ask(asked.clone()).await;
+    }
+    for job in jobs.list().await.unwrap() {
+        is_over(&jobs, job.job).await;
+    }
+    tokio::time::sleep(MINUTE).await;
+}
+
+/// The report of the job, asked for if it is not there yet, after it is done and nothing is left behind.
+pub(crate) async fn finished(larder: &Larder, asked: Option<Request>, seed: u64) -> JobReport {
+    let jobs = jobs(larder).await;
+    if let Some(asked) = asked {
+        jobs.ask(asked).await.unwrap();
+    }
+    let job = jobs.list().await.unwrap().pop().unwrap();
+    println!("seed {seed}: {} after the crashes", job.state);
+    if job.state == "paused" {
+        // Power failed so often that it might be the job's doing.
+        assert!(job.reason.contains("the server ended 4 times"), "{}", job.reason);
+        jobs.resume(job.job).await.unwrap();
+    }
+    let report = is_over(&jobs, job.job).await;
+    assert_eq!((report.state.as_str(), report.reason.as_str()), ("done", ""), "seed {seed}");
+    assert_eq!(hidden(larder).await, 0, "seed {seed}");
+    report
+}
+
 /// Power fails at any step: the input stays, the output is whole or absent, nothing is left behind.
 fn crash(seed: u64) {
     let mut rng = Rng::for_thing(seed, 77);
@@ -312,16 +343,7 @@ fn crash(seed: u64) {
     let mut asked = Some(asked);
     for _ in 0..3 {
         site.power.fail_in(rng.between(1, 400));
-        let ended = site.boot_and(async |larder| {
-            let jobs = jobs(larder).await;
-            if let Some(asked) = asked.clone() {
-                let _ = jobs.ask(asked).await;
-            }
-            for job in jobs.list().await.unwrap() {
-                is_over(&jobs, job.job).await;
-            }
-            tokio::time::sleep(MINUTE).await;
-        });
+        let ended = site.boot_and(async |larder| work_off(larder, asked.as_ref()).await);
         println!("seed {seed}: {}", if matches!(ended, Ended::Finished(())) { "finished" } else { "crashed" });
         if matches!(ended, Ended::Finished(())) {
             site.power.restore();
@@ -341,20 +363,7 @@ fn crash(seed: u64) {
         });
     }
     site.run(async |larder| {
-        let jobs = jobs(larder).await;
-        if let Some(asked) = asked {
-            jobs.ask(asked).await.unwrap();
-        }
-        let job = jobs.list().await.unwrap().pop().unwrap();
-        println!("seed {seed}: {} after the crashes", job.state);
-        if job.state == "paused" {
-            // Power failed so often that it might be the job's doing.
-            assert!(job.reason.contains("the server ended 4 times"), "{}", job.reason);
-            jobs.resume(job.job).await.unwrap();
-        }
-        let report = is_over(&jobs, job.job).await;
-        assert_eq!((report.state.as_str(), report.reason.as_str()), ("done", ""), "seed {seed}");
-        assert_eq!(hidden(larder).await, 0);
+        finished(larder, asked, seed).await;
         assert_partitioned(larder, &rows, 4).await;
         if remove_input {
             assert!(larder.keys().await.iter().all(|key| key.starts_with("out/")));

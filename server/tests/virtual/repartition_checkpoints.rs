@@ -2,7 +2,8 @@
 //! that a checkpoint knows.
 
 use crate::repartition::{
-    asleep_and_sound, assert_input, assert_partitioned, fill, hidden, hidden_versions, is_over, jobs, request,
+    asleep_and_sound, assert_input, assert_partitioned, fill, finished, hidden, hidden_versions, is_over, jobs,
+    request, work_off,
 };
 use crate::site::{BUCKET, Ended, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::VersionId;
@@ -180,16 +181,7 @@ fn crash(seed: u64) -> u64 {
     let mut asked = Some(Request { memory_bytes, strategy, remove_input, ..request(by, partitions) });
     for _ in 0..4 {
         site.power.fail_in(rng.between(100, 2_000));
-        let ended = site.boot_and(async |larder| {
-            let jobs = jobs(larder).await;
-            if let Some(asked) = asked.clone() {
-                let _ = jobs.ask(asked).await;
-            }
-            for job in jobs.list().await.unwrap() {
-                is_over(&jobs, job.job).await;
-            }
-            tokio::time::sleep(MINUTE).await;
-        });
+        let ended = site.boot_and(async |larder| work_off(larder, asked.as_ref()).await);
         if matches!(ended, Ended::Finished(())) {
             site.power.restore();
         }
@@ -208,18 +200,8 @@ fn crash(seed: u64) -> u64 {
         });
     }
     site.run(async |larder| {
-        let jobs = jobs(larder).await;
-        if let Some(asked) = asked {
-            jobs.ask(asked).await.unwrap();
-        }
-        let job = jobs.list().await.unwrap().pop().unwrap();
-        if job.state == "paused" {
-            assert!(job.reason.contains("the server ended 4 times"), "{}", job.reason);
-            jobs.resume(job.job).await.unwrap();
-        }
-        let report = is_over(&jobs, job.job).await;
-        assert_eq!((report.state.as_str(), report.reason.as_str()), ("done", ""), "seed {seed}");
-        assert_eq!((hidden(larder).await, checkpoint(larder).await), (0, None), "seed {seed}");
+        let report = finished(larder, asked, seed).await;
+        assert_eq!(checkpoint(larder).await, None, "seed {seed}");
         assert_partitioned(larder, &rows, 4).await;
         if remove_input {
             assert!(larder.keys().await.iter().all(|key| key.starts_with("out/")));

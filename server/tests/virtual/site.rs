@@ -378,7 +378,18 @@ impl Larder {
         keys
     }
 
-    /// What lies at `key`, checked byte by byte: its serial number.
+    /// Ten objects in one blob, of which all but the first two are deleted: all keys, and the blob.
+    pub async fn mostly_dead_blob(&self) -> (Vec<String>, BlobId) {
+        let keys = self.put_many("k", 10, 300 * KIB).await;
+        self.settle().await;
+        let Place::Stored { blob, .. } = self.place("k0000").await else { panic!("it lies in the rack") };
+        for key in &keys[2..] {
+            self.delete(key).await;
+        }
+        (keys, blob)
+    }
+
+    /// The serial number of the object at `key`, which is checked byte by byte.
     pub async fn get(&self, key: &str) -> Result<u64, ServiceError> {
         self.get_range(key, None).await
     }
