@@ -4,7 +4,7 @@
 //! its drives answers, its transfer ends, or its time limit runs out. Most classes of a busy rack are blocked at most
 //! events, and a large rack has hundreds.
 //!
-//! Invariant: advancing a blocked class would change nothing. Whoever is in doubt about an event unblocks all classes.
+//! Invariant: advancing a blocked class would change nothing. An event whose class is in doubt unblocks all classes.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -17,10 +17,10 @@
 //! - A client's operation that has waited for `wait_limit` is *overdue*. While one is, its priority class serves
 //!   nothing in its turns that is not overdue: in rounds it visits each group that something is overdue in, the one
 //!   where it has been for longest first, and serves what is overdue there, for a quantum and the operation that
-//!   overruns it. So the groups are still woken for batches, however much is overdue. Its turns are as many as without.
-//!   Beyond the paper.
-//! - If there is work, some is chosen, but for that. A share of 0 is served (and piggybacked) only while no priority
-//!   class with a share has work.
+//!   overruns it. So the groups are still woken for batches, however much is overdue. It gets as many turns as without
+//!   a limit. Beyond the paper.
+//! - Except for that little wait, something is chosen whenever there is work. A share of 0 is served (and piggybacked)
+//!   only while no priority class with a share has work.
 //!
 //! **No starvation.** Let Q be the quantum and C the longest that one operation takes, switch included. A priority
 //! class of share s > 0 is at most (Q + 2 C) / s of virtual time ahead of the priority class furthest behind: at the

@@ -14,9 +14,9 @@
 //!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
 //!    and reported in [`RebuildView`].
 //!
-//! A drive is done when no blob has a stack on it, which is what its used bytes say, and the last pass left nothing;
-//! so a blob that was written to it at the last moment is found by a later pass, and a restart needs no record but that
-//! the drive failed.
+//! A drive is done when its used bytes say that no blob has a stack on it, and the last pass left nothing. So a blob
+//! that was written to it at the last moment is found by a later pass, and a restart needs no record but that the drive
+//! failed.
 //!
 //! Another drive may take its place meanwhile ([`Event::DriveReplaced`](crate::Event::DriveReplaced)). New blobs are
 //! then written to it, so that used bytes say nothing any more: what is left is what a pass has listed, since the

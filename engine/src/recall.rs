@@ -11,11 +11,11 @@
 //!   2. In service it goes on from segment to segment, at the drives' speed, as long as the spool has room beside what
 //!      others hold. It never waits for a client: what does not fit is ordered when the client gets there.
 //!   3. While its last segment is read, the next operation is ordered, if the client does not lag too far behind.
-//! - What was read for a client is kept for it as far as it gets soon, at its pace. The rest may be evicted: a slow
-//!   client takes nobody's room, and one that has gone costs the operation under way.
+//! - Of the bytes read for a client, those that it will take soon, at its pace, are kept for it. The rest may be
+//!   evicted: a slow client takes nobody's room, and one that has gone costs the operation under way.
 //! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
 //!   so long at most that others of its class are not kept waiting.
-//! - Whoever joins a read that somebody else ordered orders it anew if that comes to nothing.
+//! - A reader that joined a read which another one ordered orders it anew if that comes to nothing.
 //!
 //! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
 

@@ -2,8 +2,8 @@
 //!
 //! The bytes that deletes and overwrites have left dead are counted by group. When a group with dead bytes is ready,
 //! its dead blobs are listed page by page, and removed one after the other: after the work that is queued for the
-//! group, and before it sleeps. Whoever waits for another group waits no longer for that than a quantum; the rest goes
-//! at the next wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the
+//! group, and before it sleeps. Operations for another group wait for that no longer than a quantum; the rest goes at
+//! the next wake. A blob that is mostly dead is evacuated: what lives in it is copied back to the workshop, and the
 //! blob is dead as a whole then.
 //!
 //! Invariants: a page counts only if it is the one awaited; what a listing shows replaces what was believed; memory is

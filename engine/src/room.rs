@@ -1,7 +1,7 @@
 //! Whether the rack is full: whether what is staged still finds room in it.
 //!
-//! That is found out by trying. A write from the workshop that no group has room for is noted, and stands until a group
-//! has room for it again, or less than it is staged. The rack is full while not even a pack of the usual size has room
+//! The rack finds out by trying. A write from the workshop that no group has room for is noted, until a group has room
+//! for it again or less than its bytes are staged. The rack is full while not even a pack of the usual size has room
 //! anywhere: one object that is too large for what is left of every group does not keep others out.
 //!
 //! Drives that are away count as if they were there: a user who waits for them is not helped by deleting anything.

@@ -2,8 +2,8 @@
 //!
 //! A part is a staged file like any other; an upload that is open, and its parts, are known to the catalog alone. Parts
 //! of open uploads take their room in the workshop and never migrate; so that they cannot take all of it, they have a
-//! share. Completing is one batch of the catalog and moves
-//! no bytes: the object is read from the files of its parts until it has migrated as a whole.
+//! share. Completing is one batch of the catalog and moves no bytes: the object is read from the files of its parts
+//! until it has migrated as a whole.
 
 use crate::context::WorldCounters;
 use crate::object_service::{ObjectService, Staged, is_refusal};

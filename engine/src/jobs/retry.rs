@@ -1,6 +1,6 @@
 //! When a class of a job tries again after something stood in its way, and when it gives up.
 //!
-//! Each reason has a backoff that doubles and a limit on the time that it may stand there until something was done.
+//! Each reason has a backoff that doubles, and a limit on how long it may last while nothing gets done.
 //! Waiting for one reason does not count against another.
 //!
 //! Invariant: a class that is blocked has a moment at which it tries again.

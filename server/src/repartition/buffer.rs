@@ -4,12 +4,12 @@
 //! the memory, pieces of one tier are joined to one of the next when there are [`TIER`] of them; each record is copied
 //! two or three times.
 //!
-//! There are two accounts: the bytes that are held, and the bytes that the engine was reported for each destination
+//! There are two accounts: the bytes that are held, and the bytes that were reported to the engine for each destination
 //! (`counted`), which are at least as many. Joining saves bytes that were reported already; they are credited to the
 //! next report.
 //!
-//! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; the engine
-//! is only reported that nothing is left for a destination when neither a stock nor a writer has any.
+//! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; that
+//! nothing is left for a destination is reported to the engine only when neither a stock nor a writer has any.
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;

@@ -3,7 +3,7 @@
 //! A checkpoint is taken when the engine asks for one: nothing is buffered then and nothing under way, so that every
 //! record that was read is in an object of the output or in a run that lies offloaded. Those are in the hidden bucket
 //! and durable; what the checkpoint adds is which input was read, and what the job has learned of its records. The
-//! input that was read to its end is kept object by object; of one that is open it is kept how many records were taken.
+//! input that was read to its end is listed object by object; for an open object, the number of its records taken.
 //!
 //! Invariant: at a checkpoint the records read are those written and offloaded, by count and checksum.
 

@@ -1,9 +1,8 @@
-//! Writing: partitions as objects, runs as what they are, each blob in the group it is wanted in.
+//! Writing: partitions become objects in their destination groups, offloaded batches become runs in the group awake.
 //!
-//! Batches are encoded where they keep nobody waiting, and read back from what was encoded ([`WriteBatch`]), while the
-//! batch before is with the rack if it is known what comes next. The bytes then become a pack in memory, which the
-//! world writes, reads back and commits. Until that is done everything that was taken counts as buffered, and goes back
-//! there if it is not what is wanted after all.
+//! Batches are encoded off the runtime's threads, decoded again to compare ([`WriteBatch`]), and become a pack in
+//! memory, which the world writes, reads back and commits. If it is known what comes next, that is encoded while the
+//! rack writes. Until a pack is committed its records count as buffered, and go back to the buffer if it fails.
 
 use super::buffer::PartitionBatches;
 use super::checkpoint::{RunNote, Tally};

@@ -1,9 +1,9 @@
 //! Objects of blobs with too many bad stacks, listed one by one: some stripes may be whole, and an object is lost only
 //! if its own are not.
 //!
-//! Keys lead to blobs and not the other way round, so all objects are walked over; once for as many blobs as were
-//! gathered: those of a group, so that it has to be awake but once, and at most [`GATHERED_MAX`]. Objects come by key,
-//! as they lie in packs, so that what is read is mostly read once.
+//! Keys lead to blobs and not the other way round, so finding the objects of a blob takes a pass over all objects. One
+//! pass serves all bad blobs of a group, at most [`GATHERED_MAX`], so that a group is woken once. Objects come in key
+//! order, as they lie in packs, so most bytes are read once.
 
 use super::gathered::{DiscardedPayload, LostBlob};
 use super::{Finding, FindingKind, PAGE, Verification};
