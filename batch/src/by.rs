@@ -1,7 +1,7 @@
 //! How records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
 use crate::error::Error;
-use crate::expression::{Expected, Literal, Parsed, as_name, keyword, literal, must, name, sign};
+use crate::expression::{ExpectedSyntax, Literal, Parsed, as_name, keyword, literal, must, name, sign};
 use crate::filter::Filter;
 use crate::format::{Format, HEADER};
 use crate::hint::read_or_hint;
@@ -79,8 +79,8 @@ fn by(input: &mut &str) -> Parsed<By> {
 /// `function(arguments)`.
 fn call<'a, T>(
     function: &'static str,
-    arguments: impl Parser<&'a str, T, ErrMode<Expected>>,
-) -> impl Parser<&'a str, T, ErrMode<Expected>> {
+    arguments: impl Parser<&'a str, T, ErrMode<ExpectedSyntax>>,
+) -> impl Parser<&'a str, T, ErrMode<ExpectedSyntax>> {
     let end = must(")", "a comma or a closing parenthesis");
     preceded(keyword(function), delimited(must("(", "an opening parenthesis"), arguments, end))
 }

@@ -20,7 +20,7 @@ const ROOM: usize = 256;
 
 /// A record at the beginning of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct RecordSpan {
     /// Its length without the line ending; 0 for an empty line.
     pub bytes: usize,
     /// The position of the next record.
@@ -31,7 +31,7 @@ pub(crate) struct Record {
 
 /// The reason why there is no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum CsvFlaw {
     /// A quote that is never closed.
     Unclosed,
     /// A carriage return, outside quotes, that no line feed follows.
@@ -72,20 +72,20 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// The record at the beginning of `bytes`; nothing if its end is not in them and they are not the `last`.
-    pub(crate) fn record(&mut self, bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
+    pub(crate) fn record(&mut self, bytes: &[u8], last: bool) -> Result<Option<RecordSpan>, CsvFlaw> {
         let feed = memchr(b'\n', bytes);
         let (line, next) = feed.map_or((bytes, bytes.len()), |feed| (&bytes[..feed], feed + 1));
         let line = match memchr2(b'"', b'\r', line) {
             None => line,
             Some(at) if line[at] == b'"' => return self.quoted_record(bytes, last),
             Some(at) if at + 1 == line.len() => &line[..at],
-            Some(_) => return Err(Flaw::BareReturn),
+            Some(_) => return Err(CsvFlaw::BareReturn),
         };
         let whole = feed.is_some() || last;
-        Ok(whole.then(|| Record { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 }))
+        Ok(whole.then(|| RecordSpan { bytes: line.len(), next, fields: memchr_iter(b',', line).count() + 1 }))
     }
 
-    fn quoted_record(&mut self, bytes: &[u8], last: bool) -> Result<Option<Record>, Flaw> {
+    fn quoted_record(&mut self, bytes: &[u8], last: bool) -> Result<Option<RecordSpan>, CsvFlaw> {
         let reader = fresh(&mut self.quoted);
         let (text, ends) = (room(&mut self.text, 1), room(&mut self.ends, 1));
         let (mut at, mut fields) = (0, 0);
@@ -97,17 +97,17 @@ impl Reader {
             match result {
                 ReadRecordResult::Record => break,
                 ReadRecordResult::InputEmpty if !last => return Ok(None),
-                ReadRecordResult::InputEmpty if at > bytes.len() => return Err(Flaw::Unclosed),
+                ReadRecordResult::InputEmpty if at > bytes.len() => return Err(CsvFlaw::Unclosed),
                 _ => {}
             }
         }
         let next = match &bytes[at - 1..] {
             [b'\r', b'\n', ..] => at + 1,
             [b'\r'] if !last => return Ok(None),
-            [b'\r', _, ..] => return Err(Flaw::BareReturn),
+            [b'\r', _, ..] => return Err(CsvFlaw::BareReturn),
             _ => at.min(bytes.len()),
         };
-        Ok(Some(Record { bytes: at - 1, next, fields }))
+        Ok(Some(RecordSpan { bytes: at - 1, next, fields }))
     }
 
     /// The texts of all fields of a record.
@@ -250,8 +250,8 @@ mod tests {
             let found = Reader::default().record(bytes.as_bytes(), true).ok().flatten();
             assert_eq!(found.map(|found| (found.bytes, found.next, found.fields)), record, "{bytes:?}");
         }
-        assert_eq!(Reader::default().record(b"\"a\"\"\n", true), Err(Flaw::Unclosed));
-        assert_eq!(Reader::default().record(b"\"a\"\rb", true), Err(Flaw::BareReturn));
+        assert_eq!(Reader::default().record(b"\"a\"\"\n", true), Err(CsvFlaw::Unclosed));
+        assert_eq!(Reader::default().record(b"\"a\"\rb", true), Err(CsvFlaw::BareReturn));
         for incomplete in ["\"a\"\r", "\"a\nb", "\"a\""] {
             assert_eq!(Reader::default().record(incomplete.as_bytes(), false), Ok(None), "{incomplete:?}");
         }

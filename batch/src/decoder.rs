@@ -40,7 +40,7 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 /// Decodes one object.
 #[derive(Debug)]
 pub struct Decoder {
-    kind: Kind,
+    kind: DecoderKind,
     object_bytes: u64,
     buffer_bytes: u64,
     batch_bytes: u64,
@@ -54,7 +54,7 @@ pub struct Decoder {
 }
 
 #[derive(Debug)]
-enum Kind {
+enum DecoderKind {
     Text(Text),
     Fixed(usize, SchemaRef),
     Columns(Box<Columns>),
@@ -74,12 +74,14 @@ impl Decoder {
             Format::Fixed { record_bytes } => {
                 let width = DataType::FixedSizeBinary(signed(record_bytes.min(FIXED_RECORD_BYTES_MAX)));
                 let field = Field::new(RECORD, width, false);
-                Kind::Fixed(record_bytes, Arc::new(Schema::new(vec![field])))
+                DecoderKind::Fixed(record_bytes, Arc::new(Schema::new(vec![field])))
             }
-            Format::Parquet => Kind::Columns(Box::new(Columns::open(spec, object_bytes, buffer_bytes, batch_bytes))),
+            Format::Parquet => {
+                DecoderKind::Columns(Box::new(Columns::open(spec, object_bytes, buffer_bytes, batch_bytes)))
+            }
             Format::Csv | Format::Ndjson | Format::Lines => {
                 let record_bytes_max = (buffer_bytes / BATCHES_IN_BUFFER).clamp(batch_bytes, RECORD_BYTES_MAX);
-                Kind::Text(Text::open(spec.format, record_bytes_max))
+                DecoderKind::Text(Text::open(spec.format, record_bytes_max))
             }
         };
         let (requested, given) = (None, None);
@@ -100,7 +102,7 @@ impl Decoder {
     /// Returns batches of Parquet as they are read, for a caller who drops them at once: their texts are views of
     /// shared memory, and there is no limit on the size of a copy.
     pub(crate) fn with_views(mut self) -> Self {
-        if let Kind::Columns(columns) = &mut self.kind {
+        if let DecoderKind::Columns(columns) = &mut self.kind {
             columns.with_views();
         }
         self
@@ -111,7 +113,7 @@ impl Decoder {
     #[must_use]
     pub fn in_place(mut self, place: usize, of: usize) -> Self {
         assert!(place < of, "there are so many places");
-        if let Kind::Columns(columns) = &mut self.kind {
+        if let DecoderKind::Columns(columns) = &mut self.kind {
             columns.in_place(place, of);
         }
         self
@@ -120,7 +122,7 @@ impl Decoder {
     /// The bytes of the object that stand for a row of Parquet, its share of what lies between the row groups
     /// included; known with the schema. `None` of row formats, and of a row group without rows.
     pub fn row_bytes(&self) -> Option<f64> {
-        if let Kind::Columns(columns) = &self.kind { columns.row_bytes() } else { None }
+        if let DecoderKind::Columns(columns) = &self.kind { columns.row_bytes() } else { None }
     }
 
     /// Takes the bytes that [`Need::Bytes`] requested.
@@ -159,8 +161,8 @@ impl Decoder {
         self.records_before += std::mem::take(&mut self.records_in_batch);
         let given = self.given.take();
         let need = match &mut self.kind {
-            Kind::Columns(columns) => columns.next(given)?,
-            Kind::Text(_) | Kind::Fixed(..) => self.row_format(given)?,
+            DecoderKind::Columns(columns) => columns.next(given)?,
+            DecoderKind::Text(_) | DecoderKind::Fixed(..) => self.row_format(given)?,
         };
         match &need {
             Need::Bytes(range) => self.requested = Some(range.clone()),
@@ -179,9 +181,9 @@ impl Decoder {
     /// without records have one, too.
     pub fn schema(&self) -> Option<SchemaRef> {
         match &self.kind {
-            Kind::Columns(columns) => columns.schema().cloned(),
-            Kind::Text(text) => text.schema().cloned(),
-            Kind::Fixed(_, schema) => Some(Arc::clone(schema)),
+            DecoderKind::Columns(columns) => columns.schema().cloned(),
+            DecoderKind::Text(text) => text.schema().cloned(),
+            DecoderKind::Fixed(_, schema) => Some(Arc::clone(schema)),
         }
     }
 
@@ -189,9 +191,9 @@ impl Decoder {
     /// text those of a record that is longer than a batch, and of its copies.
     pub fn held_bytes(&self) -> u64 {
         match &self.kind {
-            Kind::Columns(columns) => columns.held_bytes(),
-            Kind::Text(text) => 2 * text.held_bytes().saturating_sub(2 * self.batch_bytes),
-            Kind::Fixed(..) => 0,
+            DecoderKind::Columns(columns) => columns.held_bytes(),
+            DecoderKind::Text(text) => 2 * text.held_bytes().saturating_sub(2 * self.batch_bytes),
+            DecoderKind::Fixed(..) => 0,
         }
     }
 
@@ -202,7 +204,7 @@ impl Decoder {
         }
         if last {
             // An object of no bytes has no records, and of CSV no header.
-            if let Kind::Text(text) = &self.kind
+            if let DecoderKind::Text(text) = &self.kind
                 && self.object_bytes > 0
             {
                 text.end()?;
@@ -210,11 +212,11 @@ impl Decoder {
             return Ok(Need::End);
         }
         let whole = match self.kind {
-            Kind::Fixed(record_bytes, _) => {
+            DecoderKind::Fixed(record_bytes, _) => {
                 self.whole_records(record_bytes)?;
                 (self.batch_bytes / record_bytes as u64).min(BATCH_ROWS_MAX) * record_bytes as u64
             }
-            Kind::Text(_) | Kind::Columns(_) => self.batch_bytes,
+            DecoderKind::Text(_) | DecoderKind::Columns(_) => self.batch_bytes,
         };
         let end = self.object_bytes.min(self.at + whole);
         assert!(end > self.at, "a request brings the decoder forward");
@@ -225,20 +227,20 @@ impl Decoder {
 
     fn records(&mut self, given: Option<Bytes>, last: bool) -> Result<Option<RecordBatch>, Error> {
         match &mut self.kind {
-            Kind::Text(text) => {
+            DecoderKind::Text(text) => {
                 if let Some(bytes) = given {
                     text.give(&bytes);
                 }
                 text.batch(last)
             }
-            Kind::Fixed(record_bytes, schema) => {
+            DecoderKind::Fixed(record_bytes, schema) => {
                 let Some(bytes) = given else { return Ok(None) };
                 let records = FixedSizeBinaryArray::try_new(signed(*record_bytes), Buffer::from(bytes), None);
                 let records = records.map_err(Error::columns("reading records"))?;
                 let batch = RecordBatch::try_new(Arc::clone(schema), vec![Arc::new(records)]);
                 Ok(Some(batch.map_err(Error::columns("reading records"))?))
             }
-            Kind::Columns(_) => Ok(None),
+            DecoderKind::Columns(_) => Ok(None),
         }
     }
 

@@ -39,11 +39,11 @@ const CLOSING_QUOTE: &str = "a closing quote";
 
 /// The innermost description of what was expected.
 #[derive(Debug)]
-pub(crate) struct Expected(Option<&'static str>);
+pub(crate) struct ExpectedSyntax(Option<&'static str>);
 
-pub(crate) type Parsed<T> = ModalResult<T, Expected>;
+pub(crate) type Parsed<T> = ModalResult<T, ExpectedSyntax>;
 
-impl ParserError<&str> for Expected {
+impl ParserError<&str> for ExpectedSyntax {
     type Inner = Self;
 
     fn from_input(_: &&str) -> Self {
@@ -55,7 +55,7 @@ impl ParserError<&str> for Expected {
     }
 }
 
-impl<'a> AddContext<&'a str, &'static str> for Expected {
+impl<'a> AddContext<&'a str, &'static str> for ExpectedSyntax {
     fn add_context(self, _: &&'a str, _: &<&'a str as Stream>::Checkpoint, wanted: &'static str) -> Self {
         Self(self.0.or(Some(wanted)))
     }
@@ -63,7 +63,7 @@ impl<'a> AddContext<&'a str, &'static str> for Expected {
 
 /// A failure for good at the beginning of the rest.
 pub(crate) fn refuse<T>(wanted: &'static str) -> Parsed<T> {
-    Err(ErrMode::Cut(Expected(Some(wanted))))
+    Err(ErrMode::Cut(ExpectedSyntax(Some(wanted))))
 }
 
 /// Reads all of `text`.
@@ -96,17 +96,17 @@ fn space(input: &mut &str) -> Parsed<()> {
 }
 
 /// This sign, and the space behind it.
-pub(crate) fn sign<'a>(sign: &'static str) -> impl Parser<&'a str, (), ErrMode<Expected>> {
+pub(crate) fn sign<'a>(sign: &'static str) -> impl Parser<&'a str, (), ErrMode<ExpectedSyntax>> {
     (sign, space).void()
 }
 
 /// This sign; anything else is refused.
-pub(crate) fn must<'a>(text: &'static str, wanted: &'static str) -> impl Parser<&'a str, (), ErrMode<Expected>> {
+pub(crate) fn must<'a>(text: &'static str, wanted: &'static str) -> impl Parser<&'a str, (), ErrMode<ExpectedSyntax>> {
     cut_err(sign(text)).context(wanted)
 }
 
 /// This keyword in any case, and the space behind it.
-pub(crate) fn keyword<'a>(word: &'static str) -> impl Parser<&'a str, (), ErrMode<Expected>> {
+pub(crate) fn keyword<'a>(word: &'static str) -> impl Parser<&'a str, (), ErrMode<ExpectedSyntax>> {
     terminated(bare.verify(move |name: &str| name.eq_ignore_ascii_case(word)), space).void()
 }
 
@@ -155,7 +155,7 @@ fn bare<'a>(input: &mut &'a str) -> Parsed<&'a str> {
 }
 
 /// A text in quotes, in which the quote is doubled. A quote that is not closed is refused where it was opened.
-fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ErrMode<Expected>> {
+fn quoted<'a>(quote: char) -> impl Parser<&'a str, String, ErrMode<ExpectedSyntax>> {
     move |input: &mut &'a str| {
         let start = *input;
         let inner = repeat(0.., alt((none_of(quote), (quote, quote).value(quote))));

@@ -158,34 +158,34 @@ impl Condition {
         }
     }
 
-    fn truth(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<Truth, Error> {
+    fn truth(&self, columns: &HashMap<&str, ArrayRef>, text_fields: bool) -> Result<TruthBits, Error> {
         let column = |name: &str| columns.get(name).ok_or_else(|| Error::missing(name, columns.keys().copied()));
         match self {
             Self::Compare { column: name, sign, literal } => {
                 let (left, right) = comparable(name, column(name)?, std::slice::from_ref(literal), text_fields)?;
                 let compared = sign.compares(&left, &Scalar::new(right)).map_err(Error::columns("filtering"))?;
                 let known = known(&compared);
-                Ok(Truth { holds: compared.values() & &known, fails: &!compared.values() & &known })
+                Ok(TruthBits { holds: compared.values() & &known, fails: &!compared.values() & &known })
             }
             Self::IsNull { column: name, negated } => {
                 let known = known(column(name)?);
-                let null = Truth { holds: !&known, fails: known };
+                let null = TruthBits { holds: !&known, fails: known };
                 Ok(if *negated { null.negated() } else { null })
             }
-            Self::All(conditions) => joined(conditions, columns, text_fields, Truth::and),
-            Self::Any(conditions) => joined(conditions, columns, text_fields, Truth::or),
+            Self::All(conditions) => joined(conditions, columns, text_fields, TruthBits::and),
+            Self::Any(conditions) => joined(conditions, columns, text_fields, TruthBits::or),
             Self::Not(inner) => Ok(inner.truth(columns, text_fields)?.negated()),
         }
     }
 }
 
 /// The truth of a condition for each record, a bit each: it holds, it fails, or, where neither is set, a null hides it.
-struct Truth {
+struct TruthBits {
     holds: BooleanBuffer,
     fails: BooleanBuffer,
 }
 
-impl Truth {
+impl TruthBits {
     fn and(&self, other: &Self) -> Self {
         Self { holds: &self.holds & &other.holds, fails: &self.fails | &other.fails }
     }
@@ -210,8 +210,8 @@ fn joined(
     conditions: &[Condition],
     columns: &HashMap<&str, ArrayRef>,
     text_fields: bool,
-    join: fn(&Truth, &Truth) -> Truth,
-) -> Result<Truth, Error> {
+    join: fn(&TruthBits, &TruthBits) -> TruthBits,
+) -> Result<TruthBits, Error> {
     let (first, rest) = conditions.split_first().expect("a chain has one condition or more");
     let mut whole = first.truth(columns, text_fields)?;
     for condition in rest {

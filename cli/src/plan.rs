@@ -14,7 +14,7 @@ use std::fmt::Write;
 
 /// The plan as JSON. Groups and classes are numbered by their places in their lists.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct PlanReport<'a> {
     rack: &'a str,
     code: Code,
     group_drives: u32,
@@ -83,10 +83,10 @@ fn checked(spec: &RackSpec) -> anyhow::Result<Layout> {
     Ok(layout)
 }
 
-fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> Report<'a> {
+fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> PlanReport<'a> {
     let in_watts = |milliwatts: u64| milliwatts as f64 / 1000.0;
     let grouped = layout.groups.iter().flat_map(|group| &group.drives);
-    Report {
+    PlanReport {
         rack: &spec.name,
         code: spec.code,
         group_drives: spec.group_drives,
@@ -120,7 +120,7 @@ fn described<'a>(spec: &'a RackSpec, layout: &Layout, drive: &DriveSpec) -> Plan
     }
 }
 
-fn text(spec: &RackSpec, layout: &Layout, report: &Report<'_>) -> String {
+fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
     let mut text = String::new();
     let code = spec.code;
     let row = |text: &mut String, name: &str, value: String| {

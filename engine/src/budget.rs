@@ -13,7 +13,7 @@ use model::{DriveId, Time};
 
 /// Starts used on the last day on which there were any.
 #[derive(Clone, Copy, Default)]
-struct Used {
+struct StartsUsed {
     day: u32,
     starts: u32,
 }
@@ -21,7 +21,7 @@ struct Used {
 /// The budgets of a rack's drives. See the head of this file.
 pub struct StartBudget {
     per_day: u32,
-    drives: Vec<Used>,
+    drives: Vec<StartsUsed>,
     /// Starts beyond the budget, over all drives, since boot.
     pub exceeded: u64,
 }
@@ -30,12 +30,12 @@ impl StartBudget {
     /// Untouched budgets of `per_day` starts for drives 0 to `drive_count - 1`.
     pub fn new(drive_count: usize, per_day: u32) -> Self {
         assert!(drive_count > 0, "a rack has drives");
-        Self { per_day, drives: vec![Used::default(); drive_count], exceeded: 0 }
+        Self { per_day, drives: vec![StartsUsed::default(); drive_count], exceeded: 0 }
     }
 
     /// At boot: `drive` was started so many times on that day.
     pub fn restore(&mut self, drive: DriveId, day: u32, starts: u32) {
-        self.drives[drive.index()] = Used { day, starts };
+        self.drives[drive.index()] = StartsUsed { day, starts };
     }
 
     /// Whether `drive` may be started now for work of `priority`.
@@ -47,7 +47,7 @@ impl StartBudget {
     pub fn record(&mut self, drive: DriveId, now: Time) -> (u32, u32) {
         let used = &mut self.drives[drive.index()];
         if used.day < now.day() {
-            *used = Used { day: now.day(), starts: 0 };
+            *used = StartsUsed { day: now.day(), starts: 0 };
         }
         assert!(used.day >= now.day(), "a drive's day never goes back");
         used.starts = used.starts.saturating_add(1);

@@ -1,7 +1,7 @@
 //! How long a client's read would wait: a range and what is to be expected, from what is known now and what may still
 //! come.
 //!
-//! What is expected is what is under way, what is queued before the read, and the switches between them, each as long
+//! The expected wait is that for work under way, work queued before the read, and the switches between, each as long
 //! as those that were measured ([`crate::estimates`]), beside the shares of other priority classes that have work.
 //! Clients act by it. The range says how far it may be off:
 //!

@@ -76,7 +76,7 @@ pub struct RebuildView {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RebuildPhase {
     /// Nothing is listed before then.
     Idle { due: Time },
     /// A page is awaited.
@@ -96,7 +96,7 @@ struct PassCounts {
 /// The passes over one failed drive.
 #[derive(Clone, Debug)]
 struct Passes {
-    phase: Phase,
+    phase: RebuildPhase,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
@@ -117,7 +117,7 @@ struct Passes {
 impl Passes {
     fn new(now: Time, lost_bytes: Option<u64>) -> Self {
         Self {
-            phase: Phase::Idle { due: now },
+            phase: RebuildPhase::Idle { due: now },
             pending: VecDeque::new(),
             under_way: 0,
             unlisted: true,
@@ -151,7 +151,7 @@ impl Passes {
     }
 
     fn begin_at(&mut self, at: Time) {
-        if let Phase::Idle { due } = &mut self.phase {
+        if let RebuildPhase::Idle { due } = &mut self.phase {
             *due = at;
         }
     }
@@ -161,7 +161,7 @@ impl Passes {
     fn reported(&self, left_bytes: u64) -> PassCounts {
         match self.phase {
             _ if left_bytes == 0 => PassCounts::default(),
-            Phase::Idle { .. } => self.counts,
+            RebuildPhase::Idle { .. } => self.counts,
             _ => PassCounts {
                 rebuilt: self.counts.rebuilt,
                 lost: self.counts.lost.max(self.before.lost),
@@ -171,7 +171,7 @@ impl Passes {
     }
 
     fn begin_pass(&mut self) {
-        assert!(matches!(self.phase, Phase::Idle { .. }), "a pass begins when none is under way");
+        assert!(matches!(self.phase, RebuildPhase::Idle { .. }), "a pass begins when none is under way");
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
         self.before = core::mem::take(&mut self.counts);
         self.unlisted = false;
@@ -180,18 +180,18 @@ impl Passes {
 
     /// The pass is over. If it left something, the next one follows after a pause.
     fn end_pass(&mut self, now: Time, used_bytes: u64) {
-        assert!(matches!(self.phase, Phase::Working { next: None }), "a pass ends after its last page");
+        assert!(matches!(self.phase, RebuildPhase::Working { next: None }), "a pass ends after its last page");
         assert!(self.pending.is_empty() && self.under_way == 0, "a pass ends when nothing of it is under way");
         self.lost_bytes = self.lost_bytes.map(|_| self.shown_bytes);
         if self.is_over(used_bytes) {
-            self.phase = Phase::Idle { due: Time::MAX };
+            self.phase = RebuildPhase::Idle { due: Time::MAX };
             self.pause = PAUSE_MIN;
             return;
         }
         if self.counts.rebuilt > 0 {
             self.pause = PAUSE_MIN;
         }
-        self.phase = Phase::Idle { due: now + self.pause };
+        self.phase = RebuildPhase::Idle { due: now + self.pause };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         assert!(self.pause >= PAUSE_MIN, "passes do not follow each other without a pause");
     }
@@ -255,7 +255,7 @@ impl Rebuilder {
     /// When a pass is due that is not under way.
     pub fn deadline(&self, used_bytes: impl Fn(DriveId) -> u64) -> Time {
         let due = |(drive, passes): (&DriveId, &Passes)| match passes.phase {
-            Phase::Idle { due } if !passes.is_over(used_bytes(*drive)) => Some(due),
+            RebuildPhase::Idle { due } if !passes.is_over(used_bytes(*drive)) => Some(due),
             _ => None,
         };
         self.drives.iter().filter_map(due).min().unwrap_or(Time::MAX)
@@ -270,17 +270,17 @@ impl Rebuilder {
     pub fn need(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
         match passes.phase {
-            Phase::Working { .. } => Need::Queue,
-            Phase::Idle { .. } if passes.is_over(used_bytes) => Need::Nothing,
-            Phase::Idle { due: Time::MAX } => {
-                passes.phase = Phase::Idle { due: now + PAUSE_MIN };
+            RebuildPhase::Working { .. } => Need::Queue,
+            RebuildPhase::Idle { .. } if passes.is_over(used_bytes) => Need::Nothing,
+            RebuildPhase::Idle { due: Time::MAX } => {
+                passes.phase = RebuildPhase::Idle { due: now + PAUSE_MIN };
                 Need::Nothing
             }
-            Phase::Idle { due } if due <= now => {
+            RebuildPhase::Idle { due } if due <= now => {
                 passes.begin_pass();
                 Need::Page { after: None }
             }
-            Phase::Idle { .. } | Phase::Listing { .. } => Need::Nothing,
+            RebuildPhase::Idle { .. } | RebuildPhase::Listing { .. } => Need::Nothing,
         }
     }
 
@@ -289,9 +289,9 @@ impl Rebuilder {
     pub fn need_behind_page(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
         match passes.phase {
-            Phase::Working { .. } if !passes.pending.is_empty() => Need::Nothing,
-            Phase::Working { next: Some(next) } => Need::Page { after: Some(next) },
-            Phase::Working { next: None } if passes.under_way == 0 => {
+            RebuildPhase::Working { .. } if !passes.pending.is_empty() => Need::Nothing,
+            RebuildPhase::Working { next: Some(next) } => Need::Page { after: Some(next) },
+            RebuildPhase::Working { next: None } if passes.under_way == 0 => {
                 passes.end_pass(now, used_bytes);
                 Need::Nothing
             }
@@ -303,20 +303,20 @@ impl Rebuilder {
     pub fn list(&mut self, drive: DriveId, after: Option<BlobId>, attempt: Attempt) -> Option<Action> {
         let passes = self.drives.get_mut(&drive)?;
         assert!(passes.pending.is_empty(), "one page of {drive} at a time");
-        assert!(!matches!(passes.phase, Phase::Listing { .. }), "the page before was answered");
-        passes.phase = Phase::Listing { attempt, after };
+        assert!(!matches!(passes.phase, RebuildPhase::Listing { .. }), "the page before was answered");
+        passes.phase = RebuildPhase::Listing { attempt, after };
         Some(Action::ListOnDrive { drive, attempt, after, limit: PAGE_BLOBS })
     }
 
     /// A page of the blobs on `drive`; taken if it is the one that is awaited.
     pub fn page(&mut self, drive: DriveId, attempt: Attempt, blobs: Vec<BlobOnDrive>, next: Option<BlobId>) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
-        let Phase::Listing { attempt: awaited, after } = passes.phase else { return };
+        let RebuildPhase::Listing { attempt: awaited, after } = passes.phase else { return };
         if awaited != attempt {
             return;
         }
         // A page that does not lead on ends the pass, or it would never end.
-        passes.phase = Phase::Working { next: next.filter(|next| after.is_none_or(|after| *next > after)) };
+        passes.phase = RebuildPhase::Working { next: next.filter(|next| after.is_none_or(|after| *next > after)) };
         for blob in blobs.into_iter().take(PAGE_BLOBS as usize) {
             passes.shown_bytes = passes.shown_bytes.saturating_add(blob.stack_bytes);
             passes.pending.push_back(blob);
@@ -328,7 +328,10 @@ impl Rebuilder {
     pub fn next_blob(&mut self, drive: DriveId) -> Option<BlobOnDrive> {
         let passes = self.drives.get_mut(&drive).filter(|passes| passes.under_way < WINDOW)?;
         let blob = passes.pending.pop_front();
-        assert!(blob.is_none() || matches!(passes.phase, Phase::Working { .. }), "blobs of {drive} come from its page");
+        assert!(
+            blob.is_none() || matches!(passes.phase, RebuildPhase::Working { .. }),
+            "blobs of {drive} come from its page"
+        );
         blob
     }
 
@@ -343,7 +346,10 @@ impl Rebuilder {
     /// A rebuild of a blob on `drive` is queued.
     pub fn queued(&mut self, drive: DriveId) {
         if let Some(passes) = self.drives.get_mut(&drive) {
-            assert!(matches!(passes.phase, Phase::Working { .. }), "a rebuild of {drive} is queued during a pass");
+            assert!(
+                matches!(passes.phase, RebuildPhase::Working { .. }),
+                "a rebuild of {drive} is queued during a pass"
+            );
             passes.under_way += 1;
             assert!(passes.under_way <= WINDOW, "no more rebuilds of {drive} than the window holds");
         }
@@ -352,7 +358,7 @@ impl Rebuilder {
     /// The rebuild of a blob would be in vain for now, or for ever.
     pub fn skipped(&mut self, drive: DriveId, reason: Rejection) {
         if let Some(passes) = self.drives.get_mut(&drive) {
-            assert!(matches!(passes.phase, Phase::Working { .. }), "a blob on {drive} is skipped during a pass");
+            assert!(matches!(passes.phase, RebuildPhase::Working { .. }), "a blob on {drive} is skipped during a pass");
             let lost = reason == Rejection::DataLost;
             *(if lost { &mut passes.counts.lost } else { &mut passes.counts.waiting }) += 1;
         }
@@ -362,7 +368,7 @@ impl Rebuilder {
     pub fn ended(&mut self, drive: DriveId, outcome: &Outcome, stack_bytes: u64) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         assert!(passes.under_way > 0, "a rebuild of {drive} ends once");
-        assert!(!matches!(passes.phase, Phase::Idle { .. }), "a rebuild of {drive} ends before its pass");
+        assert!(!matches!(passes.phase, RebuildPhase::Idle { .. }), "a rebuild of {drive} ends before its pass");
         passes.under_way -= 1;
         match outcome {
             Outcome::Rebuilt => {

@@ -28,7 +28,7 @@ const _: () = assert!(EVACUATIONS_PER_PAGE <= PAGE_BLOBS as usize, "a page has r
 
 /// The listing of the dead blobs of the group that is awake.
 #[derive(Default)]
-struct Listing {
+struct DeadListing {
     /// The page that is awaited.
     awaiting: Option<Attempt>,
     /// Blobs to be removed as a whole.
@@ -78,7 +78,7 @@ pub(crate) struct Reclaim {
     /// Those of them that the last listing showed and that could not be given back: a visit would not either.
     stuck: Vec<u64>,
     /// The listing of each class.
-    listings: Vec<Listing>,
+    listings: Vec<DeadListing>,
 }
 
 impl Reclaim {
@@ -87,7 +87,7 @@ impl Reclaim {
         Self {
             dead: vec![0; group_count],
             stuck: vec![0; group_count],
-            listings: (0..class_count).map(|_| Listing::default()).collect(),
+            listings: (0..class_count).map(|_| DeadListing::default()).collect(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Reclaim {
 
     /// The group of `class` that was up goes to sleep, or another one wakes: its listing is dropped.
     pub fn reset(&mut self, class: ClassId) {
-        self.listings[class.index()] = Listing::default();
+        self.listings[class.index()] = DeadListing::default();
     }
 
     /// Whether the dead blobs of `group` are to be listed, and are not yet.

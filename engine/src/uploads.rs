@@ -4,9 +4,9 @@
 //! Their ages are counted in *served time*: the time that servers of this data directory have run, by their monotonic
 //! clocks, one after another. No wall clock is asked, since one that is wrong at a start would make every upload years
 //! old at once, and parts that are aborted are gone.
-//! 1. Every so often it is noted which numbers of versions and slots have been given out so far: a `Mark`. The number
-//!    of an upload is that of a version, and each part has a slot of its own; numbers only go up. So what has a number
-//!    below a mark's was there when the mark was made.
+//! 1. Every so often it is noted which numbers of versions and slots have been given out so far: an `UploadMark`. The
+//!    number of an upload is that of a version, and each part has a slot of its own; numbers only go up. So what has a
+//!    number below a mark's was there when the mark was made.
 //! 2. An upload is stale if it, and every part of it, lies below a mark that is at least as old as the limit.
 //! 3. Marks and the served time are kept in the catalog, so that a restart forgets at most what was served since they
 //!    were kept last. What it forgets makes uploads younger, never older.
@@ -44,7 +44,7 @@ pub struct Ends {
 
 /// Which numbers had been given out at a moment of served time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
+struct UploadMark {
     served_ms: u64,
     ends: Ends,
 }
@@ -53,7 +53,7 @@ struct Mark {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Persisted {
     served_ms: u64,
-    marks: VecDeque<Mark>,
+    marks: VecDeque<UploadMark>,
 }
 
 /// The bytes that the parts of all open uploads may take of a workshop.
@@ -90,10 +90,10 @@ impl StaleWatch {
         let apart_ms = (self.limit / MARKS_PER_LIMIT).as_millis() as u64;
         let marks = &mut self.known.marks;
         if marks.back().is_none_or(|last| now_ms.saturating_sub(last.served_ms) >= apart_ms) {
-            marks.push_back(Mark { served_ms: now_ms, ends: next });
+            marks.push_back(UploadMark { served_ms: now_ms, ends: next });
         }
         let limit_ms = self.limit.as_millis() as u64;
-        let is_old = |mark: &Mark| now_ms.saturating_sub(mark.served_ms) >= limit_ms;
+        let is_old = |mark: &UploadMark| now_ms.saturating_sub(mark.served_ms) >= limit_ms;
         // Of the marks that are old enough, the newest says most.
         while marks.get(1).is_some_and(is_old) {
             marks.pop_front();

@@ -148,7 +148,7 @@ fn io_error(what: &str, source: io::Error) -> ServerError {
 }
 
 /// A server that runs.
-struct Running {
+struct RunningServer {
     context: Context,
     world: WorldHandle,
     users: Arc<Users>,
@@ -165,7 +165,7 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    async fn boot(&self) -> Result<Running, ServerError> {
+    async fn boot(&self) -> Result<RunningServer, ServerError> {
         let spec = self.dir.rack().clone();
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
@@ -226,7 +226,7 @@ impl Boot<'_> {
         status.notices = self.notices.clone();
         status.traffic = Some(Arc::clone(&traffic));
         status.places = self.dir.labels();
-        Ok(Running { context, world, users, traffic, status: Arc::new(status), jobs })
+        Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs })
     }
 
     /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and

@@ -159,7 +159,7 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), ServerError> {
     assert!(!garbage.iter().any(|slot| known.contains(slot)), "no file that the catalog knows is garbage");
     assert!(is_certain || garbage.is_empty(), "nothing is garbage to a catalog of which something is missing");
     context.staging.free_all(&garbage).await?;
-    // What the last run left is this run's to keep and the next one's to remove; whatever else there is, is not ours.
+    // Files of the last run are this run's to keep and the next one's to remove; all others are not ours.
     let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
     let own = kept.iter().filter(of_last_run).count();
     let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
@@ -188,7 +188,7 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
         capacities.get(spec.code.stacks() - 1).copied().unwrap_or(0)
     };
     let stack_bytes_max = rack.layout().groups.iter().map(stack_of).max().unwrap_or(0);
-    // What payloads fit grows with their length: the last that does is searched for by halving.
+    // Stacks grow with their payload: the longest payload that fits is searched for by halving.
     let (mut fits, mut beyond) = (0, stack_bytes_max.saturating_mul(u64::from(spec.code.data)) + 1);
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;

@@ -29,7 +29,7 @@ use crate::recall::Recalls;
 use crate::world::{ReadOrder, ReadTarget, TimedClient, WorldHandle};
 use cards::Cards;
 use catalog::{Blob, Catalog, MemoryStore};
-use client::{Client, Records};
+use client::{Client, ReadRecords};
 use disk::label::RackUuid;
 use disk::stack::{self, SyntheticBlobs, SyntheticDrive};
 use disk::{Clock, Drive, EmulatedRack, MemoryDrive};
@@ -121,7 +121,7 @@ pub struct VirtualOutcome {
 /// [`ServerError`] if the rack has no layout, or the system no runtime.
 pub fn run(run: &VirtualRun) -> Result<VirtualOutcome, ServerError> {
     assert!(run.reads.is_sorted_by_key(|read| read.at), "a trace is in the order of its moments");
-    // What a server would log of each read that is refused is in the outcome.
+    // The log would name each read that is refused; the outcome has them.
     let _unlogged = tracing::subscriber::set_default(NoSubscriber::default());
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.map_err(|source| ServerError::Io("starting virtual time".into(), source))?;
@@ -153,7 +153,7 @@ fn watched_spawn() -> (Spawn, mpsc::UnboundedReceiver<Panic>) {
 
 /// Starts and energy of all drives so far.
 #[derive(Clone, Copy)]
-struct Used {
+struct DrivesUsed {
     starts: u64,
     energy_mj: u64,
 }
@@ -205,7 +205,7 @@ impl Site {
 
     /// Orders the reads of the trace when they are due, and waits for the end.
     async fn play(self, run: &VirtualRun) -> VirtualOutcome {
-        let records = Arc::new(Records::new(run.reads.len()));
+        let records = Arc::new(ReadRecords::new(run.reads.len()));
         let mut before = None;
         for (index, read) in run.reads.iter().enumerate() {
             if read.at >= run.from && before.is_none() {
@@ -228,7 +228,7 @@ impl Site {
         }
     }
 
-    fn order(&self, run: &VirtualRun, index: usize, records: &Arc<Records>) {
+    fn order(&self, run: &VirtualRun, index: usize, records: &Arc<ReadRecords>) {
         let read = &run.reads[index];
         let blob = described(run, read);
         let client = Client {
@@ -255,10 +255,10 @@ impl Site {
         });
     }
 
-    fn used(&self) -> Used {
+    fn used(&self) -> DrivesUsed {
         let starts = (0..self.drives as u32).map(|drive| u64::from(self.rack.starts(DriveId(drive)))).sum();
         let energy = self.rack.energy();
-        Used { starts, energy_mj: energy.standby_mj + energy.spin_up_mj + energy.active_mj }
+        DrivesUsed { starts, energy_mj: energy.standby_mj + energy.spin_up_mj + energy.active_mj }
     }
 }
 

@@ -95,7 +95,7 @@ pub struct FillPoint {
     pub utilisation: f64,
     /// Half the width of its 95 % confidence interval; `None` for a single seed.
     pub utilisation_ci95: Option<f64>,
-    /// What is used, over the space of a rack all of whose drives are as large as the smallest may be.
+    /// The space used, over that of a rack all of whose drives are as large as the smallest may be.
     pub over_clipped: f64,
     /// Half the width of its 95 % confidence interval; `None` for a single seed.
     pub over_clipped_ci95: Option<f64>,
@@ -140,7 +140,7 @@ impl Filling {
         Ok(fill(&sized, &layout, self.sizes, self.rule, seed))
     }
 
-    /// What is used, over the space of a rack all of whose drives are as large as the smallest may be.
+    /// The space used, over that of a rack all of whose drives are as large as the smallest may be.
     pub fn over_clipped(&self, filled: &Filled) -> f64 {
         let clipped_bytes = self.capacities.min_bytes as f64 * self.rack.drives.len() as f64;
         filled.used_bytes as f64 / clipped_bytes

@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 /// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
+pub enum TraceOperation {
     /// Read the key's blob.
     Read,
     /// Write a new blob under the key.
@@ -38,7 +38,7 @@ pub struct Row {
     /// Its moment, since the trace began.
     pub after: Duration,
     /// Its operation.
-    pub operation: Operation,
+    pub operation: TraceOperation,
     /// Its key.
     pub key: String,
     /// Its length in bytes.
@@ -148,8 +148,8 @@ fn parse_row(line: &str) -> Result<Row, String> {
         return Err(format!("{} fields where time,operation,key,bytes are expected", fields.len()));
     };
     let operation = match operation {
-        "read" => Operation::Read,
-        "write" => Operation::Write,
+        "read" => TraceOperation::Read,
+        "write" => TraceOperation::Write,
         other => return Err(format!("operation `{other}` is neither `read` nor `write`")),
     };
     let after = seconds(time).ok_or_else(|| format!("time `{time}` is not a number of seconds such as 12.5"))?;
@@ -183,10 +183,10 @@ pub(crate) fn play<M: Controller>(
         let Row { after, operation, key, bytes } = row?;
         keys.run_and_note(world, from + after, measuring);
         match operation {
-            Operation::Write => {
+            TraceOperation::Write => {
                 keys.writing.insert(world.write(bytes, PinnedTo::Anywhere), key);
             }
-            Operation::Read => {
+            TraceOperation::Read => {
                 let known = keys.written.get(&key).and_then(|blob| world.read(*blob, bytes));
                 if known.is_none() {
                     let index = (stable_hash(&key) % stored.len() as u64) as usize;
@@ -241,7 +241,7 @@ mod tests {
         let rows = read("time,operation,key,bytes\n0.5,read,a/b,1000\n# later\n\n2,write, c ,7").unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!(rows[0].after, Duration::from_millis(500));
-        assert_eq!((rows[1].operation, rows[1].key.as_str(), rows[1].bytes), (Operation::Write, "c", 7));
+        assert_eq!((rows[1].operation, rows[1].key.as_str(), rows[1].bytes), (TraceOperation::Write, "c", 7));
     }
 
     #[test]

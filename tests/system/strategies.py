@@ -2,12 +2,13 @@
 not a test, run by hand.
 
     LARDER_BINARY=target/release/larder python tests/system/strategies.py [GB] [MEMORY] [TIME_SCALE]
-        [--formats csv,ndjson,lines,fixed,parquet] [--strategies baseline,...] [--rounds N] [--no-check]
+        [--formats csv,ndjson,lines,fixed,parquet] [--strategies baseline,...] [--rounds N] [--no-check] [--json FILE]
 
 Prints a row for each job: what was forecast, what the rack counted, where the time went, and how much memory the server
 took for it, of what was planned; then a table of forecast, taken and error, medians over the rounds. In the first round
-each output is held against the input, record by record, by DuckDB if it is installed. The faster the rack runs, the
-more of the hours are the host's: its disk must keep up with the drives."""
+each output is held against the input, record by record, by DuckDB if it is installed. With --json the table is of all
+jobs in FILE, so that several of these may run at once, a format each: at a time scale of 1 they mostly wait. The faster
+the rack runs, the more of the hours are the host's: its disk must keep up with the drives."""
 
 import argparse
 import io
@@ -39,6 +40,7 @@ def options():
     parser.add_argument("--strategies", default=STRATEGIES, type=lambda text: text.split(","))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--no-check", dest="check", action="store_false")
+    parser.add_argument("--json", help="a file to which the report of each job is appended, as a line")
     return parser.parse_args()
 
 
@@ -103,8 +105,16 @@ def percent(parts):
     return f"{100 * statistics.mean(parts):.1f} %"
 
 
-def summary(jobs):
+def forecast_of(report):
+    return next(each for each in report["plan"]["forecasts"] if each["strategy"] == report["plan"]["chosen"])
+
+
+def summary(reports):
     """A row for each strategy and format, medians over the rounds; the mean of the errors below."""
+    jobs = {}
+    for report in reports:
+        pairs = jobs.setdefault((report["plan"]["format"], report["plan"]["chosen"]), [])
+        pairs.append((forecast_of(report), report["outcome"]))
     print("\n| format | strategy | switches: forecast | counted | hours: forecast | taken | error |")
     print("|---|---|---:|---:|---:|---:|---:|")
     errors = {}
@@ -123,15 +133,18 @@ def summary(jobs):
 
 class Strategies(SystemTest):
     def test_side_by_side(self):
-        jobs = {}
+        reports = []
         print(row(("format", "strategy", "forecast", *(name.removesuffix("_hours") for name in COLUMNS), "memory",
                    "load")))
         for turn in range(OPTIONS.rounds):
             for name in OPTIONS.formats:
-                self.side_by_side(name, turn, jobs)
-        summary(jobs)
+                reports += self.side_by_side(name, turn)
+        if OPTIONS.json:
+            with open(OPTIONS.json, encoding="utf-8") as file:
+                reports = [json.loads(line) for line in file]
+        summary(reports)
 
-    def side_by_side(self, name, turn, jobs):
+    def side_by_side(self, name, turn):
         form = FORMATS[name]
         settings = {**BRISK, "time_scale": OPTIONS.time_scale, "workshop.capacity": "8 GB", "workshop.spool": "200 MB",
                     "migrate.pack_size": "32 MB", "placement.group_choice": "random"}
@@ -142,6 +155,7 @@ class Strategies(SystemTest):
             client.put_object(Bucket="lake", Key=f"events/{number:04d}.{name}", Body=form.made(number))
         server.until_migrated(timeout=600)
         server.until_asleep(timeout=300)
+        reports = []
         for strategy in OPTIONS.strategies:
             before = server.resident()
             output = larder("repartition", "s3://lake/events", "--to", f"s3://lake/{strategy}", "--by",
@@ -149,9 +163,11 @@ class Strategies(SystemTest):
                             strategy, *form.words, "--json", "--data", server.data, timeout=3_000)
             self.assertEqual(output.returncode, 0, output.stderr)
             report = json.loads(output.stdout)
-            outcome, chosen = report["outcome"], report["plan"]["chosen"]
-            forecast = next(each for each in report["plan"]["forecasts"] if each["strategy"] == chosen)
-            jobs.setdefault((name, chosen), []).append((forecast, outcome))
+            outcome, forecast, chosen = report["outcome"], forecast_of(report), report["plan"]["chosen"]
+            reports.append(report)
+            if OPTIONS.json:
+                with open(OPTIONS.json, "a", encoding="utf-8") as file:
+                    print(json.dumps(report), file=file)
             planned = f"{forecast['switches']} {forecast['hours']:.4f}"
             taken, most = server.peak() - before, report["plan"]["memory_bytes_most"]
             memory = f"{taken >> 20} MiB of {most >> 20}"
@@ -161,6 +177,7 @@ class Strategies(SystemTest):
             self.agree(client, name)
         server.stop()
         shutil.rmtree(server.data)
+        return reports
 
     def agree(self, client, name):
         """Every record of the input is in each output once, and each key in one partition, says DuckDB."""

@@ -134,6 +134,21 @@ class Repartition(SystemTest):
             self.assertEqual(sorted(found[f"year={year}"]), wanted)
         self.assertEqual(report["outcome"]["rows"], sum(map(len, found.values())))
 
+    def test_output_is_forecast_by_a_sample_of_what_filters_and_columns_keep(self):
+        self.filled()
+        choices = [(), ("--where", "year >= 2020"), ("--columns", "event,year"), ("--alpha", 0.25),
+                   ("--columns", "event,year", "--where", "year >= 2020", "--format", "csv")]
+        for number, words in enumerate(choices):
+            with self.subTest(words=words):
+                report = self.partition(*words, to=f"s3://lake/out{number}", by="hash(event)")
+                plan, written = report["plan"], report["outcome"]["output_bytes"]
+                if "--alpha" in words:
+                    self.assertEqual(plan["alpha"], {"value": 0.25, "from": "given"})
+                    self.assertAlmostEqual(plan["output_bytes"] / plan["input_bytes"], 0.25, 4)
+                else:
+                    self.assertEqual(plan["alpha"]["from"], "sampled")
+                    self.assertAlmostEqual(plan["output_bytes"] / written, 1, delta=0.05)
+
     def test_a_kill_in_the_middle_costs_nothing_but_time(self):
         events = self.filled(time_scale=20)
         job = self.begun()

@@ -157,16 +157,16 @@ pub struct PackPlan {
 pub struct HeldPack {
     plan: PackPlan,
     /// The pieces of all members, one behind the other.
-    pieces: Vec<Piece>,
+    pieces: Vec<MemberPiece>,
 }
 
 /// A piece of a member.
-enum Piece {
+enum MemberPiece {
     File(StagedPiece),
     Memory(Bytes),
 }
 
-impl Piece {
+impl MemberPiece {
     async fn open(&self) -> Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError> {
         match self {
             Self::File(file) => {
@@ -262,7 +262,7 @@ impl PackPlan {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
                 let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
-                Ok(Piece::File(StagedPiece { hold, bytes, of: Arc::clone(&of) }))
+                Ok(MemberPiece::File(StagedPiece { hold, bytes, of: Arc::clone(&of) }))
             })
         });
         Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })
@@ -278,7 +278,7 @@ impl PackPlan {
             assert!(member.slots.is_empty(), "a member is in memory or staged");
             assert_eq!(member.object.bytes, bytes.len() as u64, "a member is as long as its record says");
         }
-        HeldPack { pieces: bytes.into_iter().map(Piece::Memory).collect(), plan: self }
+        HeldPack { pieces: bytes.into_iter().map(MemberPiece::Memory).collect(), plan: self }
     }
 }
 
@@ -294,7 +294,7 @@ pub struct Sealed {
 /// Yields the payload of a pack.
 pub struct PackSource {
     pack: Arc<HeldPack>,
-    stage: Step,
+    stage: SourceStep,
     opening: FuturesOrdered<BoxFuture<'static, Opened>>,
     /// How many pieces were opened, or are being.
     opened: usize,
@@ -317,7 +317,7 @@ pub struct PackSource {
 type Opened = Result<BoxStream<'static, Result<Bytes, ReadError>>, PackError>;
 
 /// The next step of a source.
-enum Step {
+enum SourceStep {
     /// The next piece of the member of that number, of which so many were read; or the index if there is no such
     /// member.
     File { member: usize, read: usize },
@@ -337,7 +337,7 @@ impl PackSource {
         let digest = Digest::new(CrcAlgorithm::Crc64Nvme);
         Self {
             pack,
-            stage: Step::File { member: 0, read: 0 },
+            stage: SourceStep::File { member: 0, read: 0 },
             opening: FuturesOrdered::new(),
             opened: 0,
             checksums: Vec::new(),
@@ -375,8 +375,8 @@ impl PackSource {
     /// The number of the member that is being read, or whose reading failed; `None` behind the last one.
     pub fn reading(&self) -> Option<usize> {
         match &self.stage {
-            Step::File { member, .. } | Step::Bytes { member, .. } => Some(*member),
-            Step::Entry(_) | Step::Checksums(_) | Step::Done => None,
+            SourceStep::File { member, .. } | SourceStep::Bytes { member, .. } => Some(*member),
+            SourceStep::Entry(_) | SourceStep::Checksums(_) | SourceStep::Done => None,
         }
     }
 
@@ -404,11 +404,11 @@ impl PackSource {
     async fn next_piece(&mut self) -> Result<Option<Bytes>, PackError> {
         loop {
             match &mut self.stage {
-                Step::File { member, read } => {
+                SourceStep::File { member, read } => {
                     let (member, read) = (*member, *read);
                     self.begin_file(member, read).await?;
                 }
-                Step::Bytes { member, read, stream } => {
+                SourceStep::Bytes { member, read, stream } => {
                     let (member, read) = (*member, *read);
                     if let Some(piece) = stream.next().await {
                         let piece = piece?;
@@ -420,17 +420,17 @@ impl PackSource {
                     }
                     let sum = self.piece_sum.take();
                     self.check(sum, member, Some(read))?;
-                    self.stage = Step::File { member, read: read + 1 };
+                    self.stage = SourceStep::File { member, read: read + 1 };
                 }
-                Step::Entry(next) => {
+                SourceStep::Entry(next) => {
                     let next = *next;
                     return Ok(Some(self.index_entry(next)));
                 }
-                Step::Checksums(next) => {
+                SourceStep::Checksums(next) => {
                     let next = *next;
                     return Ok(Some(self.checksums_or_footer(next)));
                 }
-                Step::Done => return Ok(None),
+                SourceStep::Done => return Ok(None),
             }
         }
     }
@@ -442,13 +442,13 @@ impl PackSource {
         self.stage = match pack.plan.members.get(member) {
             None => {
                 assert_eq!(self.checksums.len(), member, "every member was read and has its checksum");
-                Step::Entry(0)
+                SourceStep::Entry(0)
             }
             Some(of) if read == of.pieces() => {
                 let sum = self.member_sum.take();
                 self.check(sum, member, None)?;
                 self.checksums.push(self.member_digest.finalize_reset());
-                Step::File { member: member + 1, read: 0 }
+                SourceStep::File { member: member + 1, read: 0 }
             }
             Some(of) => {
                 let sum = |piece| of.expected(piece).map(|expected| Checksummer::new(expected.kind));
@@ -457,7 +457,7 @@ impl PackSource {
                     self.member_sum = sum(None);
                 }
                 let stream = self.opening.next().await.expect("pieces are opened ahead as long as there are some")?;
-                Step::Bytes { member, read, stream }
+                SourceStep::Bytes { member, read, stream }
             }
         };
         Ok(())
@@ -495,7 +495,7 @@ impl PackSource {
         let entry = encode_entry(bucket, key, self.pack.plan.offsets[index], object, attributes);
         assert!(entry.len() <= ENTRY_BYTES_MAX, "an entry is as long as it was when the pack was planned");
         bytes.extend_from_slice(&entry);
-        self.stage = if index + 1 < members { Step::Entry(index + 1) } else { Step::Checksums(0) };
+        self.stage = if index + 1 < members { SourceStep::Entry(index + 1) } else { SourceStep::Checksums(0) };
         self.index_digest.update(&bytes);
         bytes.into()
     }
@@ -504,12 +504,12 @@ impl PackSource {
     fn checksums_or_footer(&mut self, first: usize) -> Bytes {
         let rest = &self.checksums[first..];
         if rest.is_empty() {
-            self.stage = Step::Done;
+            self.stage = SourceStep::Done;
             return Bytes::from_owner(self.footer().encode());
         }
         let now = &rest[..rest.len().min(BLOCK_BYTES / MEMBER_CHECKSUM_BYTES)];
         let bytes: Vec<u8> = now.iter().flat_map(|checksum| checksum.to_le_bytes()).collect();
-        self.stage = Step::Checksums(first + now.len());
+        self.stage = SourceStep::Checksums(first + now.len());
         self.index_digest.update(&bytes);
         bytes.into()
     }

@@ -48,7 +48,7 @@ pub(super) struct Columns {
     object_bytes: u64,
     buffer_bytes: u64,
     batch_bytes: u64,
-    state: State,
+    state: ColumnsState,
     wanted: VecDeque<Range<u64>>,
     ranges: Vec<Range<u64>>,
     given: Vec<Bytes>,
@@ -63,7 +63,7 @@ pub(super) struct Columns {
     row_bytes: Option<f64>,
 }
 
-enum State {
+enum ColumnsState {
     Footer(Option<ParquetMetaDataPushDecoder>),
     Groups(Box<ParquetPushDecoder>),
     End,
@@ -83,7 +83,7 @@ impl Columns {
             object_bytes,
             buffer_bytes,
             batch_bytes,
-            state: State::Footer(None),
+            state: ColumnsState::Footer(None),
             wanted: VecDeque::new(),
             ranges: Vec::new(),
             given: Vec::new(),
@@ -142,8 +142,8 @@ impl Columns {
     /// One step; `None` if another one must follow.
     fn advance(&mut self, ranges: Vec<Range<u64>>, bytes: Vec<Bytes>) -> Result<Option<Need>, Error> {
         match &mut self.state {
-            State::Footer(_) => self.footer(ranges, bytes).map(|()| None),
-            State::Groups(decoder) => {
+            ColumnsState::Footer(_) => self.footer(ranges, bytes).map(|()| None),
+            ColumnsState::Groups(decoder) => {
                 let Some(rows) = &mut self.rows else { return Err(not_this("it has no columns")) };
                 if let Some(batch) = rows.next()? {
                     return Ok(Some(Need::Batch(batch)));
@@ -166,12 +166,12 @@ impl Columns {
                     DecodeResult::Finished => {
                         self.timestamps.iter().try_for_each(Timestamps::finish)?;
                         self.held = 0;
-                        self.state = State::End;
+                        self.state = ColumnsState::End;
                         Ok(rows.rest()?.map(Need::Batch))
                     }
                 }
             }
-            State::End => Ok(Some(Need::End)),
+            ColumnsState::End => Ok(Some(Need::End)),
         }
     }
 
@@ -188,7 +188,7 @@ impl Columns {
         if self.object_bytes < FILE_BYTES_MIN {
             return Err(not_this("it is too short"));
         }
-        let State::Footer(footer) = &mut self.state else { return Ok(()) };
+        let ColumnsState::Footer(footer) = &mut self.state else { return Ok(()) };
         let mut decoder = match footer.take() {
             Some(decoder) => decoder,
             None => ParquetMetaDataPushDecoder::try_new(self.object_bytes)
@@ -200,7 +200,7 @@ impl Columns {
         }
         match decoder.try_decode().map_err(not_parquet)? {
             DecodeResult::NeedsData(ranges) => {
-                self.state = State::Footer(Some(decoder));
+                self.state = ColumnsState::Footer(Some(decoder));
                 if let Some(large) = ranges.iter().find(|range| range.end - range.start > self.buffer_bytes) {
                     let needed_bytes = large.end - large.start;
                     return Err(Error::BufferTooSmall { buffer_bytes: self.buffer_bytes, needed_bytes });
@@ -232,7 +232,7 @@ impl Columns {
         if let Some(row_groups) = self.row_groups(metadata) {
             decoder = decoder.with_row_groups(row_groups);
         }
-        self.state = State::Groups(Box::new(decoder.build().map_err(not_parquet)?));
+        self.state = ColumnsState::Groups(Box::new(decoder.build().map_err(not_parquet)?));
         Ok(())
     }
 

@@ -51,7 +51,7 @@ impl Timestamps {
             let (begin, length) = column.byte_range();
             let holds = |range: &&Range<u64>| range.start <= begin && begin.saturating_add(length) <= range.end;
             let (range, bytes) = ranges.iter().zip(bytes).find(|(range, _)| holds(range))?;
-            Some(Piece { begin: range.start, bytes: bytes.clone() })
+            Some(ObjectPart { begin: range.start, bytes: bytes.clone() })
         };
         let mut checked = Ok(());
         self.0.retain(|(column, rows)| {
@@ -91,7 +91,7 @@ fn is_one(kind: PhysicalType) -> bool {
     kind == PhysicalType::INT96
 }
 
-fn exact(column: &ColumnChunkMetaData, rows: usize, piece: Piece) -> Result<(), Error> {
+fn exact(column: &ColumnChunkMetaData, rows: usize, piece: ObjectPart) -> Result<(), Error> {
     let pages = SerializedPageReader::new(Arc::new(piece), column, rows, None).map_err(not_parquet)?;
     let mut reader = ColumnReaderImpl::<Int96Type>::new(column.column_descr_ptr(), Box::new(pages));
     let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
@@ -126,12 +126,12 @@ fn inexact(column: &ColumnChunkMetaData) -> Error {
 }
 
 /// A part of an object, addressed by positions in the object.
-struct Piece {
+struct ObjectPart {
     begin: u64,
     bytes: Bytes,
 }
 
-impl Piece {
+impl ObjectPart {
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
         let at = start.checked_sub(self.begin).and_then(|at| usize::try_from(at).ok());
         let at = at.filter(|at| *at <= self.bytes.len());
@@ -139,13 +139,13 @@ impl Piece {
     }
 }
 
-impl Length for Piece {
+impl Length for ObjectPart {
     fn len(&self) -> u64 {
         self.begin + self.bytes.len() as u64
     }
 }
 
-impl ChunkReader for Piece {
+impl ChunkReader for ObjectPart {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {

@@ -11,7 +11,7 @@
 //! - A batch holds at most the bytes of one piece and [`BATCH_ROWS_MAX`] records, or a single long record. At most a
 //!   piece and a record are held at once.
 
-use crate::csv::{self, Flaw};
+use crate::csv::{self, CsvFlaw};
 use crate::error::Error;
 use crate::format::{Format, HEADER, LINE, RECORD};
 use crate::limits::{BATCH_ROWS_MAX, signed};
@@ -39,7 +39,7 @@ pub(super) struct Text {
 }
 
 /// A record in some bytes, and where the next one begins.
-struct Found {
+struct FoundRecord {
     record: Range<usize>,
     next: usize,
 }
@@ -159,14 +159,14 @@ impl Text {
 
     /// The error for a record that begins like this; a quote that is never closed is the likeliest reason.
     fn too_long(&mut self, record: &[u8]) -> Error {
-        if self.format == Format::Csv && self.csv.record(record, true) == Err(Flaw::Unclosed) {
+        if self.format == Format::Csv && self.csv.record(record, true) == Err(CsvFlaw::Unclosed) {
             return self.malformed(format!("a quote in it is not closed within {} bytes", self.record_bytes_max));
         }
         Error::RecordTooLong { record: self.records + 1, limit_bytes: self.record_bytes_max as u64 }
     }
 
     /// The record at `at`, if its end is in `bytes` or they are the last ones.
-    fn record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<Found>, Error> {
+    fn record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<FoundRecord>, Error> {
         if self.format == Format::Csv {
             return self.csv_record(bytes, at, last);
         }
@@ -179,10 +179,10 @@ impl Text {
             Format::Ndjson => bytes[at..end].iter().rev().take_while(|byte| **byte == b'\r').count(),
             _ => 0,
         };
-        Ok(Some(Found { record: at..end - returns, next }))
+        Ok(Some(FoundRecord { record: at..end - returns, next }))
     }
 
-    fn csv_record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<Found>, Error> {
+    fn csv_record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<FoundRecord>, Error> {
         let marked = self.schema.is_none() && bytes[at..].starts_with(BYTE_ORDER_MARK);
         let begin = if marked { at + BYTE_ORDER_MARK.len() } else { at };
         let record = self.csv.record(&bytes[begin..], last).map_err(|flaw| self.flawed(flaw))?;
@@ -194,13 +194,13 @@ impl Text {
         if self.schema.is_none() {
             self.fields = record.fields;
         }
-        Ok(Some(Found { record: at..begin + record.bytes, next: begin + record.next }))
+        Ok(Some(FoundRecord { record: at..begin + record.bytes, next: begin + record.next }))
     }
 
-    fn flawed(&self, flaw: Flaw) -> Error {
+    fn flawed(&self, flaw: CsvFlaw) -> Error {
         let reason = match flaw {
-            Flaw::Unclosed => "a quote in it is never closed",
-            Flaw::BareReturn => {
+            CsvFlaw::Unclosed => "a quote in it is never closed",
+            CsvFlaw::BareReturn => {
                 "it has a carriage return that no line feed follows; end lines with line feeds, and quote fields that \
                  have carriage returns"
             }

@@ -119,7 +119,7 @@ fn pick<'a>(
 ) -> Result<(), Error> {
     found.fill(None);
     let mut json = serde_json::Deserializer::from_slice(records.value(row));
-    let picked = Pick { names, found }.deserialize(&mut json).and_then(|()| json.end());
+    let picked = FieldPick { names, found }.deserialize(&mut json).and_then(|()| json.end());
     picked.map_err(|error| Error::Malformed {
         record: row as u64 + 1,
         format: Format::Ndjson,
@@ -127,12 +127,12 @@ fn pick<'a>(
     })
 }
 
-struct Pick<'n, 'f, 'de> {
+struct FieldPick<'n, 'f, 'de> {
     names: &'n [String],
     found: &'f mut [Option<&'de RawValue>],
 }
 
-impl<'de> DeserializeSeed<'de> for Pick<'_, '_, 'de> {
+impl<'de> DeserializeSeed<'de> for FieldPick<'_, '_, 'de> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -140,7 +140,7 @@ impl<'de> DeserializeSeed<'de> for Pick<'_, '_, 'de> {
     }
 }
 
-impl<'de> Visitor<'de> for Pick<'_, '_, 'de> {
+impl<'de> Visitor<'de> for FieldPick<'_, '_, 'de> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,7 +148,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(key) = map.next_key::<Key<'de>>()? {
+        while let Some(key) = map.next_key::<JsonKey<'de>>()? {
             match self.names.iter().position(|name| *name == key.0) {
                 Some(index) => self.found[index] = Some(map.next_value()?),
                 None => {
@@ -162,7 +162,7 @@ impl<'de> Visitor<'de> for Pick<'_, '_, 'de> {
 
 /// A key, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+struct JsonKey<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// A value as text; `None` for null.
 fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Error> {
@@ -170,7 +170,7 @@ fn text<'a>(value: &'a RawValue, name: &str) -> Result<Option<Cow<'a, str>>, Err
     match raw.as_bytes().first() {
         Some(b'n') => Ok(None),
         Some(b'"') => {
-            let Key(text) = serde_json::from_str(raw)
+            let JsonKey(text) = serde_json::from_str(raw)
                 .map_err(|error| Error::Columns { doing: "reading a text", reason: error.to_string() })?;
             Ok(Some(text))
         }

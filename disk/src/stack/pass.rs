@@ -96,7 +96,7 @@ impl Passing {
             self.ask(self.shape.page_offset(page_of), BLOCK).await?;
         }
         self.ask_for(batch).await?;
-        // What is there is sent while the next batch is being read.
+        // A batch is sent while the next one is being read.
         let mut sent = range.start;
         while batch.end() < end {
             batch = self.longer(batch.end(), end, request_bytes);

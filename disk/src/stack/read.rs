@@ -59,7 +59,7 @@ enum SourceState {
     Failed(StackOutcome),
 }
 
-struct Source {
+struct StackSource {
     index: u8,
     drive: Arc<dyn Drive>,
     name: FileName,
@@ -85,7 +85,7 @@ pub struct StackReader {
     repairs: bool,
     /// Set if parity is to be computed again and compared: by stack index, the first stripe where it differs.
     parity: Option<BTreeMap<u8, u64>>,
-    stacks: Vec<Source>,
+    stacks: Vec<StackSource>,
     payload_crc64: u64,
     /// The origin of the blob, from the first stack that was opened.
     provenance: Option<Provenance>,
@@ -111,7 +111,7 @@ impl StackReader {
             assert!(usize::from(index) < blob.code.stacks(), "the blob has no stack {index}");
             let name = stack_name(blob.id, index);
             let (state, header_crc, page) = (SourceState::Unopened, 0, None);
-            Source { index, drive, name, state, header_crc, page, repaired: 0, unsound: false, bad: 0 }
+            StackSource { index, drive, name, state, header_crc, page, repaired: 0, unsound: false, bad: 0 }
         };
         let mut reader = Self {
             blob,
@@ -199,7 +199,7 @@ impl StackReader {
 
     /// The outcome of each stack so far, in the order in which they were given.
     pub fn outcomes(&self) -> Vec<StackOutcome> {
-        self.stacks.iter().map(Source::outcome).collect()
+        self.stacks.iter().map(StackSource::outcome).collect()
     }
 
     /// The most bytes that the buffers of this transfer ever held at once.
@@ -496,7 +496,7 @@ impl StackReader {
     }
 }
 
-impl Source {
+impl StackSource {
     fn outcome(&self) -> StackOutcome {
         match &self.state {
             SourceState::Failed(how) => how.clone(),

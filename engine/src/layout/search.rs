@@ -50,21 +50,21 @@ pub(super) fn best(spec: &RackSpec, constraints: &Constraints) -> Plan {
 /// One group found by trying, where assignment found none. Looks at so many partial choices at most.
 fn single(constraints: &Constraints) -> Plan {
     const CHOICES_MAX: u32 = 200_000;
-    let mut choice = Choice { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
+    let mut choice = GroupSearch { constraints, drives: Vec::new(), counts: BTreeMap::new(), budget: CHOICES_MAX };
     let found = choice.extend(0);
     assert!(!found || choice.drives.len() == constraints.group_drives, "what is found is a whole group");
     if found { vec![vec![choice.drives]] } else { Vec::new() }
 }
 
 /// A group being put together, drive by drive.
-struct Choice<'a> {
+struct GroupSearch<'a> {
     constraints: &'a Constraints,
     drives: Vec<u32>,
     counts: BTreeMap<u32, u32>,
     budget: u32,
 }
 
-impl Choice<'_> {
+impl GroupSearch<'_> {
     /// Whether drives at and behind `next` of the usable ones complete the group.
     fn extend(&mut self, next: usize) -> bool {
         let constraints = self.constraints;

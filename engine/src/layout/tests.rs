@@ -1,4 +1,4 @@
-//! What layouts come out, and that every one is sound.
+//! Layouts of shipped and random racks, every one of them sound.
 
 #![allow(clippy::unwrap_used)]
 

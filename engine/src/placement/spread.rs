@@ -16,13 +16,13 @@ use model::{DriveId, RackSpec};
 const SEARCH_STEPS_MAX: u32 = 20_000;
 
 /// One way in which drives fail together and lose what is on them.
-struct Kind {
+struct FailureKind {
     /// The domain of each drive.
     domain_of: Vec<u32>,
     domain_count: usize,
 }
 
-impl Kind {
+impl FailureKind {
     fn of(spec: &RackSpec, index: usize) -> Self {
         let domain_of: Vec<u32> = spec.drives.iter().map(|drive| drive.failure_domains[index].0).collect();
         let domain_count = domain_of.iter().max().map_or(0, |last| *last as usize + 1);
@@ -41,7 +41,7 @@ impl Kind {
 
 /// The rule of domains of one rack. See the head of this file.
 pub(super) struct Spread {
-    kinds: Vec<Kind>,
+    kinds: Vec<FailureKind>,
     nested: bool,
     /// k + r.
     pub stacks: usize,
@@ -54,7 +54,7 @@ impl Spread {
         let losing = spec.failure_domains.iter().enumerate().filter(|(_, kind)| kind.loses_media);
         // A domain of one drive never holds more than one stack.
         let shared =
-            losing.map(|(index, _)| Kind::of(spec, index)).filter(|kind| kind.domain_count < spec.drives.len());
+            losing.map(|(index, _)| FailureKind::of(spec, index)).filter(|kind| kind.domain_count < spec.drives.len());
         let kinds: Vec<_> = shared.collect();
         assert!(spec.code.stacks() > usize::from(spec.code.parity), "a blob has data stacks");
         let pairs = kinds.iter().enumerate().flat_map(|(i, a)| kinds[i + 1..].iter().map(move |b| (a, b)));

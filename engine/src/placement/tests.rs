@@ -160,7 +160,7 @@ proptest! {
                     } else {
                         placement.release(&drives, stack);
                     }
-                    // What a short drive gets back first makes up for what it lacks.
+                    // The first bytes that a short drive gets back make up for those it lacks.
                     for d in &drives {
                         accounts[d.index()].free = placement.free_bytes(*d);
                     }

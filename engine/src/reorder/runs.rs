@@ -103,12 +103,12 @@ impl Runs {
         self.arena.get(run.neighbours[BEHIND] as usize)
     }
 
-    /// What lies before `run`.
+    /// The span before `run`.
     pub fn before(&self, run: RunId) -> Span {
         self.beyond(run, BEFORE)
     }
 
-    /// What lies behind `run`, if all of it may be overtaken by `weight`.
+    /// The span behind `run`, if all of it may be overtaken by `weight`.
     pub fn behind_bearing(&self, run: RunId, weight: u64) -> Option<Span> {
         self.bear(run, BEHIND, weight).then(|| self.beyond(run, BEHIND))
     }

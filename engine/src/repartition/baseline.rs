@@ -51,7 +51,7 @@ impl Baseline {
                     if accounting.input_left() == 0 || accounting.offloaded_in_all() == 0 {
                         return transfer_phase(accounting);
                     }
-                    // What an earlier strategy offloaded waits until all input is read.
+                    // Runs of an earlier strategy wait until all input is read.
                     self.round = accounting.groups();
                 }
                 self.flush(accounting)

@@ -24,7 +24,7 @@ impl Strategy for BuffPack {
         if !here {
             return Step::Visit { group };
         }
-        // What is read fills the buffer; only then is something written, so that as much of it as can be goes at once.
+        // Reading fills the buffer; only then is something written, so that as much of it as can be goes at once.
         let readable = accounting.readable(group, accounting.free());
         assert!(readable > 0 || accounting.buffered(group) > 0, "the best group has something to do");
         if readable > 0 { Step::Read { bytes: readable } } else { Step::Deliver }

@@ -5,7 +5,7 @@
 //! 2. When nothing is buffered and no step is in hand, the world is asked for the checkpoint.
 //! 3. Its answer lets the job go on, done or not.
 //!
-//! What stands in the way of emptying the buffers, such as a group without room for what would be offloaded, puts the
+//! An obstacle to emptying the buffers, such as a group without room for what would be offloaded, puts the
 //! checkpoint off for an interval: it costs no job its end.
 //!
 //! Invariant: no more than a fiftieth of a job's time goes into writing buffers for checkpoints and reading them back.
@@ -26,11 +26,11 @@ pub(crate) struct Checkpoints {
     waited: [Duration; 2],
     /// Whether anything was done since.
     changed: bool,
-    phase: Phase,
+    phase: CheckpointPhase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CheckpointPhase {
     /// The job works.
     Working,
     /// Its buffers are being emptied.
@@ -43,7 +43,7 @@ impl Checkpoints {
     /// A job whose checkpoints cost so much at most.
     pub fn new(interval: Duration, cost: Duration) -> Self {
         let interval = interval.max(cost.saturating_mul(PART_MAX));
-        Self { interval, last: None, waited: [Duration::ZERO; 2], changed: false, phase: Phase::Working }
+        Self { interval, last: None, waited: [Duration::ZERO; 2], changed: false, phase: CheckpointPhase::Working }
     }
 
     /// Something was done.
@@ -57,32 +57,32 @@ impl Checkpoints {
         assert!(waited >= self.waited[1], "time that was waited does not come back");
         self.waited[1] = waited;
         let worked = now.since(*self.last.get_or_insert(now)).saturating_sub(waited.saturating_sub(self.waited[0]));
-        let due = self.changed && worked >= self.interval && self.phase == Phase::Working;
+        let due = self.changed && worked >= self.interval && self.phase == CheckpointPhase::Working;
         if due {
-            self.phase = Phase::Emptying;
+            self.phase = CheckpointPhase::Emptying;
         }
         due
     }
 
     /// Whether buffers are being emptied for one.
     pub fn is_emptying(&self) -> bool {
-        self.phase == Phase::Emptying
+        self.phase == CheckpointPhase::Emptying
     }
 
     /// Whether the world is making one durable.
     pub fn is_taken(&self) -> bool {
-        matches!(self.phase, Phase::Taking(_))
+        matches!(self.phase, CheckpointPhase::Taking(_))
     }
 
     /// The buffers are empty, and the world is asked for it.
     pub fn take(&mut self, attempt: Attempt) {
         assert!(self.is_emptying(), "buffers are emptied before a checkpoint");
-        self.phase = Phase::Taking(attempt);
+        self.phase = CheckpointPhase::Taking(attempt);
     }
 
     /// The world has answered; false if that was not asked for.
     pub fn ended(&mut self, now: Time, attempt: Attempt, done: bool) -> bool {
-        if self.phase != Phase::Taking(attempt) {
+        if self.phase != CheckpointPhase::Taking(attempt) {
             return false;
         }
         self.changed &= !done;
@@ -92,6 +92,6 @@ impl Checkpoints {
 
     /// Not now: the job goes on as if none had been due.
     pub fn put_off(&mut self, now: Time) {
-        (self.phase, self.last, self.waited[0]) = (Phase::Working, Some(now), self.waited[1]);
+        (self.phase, self.last, self.waited[0]) = (CheckpointPhase::Working, Some(now), self.waited[1]);
     }
 }

@@ -1,7 +1,7 @@
 //! Dry runs: the forecast of a whole job, for which the very planner that plans it is asked for one order after the
 //! other, in all classes, and each order takes the time that the terms say.
 //!
-//! What a [`Simulation`](super::simulation) of one class leaves out is in a dry run: classes work side by side, fill
+//! A dry run has what a [`Simulation`](super::simulation) of one class leaves out: classes work side by side, fill
 //! one memory and wait for one another; input comes a chunk at a time, in whole batches, and is delivered an object at
 //! a time; a stream of reads begins anew where input does not lie together; buffers are emptied for checkpoints.
 //!

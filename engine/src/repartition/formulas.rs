@@ -131,7 +131,7 @@ pub fn skewed_baseline_s(question: &Question) -> f64 {
 pub fn skewed_buffpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let mut left: Vec<f64> = skew.input.iter().map(|part| part * question.output()).collect();
-    // What is less than a millionth of the whole is rounding.
+    // Less than a millionth of the whole is rounding.
     let crumb = question.output() / 1e6;
     let mut visits = 0.0;
     while left.iter().any(|bytes| *bytes > crumb) {

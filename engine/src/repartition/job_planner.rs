@@ -24,7 +24,7 @@ use super::apportion::Expected;
 use super::choice::Choice;
 use super::job_spec::{JobSpec, Part};
 use super::planner::Planner;
-use super::processor::{Meter, Processed};
+use super::processor::{Processed, ProcessorMeter};
 use super::strategy::Step;
 use super::terms::{Alpha, Terms};
 use alloc::collections::BTreeSet;
@@ -111,8 +111,8 @@ pub struct JobPlanner {
     /// Nothing is read, and what is buffered is written.
     emptying: bool,
     spec: Arc<JobSpec>,
-    /// What was measured of the processor.
-    meter: Meter,
+    /// The processor's rates, as measured.
+    meter: ProcessorMeter,
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl JobPlanner {
             ClassPlanner { class: part.class, groups: part.groups.clone(), planner, in_hand: None }
         };
         let classes = spec.parts.iter().enumerate().map(class).collect();
-        let (spec, meter) = (Arc::new(spec.clone()), Meter::default());
+        let (spec, meter) = (Arc::new(spec.clone()), ProcessorMeter::default());
         Self { classes, chunk_bytes: spec.chunk_bytes, emptying: false, spec, meter }
     }
 

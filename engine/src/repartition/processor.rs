@@ -64,20 +64,20 @@ pub enum Processed {
 
 /// The rates that were measured.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Meter {
-    split: Work,
-    encode: Work,
-    run: Work,
+pub(super) struct ProcessorMeter {
+    split: WorkMeasured,
+    encode: WorkMeasured,
+    run: WorkMeasured,
 }
 
 /// Work of one kind: bytes, and the time they took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
+struct WorkMeasured {
     bytes: u64,
     time: Duration,
 }
 
-impl Meter {
+impl ProcessorMeter {
     /// So much was done in so much modelled time.
     pub fn enter(&mut self, done: Processed, time: Duration) {
         match done {
@@ -97,7 +97,7 @@ impl Meter {
     }
 }
 
-impl Work {
+impl WorkMeasured {
     /// Earlier measurements count half as soon as they cover more than a window.
     fn enter(&mut self, bytes: u64, time: Duration) {
         if self.time > WINDOW {
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_was_measured_takes_the_place_of_what_was_expected_kind_by_kind() {
         let prior = Processor { split_bytes_per_s: 300, encode_bytes_per_s: 100, run_bytes_per_s: 900 };
-        let mut meter = Meter::default();
+        let mut meter = ProcessorMeter::default();
         assert_eq!(meter.rates(prior), prior);
         meter.enter(Processed::Split(0), Duration::from_secs(1));
         assert_eq!(meter.rates(prior), prior, "time without bytes is no rate");

@@ -14,14 +14,14 @@ const AXES: [&str; 3] = ["width", "depth", "height"];
 const SAME_EXAMPLE: &str = "same = [\"width\", \"height\"], same = [\"height/2\"] or same = [\"drive\"]";
 
 /// The rule that says which drives share a domain.
-pub(super) enum Rule {
+pub(super) enum DomainRule {
     /// Each is in a domain of its own.
     EachDrive,
     /// Those whose coordinates, each divided by its divisor, are the same: (index of the axis, divisor).
     Coordinates(Vec<(usize, u16)>),
 }
 
-impl Rule {
+impl DomainRule {
     /// The key that all drives of a domain have in common.
     fn key(&self, drive: &DriveSpec) -> (u32, Vec<u16>) {
         match self {
@@ -36,23 +36,23 @@ impl Rule {
 pub(super) struct Ruled<'a, T> {
     pub(super) name: &'a str,
     pub(super) kind: T,
-    pub(super) rule: Option<Rule>,
+    pub(super) rule: Option<DomainRule>,
     pub(super) table: Table<'a>,
 }
 
 /// A domain as a drive names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Label {
+enum DomainLabel {
     Number(u32),
     Name(String),
 }
 
 /// The rule of a resource's or failure domain's table, if it has one.
-pub(super) fn rule(table: &Table<'_>) -> Result<Option<Rule>, Fault> {
+pub(super) fn rule(table: &Table<'_>) -> Result<Option<DomainRule>, Fault> {
     let Some(same) = table.find("same") else { return Ok(None) };
     let elements = same.elements(SAME_EXAMPLE)?;
     if elements.len() == 1 && elements[0].as_str() == Some("drive") {
-        return Ok(Some(Rule::EachDrive));
+        return Ok(Some(DomainRule::EachDrive));
     }
     let mut axes: Vec<(usize, u16)> = Vec::new();
     for element in elements {
@@ -64,7 +64,7 @@ pub(super) fn rule(table: &Table<'_>) -> Result<Option<Rule>, Fault> {
         }
         axes.push((axis, by));
     }
-    Ok(Some(Rule::Coordinates(axes)))
+    Ok(Some(DomainRule::Coordinates(axes)))
 }
 
 /// `"width"` or `"width/3"`.
@@ -190,7 +190,8 @@ impl<T> Ruled<'_, T> {
                 let message = format!("nothing says which drives share a domain of `{name}`; write {SAME_EXAMPLE}");
                 return Err(self.table.refuse(message));
             }
-            let labels: Result<Vec<Label>, Fault> = tables.iter().map(|table| label(table, key, self.name)).collect();
+            let labels: Result<Vec<DomainLabel>, Fault> =
+                tables.iter().map(|table| label(table, key, self.name)).collect();
             return Ok(numbered(&labels?));
         };
         for table in tables {
@@ -208,14 +209,14 @@ fn own_domain<'a>(table: &Table<'a>, key: &str, name: &str) -> Result<Option<Ite
     Ok(table.find(key).map(|named| named.table()).transpose()?.and_then(|named| named.find(name)))
 }
 
-fn label(table: &Table<'_>, key: &str, name: &str) -> Result<Label, Fault> {
+fn label(table: &Table<'_>, key: &str, name: &str) -> Result<DomainLabel, Fault> {
     let Some(item) = own_domain(table, key, name)? else {
         let name = cut(name);
         return Err(table.refuse(format!("this drive is in no domain of `{name}`; write {key} = {{ {name} = 0 }}")));
     };
     match item.as_str() {
-        Some(text) => Ok(Label::Name(text.to_string())),
-        None => Ok(Label::Number(item.integer(0, u64::from(u32::MAX))? as u32)),
+        Some(text) => Ok(DomainLabel::Name(text.to_string())),
+        None => Ok(DomainLabel::Number(item.integer(0, u64::from(u32::MAX))? as u32)),
     }
 }
 

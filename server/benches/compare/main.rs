@@ -30,7 +30,7 @@ const ROUNDS: usize = 3;
 /// From here on, what matters is bytes and not objects.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// What one row is about.
+/// The workload of one row.
 struct Load {
     bytes: usize,
     clients: usize,

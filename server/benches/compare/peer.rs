@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A server that runs, until it is dropped.
 pub struct Peer {
     pub name: &'static str,
-    /// What it does before it answers a PUT.
+    /// Its work before it answers a PUT, in words.
     pub durability: &'static str,
     address: SocketAddr,
     user: (&'static str, &'static str),

@@ -82,7 +82,7 @@ fn read(file: &Path, expected: &[u8]) {
     }
 }
 
-/// What no PUT can do without, since S3's ETag is an MD5 and an MD5 is computed on one core.
+/// The part that no PUT can do without: S3's ETag is an MD5, and an MD5 is computed on one core.
 fn md5(bytes: &[u8]) {
     let mut hasher = Md5::new();
     hasher.update(bytes);

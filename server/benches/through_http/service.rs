@@ -1,5 +1,5 @@
-//! What is measured: a server in this process on a data directory of its own, blocking clients, and plain files beside
-//! it.
+//! The subject of the measurements: a server in this process on a data directory of its own, blocking clients, and
+//! plain files beside it.
 //!
 //! Invariant: a GET is only counted if every byte of it is right.
 

@@ -100,7 +100,7 @@ fn wrong_racks_and_settings_leave_nothing_behind() {
 #[test]
 fn an_init_that_was_killed_anywhere_is_recognised_and_completed() {
     let (_root, whole) = made();
-    // What a killed `init` leaves is any prefix of what it makes, in this order, with the marker.
+    // A killed `init` leaves any prefix of these files, in this order, with the marker.
     let steps = [RACK, CONFIG, CREDENTIALS, WORKSHOP, "drives/0000", "drives/0095", "identity.new"];
     for cut in 0..=steps.len() {
         let root = tempfile::tempdir().unwrap();

@@ -27,9 +27,9 @@ pub(super) struct Segment {
 }
 
 /// The course of one client's recall.
-pub(super) struct Course(Mutex<State>);
+pub(super) struct Course(Mutex<CourseState>);
 
-struct State {
+struct CourseState {
     recall: Recall,
     /// Segments that come next, each of which is thereby not evicted.
     kept: VecDeque<Segment>,
@@ -37,7 +37,7 @@ struct State {
 
 impl Course {
     pub(super) fn new(recall: Recall) -> Self {
-        Self(Mutex::new(State { recall, kept: VecDeque::new() }))
+        Self(Mutex::new(CourseState { recall, kept: VecDeque::new() }))
     }
 
     /// The bytes that are still to be received.
@@ -83,7 +83,7 @@ impl Course {
     /// A segment was received to its end. What the client will not get to soon is let go.
     pub(super) fn segment_ended(&self, bytes: u64, waited: Duration) {
         let mut guard = self.0.lock();
-        let State { recall, kept } = &mut *guard;
+        let CourseState { recall, kept } = &mut *guard;
         recall.segment_ended(bytes, waited);
         while kept.back().is_some_and(|last| !recall.keeps(last.reader.range().start, kept.len() == 1)) {
             kept.pop_back();

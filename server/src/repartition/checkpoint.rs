@@ -47,7 +47,7 @@ pub(super) struct Checkpoint {
     pub written: Tally,
     pub progress: Progress,
     pub spent: Spent,
-    /// What is known of the records, once some were read.
+    /// Columns and values of the records, once some were read.
     pub records: Option<RecordsLearned>,
 }
 

@@ -111,11 +111,11 @@ impl ClassSteps {
                 None => Ok(None),
             }
         };
-        // What fails in a way that must not be fails when the write has ended.
+        // A panic is raised again when the write has ended.
         let ahead = AssertUnwindSafe(ahead).catch_unwind();
         let (written, ahead) = futures::future::join(writer.write(&batch), ahead).await;
         let ahead = ahead.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // What cannot be encoded ends the job, whatever became of the write.
+        // Records that cannot be encoded end the job, whatever became of the write.
         let ahead = ahead.map_err(|fault| fault.to_string())?;
         match written {
             Ok(blob) => {
@@ -153,7 +153,7 @@ impl ClassSteps {
         let work = Arc::clone(&self.work);
         let number = work.destination_number(target);
         let Some(run) = work.take_run(on, target, bytes) else {
-            // What is left of the run is an account without bytes.
+            // The rest of the run is an account without bytes.
             work.buffer.lock().refill(number, bytes, Vec::new()).map_err(|error| error.to_string())?;
             return Ok(StepResult::Refilled { bytes });
         };
@@ -173,7 +173,7 @@ impl ClassSteps {
         work.buffer.lock().refill(number, run.counted, pieces).map_err(|error| error.to_string())?;
         let counted = run.counted;
         let service = ObjectService::new(work.context.clone(), work.world.clone(), Duration::ZERO);
-        // What a checkpoint counts on is removed with the next one.
+        // Runs that a checkpoint counts on are removed with the next one.
         for (_, key, _) in work.was_refilled(run).iter().flat_map(|run| &run.members) {
             let displaced = work.context.catalog.delete_object(HIDDEN_BUCKET, key).await;
             service.displaced(displaced.map_err(|error| error.to_string())?);

@@ -16,7 +16,7 @@ pub(super) struct From<T> {
 }
 
 /// See the head of this file.
-pub(super) struct Expected {
+pub(super) struct ExpectedRecords {
     /// The output for each byte of input.
     pub alpha: From<Alpha>,
     /// The memory for each byte of output.
@@ -27,7 +27,7 @@ pub(super) struct Expected {
     sample: Option<Sample>,
 }
 
-impl Expected {
+impl ExpectedRecords {
     /// The expectations for `request` on records of this format, measured of `sample` if one was taken. Modelled time
     /// runs `host_scale` times as fast as the host's.
     pub fn of(request: &Request, format: Format, sample: Option<&Sample>, host_scale: u32) -> Self {

@@ -53,14 +53,14 @@ pub(super) type ReadInput = (VersionId, Arc<str>);
 
 /// The objects that a job wants, of those that there are.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedInput {
     /// Versions from this one on are no part of its input.
     pub below: VersionId,
     /// Those that it has read; none, and not even an empty set, of a job that has not begun.
     pub read: Option<BTreeSet<VersionId>>,
 }
 
-impl Wanted {
+impl WantedInput {
     fn wants(&self, object: &Object) -> bool {
         let is_read = self.read.as_ref().is_some_and(|read| read.contains(&object.version));
         object.bytes > 0 && object.version < self.below && !is_read
@@ -73,7 +73,7 @@ impl Wanted {
 }
 
 /// Finds the objects below `from`, or the one that has that very key, and where they lie.
-pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: Wanted) -> Result<FoundInput, String> {
+pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedInput) -> Result<FoundInput, String> {
     let from = &request.from;
     let no_bucket = |error| match error {
         CatalogError::NoSuchBucket => format!("there is no bucket `{}` to read from", from.bucket),
@@ -128,7 +128,7 @@ async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Resul
 /// The input, as far as it is listed.
 #[derive(Debug)]
 pub(super) struct FoundInput {
-    wanted: Wanted,
+    wanted: WantedInput,
     /// Its format, stated by the user or by its names.
     pub format: Option<Format>,
     /// The first object whose name said so.
@@ -170,7 +170,7 @@ impl FoundInput {
     /// Takes a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());
-        // What has no bytes has no records; some clients put such objects in the place of directories.
+        // An object without bytes has no records; some clients put such objects in the place of directories.
         for (key, object) in page {
             if !self.wanted.wants(&object) {
                 continue;

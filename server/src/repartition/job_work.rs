@@ -120,7 +120,7 @@ impl JobWork {
                 if let (Some(known), Some(tally)) = (&at.records, at.read.checksum()) {
                     records.go_on_from(known, tally).map_err(|error| Some(error.to_string()))?;
                 }
-                // What was put while the job began may have been found since.
+                // Objects that were put while the job began may have been found since.
                 let planned_objects = at.planned_objects.max(at.inputs_read + survey.plan.objects);
                 (
                     planned_objects,

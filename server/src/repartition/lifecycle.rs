@@ -126,7 +126,7 @@ impl Jobs {
             survey = Box::pin(self.survey(job.job, request, resume)) => survey?,
             ended = runner::ended(actions) => return Err(ended),
         };
-        // What there is to read may have changed since it was asked for; what is left of it is forecast no more.
+        // The input may have changed since the job was asked for. A job that goes on from a checkpoint keeps its plan.
         let planned = |job: &Job| {
             let before = kept(job);
             let plan = if survey.resume.is_some() { before.plan } else { Some(survey.plan.clone()) };

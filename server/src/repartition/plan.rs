@@ -10,8 +10,8 @@
 
 use super::buffer::DestinationOf;
 use super::checkpoint::FixedPlan;
-use super::expected::Expected;
-use super::input::{Input, Placed, Wanted, listed};
+use super::expected::ExpectedRecords;
+use super::input::{Input, Placed, WantedInput, listed};
 use super::memory::{Memory, Needs};
 use super::places::{places, target_is_free};
 use super::report::{self, Request, Sample};
@@ -117,7 +117,7 @@ pub(super) async fn survey(
         Some(resume) => resume.checkpoint.plan.input_below,
         None => context.catalog.next_version_id().await.map_err(|error| error.to_string())?,
     };
-    let wanted = Wanted { below, read: resume.as_ref().map(Resume::versions) };
+    let wanted = WantedInput { below, read: resume.as_ref().map(Resume::versions) };
     let mut found = listed(&context.catalog, request, wanted).await?;
     if let Some(resume) = &resume {
         found.format = Some(resume.checkpoint.plan.format.parse().map_err(text)?);
@@ -373,12 +373,12 @@ impl Surveying {
     }
 
     /// The expectations about the records.
-    fn expected(&self) -> Expected {
-        Expected::of(&self.request, self.records.format, self.sampled.0.as_ref(), self.host_scale)
+    fn expected(&self) -> ExpectedRecords {
+        ExpectedRecords::of(&self.request, self.records.format, self.sampled.0.as_ref(), self.host_scale)
     }
 
     /// The costs of the hardware for a job in so many classes.
-    fn terms(&self, expected: &Expected, classes: usize) -> Terms {
+    fn terms(&self, expected: &ExpectedRecords, classes: usize) -> Terms {
         let reads_back = self.room.reads_back;
         Terms {
             // Classes that work at the same time mount beside each other's transfers.

@@ -335,8 +335,8 @@ impl InputReader {
         let Some(open) = self.open.get_mut(&group) else { return Ok(Step::Break(())) };
         let need = open.decoder.next().map_err(|error| error.at(&open.name, open.decoder.records_before()))?;
         let Need::Bytes(range) = need else { unreachable!("a decoder that is not busy asks for bytes") };
-        // What was given before is in the buffer now, unless it is a part of a row group: that is read to its end, so
-        // that no other object of the class takes memory meanwhile.
+        // The bytes given before are in the buffer now, unless they are a part of a row group: that is read to its end,
+        // so that no other object of the class takes memory meanwhile.
         assert!(open.reported <= open.given && open.given <= open.input.bytes, "no more is reported than was read");
         let finished = open.given - open.reported;
         if finished > 0 && open.decoder.held_bytes() == 0 {

@@ -180,7 +180,7 @@ impl JobWork {
         let removed = self.was_saved(serial, read.len());
         let service = ObjectService::new(self.context.clone(), self.world.clone(), Duration::ZERO);
         for (_, key, _) in removed.iter().flat_map(|run| &run.members) {
-            // What cannot be removed now is when the job has ended.
+            // Objects that cannot be removed now are removed when the job has ended.
             if let Ok(displaced) = catalog.delete_object(HIDDEN_BUCKET, key).await {
                 service.displaced(displaced);
             }

@@ -69,7 +69,7 @@ impl Sampling<'_> {
     pub async fn take(&self) -> Result<Sampled, String> {
         let reads = MemoryReads::new(self.context.clone(), self.world.clone());
         let mut blobs = BlobReader::new(reads, self.priority);
-        let (mut measured, mut unread) = (Measured::default(), None);
+        let (mut measured, mut unread) = (SampleFigures::default(), None);
         for input in self.chosen().await {
             let Ok(Some(mut opened)) = open(self.context, self.bucket, input).await else { continue };
             match self.look(input, &mut opened, &mut blobs, &mut measured).await {
@@ -79,8 +79,10 @@ impl Sampling<'_> {
                         measured.first = opened.name;
                     }
                 }
-                Err(Fault::Bytes(error)) => unread = Some(format!("{} could not be sampled: {error}", opened.name)),
-                Err(Fault::Records(message)) => return Err(message),
+                Err(SampleFault::Bytes(error)) => {
+                    unread = Some(format!("{} could not be sampled: {error}", opened.name));
+                }
+                Err(SampleFault::Records(message)) => return Err(message),
             }
         }
         let looked_at = measured.sample.records > 0;
@@ -102,8 +104,8 @@ impl Sampling<'_> {
         input: &Input,
         opened: &mut Opened,
         blobs: &mut BlobReader,
-        measured: &mut Measured,
-    ) -> Result<(), Fault> {
+        measured: &mut SampleFigures,
+    ) -> Result<(), SampleFault> {
         let is_parquet = self.spec.format == Format::Parquet;
         let places = if is_parquet || input.bytes > WHOLE_BYTES { PLACES } else { 1 };
         let mut header = Bytes::new();
@@ -111,7 +113,7 @@ impl Sampling<'_> {
             if place == 0 || is_parquet {
                 let decoder = Decoder::open(self.spec, input.bytes, self.decoder_bytes).in_place(place, places);
                 let most = if places == 1 { u64::MAX } else { PLACE_BYTES };
-                let bytes = Source::Object { name: &opened.name, source: &mut opened.source, blobs };
+                let bytes = SampleSource::Object { name: &opened.name, source: &mut opened.source, blobs };
                 let (decoder, read) = self.read(decoder, bytes, most, measured).await?;
                 header = decoder.schema().map(|schema| header_of(self.spec.format, &schema)).unwrap_or_default();
                 measured.sample.input_bytes += if place == 0 { header.len() as u64 } else { 0 };
@@ -119,11 +121,11 @@ impl Sampling<'_> {
                     continue;
                 }
             } else {
-                let piece = self.piece(input, place, &mut opened.source, blobs).await.map_err(Fault::Bytes)?;
+                let piece = self.piece(input, place, &mut opened.source, blobs).await.map_err(SampleFault::Bytes)?;
                 let Some(piece) = whole_records(self.spec.format, &header, &piece) else { continue };
                 let decoder = Decoder::open(self.spec, piece.len() as u64, self.decoder_bytes);
                 // It may begin within a field.
-                let _ = self.read(decoder, Source::Piece(piece), u64::MAX, measured).await;
+                let _ = self.read(decoder, SampleSource::Piece(piece), u64::MAX, measured).await;
             }
             measured.sample.places += 1;
         }
@@ -134,10 +136,10 @@ impl Sampling<'_> {
     async fn read(
         &self,
         mut decoder: Decoder,
-        mut bytes: Source<'_>,
+        mut bytes: SampleSource<'_>,
         most: u64,
-        measured: &mut Measured,
-    ) -> Result<(Decoder, bool), Fault> {
+        measured: &mut SampleFigures,
+    ) -> Result<(Decoder, bool), SampleFault> {
         let mut read = 0;
         let Context { processor, clock, .. } = self.context;
         loop {
@@ -154,7 +156,9 @@ impl Sampling<'_> {
                 measured.meet(self.spec, &schema).map_err(|error| bytes.fault(error, 0))?;
             }
             match need {
-                Need::Bytes(range) => decoder.give(&range, bytes.fetch(range.clone()).await.map_err(Fault::Bytes)?),
+                Need::Bytes(range) => {
+                    decoder.give(&range, bytes.fetch(range.clone()).await.map_err(SampleFault::Bytes)?);
+                }
                 Need::End => return Ok((decoder, read > 0)),
                 Need::Batch(batch) => {
                     let before = decoder.records_before();
@@ -241,12 +245,12 @@ fn evenly<T>(all: &[T], count: usize) -> impl Iterator<Item = &T> {
 }
 
 /// Where a decoder's bytes come from.
-enum Source<'a> {
+enum SampleSource<'a> {
     Object { name: &'a str, source: &'a mut InputSource, blobs: &'a mut BlobReader },
     Piece(Bytes),
 }
 
-impl Source<'_> {
+impl SampleSource<'_> {
     async fn fetch(&mut self, range: std::ops::Range<u64>) -> Result<Bytes, SourceError> {
         match self {
             Self::Object { source, blobs, .. } => source.fetch(blobs, range, 0).await,
@@ -254,14 +258,14 @@ impl Source<'_> {
         }
     }
 
-    fn fault(&self, error: batch::Error, records_before: u64) -> Fault {
+    fn fault(&self, error: batch::Error, records_before: u64) -> SampleFault {
         let name = if let Self::Object { name, .. } = self { name } else { "a part of it" };
-        Fault::Records(error.at(name, records_before).to_string())
+        SampleFault::Records(error.at(name, records_before).to_string())
     }
 }
 
 /// Why an object is not looked at any further.
-enum Fault {
+enum SampleFault {
     /// Its bytes did not come.
     Bytes(SourceError),
     /// Its records are not what they should be, in words.
@@ -329,7 +333,7 @@ impl Pace {
 
 /// The measurements so far.
 #[derive(Default)]
-struct Measured {
+struct SampleFigures {
     sample: Sample,
     partitioner: Option<Arc<Partitioner>>,
     /// Kept records that are still to be encoded, by partition.
@@ -339,7 +343,7 @@ struct Measured {
     first: String,
 }
 
-impl Measured {
+impl SampleFigures {
     /// The schema of an object is known: it must have the columns that are wanted.
     fn meet(&mut self, spec: &Spec, schema: &Schema) -> Result<(), batch::Error> {
         if self.partitioner.is_none() {

@@ -110,10 +110,10 @@ impl InputSource {
 pub(super) struct BlobReader {
     reads: MemoryReads,
     priority: PriorityClass,
-    open: Option<Stream>,
+    open: Option<OpenStream>,
 }
 
-struct Stream {
+struct OpenStream {
     blob: BlobId,
     /// The payload's bytes that are still to come.
     rest: Range<u64>,
@@ -143,7 +143,7 @@ impl BlobReader {
             self.open = None;
             let rest = range.start..end.max(range.end);
             let bytes = self.reads.stream(blob.clone(), rest.clone(), self.priority);
-            self.open = Some(Stream { blob: blob.blob, rest, bytes, left: Bytes::new() });
+            self.open = Some(OpenStream { blob: blob.blob, rest, bytes, left: Bytes::new() });
         }
         let read = async {
             let Some(open) = &mut self.open else { return Err(Rejection::Closing) };
@@ -158,7 +158,7 @@ impl BlobReader {
     }
 }
 
-impl Stream {
+impl OpenStream {
     async fn skip(&mut self, to: u64) -> Result<(), Rejection> {
         while self.rest.start < to {
             let most = (to - self.rest.start).min(GAP_BYTES) as usize;

@@ -162,7 +162,7 @@ impl Verification<'_> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
         let lost = payload.err();
-        // What failed for good does not come back, whether or not another drive is in its place.
+        // A drive that failed for good does not come back, whether or not another is in its place.
         let mut gone = BTreeSet::new();
         for (index, drive) in blob.drives.iter().enumerate().filter(|_| !flaws.is_empty()) {
             if self.ground.catalog.is_stack_lost(*drive, blob.blob).await? {

@@ -141,7 +141,7 @@ impl Verification<'_> {
                 self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE).file(&name));
                 continue;
             }
-            // What a run that this catalog remembers has left, or nobody finished, goes; see `lineage.rs`.
+            // Files of a run that this catalog remembers, and unfinished ones, go; see `lineage.rs`.
             let is_ours = self.is_newest && stamp.is_some_and(|stamp| runs.contains(&stamp.run));
             if !is_ours && is_finished {
                 let name = staged_file_name(slot);

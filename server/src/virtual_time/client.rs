@@ -31,14 +31,14 @@ pub struct ReadMoments {
 }
 
 /// The moments of all reads.
-pub(super) struct Records {
+pub(super) struct ReadRecords {
     reads: Mutex<Vec<ReadMoments>>,
     /// Reads that are not over.
     open: AtomicUsize,
     ended: Notify,
 }
 
-impl Records {
+impl ReadRecords {
     pub(super) fn new(reads: usize) -> Self {
         let (open, ended) = (AtomicUsize::new(reads), Notify::new());
         Self { reads: Mutex::new(vec![ReadMoments::default(); reads]), open, ended }
@@ -62,7 +62,7 @@ impl Records {
 
 /// The client of one read.
 pub(super) struct Client {
-    pub(super) records: Arc<Records>,
+    pub(super) records: Arc<ReadRecords>,
     /// The place of its read in the trace.
     pub(super) index: usize,
     pub(super) with_payload: bool,

@@ -31,7 +31,7 @@ impl World {
             let reads = MemoryReads::new(context.clone(), handle.clone());
             let evacuation = BlobEvacuation { context: context.clone(), reads, handle: handle.clone() };
             let ran = evacuation.run(blob).await;
-            // What was copied has to find its way back to the rack, however far this got.
+            // The copies have to find their way back to the rack, however far this got.
             handle.report(Event::StagingChanged(usage_of(&context)));
             match ran {
                 Ok(versions) => tracing::info!(%blob, versions, "evacuated what still lived in a mostly dead blob"),

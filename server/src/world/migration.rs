@@ -108,7 +108,7 @@ impl World {
                 });
             }
             (outcome, _) => {
-                // What it was made of was handed on to another write, if anything was.
+                // Its members were handed on to another write, if it had any.
                 let handed_on = versions.is_empty();
                 if let Outcome::Failed(reason) = outcome
                     && !handed_on
@@ -150,7 +150,7 @@ async fn list(
         let age_ms = context.clock.to_wall(older_than).as_millis() as u64;
         let old_enough = now_ms.saturating_sub(age_ms);
         let cold_enough = match coldest_bytes {
-            // What is in quarantine stays, and must not stand for others that can go.
+            // Versions in quarantine stay, and must not stand for others that can go.
             Some(bytes) => {
                 let (_, stay_bytes) = context.catalog.unreadable_usage().await?;
                 context.catalog.coldest_cutoff_ms(bytes.saturating_add(stay_bytes)).await?.unwrap_or(0)

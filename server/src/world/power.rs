@@ -159,7 +159,7 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         format!("; {mend}, which is found when it is next tried, or give it up with `larder drive fail {}`", drive.0)
     });
     tracing::error!(%drive, "drive would not {name}: {error}{mend}");
-    // What cannot be unmounted was not mounted before, and it was said then why. Too few descriptors are no drive's
+    // A drive that cannot be unmounted was not mounted, and the log said then why. Too few descriptors are no drive's
     // fault.
     if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
         counters.absences.note(drive, Some(format!("{error}{mend}")));

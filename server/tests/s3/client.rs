@@ -48,7 +48,7 @@ pub struct Call {
     expires_s: u64,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,

@@ -1,4 +1,4 @@
-//! What a bucket could be configured with elsewhere: asked for, it is not there; set, it is refused.
+//! Bucket configurations of AWS: asked for, they are not there; set, they are refused.
 
 use super::Front;
 use crate::client::Call;

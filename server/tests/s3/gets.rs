@@ -1,4 +1,4 @@
-//! What is read: ranges, conditions, replaced headers, presigned URLs.
+//! Reads: ranges, conditions, replaced headers, presigned URLs.
 
 use super::Front;
 use crate::client::{Call, Signed};

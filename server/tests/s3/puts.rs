@@ -1,4 +1,4 @@
-//! What is stored, and what is not: digests, chunks, conditions, metadata.
+//! Writes that are stored, and those that are refused: digests, chunks, conditions, metadata.
 
 use super::Front;
 use crate::client::{Call, Signed};

@@ -1,4 +1,4 @@
-//! What is overwritten and deleted while something is under way; and what becomes of the space.
+//! Objects that are overwritten and deleted while something is under way; and the space that they leave.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content, read_out, retry_after_s};
 use catalog::Place;

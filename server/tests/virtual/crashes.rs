@@ -13,7 +13,7 @@ const SEEDS: u64 = 160;
 /// Crashes in one history.
 const CRASHES: u64 = 4;
 
-/// What a history left, to be compared with another one of the same seed.
+/// The traces of a history, to be compared with another one of the same seed.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     steps: u64,

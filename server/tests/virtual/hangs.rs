@@ -184,7 +184,7 @@ fn a_write_goes_to_other_drives_than_one_that_hangs() {
             assert!(began.elapsed() < 2 * WAKE + sync + MINUTE, "{of}: {:?}", began.elapsed());
             let total = larder.ask(|rack| rack.stats().missed_deadlines).await;
             assert!(total >= 1, "{of}");
-            // What the failed write has left goes with the next wakes, from the drive that hung as well.
+            // Stacks of the failed write are removed with the next wakes, from the drive that hung as well.
             tokio::time::sleep(HANG).await;
             asleep(larder).await;
             assert_eq!(larder.get_retrying("o").await.unwrap(), 1);

@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 /// Keys of each client.
 const KEYS: u64 = 8;
 
-/// What may be at a key: a serial number, or nothing.
+/// A state of a key: a serial number, or nothing.
 type State = Option<u64>;
 
-/// What is known of a key.
+/// The knowledge about a key.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// What was acknowledged last, or seen after that.
+    /// The state acknowledged last, or seen after that.
     sure: State,
-    /// What may be there instead: changes that were not acknowledged.
+    /// Other possible states: changes that were not acknowledged.
     open: Vec<State>,
 }
 
-/// What every key may hold.
+/// The states that every key may be in.
 #[derive(Default)]
 pub struct Book {
     keys: RefCell<BTreeMap<String, Known>>,
@@ -75,7 +75,7 @@ impl Book {
         }
     }
 
-    /// What is sure, for comparisons.
+    /// The states that are sure, for comparisons.
     pub fn states(&self) -> Vec<(String, State)> {
         self.keys.borrow().iter().map(|(key, known)| (key.clone(), known.sure)).collect()
     }

@@ -184,7 +184,7 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             matches!(&refused, Err(ServiceError::SlowDown { reason, .. }) if reason.contains("abort")),
             "{refused:?}"
         );
-        // What they hold is neither hurried to the rack nor in the way of what can be.
+        // Their bytes are neither hurried to the rack nor in the way of those that can go.
         let usage = larder.ask(engine::Rack::staging).await;
         assert!(usage.staged_bytes < MIB && usage.capacity_bytes <= 2 * MIB, "{usage:?}");
         for serial in 0..8 {

@@ -9,7 +9,7 @@ use server::admin::Admin;
 use server::status_service::StatusService;
 use std::sync::Arc;
 
-/// What an operator says by `larder drive fail`.
+/// The same as `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
     let status_service = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
     let report = status_service.fail_drive(drive.0, true).await.unwrap().unwrap();

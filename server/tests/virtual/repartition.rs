@@ -87,7 +87,7 @@ async fn text(larder: &Larder, key: &str) -> String {
     }
 }
 
-/// What lies below out/: the rows of each partition, and the groups it lies in.
+/// The output below out/: the rows of each partition, and the groups it lies in.
 async fn output(larder: &Larder) -> BTreeMap<String, (BTreeSet<String>, BTreeSet<u32>)> {
     let mut partitions: BTreeMap<String, (BTreeSet<String>, BTreeSet<u32>)> = BTreeMap::new();
     for key in larder.keys().await.into_iter().filter(|key| key.starts_with("out/")) {

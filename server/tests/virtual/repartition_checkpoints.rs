@@ -76,7 +76,7 @@ fn a_job_goes_on_from_its_checkpoint_and_reads_nothing_twice_that_it_knows() {
             let (outcome, input) = (report.outcome.unwrap(), report.plan.unwrap().input_bytes);
             let open = state["open"].as_array().unwrap().len() as u64;
             println!("{strategy:?}: {} of {input} read, {open} objects anew; {outcome:?}", outcome.input_bytes);
-            // What it read before the checkpoint it does not read again, but for the beginning of open objects.
+            // Of the input read before the checkpoint only the beginning of open objects is read again.
             assert!(outcome.input_bytes >= input, "all of it was read");
             assert!(outcome.input_bytes <= input + open * input.div_ceil(FILES), "{open} objects were open");
             assert!(open <= 2, "one in a group");

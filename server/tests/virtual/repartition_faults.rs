@@ -13,7 +13,7 @@ use tokio::time::Instant;
 const FILES: u64 = 8;
 const ROWS: u64 = 4_000;
 
-/// What happens to a drive.
+/// A fault of a drive.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// It is pulled out of its slot.
@@ -300,8 +300,8 @@ fn a_client_waits_no_longer_beside_a_job_than_its_share_says() {
         let profile = site.spec.profile.clone();
         let drives = site.spec.group_drives as usize;
         let switch = profile.wake_estimate(drives, ServerLoad::Busy) + profile.rest_estimate(drives);
-        // What is under way may end its quantum, and the group that is waking is waited for; drives take half as long
-        // again as they do on average at most.
+        // The operation under way may end its quantum, and the group that is waking is waited for; drives take half as
+        // long again as they do on average at most.
         let bound = site.policy.scheduler.quantum + 3 * switch;
         site.run(async |larder| {
             let rows = fill(larder, 12, 8_000).await;

@@ -1,4 +1,4 @@
-//! What is forecast of a job's bytes against what it then reads and writes: each format, and filters that keep little,
+//! The bytes forecast of a job against those it then reads and writes: each format, and filters that keep little,
 //! half and all.
 
 use crate::repartition::{is_over, jobs, put_bytes, request};
@@ -154,7 +154,7 @@ fn bytes_are_forecast_for_each_format_and_filter() {
                 );
                 let off = |forecast: u64, was: u64| (forecast as f64 / was as f64 - 1.0).abs();
                 assert!(off(plan.output_bytes, outcome.output_bytes) < most, "{} {filter:?}", case.name);
-                // What is offloaded depends on where the buffer happens to be full.
+                // The bytes offloaded depend on where the buffer happens to be full.
                 assert!(off(forecast.bytes_written, written) < 0.25, "{} {filter:?}", case.name);
             });
         }

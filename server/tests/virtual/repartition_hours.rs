@@ -1,4 +1,4 @@
-//! What is forecast of a job's hours against the hours it then takes: each strategy and each format, in one class and
+//! The hours forecast of a job against the hours it then takes: each strategy and each format, in one class and
 //! in two, where switches take most of the time, where drives do, and where the processor does.
 
 use crate::repartition::{is_over, jobs, put_bytes, request};

@@ -1,6 +1,6 @@
 //! The harness: a site whose media survive, and the server that runs on them from one boot to the next crash.
 //!
-//! What an object holds is a function of its key and a serial number, which its ETag has together with its length; so
+//! An object's bytes are a function of its key and a serial number, which its ETag has together with its length; so
 //! every answer can be checked without a copy of anything.
 
 use crate::steps::{Power, Powered, PoweredStore, Silence};
@@ -61,7 +61,7 @@ pub struct Site {
     pub silences: Vec<Silence>,
     /// Keys that begin so are pinned to a class.
     pub pin: Option<(&'static str, ClassId)>,
-    /// What works on the records of jobs; the host takes no time here.
+    /// The processor that works on the records of jobs; the host takes no time here.
     pub processor: Processor,
     wall_ms: u64,
     /// Bytes that were written to the spool's disk and read from it.
@@ -88,7 +88,7 @@ pub struct Larder {
     spooled_bytes: Arc<AtomicU64>,
 }
 
-/// What became of a history.
+/// The end of a history.
 pub enum Ended<T> {
     Finished(T),
     /// The power failed first.
@@ -207,7 +207,7 @@ impl Site {
         self.wall_ms += ahead.as_millis() as u64;
     }
 
-    /// What was not synced is lost, at all places at once.
+    /// Bytes that were not synced are lost, at all places at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
         self.catalog = self.catalog.crash();
         for drive in self.media.iter().chain([&self.staged, &self.spooled]) {
@@ -285,7 +285,7 @@ impl Site {
     }
 }
 
-/// What lies on the media, whatever anybody believes.
+/// The media themselves, whatever the catalog says.
 pub struct Facts {
     pub media: Vec<Arc<MemoryDrive>>,
     pub staged: Arc<MemoryDrive>,
@@ -490,7 +490,7 @@ impl Larder {
         self.files_are_removed().await;
         let audit = self.context.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.findings), (0, Vec::new()));
-        // What was complete at a crash, and unknown, is kept until the start after the next.
+        // Files that were complete at a crash, and unknown, are kept until the start after the next.
         let left = self.context.counters.left_staged.load(Ordering::Relaxed);
         assert_eq!(site.staged_files(), self.known_files().await + left + self.unknown_files());
         let failed = self.failed().await;

@@ -101,7 +101,7 @@ impl Claims {
 }
 
 /// A request that is not answered yet.
-struct Op {
+struct OpenRequest {
     blob: BlobId,
     drives: Vec<DriveId>,
     /// Those of them that it claimed when it left the queue.
@@ -140,7 +140,7 @@ pub struct RandomLayout {
     queue: VecDeque<OpId>,
     /// Left the queue, and wait for their drives.
     waking: Vec<OpId>,
-    ops: OpMap<Op>,
+    ops: OpMap<OpenRequest>,
     last_op: OpId,
     wake_time: Duration,
 }
@@ -174,7 +174,7 @@ impl RandomLayout {
         self.last_op = op;
         let reason = match request.work {
             Work::Read { blob, drives, .. } if self.queue.len() < self.depth => {
-                self.ops.insert(op, Op { blob, drives, claimed: Vec::new(), picked: None, attempt: None });
+                self.ops.insert(op, OpenRequest { blob, drives, claimed: Vec::new(), picked: None, attempt: None });
                 self.queue.push_back(op);
                 return;
             }

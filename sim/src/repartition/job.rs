@@ -78,7 +78,7 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Meas
     let groups = layout.classes[CLASS.index()].clone();
     let stacks = what.rack.code.stacks();
     let rng = |thing: &[u8; 8]| Rng::for_thing(seed, u64::from_le_bytes(*thing));
-    let mut run = Run {
+    let mut run = JobRun {
         apportion: Apportion::new(&what.expected(groups.len())),
         drives: groups.iter().map(|group| layout.groups[group.index()].drives[..stacks].to_vec()).collect(),
         world: World::with(rack, seed, setting),
@@ -103,7 +103,7 @@ pub(super) fn run(what: &Repartition, layout: &Layout, seed: u64) -> Result<Meas
 }
 
 /// A step in hand, and the operation of it that is under way.
-struct StepInHand {
+struct SimulatedStep {
     attempt: Attempt,
     order: Order,
     room_bytes: u64,
@@ -114,7 +114,7 @@ struct StepInHand {
     op_bytes: u64,
 }
 
-struct Run<'a> {
+struct JobRun<'a> {
     what: &'a Repartition,
     apportion: Apportion,
     world: World,
@@ -129,7 +129,7 @@ struct Run<'a> {
     /// The blobs of each run that lies offloaded, by the group it lies on and its destination, with the bytes that are
     /// still to be read of each.
     runs: BTreeMap<(GroupId, GroupId), VecDeque<(BlobId, u64)>>,
-    step: Option<StepInHand>,
+    step: Option<SimulatedStep>,
     /// The group of the last operation that was carried out.
     at: Option<GroupId>,
     free_rides: u64,
@@ -141,7 +141,7 @@ struct Run<'a> {
     end: Option<JobEnd>,
 }
 
-impl Run<'_> {
+impl JobRun<'_> {
     fn go(&mut self) -> Result<(), RepartitionError> {
         self.world.report_job(JOB, JobEvent::Queued);
         while self.end.is_none() {
@@ -169,7 +169,7 @@ impl Run<'_> {
                 // Somebody else woke the group that it goes on with.
                 let free = self.awake() == order.group() && self.at.is_some() && self.at != order.group();
                 self.free_rides += u64::from(free);
-                let step = StepInHand { attempt, order, room_bytes, moved: 0, op: OpId(0), op_bytes: 0 };
+                let step = SimulatedStep { attempt, order, room_bytes, moved: 0, op: OpId(0), op_bytes: 0 };
                 self.submit(step);
             }
             JobAction::Checkpoint { attempt } => {
@@ -189,7 +189,7 @@ impl Run<'_> {
     }
 
     /// Submits the next operation of a step.
-    fn submit(&mut self, mut step: StepInHand) {
+    fn submit(&mut self, mut step: SimulatedStep) {
         assert!(self.step.is_none(), "a step is given out while another one is in hand");
         let (work, bytes) = self.work(&step);
         step.op_bytes = bytes;
@@ -198,7 +198,7 @@ impl Run<'_> {
     }
 
     /// The next operation of a step, and how many bytes it moves.
-    fn work(&self, step: &StepInHand) -> (Work, u64) {
+    fn work(&self, step: &SimulatedStep) -> (Work, u64) {
         let most = self.what.operation_bytes.unwrap_or(u64::MAX);
         match step.order {
             Order::Read { group, bytes } => {
@@ -250,7 +250,7 @@ impl Run<'_> {
     }
 
     /// An operation of the step has ended, and with it the step, unless there is more of a run to be read.
-    fn operation_ended(&mut self, mut step: StepInHand, ended: &Ended) {
+    fn operation_ended(&mut self, mut step: SimulatedStep, ended: &Ended) {
         match ended.outcome {
             Outcome::Read | Outcome::Written { .. } => {
                 self.at = step.order.group();
@@ -276,7 +276,7 @@ impl Run<'_> {
     }
 
     /// The result of a step.
-    fn result(&mut self, step: &StepInHand) -> StepResult {
+    fn result(&mut self, step: &SimulatedStep) -> StepResult {
         let bytes = step.moved;
         if bytes == 0 {
             return StepResult::Refused;

@@ -19,7 +19,7 @@ pub(super) struct Tick {
 
 impl Laid {
     /// Lays out `axis` for these values in this space.
-    pub fn new(axis: &Axis, values: impl Iterator<Item = f64> + Clone, room: Room) -> Self {
+    pub fn new(axis: &Axis, values: impl Iterator<Item = f64> + Clone, room: LabelRoom) -> Self {
         let (low, high) = axis.range.unwrap_or_else(|| found(axis.scale, values));
         let at = |value| position(axis.scale, value).unwrap_or(0.0);
         let (mut from, mut to) = (at(low), at(high));
@@ -51,7 +51,7 @@ impl Laid {
     }
 
     /// Drops labels that would run into the one before.
-    fn thin(&mut self, room: Room) {
+    fn thin(&mut self, room: LabelRoom) {
         let pixels = |at: f64| (at - self.from) / (self.to - self.from) * room.pixels;
         let mut end = f64::NEG_INFINITY;
         self.ticks.retain(|tick| {
@@ -67,7 +67,7 @@ impl Laid {
 
 /// The space for labels along an axis.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct LabelRoom {
     /// Its length.
     pub pixels: f64,
     /// True if labels stand side by side, so that their length counts; false if one stands above the other.
@@ -76,7 +76,7 @@ pub(super) struct Room {
     pub margin: bool,
 }
 
-impl Room {
+impl LabelRoom {
     fn half(self, label: &str) -> f64 {
         if self.side_by_side { label.chars().count() as f64 * 3.5 } else { 6.0 }
     }
@@ -180,7 +180,7 @@ pub fn short(value: f64) -> String {
 mod tests {
     use super::*;
 
-    const WIDE: Room = Room { pixels: 400.0, side_by_side: true, margin: true };
+    const WIDE: LabelRoom = LabelRoom { pixels: 400.0, side_by_side: true, margin: true };
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
         Laid::new(axis, values.iter().copied(), WIDE).ticks.into_iter().map(|tick| tick.label).collect()

@@ -3,7 +3,7 @@
 //! A figure is a title, a legend whose rows wrap, and its panels in a grid. Everything is in pixels; the picture
 //! scales.
 
-use super::axis::{Laid, Room};
+use super::axis::{LabelRoom, Laid};
 use super::escape::escaped;
 use super::figure::{Axis, Figure, Panel, Series, Style};
 use super::palette::{Tone, dark_twins};
@@ -84,14 +84,14 @@ const UNSETTLED: &str = "hollow: had not settled";
 
 /// The names of all series, each with its place.
 struct Legend<'a> {
-    entries: Vec<Entry<'a>>,
+    entries: Vec<LegendEntry<'a>>,
     /// The place of the note on hollow marks, if there are any.
     unsettled: Option<(i32, u32)>,
     /// The height at which it begins, below the title.
     top: u32,
 }
 
-struct Entry<'a> {
+struct LegendEntry<'a> {
     name: &'a str,
     style: Style,
     x: i32,
@@ -113,7 +113,7 @@ impl<'a> Legend<'a> {
         let mut entries = Vec::new();
         for (name, style) in figure.legend() {
             let (x, row) = place(name);
-            entries.push(Entry { name, style, x, row });
+            entries.push(LegendEntry { name, style, x, row });
         }
         let unsettled = figure.has_unsettled().then(|| place(UNSETTLED));
         let top = if figure.title.is_empty() { HEAD_MARGIN } else { TITLE_HEIGHT };
@@ -326,10 +326,10 @@ impl<'b> Chart<'_, 'b> {
 
     fn axes(&self, width: f64, height: f64) -> (Laid, Laid) {
         let marks = self.panel.series.iter().flat_map(|series| &series.marks);
-        let across = Room { pixels: width - 90.0, side_by_side: true, margin: true };
+        let across = LabelRoom { pixels: width - 90.0, side_by_side: true, margin: true };
         let x = Laid::new(&with_own_ticks(&self.panel.x, self.panel), marks.clone().map(|mark| mark.x), across);
         let ends = marks.flat_map(|mark| [Some(mark.y), mark.spread.map(|s| s.0), mark.spread.map(|s| s.1)]);
-        let up = Room { pixels: height - 80.0, side_by_side: false, margin: false };
+        let up = LabelRoom { pixels: height - 80.0, side_by_side: false, margin: false };
         (x, Laid::new(&self.panel.y, ends.flatten(), up))
     }
 

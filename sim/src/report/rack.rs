@@ -33,25 +33,25 @@ pub fn rack_picture(spec: &RackSpec, layout: &Layout, group: GroupId) -> String 
 }
 
 /// The legend: the words, and the look of the cell before them.
-fn legend(layout: &Layout, group: GroupId) -> Vec<(String, Look)> {
-    let mut lines: Vec<(String, Look)> = Vec::new();
+fn legend(layout: &Layout, group: GroupId) -> Vec<(String, CellLook)> {
+    let mut lines: Vec<(String, CellLook)> = Vec::new();
     for (class, groups) in layout.classes.iter().enumerate() {
         let drives: usize = groups.iter().map(|group| layout.groups[group.index()].drives.len()).sum();
-        lines.push((format!("class {class}: {} groups, {drives} drives", groups.len()), Look::Member(class)));
+        lines.push((format!("class {class}: {} groups, {drives} drives", groups.len()), CellLook::Member(class)));
     }
     if let Some(marked) = layout.groups.get(group.index()) {
         let class = marked.class.index();
         let text = format!("group {} of class {class}: its {} drives", group.0, marked.drives.len());
-        lines.push((text, Look::Marked(class)));
+        lines.push((text, CellLook::Marked(class)));
     }
     if !layout.spares.is_empty() {
-        lines.push((format!("{} drives in no group", layout.spares.len()), Look::Spare));
+        lines.push((format!("{} drives in no group", layout.spares.len()), CellLook::Spare));
     }
     lines
 }
 
 #[derive(Clone, Copy)]
-enum Look {
+enum CellLook {
     Member(usize),
     Marked(usize),
     Spare,
@@ -124,7 +124,7 @@ struct Picture<'a, 'b> {
 }
 
 impl Picture<'_, '_> {
-    fn draw(&self, title: &str, legend: &[(String, Look)], top: u32) -> Drawn<()> {
+    fn draw(&self, title: &str, legend: &[(String, CellLook)], top: u32) -> Drawn<()> {
         let left = MARGIN.cast_signed();
         self.root.fill(&color(Tone::PAPER))?;
         self.root.draw_text(title, &words(17.0, Tone::INK, HPos::Left, VPos::Top), (left, 10))?;
@@ -165,38 +165,38 @@ impl Picture<'_, '_> {
         Ok(())
     }
 
-    fn look(&self, drive: DriveId) -> Look {
+    fn look(&self, drive: DriveId) -> CellLook {
         match self.layout.group_of(drive) {
-            None => Look::Spare,
-            Some(group) if group == self.group => Look::Marked(self.layout.groups[group.index()].class.index()),
-            Some(group) => Look::Member(self.layout.groups[group.index()].class.index()),
+            None => CellLook::Spare,
+            Some(group) if group == self.group => CellLook::Marked(self.layout.groups[group.index()].class.index()),
+            Some(group) => CellLook::Member(self.layout.groups[group.index()].class.index()),
         }
     }
 
     /// The class, where it can be read; drive and group as well, where there is room.
-    fn label(&self, drive: DriveId, look: Look) -> String {
+    fn label(&self, drive: DriveId, look: CellLook) -> String {
         match (look, self.grid.cell) {
-            (Look::Spare, _) | (_, ..14) => String::new(),
-            (Look::Member(class) | Look::Marked(class), ..56) => class.to_string(),
-            (Look::Member(class) | Look::Marked(class), _) => {
+            (CellLook::Spare, _) | (_, ..14) => String::new(),
+            (CellLook::Member(class) | CellLook::Marked(class), ..56) => class.to_string(),
+            (CellLook::Member(class) | CellLook::Marked(class), _) => {
                 let group = self.layout.group_of(drive).map_or(0, |group| group.0);
                 format!("drive {}\nclass {class}\ngroup {group}", drive.0)
             }
         }
     }
 
-    fn cell(&self, (x, y): (u32, u32), size: u32, look: Look, label: &str) -> Drawn<()> {
+    fn cell(&self, (x, y): (u32, u32), size: u32, look: CellLook, label: &str) -> Drawn<()> {
         let gap = u32::from(size > 6);
         let (left, top) = (x.cast_signed(), y.cast_signed());
         let (right, bottom) = ((x + size - 1 - gap).cast_signed(), (y + size - 1 - gap).cast_signed());
         let corners = [(left, top), (right, bottom)];
         let (fill, ink) = match look {
-            Look::Member(class) => (color(Tone::of_series(class)).mix(0.3), Tone::INK),
-            Look::Marked(class) => (color(Tone::of_series(class)).mix(1.0), Tone::PAPER),
-            Look::Spare => (color(Tone::GRID).mix(1.0), Tone::INK),
+            CellLook::Member(class) => (color(Tone::of_series(class)).mix(0.3), Tone::INK),
+            CellLook::Marked(class) => (color(Tone::of_series(class)).mix(1.0), Tone::PAPER),
+            CellLook::Spare => (color(Tone::GRID).mix(1.0), Tone::INK),
         };
         self.root.draw(&Rectangle::new(corners, fill.filled()))?;
-        if let Look::Marked(_) = look {
+        if let CellLook::Marked(_) = look {
             self.root.draw(&Rectangle::new(corners, color(Tone::INK).stroke_width(2)))?;
         }
         let lines: Vec<&str> = label.lines().collect();

@@ -37,13 +37,13 @@ pub(super) struct Draft {
 }
 
 /// A text and its name.
-struct Source<'a> {
+struct NamedText<'a> {
     label: &'a str,
     /// The text in which lines are counted; `None` if it has only one.
     text: Option<&'a str>,
 }
 
-impl Source<'_> {
+impl NamedText<'_> {
     fn place(&self, span: &Range<usize>) -> String {
         let Some(text) = self.text else { return self.label.to_owned() };
         let (line, column) = line_and_column(text, span.start);
@@ -58,7 +58,7 @@ impl Source<'_> {
 impl Draft {
     /// Reads `text`. `label` names it in messages.
     pub fn take_text(&mut self, text: &str, label: &str) -> Result<(), ScenarioError> {
-        let source = Source { label, text: Some(text) };
+        let source = NamedText { label, text: Some(text) };
         let root = DeTable::parse(text).map_err(|error| {
             let what = error.message().replace('\n', ", ");
             let why = format!("this is not TOML: {what}; write key = value, with text in \"quotes\"");
@@ -81,13 +81,13 @@ impl Draft {
         let as_text = format!("{name} = {value:?}");
         let one = |text: &str| DeTable::parse(text).is_ok_and(|root| root.get_ref().len() == 1) && !text.contains('\n');
         let text = if one(&as_it_is) { &as_it_is } else { &as_text };
-        let source = Source { label: &label, text: None };
+        let source = NamedText { label: &label, text: None };
         let root =
             DeTable::parse(text).map_err(|_| refused("this cannot be read; write --set key=value".to_owned()))?;
         self.take_table("", root.get_ref(), &source)
     }
 
-    fn take_table(&mut self, prefix: &str, table: &DeTable<'_>, source: &Source<'_>) -> Result<(), ScenarioError> {
+    fn take_table(&mut self, prefix: &str, table: &DeTable<'_>, source: &NamedText<'_>) -> Result<(), ScenarioError> {
         let mut items: Vec<_> = table.iter().collect();
         items.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in items {
@@ -115,7 +115,7 @@ impl Draft {
         &mut self,
         name: &str,
         value: &Spanned<DeValue<'_>>,
-        source: &Source<'_>,
+        source: &NamedText<'_>,
     ) -> Result<(), ScenarioError> {
         let refuse = |message: &str| Err(source.refuse(&value.span(), message));
         match name {
@@ -154,7 +154,7 @@ fn unknown(name: &str, prefix: &str) -> String {
     format!("unknown key `{cut}`; write `{near}`, or leave it out (known here: {})", here.join(", "))
 }
 
-fn values(key: &Key, value: &Spanned<DeValue<'_>>, source: &Source<'_>) -> Result<Vec<Value>, ScenarioError> {
+fn values(key: &Key, value: &Spanned<DeValue<'_>>, source: &NamedText<'_>) -> Result<Vec<Value>, ScenarioError> {
     let refuse = |span: &Range<usize>, why: String| source.refuse(span, format!("`{}`: {why}", key.name));
     let read = |value: &Spanned<DeValue<'_>>| {
         let scalar = written(value.get_ref());

@@ -6,7 +6,7 @@ use engine::trace::TraceMessage;
 use engine::{Action, Loss};
 use proptest::prelude::*;
 
-/// What was to be remembered of groups that were initialised: each group with its drives, in that order.
+/// The groups whose initialisation was to be remembered: each with its drives, in that order.
 type Remembered = Rc<RefCell<Vec<(GroupId, Vec<DriveId>)>>>;
 
 fn new_rack(spec: RackSpec, seed: u64, change: impl FnOnce(&mut RackPolicy)) -> (World, Remembered) {

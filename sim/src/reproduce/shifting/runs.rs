@@ -177,7 +177,7 @@ impl Runs {
 
 type Asked = (System, Variant, u64, ArrayRun);
 
-/// What is simulated, each once.
+/// The runs, each simulated once.
 fn asked(quick: bool) -> Vec<Asked> {
     use System::{Basic, LevelDb, LogRaid0, Shifting};
     use Variant::{Alone, Both, Far, Sequential, Unsynced};
