@@ -138,6 +138,15 @@ pub(crate) async fn assert_input(larder: &Larder, files: u64, rows: u64) {
     }
 }
 
+/// The input is there as it was, or removed.
+pub(crate) async fn assert_input_is(there: bool, larder: &Larder, files: u64, rows: u64) {
+    if there {
+        assert_input(larder, files, rows).await;
+    } else {
+        assert!(larder.keys().await.iter().all(|key| key.starts_with("out/")));
+    }
+}
+
 pub(crate) async fn asleep_and_sound(larder: &Larder, facts: &Facts) {
     larder.settle().await;
     larder.audit(facts).await;
@@ -365,11 +374,7 @@ fn crash(seed: u64) {
     site.run(async |larder| {
         finished(larder, asked, seed).await;
         assert_partitioned(larder, &rows, 4).await;
-        if remove_input {
-            assert!(larder.keys().await.iter().all(|key| key.starts_with("out/")));
-        } else {
-            assert_input(larder, files, count).await;
-        }
+        assert_input_is(!remove_input, larder, files, count).await;
         asleep_and_sound(larder, &facts).await;
     });
 }

@@ -2,8 +2,8 @@
 //! that a checkpoint knows.
 
 use crate::repartition::{
-    asleep_and_sound, assert_input, assert_partitioned, fill, finished, hidden, hidden_versions, is_over, jobs,
-    request, work_off,
+    asleep_and_sound, assert_input, assert_input_is, assert_partitioned, fill, finished, hidden, hidden_versions,
+    is_over, jobs, request, work_off,
 };
 use crate::site::{BUCKET, Ended, HOUR, Larder, MIB, MINUTE, SECOND, Site};
 use catalog::VersionId;
@@ -203,11 +203,7 @@ fn crash(seed: u64) -> u64 {
         let report = finished(larder, asked, seed).await;
         assert_eq!(checkpoint(larder).await, None, "seed {seed}");
         assert_partitioned(larder, &rows, 4).await;
-        if remove_input {
-            assert!(larder.keys().await.iter().all(|key| key.starts_with("out/")));
-        } else {
-            assert_input(larder, files, count).await;
-        }
+        assert_input_is(!remove_input, larder, files, count).await;
         asleep_and_sound(larder, &facts).await;
         let outcome = report.outcome.unwrap();
         println!("seed {seed}: {} checkpoints, {} read", outcome.checkpoints, outcome.input_bytes);
