@@ -625,7 +625,7 @@ impl Drives {
         }
     }
 
-    /// Sends `drive` the command that brings it into `phase`, under a new number.
+    /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
         assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
         let state = &mut self.states[drive.index()];

@@ -37,13 +37,6 @@ class Reproduction(SystemTest):
         self.assertEqual(output.returncode, 1)
         self.assertIn("write --out with a directory that is new", output.stderr)
 
-    def reproduced(self, what):
-        """The folder of a quick report, and its rows by their ids."""
-        folder = os.path.join(self.root, "report")
-        output = larder("reproduce", what, "--quick", "--json", "--out", folder, timeout=600)
-        self.assertEqual(output.returncode, 0, output.stderr)
-        return folder, {row["id"]: row for row in json.loads(output.stdout)["rows"]}
-
     def drawn(self, folder, count):
         """There are so many figures, and each of them is XML."""
         figures = [name for name in os.listdir(folder) if name.endswith(".svg")]
@@ -52,7 +45,10 @@ class Reproduction(SystemTest):
             xml.parse(os.path.join(folder, name))
 
     def test_buffpack_and_offpack_have_their_rows_and_figures(self):
-        folder, rows = self.reproduced("partition")
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "partition", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
         for row, verdict in (("CROSSOVER", "met"), ("OFFPACK_HOURS", "by_construction"), ("FILLPACK_HOURS", "open")):
             self.assertEqual(rows[row]["verdict"], verdict)
         self.assertEqual(rows["AGAINST_GAIN"]["verdict"], "contradiction")
@@ -61,7 +57,10 @@ class Reproduction(SystemTest):
             self.assertIn("skew of input", file.read())
 
     def test_workload_shifting_has_its_rows_and_figures(self):
-        folder, rows = self.reproduced("shifting")
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "shifting", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
         for row, verdict in (("SHIFTING_RISE", "met"), ("SHIFTING_ALONE", "calibrated"), ("LEVELDB_100", "met")):
             self.assertEqual(rows[row]["verdict"], verdict)
         self.drawn(folder, 7)

@@ -26,7 +26,7 @@ pub struct Trip {
 
 /// A drive's platters as the fuses see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Platters {
+enum Turning {
     No,
     /// Started; at speed from this moment on.
     Since(Time),
@@ -34,7 +34,7 @@ enum Platters {
     Until(Time),
 }
 
-impl Platters {
+impl Turning {
     fn at(self, now: Time) -> PowerState {
         match self {
             Self::Since(at_speed) if now < at_speed => PowerState::SpinningUp,
@@ -64,7 +64,7 @@ pub struct Fuses {
     domains: Vec<Fuse>,
     /// The fuses of each drive, in the order of the resources.
     of_drive: Vec<Vec<usize>>,
-    turning: Vec<Platters>,
+    turning: Vec<Turning>,
     watts: Watts,
     reset_after: Duration,
 }
@@ -92,7 +92,7 @@ impl Fuses {
                 of_drive[drive.id.index()].push(fuse);
             }
         }
-        let turning = alloc::vec![Platters::No; rack.drives.len()];
+        let turning = alloc::vec![Turning::No; rack.drives.len()];
         Self { domains, of_drive, turning, watts: rack.profile.watts, reset_after }
     }
 
@@ -101,7 +101,7 @@ impl Fuses {
     pub fn spin_up(&mut self, now: Time, drive: DriveId, at_speed: Time) -> Option<Trip> {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         assert!(at_speed >= now, "{drive} is at speed after it started");
-        self.turning[drive.index()] = Platters::Since(at_speed);
+        self.turning[drive.index()] = Turning::Since(at_speed);
         let broken = self.of_drive[drive.index()].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
         assert!(self.domains[broken].drives.contains(&drive), "a fuse trips for a drive of its domain");
         Some(self.trip(now, broken))
@@ -119,19 +119,19 @@ impl Fuses {
         let fuse = &mut self.domains[fuse];
         fuse.reset_at = reset_at;
         for lost in &fuse.drives {
-            self.turning[lost.index()] = Platters::No;
+            self.turning[lost.index()] = Turning::No;
         }
         Trip { resource: fuse.resource, domain: fuse.domain, drives: fuse.drives.clone(), reset_at }
     }
 
     /// Drive `drive` was stopped and will stand still at `still`.
     pub fn stop(&mut self, drive: DriveId, still: Time) {
-        self.turning[drive.index()] = Platters::Until(still);
+        self.turning[drive.index()] = Turning::Until(still);
     }
 
     /// Drive `drive` loses its power, though no fuse tripped.
     pub fn lose(&mut self, drive: DriveId) {
-        self.turning[drive.index()] = Platters::No;
+        self.turning[drive.index()] = Turning::No;
     }
 
     /// The tripped fuse that keeps `drive` away at `now`; of several the one that resets last.

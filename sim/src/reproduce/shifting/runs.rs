@@ -177,7 +177,7 @@ impl Runs {
 
 type Asked = (System, Variant, u64, ArrayRun);
 
-/// The runs, each simulated once.
+/// What is simulated, each once.
 fn asked(quick: bool) -> Vec<Asked> {
     use System::{Basic, LevelDb, LogRaid0, Shifting};
     use Variant::{Alone, Both, Far, Sequential, Unsynced};
