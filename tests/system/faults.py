@@ -2,7 +2,7 @@
 which.
 
 A chain such as `[("sync", "/staged/s-", 1), ("write", "catalog.db-wal", 1)]` waits for one sync of a staged file and
-then strikes at the next write to the catalog's log.
+then hits the next write to the catalog's log.
 """
 
 import errno
@@ -68,10 +68,10 @@ class Faults:
     def disarm(self):
         self.page[:4] = struct.pack("i", 0)
 
-    def struck(self):
-        """How often it struck."""
+    def hits(self):
+        """The number of calls that it hit."""
         return HEAD.unpack(self.page[: HEAD.size])[6]
 
     def hit(self):
-        """The path of the call that it struck at."""
+        """The path of the call that it hit."""
         return self.page[HIT_AT : HIT_AT + HIT_BYTES].split(b"\0")[0].decode()

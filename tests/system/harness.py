@@ -42,7 +42,7 @@ BRISK = {
 # The same without migration.
 STAYING = {**BRISK, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
 # Drives take 6 to 10 s of modelled time and a GET waits 0.2 s of wall time, so cold objects are answered with SlowDown.
-IMPATIENT = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "max_wait": "200 ms"}
+SHORT_WAITS = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "max_wait": "200 ms"}
 
 
 def larder(*words, timeout=60):
@@ -254,7 +254,7 @@ class Server:
         self.until_migrated()
         return self.until_asleep()
 
-    def tells_to_wait(self, path):
+    def is_asked_to_wait(self, path):
         """Asks for a cold object of a server of short waits, which answers SlowDown; all are asleep afterwards."""
         self.until_cold()
         status, headers, body = self.ask("GET", path)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import unittest
 
-from harness import BRISK, IMPATIENT, STAYING, SystemTest, aws, noise
+from harness import BRISK, SHORT_WAITS, STAYING, SystemTest, aws, noise
 
 MB = 1_000_000
 # Names that clients escape in different ways.
@@ -234,7 +234,7 @@ class SlowDown(ClientTest):
     """A server whose max_wait ends long before its drives are ready: it answers SlowDown, and clients come again."""
 
     def make_cold(self):
-        self.server = self.rack("nas8", IMPATIENT)
+        self.server = self.rack("nas8", SHORT_WAITS)
         self.tree, self.back = os.path.join(self.root, "tree"), os.path.join(self.root, "back")
         make_tree(self.tree, "slow")
         client = self.server.filled({"k": b"probe"}, "probe")
@@ -243,7 +243,7 @@ class SlowDown(ClientTest):
     def test_rclone_waits_for_drives_by_itself(self):
         self.make_cold()
         self.rclone("copy", self.tree, "larder:attic/tree")
-        self.server.tells_to_wait("/probe/k")
+        self.server.is_asked_to_wait("/probe/k")
         self.rclone("copy", "larder:attic/tree", self.back)
         self.same_trees(self.tree, self.back)
 
@@ -252,7 +252,7 @@ class SlowDown(ClientTest):
         self.make_cold()
         self.restic("init")
         self.restic("backup", self.tree)
-        self.server.tells_to_wait("/probe/k")
+        self.server.is_asked_to_wait("/probe/k")
         self.restic("restore", "latest", "--target", self.back)
         self.same_trees(self.tree, self.back + self.tree)
 
@@ -261,7 +261,7 @@ class SlowDown(ClientTest):
         more = {"AWS_RETRY_MODE": "standard", "AWS_MAX_ATTEMPTS": "20"}
         done = aws(self.server, self.root, "s3", "sync", self.tree, "s3://probe/tree", "--only-show-errors")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        self.server.tells_to_wait("/probe/k")
+        self.server.is_asked_to_wait("/probe/k")
         words = ["s3", "sync", "s3://probe/tree", self.back, "--only-show-errors"]
         done = aws(self.server, self.root, *words, environment=more)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -171,7 +171,7 @@ class FailingDisks(SystemTest):
         """A PUT fails with a 5xx, the log says why, and nothing of it is there."""
         status, _, _ = server.ask("PUT", key, body=noise(50_000, key))
         self.assertIn(status, (500, 503, 507), path)
-        self.assertGreater(self.faults.struck(), 0, path)
+        self.assertGreater(self.faults.hits(), 0, path)
         self.faults.disarm()
         self.assertIn(reason, server.log())
         self.assertEqual(server.ask("GET", key)[0], 404)
@@ -297,7 +297,7 @@ class FailingDisks(SystemTest):
                 server = self.serve(server.data, self.faults.environment())
                 self.reads(server.client(), "pantry", objects)
                 server.until_migrated()
-                self.assertEqual(self.faults.struck(), 1)
+                self.assertEqual(self.faults.hits(), 1)
                 server.until_asleep()
                 self.sound(server, server.client(), objects)
                 self.root = os.path.dirname(self.root)
@@ -311,7 +311,7 @@ class FailingDisks(SystemTest):
         drive = server.explain("pantry", "k")["place"]["drives"][0]["drive"]
         self.faults.arm("fail", [("read", f"drives/{drive:04}/0", 1)], faults.FOREVER)
         self.reads(client, "pantry", objects)
-        self.assertGreater(self.faults.struck(), 0)
+        self.assertGreater(self.faults.hits(), 0)
         server.until_asleep()
         self.faults.disarm()
         self.reads(client, "pantry", objects)

@@ -230,7 +230,7 @@ class DegradedStarts(Racks):
         for op in ("open", "read", "create", "write"):
             shim.arm("fail", [(op, "/drives/", 1)], faults.FOREVER)
             server = self.serve(data, shim.environment())
-            self.assertEqual(shim.struck(), 0, op)
+            self.assertEqual(shim.hits(), 0, op)
             shim.disarm()
             self.all_read(server, objects)
             self.assertEqual(server.stop(), 0)
@@ -385,7 +385,7 @@ class GivenUpAndReplaced(Racks):
             shim.arm(*step)
             server = self.serve(data, shim.environment())
             server.process.wait(60)
-            self.assertEqual((server.process.returncode, shim.struck()), (-9, 1), step)
+            self.assertEqual((server.process.returncode, shim.hits()), (-9, 1), step)
             shim.disarm()
             self.assertEqual(self.kinds(data), [], step)
         server = self.serve(data)

@@ -123,7 +123,7 @@ class Descriptors(SystemTest):
             disk.arm("fail", [("open", path, 1)], faults.FOREVER, errno.EMFILE)
             status, _, _ = server.ask("GET", "/pantry/k")
             self.assertGreaterEqual(status, 500, path)
-            self.assertGreater(disk.struck(), 0, path)
+            self.assertGreater(disk.hits(), 0, path)
             disk.disarm()
             self.assertIn("no more files can be opened", server.log())
             self.reads(client, "pantry", objects)

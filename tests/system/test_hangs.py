@@ -44,7 +44,7 @@ class Hangs(SystemTest):
         drive = server.explain("pantry", "k")["place"]["drives"][0]["drive"]
         self.hang("read", f"drives/{drive:04}/0")
         self.assertLess(self.took(client, {"k": objects["k"]}), 20)
-        self.assertGreater(self.faults.struck(), 0)
+        self.assertGreater(self.faults.hits(), 0)
         self.shown(server, drive)
         self.assertLess(self.took(client, objects), 20)
         # The calls that hang are left behind when the server stops.
@@ -59,7 +59,7 @@ class Hangs(SystemTest):
         self.hang("read", f"drives/{drive:04}/larder.label")
         # The host may take 30 s beyond what the drive takes at most.
         self.assertLess(self.took(client, objects), 50)
-        self.assertGreater(self.faults.struck(), 0)
+        self.assertGreater(self.faults.hits(), 0)
         self.shown(server, drive)
 
     def test_a_write_goes_elsewhere_when_a_sync_hangs(self):
@@ -73,7 +73,7 @@ class Hangs(SystemTest):
                 began = time.monotonic()
                 server.until_migrated()
                 self.assertLess(time.monotonic() - began, 60)
-                self.assertEqual(self.faults.struck(), 1)
+                self.assertEqual(self.faults.hits(), 1)
                 self.assertGreater(server.totals()["missed_deadlines"], 0)
                 self.reads(client, "pantry", {"k": noise(400_000, 2)})
                 self.faults.disarm()

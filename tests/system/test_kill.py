@@ -83,7 +83,7 @@ AT_START = [
 ]
 
 
-class Book:
+class Expected:
     """What each key may hold: what was acknowledged, and what may or may not have been."""
 
     def __init__(self):
@@ -111,9 +111,9 @@ class Book:
 class Client(threading.Thread):
     """Does what its kind does until the server is gone or it is stopped."""
 
-    def __init__(self, book, server, kind, seed, ending):
+    def __init__(self, expected, server, kind, seed, ending):
         super().__init__(daemon=True)
-        self.book, self.kind, self.ending, self.error = book, kind, ending, None
+        self.expected, self.kind, self.ending, self.error = expected, kind, ending, None
         self.client, self.random = server.client(), random.Random(seed)
 
     def run(self):
@@ -134,9 +134,9 @@ class Client(threading.Thread):
                     return
 
     def change(self, key, body, do):
-        self.book.begins(key, body)
+        self.expected.begins(key, body)
         do()
-        self.book.acknowledged(key, body)
+        self.expected.acknowledged(key, body)
 
     def write(self, serial):
         key = f"{self.name}/{self.random.randrange(8)}"
@@ -184,7 +184,7 @@ class Kills(SystemTest):
         self.client = self.server.client(retries={"total_max_attempts": 10, "mode": "standard"})
 
     def prepare(self, rack):
-        self.book, self.hits, self.serial, self.log = Book(), {}, 0, [self.id()]
+        self.expected, self.hits, self.serial, self.log = Expected(), {}, 0, [self.id()]
         self.addCleanup(lambda: print("\n".join(self.log), flush=True))
         self.data = self.made(rack, **LOAD)
         self.faults = faults.Faults(self.root)
@@ -193,7 +193,7 @@ class Kills(SystemTest):
         for number in range(6):
             key = f"cold/{number}"
             self.client.put_object(Bucket=BUCKET, Key=key, Body=noise(1_500_000, key))
-            self.book.acknowledged(key, noise(1_500_000, key))
+            self.expected.acknowledged(key, noise(1_500_000, key))
 
     def until_killed(self, step, seconds=40):
         try:
@@ -201,12 +201,12 @@ class Kills(SystemTest):
         except Exception as error:
             raise AssertionError(f"{step}: never reached; {self.server.log()[-1500:]}") from error
         self.assertEqual(self.server.process.returncode, -9, step)
-        self.assertEqual(self.faults.struck(), 1, step)
+        self.assertEqual(self.faults.hits(), 1, step)
 
     def kill_under_load(self, step, action, chain):
         ending = threading.Event()
         kinds = ["write", "write", "read", "upload"]
-        clients = [Client(self.book, self.server, kind, f"{step}{i}", ending) for i, kind in enumerate(kinds)]
+        clients = [Client(self.expected, self.server, kind, f"{step}{i}", ending) for i, kind in enumerate(kinds)]
         for number, client in enumerate(clients):
             client.name = f"{client.kind}{number}"
             client.start()
@@ -228,7 +228,7 @@ class Kills(SystemTest):
         do = lambda: None
         if what in ("overwrite", "delete"):
             self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
-            self.book.acknowledged(key, body)
+            self.expected.acknowledged(key, body)
         if what == "overwrite":
             body = noise(90_001, f"{step}{self.serial}")
             do = lambda: client.put_object(Bucket=BUCKET, Key=key, Body=body)
@@ -239,13 +239,13 @@ class Kills(SystemTest):
             begun = begin(client, key, body)
             if what == "new part":
                 do = lambda: begun.part(noise(90_002, step))
-                body = self.book.sure.get(key)
+                body = self.expected.sure.get(key)
             elif what == "complete":
                 do = begun.complete
             else:
                 do = lambda: client.abort_multipart_upload(**begun.named)
-                body = self.book.sure.get(key)
-        self.book.begins(key, body)
+                body = self.expected.sure.get(key)
+        self.expected.begins(key, body)
         self.faults.arm(action, chain)
         try:
             do()
@@ -253,7 +253,7 @@ class Kills(SystemTest):
             pass
         else:
             # It may be answered where what is left to be done is the server's own business.
-            self.book.acknowledged(key, body)
+            self.expected.acknowledged(key, body)
         self.until_killed(step)
 
     def kill_in_migration(self, step, action, chain, unfinished):
@@ -265,7 +265,7 @@ class Kills(SystemTest):
         for number in range(3):
             key, body = f"alone/{number}", noise(50_000 + number, f"{step}{number}")
             self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
-            self.book.acknowledged(key, body)
+            self.expected.acknowledged(key, body)
         self.faults.arm(action, chain)
         self.configured({})
         self.until_killed(step)
@@ -286,7 +286,7 @@ class Kills(SystemTest):
         self.faults.arm(action, chain)
         with self.assertRaises(AssertionError, msg=step):
             self.start()
-        self.assertEqual(self.faults.struck(), 1, step)
+        self.assertEqual(self.faults.hits(), 1, step)
 
     def check(self, step):
         """What is on the disk agrees; and what was acknowledged, and nothing else, is there after the next start."""
@@ -295,9 +295,9 @@ class Kills(SystemTest):
         self.assertEqual(report["findings"], [], step)
         self.start()
         with concurrent.futures.ThreadPoolExecutor(6) as pool:
-            found = dict(zip(self.book.keys(), pool.map(self.found, self.book.keys())))
+            found = dict(zip(self.expected.keys(), pool.map(self.found, self.expected.keys())))
         for key, body in found.items():
-            self.assertTrue(self.book.settled(key, body), f"{key} after a kill at: {step}")
+            self.assertTrue(self.expected.settled(key, body), f"{key} after a kill at: {step}")
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         listed = {entry["Key"]: entry["Size"] for page in pages for entry in page.get("Contents", [])}
         self.assertEqual(listed, {key: len(body) for key, body in found.items() if body is not None}, step)
@@ -325,8 +325,8 @@ class Kills(SystemTest):
             named = {"Bucket": BUCKET, "Key": upload["Key"], "UploadId": upload["UploadId"]}
             self.client.abort_multipart_upload(**named)
         self.server.until_cold()
-        for key in self.book.keys():
-            self.assertTrue(self.found(key) == self.book.sure[key], f"{key} when cold")
+        for key in self.expected.keys():
+            self.assertTrue(self.found(key) == self.expected.sure[key], f"{key} when cold")
         self.configured(STAYING)
         self.client.put_object(Bucket=BUCKET, Key="last", Body=noise(123_456, "last"))
         self.server.until_asleep()

@@ -150,7 +150,7 @@ class Reclaim(SystemTest):
         self.assertLessEqual(len(server.stacks()), stacks - 6 + 3)
         self.reads(client, "pantry", {"b": b"short", "c": noise(2_000_000, "c")})
 
-    def test_the_living_rest_of_a_mostly_dead_pack_is_rescued(self):
+    def test_the_living_rest_of_a_mostly_dead_pack_is_evacuated(self):
         server = self.rack("nas8", {**BRISK, "migrate.linger": "2 s", "placement.batch": "1 GB"})
         client = server.client()
         client.create_bucket(Bucket="pantry")

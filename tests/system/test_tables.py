@@ -11,13 +11,13 @@ import os
 import random
 import unittest
 
-from harness import BRISK, IMPATIENT, STAYING, SystemTest, noise, optional
+from harness import BRISK, SHORT_WAITS, STAYING, SystemTest, noise, optional
 
 pyarrow = optional("pyarrow", "compute", "dataset", "fs", "parquet")
 duckdb = optional("duckdb")
 
 ROWS, GROUP_ROWS, COLUMNS = 400_000, 20_000, 8
-PLACES = {"workshop": STAYING, "rack": BRISK, "slow": IMPATIENT}
+PLACES = {"workshop": STAYING, "rack": BRISK, "slow": SHORT_WAITS}
 
 
 def httpfs():
@@ -154,7 +154,7 @@ class PyArrow(Tables):
         often = pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=20)
         store, table = self.store(request_timeout=120, retry_strategy=often), self.table()
         pyarrow.parquet.write_table(table, "lake/one.parquet", filesystem=store)
-        self.server.tells_to_wait("/lake/one.parquet")
+        self.server.is_asked_to_wait("/lake/one.parquet")
         self.assertTrue(pyarrow.parquet.read_table("lake/one.parquet", filesystem=store).equals(table))
 
     def test_pyarrow_reads_parquet_by_range_from_cold_drives(self):
@@ -222,7 +222,7 @@ class DuckDb(Tables):
             database.execute(f"set {setting}")
         database.execute(f"create table jars as select row, hash(row) as c0 from range({ROWS}) r(row)")
         database.execute("copy jars to 's3://lake/one.parquet' (format parquet)")
-        self.server.tells_to_wait("/lake/one.parquet")
+        self.server.is_asked_to_wait("/lake/one.parquet")
         question = "select count(*), bit_xor(c0) from {}"
         found = database.sql(question.format("'s3://lake/one.parquet'")).fetchall()
         self.assertEqual(found, database.sql(question.format("jars")).fetchall())

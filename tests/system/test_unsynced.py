@@ -34,7 +34,7 @@ class CatalogsThatWereNotSynced(Racks):
 
         server = self.serve(data, shim.environment())
         end = time.monotonic() + 60
-        while not shim.struck():
+        while not shim.hits():
             before.append(self.log(data))
             self.assertLess(time.monotonic(), end, "the blob was never committed")
             time.sleep(0.002)

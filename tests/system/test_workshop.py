@@ -8,7 +8,7 @@ from harness import BRISK, SystemTest, noise
 
 
 class MaxWait(SystemTest):
-    def test_an_impatient_client_is_told_when_to_come_again_and_then_served(self):
+    def test_a_client_of_short_waits_gets_retry_after_and_is_then_served(self):
         # True to life: a group of nas8 needs some 15 s; nobody here waits longer than one.
         slow = {**BRISK, "time_scale": 1, "max_wait": "1 s", "idle_timeout": "1 s"}
         server = self.rack("nas8", slow)
@@ -78,10 +78,10 @@ class Full(SystemTest):
         server.until("it drains", lambda s: s["workshop"]["staged_bytes"] <= 3_000_000)
         for i in range(10):
             kept[f"more {i}"] = noise(1_000_000, 100 + i)
-            self.put_patiently(client, f"more {i}", kept[f"more {i}"])
+            self.put_retrying(client, f"more {i}", kept[f"more {i}"])
         self.reads(client, "pantry", kept)
 
-    def put_patiently(self, client, key, body):
+    def put_retrying(self, client, key, body):
         for _ in range(60):
             try:
                 return client.put_object(Bucket="pantry", Key=key, Body=body)
