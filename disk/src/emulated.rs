@@ -24,7 +24,7 @@ use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refuse
 use model::{DriveId, RackSpec, ResourceId, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -71,6 +71,8 @@ struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
     notified: Notify,
+    /// Counts the requests that wait or are served in the rack, once somebody knows.
+    open_requests: OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>,
 }
 
 struct Truth {
@@ -255,7 +257,12 @@ impl EmulatedRack {
             resets: BTreeSet::new(),
             overrun: Overrun::default(),
         };
-        let shared = Arc::new(RackState { clock, truth: Mutex::new(truth), notified: Notify::new() });
+        let shared = Arc::new(RackState {
+            clock,
+            truth: Mutex::new(truth),
+            notified: Notify::new(),
+            open_requests: OnceLock::new(),
+        });
         let emulated = |id: DriveId| EmulatedDrive {
             id,
             inner: make_inner(id),
@@ -353,6 +360,13 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
+    /// From now on `open_requests` says how many requests wait or are served in the rack, which is what makes load heavy
+    /// where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only the
+    /// first call counts.
+    pub fn watch_requests(&self, open_requests: impl Fn() -> u32 + Send + Sync + 'static) {
+        let _ = self.shared.open_requests.set(Box::new(open_requests));
+    }
+
     /// The time by which the inner drives were slower than the model.
     pub fn overrun(&self) -> Overrun {
         self.shared.truth().0.overrun
@@ -366,6 +380,7 @@ impl EmulatedDrive {
         timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
     ) -> Result<Begun, DriveError> {
         let (mut truth, now) = self.shared.truth();
+        truth.servers.set_open_requests(self.shared.open_requests.get().map_or(0, |count| count()));
         let load = truth.servers.load(now, self.id);
         let one = &mut truth.drives[self.id.index()];
         let follows_at_once = self.shared.clock.to_wall(now.since(one.lag_seen)) < SHORTEST_WAIT;

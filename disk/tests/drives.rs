@@ -8,8 +8,8 @@ use disk::{
 };
 use model::physics::{PowerState, READ_SEEKS, READ_SEEKS_MAX, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{
-    BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, RackDraft,
-    RackSpec, RateSpread, Resource, Time, Watts,
+    BlobId, ClassId, Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, GroupId, HeavyLoad,
+    RackDraft, RackSpec, RateSpread, Resource, Time, Watts,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -287,6 +287,7 @@ fn four_drives() -> RackSpec {
         spin_up: seconds(8, 12),
         mount: seconds(2, 3),
         mount_busy: seconds(20, 30),
+        heavy_load: HeavyLoad::default(),
         unmount: seconds(1, 2),
         spin_down: seconds(2, 3),
         watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },

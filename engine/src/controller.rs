@@ -37,6 +37,10 @@ pub trait Controller {
     /// it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
 
+    /// Operations that are known: those that wait, and those in service. By how many there are a description may say that
+    /// load is heavy ([`model::HeavyLoad`]).
+    fn open_operations(&self) -> usize;
+
     /// The time spent on waking so far.
     fn waking(&self) -> Waking;
 

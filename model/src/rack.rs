@@ -11,8 +11,8 @@ mod draft;
 mod validate;
 
 pub use draft::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, RackDraft, RateSpread, Resource,
-    SpecError, Stragglers, Watts,
+    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, RackDraft, RateSpread,
+    Resource, SpecError, Stragglers, Watts,
 };
 #[cfg(feature = "toml")]
 pub(crate) use validate::DRIVES_MAX;

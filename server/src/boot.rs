@@ -93,6 +93,8 @@ pub async fn boot(
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
+    let counters = Arc::clone(&context.counters);
+    emulated.watch_requests(move || counters.open_operations.load(Ordering::Relaxed));
     for fact in facts {
         handle.report(fact);
     }

@@ -5,7 +5,6 @@
 use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
 use crate::replay::TraceError;
-use crate::world::HeavyLoad;
 use engine::layout::LayoutError;
 use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
 use model::{DriveId, RackSpec, SpecError};
@@ -100,8 +99,6 @@ pub struct Experiment {
     pub system: System,
     /// The servers' network.
     pub network: Network,
-    /// When mounts are slow.
-    pub heavy_load: HeavyLoad,
     /// The load.
     pub workload: Workload,
     /// The number of blobs that stand for those that are stored.
@@ -129,7 +126,6 @@ impl Experiment {
             rack,
             system: System::Engine,
             network: Network::PELICAN,
-            heavy_load: HeavyLoad::StreamOnServer,
             workload: Workload {
                 arrivals: Arrivals::poisson(1.0),
                 sizes: Sizes::Fixed(1_000_000_000),

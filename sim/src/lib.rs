@@ -43,4 +43,4 @@ pub use measure::{Clients, Measured, Summary};
 pub use parallel::run_each;
 pub use point::{ClientSummary, Confidence, Parameters, Point, Power, RebuildPoint, SeededPoint};
 pub use run::{run, run_once, run_seeds};
-pub use world::{Blobs, Counted, Ended, Faults, HANG, HeavyLoad, Recorder, Setting, StagedVersion, Staging, World};
+pub use world::{Blobs, Counted, Ended, Faults, HANG, Recorder, Setting, StagedVersion, Staging, World};

@@ -70,8 +70,7 @@ pub fn run_seeds(experiment: &Experiment) -> Result<SeededPoint, ExperimentError
 /// [`ExperimentError`], before anything is simulated, or at the first line of a trace that is no request.
 pub fn run_once(experiment: &Experiment, layout: &Layout, seed: u64) -> Result<Measured, ExperimentError> {
     let stored = stored(experiment, layout, seed)?;
-    let (network, heavy_load) = (Some(experiment.network), experiment.heavy_load);
-    let mut setting = Setting { network, heavy_load, first_boot: true, ..Setting::default() };
+    let mut setting = Setting { network: Some(experiment.network), first_boot: true, ..Setting::default() };
     setting.used_bytes.clone_from(&stored.used_bytes);
     if let Some(fault) = experiment.fault {
         let rebuilds = |_: &&mut u64| experiment.system != System::RandomLayout;

@@ -25,4 +25,4 @@ mod transfer;
 pub use blobs::Blobs;
 pub use drives::{Faults, HANG};
 pub use staging::{StagedVersion, Staging};
-pub use state::{Counted, Ended, HeavyLoad, Recorder, Setting, World};
+pub use state::{Counted, Ended, Recorder, Setting, World};

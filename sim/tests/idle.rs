@@ -36,6 +36,10 @@ impl Controller for Restless {
         self.0.picked_at(op)
     }
 
+    fn open_operations(&self) -> usize {
+        Controller::open_operations(&self.0)
+    }
+
     fn waking(&self) -> Waking {
         Controller::waking(&self.0)
     }

@@ -265,7 +265,7 @@ impl Healing<'_> {
             let groups = 0..rack.layout().groups.len() as u32;
             let all_asleep = groups.into_iter().all(|group| rack.group_state(GroupId(group)) == GroupState::Asleep);
             let under_way = rack.rebuilds().any(|view| view.under_way > 0);
-            all_asleep && !under_way && rack.ops_len() == 0 && rack.ledger().active_drives() == 0
+            all_asleep && !under_way && rack.open_operations() == 0 && rack.ledger().active_drives() == 0
         });
         let rebuilt = self.plan.beyond || self.exposed().await.is_empty();
         staged <= quarantined && rebuilt && asleep.await == Some(true)
@@ -285,7 +285,7 @@ impl Healing<'_> {
                 .map(|drive| (drive, rack.drive_phase(DriveId(drive))))
                 .filter(|(_, phase)| *phase != engine::DrivePhase::Standby)
                 .collect();
-            format!("ops {}, awake {awake:?}, drives {away:?}, rebuilds {rebuilds:?}", rack.ops_len())
+            format!("ops {}, awake {awake:?}, drives {away:?}, rebuilds {rebuilds:?}", rack.open_operations())
         });
         let exposed = self.exposed().await;
         format!("staged {staged:?}; exposed {exposed:?}; {}", rack.await.unwrap_or_default())

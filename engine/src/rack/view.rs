@@ -16,7 +16,7 @@ use crate::policy::RackPolicy;
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
-use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Time};
+use model::{ClassId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, Time};
 
 impl Rack {
     /// The rack's description.
@@ -139,7 +139,7 @@ impl Rack {
     }
 
     /// Operations known: queued, waiting for their group, or in service.
-    pub fn ops_len(&self) -> usize {
+    pub fn open_operations(&self) -> usize {
         self.ops.len()
     }
 
@@ -162,10 +162,15 @@ impl Rack {
         Forecaster { setup, estimates, load, ops, class, reclaims, now }.read(group)
     }
 
-    /// The load that `class` works beside: the rack is busy for it while another class has work.
+    /// The load that `class` works beside, by what the description says makes it heavy: so many requests, or that
+    /// another class has work.
     pub(super) fn load_beside(&self, class: ClassId) -> ServerLoad {
         let other = |(index, state): (usize, &Class)| index != class.index() && state.has_work();
-        if self.classes.iter().enumerate().any(other) { ServerLoad::Busy } else { ServerLoad::Idle }
+        let is_heavy = match self.setup.spec.profile.heavy_load {
+            HeavyLoad::OpenRequests(requests) => self.ops.len() >= requests as usize,
+            HeavyLoad::StreamOnServer | HeavyLoad::StreamsInRack(_) => self.classes.iter().enumerate().any(other),
+        };
+        if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
     }
 
     /// The expected time of a switch of a class beside this load, as it was measured; before that, by the profile.
@@ -218,6 +223,10 @@ impl Controller for Rack {
         let class = &self.classes[self.ops.get(op)?.class.index()];
         assert!(class.picked_at <= self.now, "{op} was dequeued before now");
         class.serves(op).map(|_| class.picked_at)
+    }
+
+    fn open_operations(&self) -> usize {
+        Self::open_operations(self)
     }
 
     fn waking(&self) -> Waking {

@@ -95,7 +95,7 @@ fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
         notify(&mut rack, 2, page(attempt, many, Some(1_999)));
         // One more than the queue holds: it is out of it, and its group wakes for it.
         assert_eq!(view(&rack).under_way, most, "depth {depth}");
-        assert!(rack.ops_len() <= WINDOW as usize);
+        assert!(rack.open_operations() <= WINDOW as usize);
     }
 }
 

@@ -1,15 +1,14 @@
 //! The servers of a rack and their load, on which the time of a mount depends (Pelican, section 5: two load regimes).
 //!
 //! A server is a domain of the description's first resource that is counted in bytes/s (Pelican: the root of a PCIe
-//! hierarchy); without such a resource there is one server. It is busy while a stream moves payload from or to one of
-//! its drives. The paper does not say what makes load heavy; this is the one definition, for simulated and emulated
-//! racks alike.
+//! hierarchy); without such a resource there is one server. The paper does not say what makes its load heavy: the rack's
+//! description does ([`HeavyLoad`]), and this is what it comes to, for simulated and emulated racks alike.
 //!
 //! Where a stream is seen as requests one after another, it goes on for [`STREAM_GAP`] after each of them, so that it
 //! does not end while its next request is on the way.
 
 use crate::id::DriveId;
-use crate::rack::{DomainLimit, DriveSpec, RackSpec};
+use crate::rack::{DomainLimit, DriveSpec, HeavyLoad, RackSpec};
 use crate::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -21,9 +20,9 @@ pub const STREAM_GAP: Duration = Duration::from_millis(100);
 /// The load of the server that mounts a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerLoad {
-    /// It moves nothing; a mount takes the profile's `mount`.
+    /// It is light; a mount takes the profile's `mount`.
     Idle,
-    /// It moves payload; a mount takes the profile's `mount_busy`.
+    /// It is heavy; a mount takes the profile's `mount_busy`.
     Busy,
 }
 
@@ -32,10 +31,16 @@ pub enum ServerLoad {
 pub struct Servers {
     /// The server of each drive.
     of_drive: Vec<usize>,
+    /// What makes load heavy.
+    heavy: HeavyLoad,
     /// The streams under way on each.
     streams: Vec<u32>,
     /// When the last stream of each ends that is known by its requests.
     moves_until: Vec<Time>,
+    /// The same of each drive.
+    drive_moves_until: Vec<Time>,
+    /// Requests that wait or are served in the whole rack.
+    open_requests: u32,
 }
 
 impl Servers {
@@ -48,8 +53,11 @@ impl Servers {
         assert!(count > 0, "drives hang on no server");
         Self {
             of_drive: spec.drives.iter().map(server_of).collect(),
+            heavy: spec.profile.heavy_load,
             streams: vec![0; count],
             moves_until: vec![Time::ZERO; count],
+            drive_moves_until: vec![Time::ZERO; spec.drives.len()],
+            open_requests: 0,
         }
     }
 
@@ -63,9 +71,9 @@ impl Servers {
         self.of_drive[drive.index()]
     }
 
-    /// The streams under way on all of them, those known by their requests not counted.
-    pub fn streams(&self) -> u32 {
-        self.streams.iter().sum()
+    /// So many requests wait or are served in the whole rack from now on.
+    pub fn set_open_requests(&mut self, requests: u32) {
+        self.open_requests = requests;
     }
 
     /// A stream of `drive` begins.
@@ -82,14 +90,29 @@ impl Servers {
 
     /// A request of a stream of `drive` is going to be done at `done`.
     pub fn request_until(&mut self, drive: DriveId, done: Time) {
-        let until = &mut self.moves_until[self.of_drive[drive.index()]];
-        *until = (*until).max(done + STREAM_GAP);
+        let server = self.of_drive[drive.index()];
+        for until in [&mut self.moves_until[server], &mut self.drive_moves_until[drive.index()]] {
+            *until = (*until).max(done + STREAM_GAP);
+        }
     }
 
     /// The load of the server that `drive` hangs on, at `now`.
     pub fn load(&self, now: Time, drive: DriveId) -> ServerLoad {
-        let server = self.of_drive[drive.index()];
-        if self.streams[server] > 0 || now < self.moves_until[server] { ServerLoad::Busy } else { ServerLoad::Idle }
+        let is_heavy = match self.heavy {
+            HeavyLoad::StreamOnServer => {
+                let server = self.of_drive[drive.index()];
+                self.streams[server] > 0 || now < self.moves_until[server]
+            }
+            HeavyLoad::StreamsInRack(streams) => self.streams_at(now) >= streams as usize,
+            HeavyLoad::OpenRequests(requests) => self.open_requests >= requests,
+        };
+        if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
+    }
+
+    /// The streams of the whole rack at `now`.
+    fn streams_at(&self, now: Time) -> usize {
+        let by_requests = self.drive_moves_until.iter().filter(|until| now < **until).count();
+        by_requests + self.streams.iter().sum::<u32>() as usize
     }
 }
 
@@ -113,5 +136,28 @@ mod tests {
         servers.request_until(right, now);
         assert_eq!(servers.load(now, right), ServerLoad::Busy, "the stream's next request is on the way");
         assert_eq!(servers.load(now + STREAM_GAP, right), ServerLoad::Idle);
+    }
+
+    #[test]
+    fn a_description_says_what_makes_load_heavy() {
+        let (_, text) = crate::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
+        let under = |heavy| {
+            let mut draft = crate::rack::RackDraft::clone(&crate::text::parse(text, "pelican").unwrap());
+            draft.profile.heavy_load = heavy;
+            Servers::new(&RackSpec::validated(draft).unwrap())
+        };
+        let (now, drive, other) = (Time::from_secs(100), DriveId(0), DriveId(1_151));
+        let mut servers = under(HeavyLoad::OpenRequests(3));
+        servers.stream_begins(drive);
+        servers.set_open_requests(2);
+        assert_eq!(servers.load(now, drive), ServerLoad::Idle);
+        servers.set_open_requests(3);
+        assert_eq!([servers.load(now, drive), servers.load(now, other)], [ServerLoad::Busy; 2]);
+        let mut servers = under(HeavyLoad::StreamsInRack(2));
+        servers.stream_begins(drive);
+        assert_eq!(servers.load(now, drive), ServerLoad::Idle);
+        servers.request_until(other, now);
+        assert_eq!(servers.load(now, drive), ServerLoad::Busy);
+        assert_eq!(servers.load(now + STREAM_GAP, drive), ServerLoad::Idle);
     }
 }

@@ -170,6 +170,20 @@ pub struct RateSpread {
     pub drive_permille: u16,
 }
 
+/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two load regimes
+/// and does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeavyLoad {
+    /// It moves payload from or to one of its drives.
+    #[default]
+    StreamOnServer,
+    /// So many drives of the whole rack move payload.
+    StreamsInRack(u32),
+    /// So many requests wait or are served in the whole rack.
+    OpenRequests(u32),
+}
+
 /// The properties of the rack's drives: the engine's first estimates, and an emulated drive's truth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveProfile {
@@ -186,8 +200,11 @@ pub struct DriveProfile {
     pub spin_up: Distribution,
     /// Mounting its file system on an idle server.
     pub mount: Distribution,
-    /// Mounting its file system on a server under load (Pelican's second load regime).
+    /// Mounting its file system on a server under heavy load (Pelican's second load regime).
     pub mount_busy: Distribution,
+    /// What makes the load of a server heavy.
+    #[serde(default)]
+    pub heavy_load: HeavyLoad,
     /// Unmounting its file system.
     pub unmount: Distribution,
     /// STANDBY IMMEDIATE to platters stopped.

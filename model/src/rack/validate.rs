@@ -279,7 +279,7 @@ fn milliwatts(mw: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::rack::{FailureDomains, RackSpec};
+    use crate::rack::{FailureDomains, HeavyLoad, RackSpec};
 
     fn draft() -> RackDraft {
         let span = Distribution::constant(Duration::from_secs(1));
@@ -308,6 +308,7 @@ mod tests {
                 spin_up: span,
                 mount: span,
                 mount_busy: span,
+                heavy_load: HeavyLoad::default(),
                 unmount: span,
                 spin_down: span,
                 watts: Watts { standby_mw: 1_500, spin_up_mw: 20_000, active_mw: 9_000 },

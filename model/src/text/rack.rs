@@ -5,7 +5,8 @@ use super::fault::Fault;
 use super::tree::{Item, Table};
 use super::units::{RATE, SHARE, SIZE};
 use crate::rack::{
-    Code, Distribution, DomainLimit, DriveProfile, FailureDomains, RackDraft, RateSpread, Resource, Stragglers, Watts,
+    Code, Distribution, DomainLimit, DriveProfile, FailureDomains, HeavyLoad, RackDraft, RateSpread, Resource,
+    Stragglers, Watts,
 };
 use alloc::format;
 use alloc::string::ToString;
@@ -15,7 +16,7 @@ use toml::de::DeTable;
 
 const ROOT_KEYS: [&str; 9] =
     ["name", "group_drives", "pack", "code", "geometry", "drives", "resources", "failure_domains", "drive"];
-const DRIVE_KEYS: [&str; 12] = [
+const DRIVE_KEYS: [&str; 13] = [
     "capacity",
     "bytes_per_s",
     "rate_spread",
@@ -23,6 +24,7 @@ const DRIVE_KEYS: [&str; 12] = [
     "spin_up",
     "mount",
     "mount_busy",
+    "heavy_load",
     "unmount",
     "spin_down",
     "watts",
@@ -117,6 +119,7 @@ fn profile(root: &Table<'_>) -> Result<DriveProfile, Fault> {
         spin_up: span("spin_up")?,
         mount: span("mount")?,
         mount_busy: span("mount_busy")?,
+        heavy_load: table.find("heavy_load").map_or(Ok(HeavyLoad::default()), |load| heavy_load(&load))?,
         unmount: span("unmount")?,
         spin_down: span("spin_down")?,
         watts: watts(&table)?,
@@ -133,6 +136,22 @@ fn watts(profile: &Table<'_>) -> Result<Watts, Fault> {
         spin_up_mw: table.need("spin_up", "21.53")?.milliwatts()?,
         active_mw: table.need("active", "9.42")?.milliwatts()?,
     })
+}
+
+/// `"stream"`, or a table of one number: drives that move payload, or requests.
+fn heavy_load(item: &Item<'_>) -> Result<HeavyLoad, Fault> {
+    let mend = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { requests = 2000 }".to_string());
+    if let Some(word) = item.as_str() {
+        return if word == "stream" { Ok(HeavyLoad::StreamOnServer) } else { Err(mend()) };
+    }
+    let table = item.table().map_err(|_| mend())?;
+    table.only(&["streams", "requests"])?;
+    let count = |of: &Item<'_>| of.integer(1, u64::from(u32::MAX)).map(|n| n as u32);
+    match (table.find("streams"), table.find("requests")) {
+        (Some(streams), None) => Ok(HeavyLoad::StreamsInRack(count(&streams)?)),
+        (None, Some(requests)) => Ok(HeavyLoad::OpenRequests(count(&requests)?)),
+        _ => Err(mend()),
+    }
 }
 
 /// `"10 s"`, or a table of min, max and draws.

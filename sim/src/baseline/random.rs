@@ -436,6 +436,10 @@ impl Controller for RandomLayout {
         self.ops.get(&op)?.picked
     }
 
+    fn open_operations(&self) -> usize {
+        self.ops.len()
+    }
+
     fn waking(&self) -> Waking {
         Waking { time: self.wake_time, schedulers: 1 }
     }

@@ -5,8 +5,8 @@
 //! group. A switch is the spin-up alone; what else takes time in a rack that is described takes none.
 
 use model::{
-    Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, FailureDomains, RackDraft, RackSpec,
-    RateSpread, Resource, SpecError, Watts,
+    Code, Distribution, DomainId, DomainLimit, DriveId, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, RackDraft,
+    RackSpec, RateSpread, Resource, SpecError, Watts,
 };
 use std::time::Duration;
 
@@ -80,6 +80,7 @@ impl Groups {
             spin_up,
             mount: nothing,
             mount_busy: nothing,
+            heavy_load: HeavyLoad::default(),
             unmount: nothing,
             spin_down: nothing,
             watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },

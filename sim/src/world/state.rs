@@ -16,7 +16,6 @@ use engine::{
 };
 use model::physics::{ServerLoad, Servers};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
@@ -44,20 +43,6 @@ pub struct Ended {
     pub at: Time,
 }
 
-/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two regimes and
-/// does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HeavyLoad {
-    /// It moves payload: the definition of simulated and emulated racks alike ([`model::physics::Servers`]).
-    #[default]
-    StreamOnServer,
-    /// So many drives of the rack move payload. To compare with.
-    StreamsInRack(u32),
-    /// So many requests wait or are served in the whole rack. To compare with.
-    OpenRequests(u32),
-}
-
 /// Takes the records of a trace.
 pub type Recorder = Box<dyn FnMut(Record)>;
 
@@ -66,8 +51,6 @@ pub type Recorder = Box<dyn FnMut(Record)>;
 pub struct Setting {
     /// The servers' network; unbounded unless it is given.
     pub network: Option<Network>,
-    /// When mounts are slow.
-    pub heavy_load: HeavyLoad,
     /// The bytes stored on each drive already; none if it is empty.
     pub used_bytes: Vec<u64>,
     /// Whether nobody has ever seen the drives, so that every group is to be initialised.
@@ -149,7 +132,6 @@ pub struct World<M = Rack> {
     pub(super) flows: Flows<Moving>,
     /// The streams under way on each server, those of drives that failed in them included.
     pub(super) servers: Servers,
-    heavy_load: HeavyLoad,
     pub(super) counted: Counted,
     pub(super) open: OpMap<OpenOp>,
     next_op: u64,
@@ -181,7 +163,6 @@ impl<M: Controller> World<M> {
             staging: Staging::default(),
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
-            heavy_load: setting.heavy_load,
             links,
             one_seek: setting.one_seek,
             counted: Counted::default(),
@@ -206,13 +187,9 @@ impl<M: Controller> World<M> {
     }
 
     /// The load of the server that mounts `drive` now.
-    pub(super) fn load_for(&self, drive: DriveId) -> ServerLoad {
-        let heavy = match self.heavy_load {
-            HeavyLoad::StreamOnServer => return self.servers.load(self.now, drive),
-            HeavyLoad::StreamsInRack(streams) => self.servers.streams() >= streams,
-            HeavyLoad::OpenRequests(requests) => self.open.len() >= requests as usize,
-        };
-        if heavy { ServerLoad::Busy } else { ServerLoad::Idle }
+    pub(super) fn load_for(&mut self, drive: DriveId) -> ServerLoad {
+        self.servers.set_open_requests(self.rack.open_operations() as u32);
+        self.servers.load(self.now, drive)
     }
 
     /// The current moment.

@@ -193,7 +193,7 @@ proptest! {
             }
             heal(&mut world);
             world.run_for(2 * 24 * 60 * MINUTE);
-            prop_assert_eq!((world.counted().trips, world.open_ops(), world.rack.ops_len()), (0, 0, 0));
+            prop_assert_eq!((world.counted().trips, world.open_ops(), world.rack.open_operations()), (0, 0, 0));
             prop_assert_eq!(world.rack.uninitialised_groups(), 0);
             each_once(&world, &remembered);
             prop_assert!(is_asleep(&world));

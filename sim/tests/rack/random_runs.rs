@@ -51,7 +51,7 @@ fn random_run(name: &str, seed: u64, faults: Faults, deaths: bool) -> World {
 fn came_to_rest(world: &World) {
     assert_eq!(world.counted().trips, 0, "no fuse ever trips");
     assert_eq!(world.open_ops(), 0, "every operation is answered");
-    assert_eq!(world.rack.ops_len(), 0, "and forgotten");
+    assert_eq!(world.rack.open_operations(), 0, "and forgotten");
     assert!(is_asleep(world), "and everything sleeps");
 }
 
@@ -219,7 +219,7 @@ proptest! {
         for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
             let mut world = rough_run(spec, seed, closes);
             prop_assert_eq!(world.counted().trips, 0, "no fuse trips by the engine's doing");
-            prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
+            prop_assert_eq!((world.open_ops(), world.rack.open_operations()), (0, 0), "every operation is answered");
             if closes {
                 prop_assert!(world.rack.is_closed(), "whatever never answered is given up on");
                 continue;

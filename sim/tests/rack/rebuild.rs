@@ -234,7 +234,7 @@ fn closing_ends_a_rebuild_between_two_stacks() {
     world.close();
     world.run_for(10 * MINUTE);
     assert!(world.rack.is_closed() && world.blobs.left_on(drive) > 0);
-    assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0));
+    assert_eq!((world.open_ops(), world.rack.open_operations()), (0, 0));
 }
 
 #[test]
@@ -378,7 +378,7 @@ proptest! {
         for (name, failures) in [("pelican-mini", 2), ("nas8", 1)] {
             let (world, dead) = failing_run(name, seed, failures, if faulty { bad } else { Faults::default() });
             prop_assert_eq!(world.counted().trips, 0);
-            prop_assert_eq!((world.open_ops(), world.rack.ops_len()), (0, 0), "every operation is answered");
+            prop_assert_eq!((world.open_ops(), world.rack.open_operations()), (0, 0), "every operation is answered");
             // A drive that a fault took away stays away until the test brings it back, and a group in which fewer
             // than k + r are left has no place for what was lost: its blobs wait.
             let rack = &world.rack;

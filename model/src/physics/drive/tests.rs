@@ -1,7 +1,7 @@
 //! The physics of one drive: states, durations, energy.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::rack::{Distribution, RateSpread, Stragglers};
+use crate::rack::{Distribution, HeavyLoad, RateSpread, Stragglers};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -22,6 +22,7 @@ pub(in crate::physics) fn profile() -> DriveProfile {
         spin_up: seconds(8, 12),
         mount: seconds(2, 3),
         mount_busy: seconds(20, 30),
+        heavy_load: HeavyLoad::default(),
         unmount: seconds(1, 2),
         spin_down: seconds(1, 1),
         watts: Watts { standby_mw: 1_560, spin_up_mw: 21_530, active_mw: 9_420 },

@@ -10,8 +10,7 @@
 
 use crate::report::{Cell, Column, Table};
 use crate::reproduce::judge::{self, Row, Verdict};
-use crate::world::HeavyLoad;
-use model::{DriveProfile, Stragglers};
+use model::{DriveProfile, HeavyLoad, Stragglers};
 use std::time::Duration;
 
 /// A way of setting what the text leaves open.
@@ -96,6 +95,7 @@ impl Calibration {
     }
 
     pub(super) fn change(&self, profile: &mut DriveProfile) {
+        profile.heavy_load = self.heavy_load;
         if let Some((min, max, draws)) = self.mount_busy_ms {
             let mount = &mut profile.mount_busy;
             (mount.min, mount.max, mount.draws) = (Duration::from_millis(min), Duration::from_millis(max), draws);

@@ -256,7 +256,6 @@ pub fn prototype(rack: &RackSpec) -> Result<RackSpec, SpecError> {
 fn experiments(rack: &RackSpec, form: Form<'_>) -> Result<Vec<(Series, Experiment)>, SpecError> {
     let Form { quick, calibration, .. } = form;
     let mut base = Experiment::pelican(rack.clone());
-    base.heavy_load = calibration.heavy_load;
     base.policy.scheduler.quantum = Duration::from_secs(calibration.quantum_s);
     base.policy.scheduler.overtake_limit = calibration.u_bytes(base.policy.scheduler.overtake_limit);
     if quick {
