@@ -9,8 +9,8 @@
 //! Where data lies: each disk holds its part of the data set twice, logs first and trees behind them. LevelDB's log and
 //! tables lie among each other.
 //!
-//! Invariants: every request is served by a disk in the order in which it came; keys, and the angle of each platter after
-//! a seek, are drawn from streams of their own, so that the same parameters and seed give the same outcome.
+//! Invariants: every request is served by a disk in the order in which it came; keys, and the angle of each platter
+//! after a seek, are drawn from streams of their own, so that the same parameters and seed give the same outcome.
 
 mod array;
 mod levels;

@@ -382,16 +382,7 @@ mod tests {
         }
         assert!(levels.levels[3].len() > levels.levels[2].len(), "4 GB reach the fourth level");
         let amplification = written as f64 / (puts * 100_016) as f64;
-        println!("{amplification:.2} bytes written to tables for each byte");
         assert!((5.0..30.0).contains(&amplification), "{amplification}");
-    }
-
-    #[test]
-    fn wa_check() {
-        for (bytes, gb) in [(100_016, 2), (10_016, 1)] {
-            let (_, written, puts) = filled(bytes, gb, true);
-            println!("WA {bytes} {gb} {:.2}", 1.0 + written as f64 / (puts * bytes) as f64);
-        }
     }
 
     #[test]

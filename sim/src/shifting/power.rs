@@ -1,7 +1,7 @@
 //! The power of a pool whose disks sleep: who stands still, who starts, and what all of them draw.
 //!
-//! A disk starts by a permit of the engine's power ledger. The pool is one domain in which one disk at a time may start,
-//! as in a box whose power supply is made for disks that turn.
+//! A disk starts by a permit of the engine's power ledger. The pool is one domain in which one disk at a time may
+//! start, as in a box whose power supply is made for disks that turn.
 //!
 //! Invariant: a disk is in one state at a time, so that its times add up to that of the run.
 
@@ -104,7 +104,8 @@ fn described(disks: u32) -> RackSpec {
          [resources.power]\nsame = []\nstarting_drives = 1\nhard = true\n\
          [failure_domains.drive]\nsame = [\"drive\"]\nloses_media = true\n\
          [drive]\ncapacity = \"1 TB\"\nbytes_per_s = \"150 MB/s\"\nseek = \"8.5 ms\"\n\
-         spin_up = {{ min = \"15 s\", max = \"15 s\", draws = 1 }}\nmount = {{ min = \"1 s\", max = \"1 s\", draws = 1 }}\n\
+         spin_up = {{ min = \"15 s\", max = \"15 s\", draws = 1 }}\n\
+         mount = {{ min = \"1 s\", max = \"1 s\", draws = 1 }}\n\
          mount_busy = {{ min = \"1 s\", max = \"1 s\", draws = 1 }}\n\
          unmount = {{ min = \"1 s\", max = \"1 s\", draws = 1 }}\n\
          spin_down = {{ min = \"1 s\", max = \"1 s\", draws = 1 }}\n\

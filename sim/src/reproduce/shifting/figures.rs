@@ -8,10 +8,10 @@ use crate::reproduce::evaluation::NamedFigure;
 use crate::reproduce::judge::Sample;
 use crate::shifting::Stage;
 use System::{Basic, LevelDb, LogRaid0, Shifting};
-use Variant::{Alone, Both, Paced, Sequential, Sleeping, Unsynced};
+use Variant::{Alone, Both, Paced, Sequential, Sleeping, Unsynced, UnsyncedAlone};
 
 /// The names of the files of all figures.
-pub const FIGURES: [&str; 12] = [
+pub const FIGURES: [&str; 13] = [
     "figure-2-contention.svg",
     "figure-3-leveldb.svg",
     "figure-6-8-stages.svg",
@@ -23,6 +23,7 @@ pub const FIGURES: [&str; 12] = [
     "figure-14-value-size.svg",
     "figure-15-energy.svg",
     "figure-few-disks.svg",
+    "figure-sync.svg",
     "figure-asleep.svg",
 ];
 
@@ -40,6 +41,7 @@ pub fn figures(runs: &Runs) -> Vec<NamedFigure> {
         values(runs),
         energy(runs),
         few_disks(runs),
+        sync(runs),
         asleep(runs),
     ];
     FIGURES.into_iter().zip(figures).map(|(name, figure)| NamedFigure { name, figure }).collect()
@@ -253,6 +255,32 @@ fn few_disks(runs: &Runs) -> Figure {
     let panels =
         vec![Panel::new("each put is synced", x(), y(), synced), Panel::new("no put is synced", x(), y(), unsynced)];
     Figure::new("Fewer disks than four, 10 GB of 100 KB values", 2, panels)
+}
+
+/// Both systems with and without transformation and sync.
+fn sync(runs: &Runs) -> Figure {
+    let variants = [
+        (Alone, ", synced, puts alone"),
+        (Both, ", synced, both"),
+        (UnsyncedAlone, ", puts alone"),
+        (Unsynced, ", both"),
+    ];
+    let all =
+        || [Shifting, LogRaid0].into_iter().flat_map(|system| variants.map(|(variant, name)| (system, variant, name)));
+    let by_disks = all().map(|(system, variant, name)| {
+        let y = move |of: SeedRuns<'_>, disks| of.at(system, variant, 100, (disks, LOG_MB)).seconds();
+        line(runs, &format!("{}{name}", system.words()), &ARRAYS, (f64::from, y))
+    });
+    let by_log = all().map(|(system, variant, name)| {
+        let y = move |of: SeedRuns<'_>, log_mb| of.at(system, variant, 100, (DISKS, log_mb)).seconds();
+        line(runs, &format!("{}{name}", system.words()), &LOGS_MB, (|mb| mb as f64, y))
+    });
+    let disks = Axis::linear("disks").range(3.5, 10.5).ticks([4.0, 6.0, 8.0, 10.0]);
+    let panels = vec![
+        Panel::new("", disks, Axis::log("execution time (s)"), by_disks.collect()),
+        Panel::new("", Axis::log("log (MB)"), Axis::log("execution time (s)"), by_log.collect()),
+    ];
+    Figure::new("With and without transformation and sync, 10 GB of 100 KB values", 2, panels)
 }
 
 fn asleep(runs: &Runs) -> Figure {

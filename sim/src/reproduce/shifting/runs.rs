@@ -101,6 +101,8 @@ pub enum Variant {
     Sequential,
     /// Random keys, not synced, with transformation.
     Unsynced,
+    /// Random keys, not synced, without transformation.
+    UnsyncedAlone,
     /// As `Both`, with the average seek of Table II wherever the arm moves.
     Far,
     /// As `Unsynced`, by a client that takes as long for a log as its transformation does: the ideal alternation.
@@ -123,6 +125,7 @@ impl Variant {
             Self::Both => "with transformation",
             Self::Sequential => "sequential keys",
             Self::Unsynced => "with transformation, not synced",
+            Self::UnsyncedAlone => "puts alone, not synced",
             Self::Far => "with transformation, far apart",
             Self::Paced => "with transformation, paced",
             Self::Sleeping => "with transformation, idle disks asleep",
@@ -284,7 +287,9 @@ type Asked = (System, Variant, u64, ArrayRun);
 /// What is simulated, each once with every seed.
 fn asked(quick: bool) -> Vec<Asked> {
     use System::{Basic, LevelDb, LogRaid0, Shifting};
-    use Variant::{Alone, Both, Doubled, Far, Paced, Sequential, ShortReads, Sleeping, Uncached, Unsynced};
+    use Variant::{
+        Alone, Both, Doubled, Far, Paced, Sequential, ShortReads, Sleeping, Uncached, Unsynced, UnsyncedAlone,
+    };
     let mut asked: Vec<(System, Variant, u64, u32, u64)> = Vec::new();
     let mut ask = |systems: &[System], variants: &[Variant], kb: u64, disks: u32, log_mb: u64| {
         for system in systems {
@@ -307,6 +312,7 @@ fn asked(quick: bool) -> Vec<Asked> {
     }
     for disks in ARRAYS {
         ask(&[Shifting, LogRaid0], &[Alone, Both], 100, disks, LOG_MB);
+        ask(&[Shifting, LogRaid0], &[UnsyncedAlone, Unsynced], 100, disks, LOG_MB);
         ask(&[LevelDb], &[Both], 100, disks, LOG_MB);
         ask(&[Shifting], &[Alone, Both, Sleeping], 100, disks, LONG_LOG_MB);
     }
@@ -314,7 +320,7 @@ fn asked(quick: bool) -> Vec<Asked> {
         ask(&[Shifting, Basic], &[Alone, Both, Unsynced], 100, disks, LOG_MB);
     }
     for log_mb in LOGS_MB {
-        ask(&[Shifting, LogRaid0], &[Alone, Both], 100, DISKS, log_mb);
+        ask(&[Shifting, LogRaid0], &[Alone, Both, UnsyncedAlone, Unsynced], 100, DISKS, log_mb);
         for kb in unsynced_kb(quick) {
             ask(&[Shifting], &[Unsynced], *kb, DISKS, log_mb);
         }
@@ -345,8 +351,8 @@ fn array(system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32,
         puts,
         put_bytes: value_kb * KB + KEY_BYTES,
         keys: if variant == Variant::Sequential { KeyOrder::Sequential } else { KeyOrder::Random },
-        sync: !matches!(variant, Variant::Unsynced | Variant::Paced),
-        transform: variant != Variant::Alone,
+        sync: !matches!(variant, Variant::Unsynced | Variant::UnsyncedAlone | Variant::Paced),
+        transform: !matches!(variant, Variant::Alone | Variant::UnsyncedAlone),
         log_bytes: log_mb * 1_000 * KB,
         pace: (variant == Variant::Paced).then(|| ideal_pace(value_kb, log_mb)),
         idle_timeout: (variant == Variant::Sleeping).then_some(IDLE_TIMEOUT),
@@ -360,7 +366,7 @@ fn array(system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32,
 }
 
 /// The time between puts with which a log fills as fast as it is transformed: read, and written, each after a seek.
-/// A fiftieth is added, since a transformation of 50 MB differs by so much from the next, by the angles of the platters.
+/// A fiftieth is added: transformations of 50 MB differ by so much, by the angles of the platters.
 fn ideal_pace(value_kb: u64, log_mb: u64) -> Duration {
     let bytes = log_mb * 1_000 * KB;
     let once = DISK.transfer(bytes) + DISK.shortest_seek + DISK.rotation / 2;
