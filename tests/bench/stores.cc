@@ -85,7 +85,6 @@ class Store {
 class LevelDb final : public Store {
  public:
   LevelDb(const std::string& dir, const Settings& settings) : cache_(leveldb::NewLRUCache(settings.cache_bytes)) {
-    leveldb::EnvPosixTestHelper::SetReadOnlyMMapLimit(0);
     leveldb::Options options;
     options.create_if_missing = options.error_if_exists = true;
     options.compression = leveldb::kNoCompression;
@@ -211,6 +210,8 @@ std::string version(const std::string& store) {
 
 int main(int count, char** words) {
   const Settings settings = parsed(count, words);
+  // Before any database is opened: reads by mappings would not be seen.
+  leveldb::EnvPosixTestHelper::SetReadOnlyMMapLimit(0);
   std::vector<std::unique_ptr<Store>> stores;
   for (const auto& dir : settings.dirs) stores.push_back(opened(settings, dir));
   const auto begin = Clock::now();

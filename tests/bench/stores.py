@@ -10,8 +10,8 @@ program that takes the same options.
 Every contender runs on the same disks (emulated_disks.c says by which physics): once on a stripe over all of them
 below one directory, and once, with --apart, on a directory for each. One line of JSON for each run on standard output,
 a table with ratios on standard error. A contender is given --store, --dir (once or several times), --keys,
---value-bytes, --puts, --writers, --sync, --seed, --buffer-bytes and --cache-bytes, and prints what `stores.cc` prints; it
-may leave out what it does not know, but for `seconds`, `p99_ms` and `put_bytes`.
+--value-bytes, --puts, --writers, --sync, --seed, --buffer-bytes and --cache-bytes, and prints what `stores.cc` prints;
+it may leave out what it does not know, but for `seconds`, `p99_ms` and `put_bytes`.
 """
 
 import argparse

@@ -95,18 +95,22 @@ os.fsync(f)
     @unittest.skipIf(stores.missing(), f"needs {' and '.join(stores.missing())}")
     def test_leveldb_and_rocksdb_write_more_than_is_put(self):
         program = stores.stores(self.root)
-        for name in ("leveldb", "rocksdb"):
-            folder = os.path.join(self.root, name)
-            os.mkdir(folder)
-            environment = {**os.environ, "LD_PRELOAD": stores.emulated_disks(self.root), "LARDER_DISKS": f"{folder}*4",
+        for name, count in (("leveldb", 1), ("rocksdb", 1), ("leveldb", 2)):
+            folders = [os.path.join(self.root, f"{name}-{count}-{index}") for index in range(count)]
+            for folder in folders:
+                os.mkdir(folder)
+            disks = ":".join(f"{folder}*{4 // count}" for folder in folders)
+            environment = {**os.environ, "LD_PRELOAD": stores.emulated_disks(self.root), "LARDER_DISKS": disks,
                            "LARDER_DISK_TIME_SCALE": "1000000"}
-            command = [program, "--store", name, "--dir", folder, "--value-bytes", "10000", "--puts", "2000"]
+            command = [program, "--store", name, "--value-bytes", "10000", "--puts", "2000"]
+            command += [word for folder in folders for word in ("--dir", folder)]
             output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=120)
             result = json.loads(output.stdout)
-            written = sum(disk["written_bytes"] for disk in result["disks_after_puts"]["disks"])
-            self.assertEqual((result["store"], result["put_bytes"]), (name, 2000 * 10016))
-            self.assertGreater(written, result["put_bytes"])
-            self.assertGreaterEqual(result["disks_after_puts"]["disks"][0]["syncs"], 2000)
+            counted = result["disks_after_puts"]["disks"]
+            self.assertEqual((result["store"], result["put_bytes"], len(counted)), (name, 2000 * 10016, 4))
+            self.assertGreater(sum(disk["written_bytes"] for disk in counted), result["put_bytes"])
+            # Each put is synced in its database, on all disks of the stripe.
+            self.assertGreaterEqual(sum(disk["syncs"] for disk in counted), 2000 * 4 // count)
             self.assertLessEqual(result["p50_ms"], result["p99_ms"])
 
 
