@@ -3,20 +3,27 @@
 //!
 //! Three systems take the same puts. *Workload Shifting* is [`engine::shift`], the very rotation that intake runs.
 //! *Log+RAID0* is the same log and the same trees over a stripe of all disks. *LevelDB* on the stripe is its levels,
-//! triggers and stalls (`levels.rs`), so that its write amplification is an outcome.
+//! triggers and stalls (`levels.rs`), so that its write amplification is an outcome. Disks of a pool sleep where the
+//! rotation says so, and start by the permits of the power ledger (`power.rs`).
 //!
-//! Invariants: every request is served by a disk in the order in which it came; nothing is random, so that the same
-//! parameters give the same outcome.
+//! Where data lies: each disk holds its part of the data set twice, logs first and trees behind them. LevelDB's log and
+//! tables lie among each other.
+//!
+//! Invariants: every request is served by a disk in the order in which it came; keys, and the angle of each platter
+//! after a seek, are drawn from streams of their own, so that the same parameters and seed give the same outcome.
 
 mod array;
 mod levels;
 mod log;
+mod power;
 mod spindle;
 mod task;
 
 pub use array::{ArrayOutcome, Stage, StageSpan, run};
-pub use spindle::{DiskSpec, PutCost};
+pub use spindle::{DiskPower, DiskSpec, PutCost};
+pub use task::Requests;
 
+use core::time::Duration;
 use engine::shift::{Model, Overrun};
 
 /// The system that takes the puts.
@@ -69,4 +76,14 @@ pub struct ArrayRun {
     pub transform: bool,
     /// The size of a log, in bytes.
     pub log_bytes: u64,
+    /// The least time from one put to the next; a client without one puts as fast as it can.
+    pub pace: Option<Duration>,
+    /// Disks of Workload Shifting sleep after so long without work.
+    pub idle_timeout: Option<Duration>,
+    /// The requests of background work.
+    pub requests: Requests,
+    /// Memory that holds pages of LevelDB's tables, in bytes.
+    pub cache_bytes: u64,
+    /// The seed of keys and of platters.
+    pub seed: u64,
 }

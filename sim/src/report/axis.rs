@@ -35,7 +35,8 @@ impl Laid {
         }
         assert!(from < to, "an axis goes from {from} to {to}");
         let values = if axis.ticks.is_empty() { suited(axis.scale, low, high) } else { axis.ticks.clone() };
-        let tick = |value: f64| Some(Tick { at: position(axis.scale, value)?, label: short(value) });
+        let label = |value: f64| axis.names.get(value as usize).cloned().unwrap_or_else(|| short(value));
+        let tick = |value: f64| Some(Tick { at: position(axis.scale, value)?, label: label(value) });
         let mut ticks: Vec<Tick> = values.into_iter().filter_map(tick).collect();
         ticks.retain(|tick| tick.at >= from - 1e-9 && tick.at <= to + 1e-9);
         let mut laid = Self { from, to, ticks, scale: axis.scale };

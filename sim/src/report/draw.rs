@@ -182,7 +182,7 @@ impl Pen {
                 }
                 Ok(())
             }
-            Style::Crosses => Ok(()),
+            Style::Crosses | Style::Bars(_) => Ok(()),
         }
     }
 
@@ -190,6 +190,8 @@ impl Pen {
         match self.style {
             Style::Steps => return Ok(()),
             Style::Crosses => return self.cross(root, (x, y)),
+            // In the legend; a bar of its own length elsewhere.
+            Style::Bars(_) => return self.bar(root, (x - 9, x + 9), (y - 6, y + 6)),
             Style::Line | Style::Reference => {}
         }
         let hollow = hollow || self.style == Style::Reference;
@@ -205,6 +207,15 @@ impl Pen {
         root.draw(&Polygon::new(corners.clone(), fill.filled()))?;
         let closed = corners.iter().chain(corners.first()).copied().collect::<Vec<_>>();
         root.draw(&PathElement::new(closed, self.color.stroke_width(1)))
+    }
+
+    fn bar(self, root: &Area<'_>, (left, right): (i32, i32), (top, bottom): (i32, i32)) -> Drawn<()> {
+        root.draw(&Rectangle::new([(left, top), (right, bottom)], self.color.filled()))
+    }
+
+    /// The end of an interval stands out from a bar and from the paper.
+    fn whisker_on_bar(self, root: &Area<'_>, x: i32, low: i32, high: i32) -> Drawn<()> {
+        Self { color: color(Tone::INK), ..self }.whisker(root, x, low, high)
     }
 
     fn cross(self, root: &Area<'_>, (x, y): (i32, i32)) -> Drawn<()> {
@@ -348,6 +359,23 @@ impl<'b> Chart<'_, 'b> {
             if run.len() > 1 {
                 pen.join(self.root, &if series.style == Style::Steps { stairs(&run) } else { run })?;
             }
+        }
+        if let Style::Bars(width) = series.style {
+            let half = f64::from(width) / 200.0;
+            let floor = plot.map_coordinate(&(x.from, y.from)).1;
+            for (mark, point) in series.marks.iter().zip(&points) {
+                let (Some(top), Some(from), Some(to)) =
+                    (*point, pixel(mark.x - half, mark.y), pixel(mark.x + half, mark.y))
+                else {
+                    continue;
+                };
+                pen.bar(self.root, (from.0, to.0), (top.1, floor))?;
+                let ends = mark.spread.and_then(|(low, high)| Some((pixel(mark.x, low)?, pixel(mark.x, high)?)));
+                if let Some((low, high)) = ends.filter(|(low, high)| low.1 - high.1 > 3) {
+                    pen.whisker_on_bar(self.root, top.0, low.1, high.1)?;
+                }
+            }
+            return Ok(());
         }
         for (mark, point) in series.marks.iter().zip(&points) {
             let Some(point) = *point else { continue };

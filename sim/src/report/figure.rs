@@ -21,6 +21,8 @@ pub struct Axis {
     pub range: Option<(f64, f64)>,
     /// The values that are written along it; if it is empty, some that suit the range.
     pub ticks: Vec<f64>,
+    /// The names of the values 0, 1, and so on, which are written instead of them.
+    pub names: Vec<String>,
 }
 
 impl Axis {
@@ -32,6 +34,14 @@ impl Axis {
     /// A logarithmic axis.
     pub fn log(label: impl Into<String>) -> Self {
         Self { label: label.into(), scale: Scale::Log, ..Self::default() }
+    }
+
+    /// An axis of things with names, at 0, 1, and so on.
+    pub fn named(label: impl Into<String>, names: impl IntoIterator<Item = String>) -> Self {
+        let names: Vec<String> = names.into_iter().collect();
+        let last = names.len() as f64 - 1.0;
+        let ticks = (0..names.len()).map(|at| at as f64).collect();
+        Self { label: label.into(), range: Some((-0.5, last + 0.5)), ticks, names, ..Self::default() }
     }
 
     /// The same with these values written along it.
@@ -78,6 +88,8 @@ pub enum Style {
     Steps,
     /// Crosses that nothing joins, for single numbers that others are compared with.
     Crosses,
+    /// Bars from 0 up, so many hundredths of the axis' unit wide, for things with names.
+    Bars(u8),
 }
 
 /// Values that belong together. A name that occurs in several panels of a figure has the same colour in all.
@@ -100,6 +112,18 @@ impl Series {
     /// A reference through `points`.
     pub fn reference(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self::styled(name, Style::Reference, points)
+    }
+
+    /// Groups of bars side by side on an axis of things with names: each series has a value for each thing.
+    pub fn bars<const N: usize>(series: [(String, Vec<Mark>); N]) -> Vec<Self> {
+        const GROUP: f64 = 0.8;
+        let width = GROUP / N as f64;
+        let placed = |(index, (name, marks)): (usize, (String, Vec<Mark>))| {
+            let aside = (index as f64 + 0.5) * width - GROUP / 2.0;
+            let marks = marks.into_iter().map(|mark| Mark { x: mark.x + aside, ..mark }).collect();
+            Self { name, marks, style: Style::Bars((width * 90.0) as u8) }
+        };
+        series.into_iter().enumerate().map(placed).collect()
     }
 
     /// `points` in this style.

@@ -2,13 +2,14 @@
 
 use super::levels::{Admission, Compaction, Levels};
 use super::log::{Asked, Rotation};
-use super::spindle::{Disk, Place};
+use super::power::PoolPower;
+use super::spindle::{Disk, Distances, Place};
 use super::task::Task;
 use super::{ArrayRun, ArraySystem, KeyOrder};
 use crate::agenda::Agenda;
 use core::time::Duration;
-use engine::shift::{LogId, ShiftStats};
-use model::{Attempt, Time};
+use engine::shift::{LogId, PoolDrive, ShiftStats};
+use model::{Attempt, Rng, Time};
 
 /// A stage of a disk (the paper's Table I); a disk in none of them is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,10 @@ pub struct ArrayOutcome {
     pub written_bytes: u64,
     /// Energy of all disks in that time, in millijoules.
     pub energy_mj: u64,
+    /// The time for which each disk served requests, added up over all disks.
+    pub busy: Duration,
+    /// Starts of disks that slept.
+    pub starts: u32,
     /// Background work that ended, and its time.
     pub background: (u64, Duration),
     /// What the rotation counted; zeros for other systems.
@@ -61,13 +66,23 @@ enum Event {
     Put,
     /// A chunk of the background work of this place has moved.
     Chunk(usize),
+    /// The client may put again.
+    Client,
+    /// A disk that was started turns.
+    Awoke(PoolDrive),
+    /// The rotation's deadline.
+    Deadline,
 }
 
 enum Owner {
     Log(LogId, Attempt),
     Striped,
+    Flush(Compaction),
     Levels(Compaction),
 }
+
+/// What keeps the draws of keys apart from those of platters.
+const KEYS: u64 = u64::from_le_bytes(*b"put keys");
 
 struct Work {
     task: Task,
@@ -78,7 +93,7 @@ struct Work {
 enum State {
     Shifting(Box<Rotation>),
     Striped { log: u64, waiting: Vec<u64> },
-    Levels(Levels),
+    Levels(Box<Levels>),
 }
 
 struct Array<'a> {
@@ -91,6 +106,13 @@ struct Array<'a> {
     puts_left: u64,
     /// The client waits for background work.
     blocked: bool,
+    /// When the put that is under way, or was last, began.
+    put_began: Time,
+    /// A compaction that waits for a memtable to be written.
+    paused: Option<usize>,
+    /// The deadline that the agenda knows of.
+    deadline: Time,
+    keys: Rng,
     outcome: ArrayOutcome,
 }
 
@@ -98,10 +120,7 @@ struct Array<'a> {
 pub fn run(run: &ArrayRun) -> ArrayOutcome {
     assert!(run.disks > 0 && run.puts > 0 && run.put_bytes > 0, "something is put somewhere");
     let mut array = Array::new(run);
-    if let State::Shifting(rotation) = &mut array.state {
-        let asked = rotation.boot(Time::ZERO);
-        array.begin_all(asked);
-    }
+    array.rotated(Rotation::boot);
     array.put();
     while array.puts_left > 0 {
         let Some((now, event)) = array.agenda.pop() else { panic!("a client that is blocked waits for something") };
@@ -109,6 +128,9 @@ pub fn run(run: &ArrayRun) -> ArrayOutcome {
         match event {
             Event::Put => array.is_put(),
             Event::Chunk(place) => array.step(place),
+            Event::Client => array.put(),
+            Event::Awoke(drive) => array.rotated(|rotation, now| rotation.awoke(now, drive)),
+            Event::Deadline => array.rotated(Rotation::deadline_reached),
         }
     }
     array.ended()
@@ -123,26 +145,33 @@ impl<'a> Array<'a> {
                 State::Shifting(Box::new(Rotation::new(&run, (model, overrun))))
             }
             ArraySystem::LogRaid0 => State::Striped { log: 0, waiting: Vec::new() },
-            ArraySystem::LevelDb => State::Levels(Levels::new(run.keys)),
+            ArraySystem::LevelDb => State::Levels(Box::new(Levels::new(run.put_bytes, run.cache_bytes))),
         };
         let outcome = ArrayOutcome {
             took: Duration::ZERO,
             put_bytes: 0,
             written_bytes: 0,
             energy_mj: 0,
+            busy: Duration::ZERO,
+            starts: 0,
             background: (0, Duration::ZERO),
             shift: ShiftStats::default(),
             stages: Vec::new(),
         };
+        let disk = |number| Disk::new(&run.disk, distances(run), run.seed, number);
         Self {
             run,
             now: Time::ZERO,
             agenda: Agenda::default(),
-            disks: vec![Disk::new(run.disk); run.disks as usize],
+            disks: (0..u64::from(run.disks)).map(disk).collect(),
             state,
             work: Vec::new(),
             puts_left: run.puts,
             blocked: false,
+            put_began: Time::ZERO,
+            paused: None,
+            deadline: Time::MAX,
+            keys: Rng::new(run.seed ^ KEYS),
             outcome,
         }
     }
@@ -169,6 +198,7 @@ impl<'a> Array<'a> {
 
     fn write(&mut self) {
         let (all, now) = (self.disks.len(), self.now);
+        self.put_began = now;
         let (over, cost) = match &self.state {
             State::Shifting(rotation) => {
                 let Some(disk) = rotation.duty() else { unreachable!("a put was admitted") };
@@ -189,10 +219,7 @@ impl<'a> Array<'a> {
         self.outcome.put_bytes += bytes;
         self.outcome.written_bytes += bytes;
         match &mut self.state {
-            State::Shifting(rotation) => {
-                let asked = rotation.appended(self.now, bytes);
-                self.begin_all(asked);
-            }
+            State::Shifting(_) => self.rotated(|rotation, now| rotation.appended(now, bytes)),
             State::Striped { log, waiting } => {
                 *log += bytes;
                 if *log >= self.run.log_bytes {
@@ -204,16 +231,37 @@ impl<'a> Array<'a> {
                 self.begin_striped();
             }
             State::Levels(levels) => {
-                levels.put(bytes);
+                let key = match self.run.keys {
+                    KeyOrder::Random => self.keys.next_u64(),
+                    KeyOrder::Sequential => self.run.puts - self.puts_left,
+                };
+                levels.put(key);
                 self.begin_compaction();
             }
         }
         if self.puts_left > 0 {
-            self.put();
+            self.put_next();
         }
     }
 
-    fn begin_all(&mut self, asked: Vec<Asked>) {
+    /// The next put, as soon as its client has it.
+    fn put_next(&mut self) {
+        let at = self.run.pace.map_or(self.now, |pace| self.put_began + pace);
+        if at > self.now { self.agenda.plan(at, Event::Client) } else { self.put() }
+    }
+
+    /// Something happened to the rotation, if there is one: begins what it asks for.
+    fn rotated(&mut self, happens: impl FnOnce(&mut Rotation, Time) -> Vec<Asked>) {
+        let State::Shifting(rotation) = &mut self.state else { return };
+        let asked = happens(rotation, self.now);
+        for (at, drive) in rotation.starting.drain(..) {
+            self.agenda.plan(at, Event::Awoke(drive));
+        }
+        let deadline = rotation.shift().next_deadline();
+        if deadline != self.deadline && deadline < Time::MAX {
+            self.agenda.plan(deadline.max(self.now), Event::Deadline);
+        }
+        self.deadline = deadline;
         for Asked { log, attempt, task } in asked {
             self.begin(task, Owner::Log(log, attempt));
         }
@@ -221,27 +269,53 @@ impl<'a> Array<'a> {
 
     /// The stripe transforms one log after the other.
     fn begin_striped(&mut self) {
+        let requests = self.run.requests;
         let (all, is_busy) = (self.disks.len(), self.is_busy());
         let State::Striped { waiting, .. } = &mut self.state else { return };
         if is_busy || waiting.is_empty() {
             return;
         }
         let bytes = waiting.remove(0);
-        let task = Task { from: 0..all, to: 0..all, read_left: bytes, write_left: bytes, merges: false, wrote: false };
+        let task = Task {
+            from: 0..all,
+            to: 0..all,
+            read_left: bytes,
+            write_left: bytes,
+            merges: false,
+            wrote: false,
+            requests,
+        };
         self.begin(task, Owner::Striped);
     }
 
-    /// LevelDB has one thread for background work.
+    /// LevelDB has one thread for background work, which writes a full memtable before it goes on with a compaction.
     fn begin_compaction(&mut self) {
-        let (all, is_busy) = (self.disks.len(), self.is_busy());
+        let (all, requests) = (self.disks.len(), self.run.requests);
+        let is_flushing = self.work.iter().flatten().any(|work| matches!(work.owner, Owner::Flush(_)));
+        let is_busy = self.is_busy();
         let State::Levels(levels) = &mut self.state else { return };
-        if is_busy {
+        let task = |of: &Compaction| {
+            let (read_left, write_left) = (of.read_bytes, of.write_bytes);
+            Task { from: 0..all, to: 0..all, read_left, write_left, merges: true, wrote: true, requests }
+        };
+        if is_flushing {
             return;
         }
-        let Some(compaction) = levels.next() else { return };
-        let (read_left, write_left) = (compaction.read_bytes, compaction.write_bytes);
-        let task = Task { from: 0..all, to: 0..all, read_left, write_left, merges: true, wrote: true };
-        self.begin(task, Owner::Levels(compaction));
+        if let Some(flush) = levels.flush() {
+            self.begin(task(&flush), Owner::Flush(flush));
+        } else if let Some(paused) = self.paused.take() {
+            self.step(paused);
+        } else if !is_busy && let Some(compaction) = levels.compact() {
+            self.begin(task(&compaction), Owner::Levels(compaction));
+        }
+    }
+
+    /// Whether the compaction at `place` has to wait for a memtable.
+    fn is_to_pause(&self, place: usize) -> bool {
+        let owner = |at: &Option<Work>| {
+            at.as_ref().map(|work| &work.owner).is_some_and(|owner| matches!(owner, Owner::Flush(_)))
+        };
+        matches!(self.work[place], Some(Work { owner: Owner::Levels(_), .. })) && self.work.iter().any(owner)
     }
 
     fn is_busy(&self) -> bool {
@@ -262,6 +336,10 @@ impl<'a> Array<'a> {
 
     /// The next chunk of the work at `place`, or its end.
     fn step(&mut self, place: usize) {
+        if self.is_to_pause(place) {
+            self.paused = Some(place);
+            return;
+        }
         let Some(work) = self.work[place].as_mut() else { return };
         let read_before = work.task.read_left;
         if let Some(end) = work.task.step(&mut self.disks, &self.run.disk, self.now) {
@@ -278,11 +356,10 @@ impl<'a> Array<'a> {
         self.outcome.background.0 += 1;
         self.outcome.background.1 += self.now.since(since);
         match (owner, &mut self.state) {
-            (Owner::Log(log, attempt), State::Shifting(rotation)) => {
-                let asked = rotation.transformed(self.now, (log, attempt));
-                self.begin_all(asked);
+            (Owner::Log(log, attempt), State::Shifting(_)) => {
+                self.rotated(|rotation, now| rotation.transformed(now, (log, attempt)));
             }
-            (Owner::Levels(compaction), State::Levels(levels)) => {
+            (Owner::Flush(compaction) | Owner::Levels(compaction), State::Levels(levels)) => {
                 levels.apply(compaction);
                 self.begin_compaction();
             }
@@ -295,12 +372,12 @@ impl<'a> Array<'a> {
 
     fn ended(mut self) -> ArrayOutcome {
         self.outcome.took = self.now.since(Time::ZERO);
-        for disk in &self.disks {
-            let busy = disk.busy().min(self.outcome.took);
-            let idle = self.outcome.took.saturating_sub(busy);
-            let mj = |span: Duration, mw: u64| (span.as_nanos() * u128::from(mw) / 1_000_000_000) as u64;
-            self.outcome.energy_mj += mj(busy, self.run.disk.active_mw) + mj(idle, self.run.disk.idle_mw);
-        }
+        self.outcome.busy = self.disks.iter().map(|disk| disk.busy().min(self.outcome.took)).sum();
+        let awake = PoolPower::new(self.run.disk.power, self.run.disks);
+        let power = if let State::Shifting(rotation) = &self.state { &rotation.power } else { &awake };
+        self.outcome.starts = power.starts();
+        let energy = |(at, disk)| power.energy_mj(self.now, at, disk);
+        self.outcome.energy_mj = self.disks.iter().enumerate().map(energy).sum();
         if let State::Shifting(rotation) = &self.state {
             self.outcome.shift = rotation.shift().stats();
             let duties = &rotation.duties;
@@ -310,6 +387,25 @@ impl<'a> Array<'a> {
             }
         }
         self.outcome
+    }
+}
+
+/// How far the places of a disk are apart. See the head of `shifting.rs`.
+fn distances(run: &ArrayRun) -> Distances {
+    let region = (run.puts * run.put_bytes) / u64::from(run.disks);
+    match run.system {
+        ArraySystem::LevelDb => {
+            // The mean distance of places that are drawn evenly.
+            let among = run.disk.seek(region / 3);
+            Distances { logs: among, tree: among }
+        }
+        ArraySystem::LogRaid0 => {
+            let logs = run.disk.seek(run.log_bytes / u64::from(run.disks));
+            Distances { logs, tree: run.disk.seek(region) }
+        }
+        ArraySystem::WorkloadShifting { .. } => {
+            Distances { logs: run.disk.seek(run.log_bytes), tree: run.disk.seek(region) }
+        }
     }
 }
 

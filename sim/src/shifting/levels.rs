@@ -1,15 +1,21 @@
-//! LevelDB's levels, in bytes: memtable, flushes, compactions and stalls, as its implementation notes and constants
-//! have them (4 MB memtable, 2 MB tables, four tables in level 0 begin a compaction, eight slow writes down, twelve
-//! stop them, level 1 holds 10 MB and each further one ten times as much).
+//! LevelDB's levels: memtable, flushes, compactions and stalls, table by table and key by key, as its implementation
+//! has them (`db_impl.cc`, `version_set.cc`, `dbformat.h`): a memtable of 4 MB, tables of 2 MB, four tables in level 0
+//! begin a compaction, eight slow writes down, twelve stop them, level 1 holds 10 MB and each further one ten times as
+//! much.
 //!
-//! Keys are spread evenly over the levels, so that a table of one level overlaps its share of the next. Ascending keys
-//! overlap nothing: tables move down by name, and nothing is rewritten.
+//! 1. A full memtable becomes one table. It goes to level 0, or as far down as level 2 if nothing there overlaps it.
+//! 2. The level that exceeds its size most is compacted: its first table behind the last one that was compacted there,
+//!    of level 0 all that overlap, with all tables of the next level that overlap those. More tables of the upper level
+//!    come along if they need no more of the lower one.
+//! 3. A single table that overlaps nothing moves down by name.
+//! 4. Tables that were used last are in the page cache, as many as memory holds: reading them needs no disk.
 //!
-//! Invariant: what is read and written by a compaction is what lies in the levels that it merges; its amplification is
-//! nowhere a parameter.
+//! Invariant: what a compaction reads and writes is the tables that it merges; write amplification is nowhere a
+//! parameter.
 
-use super::KeyOrder;
 use core::time::Duration;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 const MEMTABLE_BYTES: u64 = 4 << 20;
 const TABLE_BYTES: u64 = 2 << 20;
@@ -20,35 +26,102 @@ const STOP_TABLES: usize = 12;
 /// A put waits this long while level 0 has many tables.
 const SLOW: Duration = Duration::from_millis(1);
 const LEVELS: usize = 7;
+/// A memtable is pushed no further down than this.
+const MEMTABLE_LEVEL_MAX: usize = 2;
+/// A table ends before it overlaps more than this of the level after the next.
+const GRANDPARENTS_BYTES: u64 = 10 * TABLE_BYTES;
+/// The upper level's tables come along only into a compaction that is smaller than this.
+const EXPANDED_BYTES: u64 = 25 * TABLE_BYTES;
+
+/// A table: its keys, ascending. At least one.
+#[derive(Debug, PartialEq, Eq)]
+struct SortedTable {
+    id: u64,
+    keys: Vec<u64>,
+}
+
+impl SortedTable {
+    fn first(&self) -> u64 {
+        self.keys[0]
+    }
+
+    fn last(&self) -> u64 {
+        self.keys[self.keys.len() - 1]
+    }
+
+    fn overlaps(&self, (first, last): (u64, u64)) -> bool {
+        self.first() <= last && first <= self.last()
+    }
+}
+
+/// The tables that the page cache holds, by their last use.
+#[derive(Clone, Debug, Default)]
+struct PageCache {
+    room_bytes: u64,
+    held_bytes: u64,
+    uses: u64,
+    by_use: BTreeMap<u64, (u64, u64)>,
+    use_of: BTreeMap<u64, u64>,
+}
+
+impl PageCache {
+    /// Whether table `id` was in the cache; now it is.
+    fn touch(&mut self, id: u64, bytes: u64) -> bool {
+        let found = self.remove(id);
+        self.uses += 1;
+        self.by_use.insert(self.uses, (id, bytes));
+        self.use_of.insert(id, self.uses);
+        self.held_bytes += bytes;
+        while self.held_bytes > self.room_bytes {
+            let Some((_, (oldest, bytes))) = self.by_use.pop_first() else { break };
+            self.use_of.remove(&oldest);
+            self.held_bytes -= bytes;
+        }
+        found
+    }
+
+    fn remove(&mut self, id: u64) -> bool {
+        let held = self.use_of.remove(&id).and_then(|used| self.by_use.remove(&used));
+        self.held_bytes -= held.map_or(0, |(_, bytes)| bytes);
+        held.is_some()
+    }
+}
 
 /// The levels of one database.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    keys: KeyOrder,
-    memtable: u64,
+    record_bytes: u64,
+    memtable: Vec<u64>,
     /// A full memtable that is not a table yet.
-    immutable: u64,
-    /// Tables of level 0.
-    fresh: Vec<u64>,
-    /// Bytes of levels 1 and up; 0 of this is unused.
-    sorted: [u64; LEVELS],
+    immutable: Vec<u64>,
+    /// Level 0 by age, oldest first; the others by their keys.
+    levels: [Vec<Rc<SortedTable>>; LEVELS],
+    /// Keys of each.
+    level_keys: [u64; LEVELS],
+    /// The last key that was compacted in each level.
+    pointers: [Option<u64>; LEVELS],
+    cache: PageCache,
+    next_id: u64,
 }
 
 /// Background work, to be applied when it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compaction {
+    /// Bytes that are read from disks; what the page cache holds is not.
     pub read_bytes: u64,
     pub write_bytes: u64,
     kind: Kind,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Flush,
-    /// So many tables of level 0 into level 1.
-    Fresh(usize),
-    /// So many bytes of this level into the next.
-    Down(usize, u64),
+    /// These tables of this level, by number, and of the next, become these.
+    Merge {
+        level: usize,
+        inputs: [Vec<u64>; 2],
+        outputs: Vec<Vec<u64>>,
+    },
 }
 
 /// What a put has to do first.
@@ -61,81 +134,217 @@ pub(super) enum Admission {
 }
 
 impl Levels {
-    pub fn new(keys: KeyOrder) -> Self {
-        Self { keys, memtable: 0, immutable: 0, fresh: Vec::new(), sorted: [0; LEVELS] }
+    /// An empty database of records of this size, with so much memory for pages of its tables.
+    pub fn new(record_bytes: u64, cache_bytes: u64) -> Self {
+        Self {
+            record_bytes,
+            memtable: Vec::new(),
+            immutable: Vec::new(),
+            levels: Default::default(),
+            level_keys: [0; LEVELS],
+            pointers: [None; LEVELS],
+            cache: PageCache { room_bytes: cache_bytes, ..PageCache::default() },
+            next_id: 0,
+        }
     }
 
     /// May a put go on? As `DBImpl::MakeRoomForWrite`.
     pub fn admits(&self) -> Admission {
-        let is_full = self.memtable >= MEMTABLE_BYTES;
-        if is_full && (self.immutable > 0 || self.fresh.len() >= STOP_TABLES) {
+        let fresh = self.levels[0].len();
+        if self.is_full() && (!self.immutable.is_empty() || fresh >= STOP_TABLES) {
             Admission::Blocked
-        } else if self.fresh.len() >= SLOW_TABLES {
+        } else if fresh >= SLOW_TABLES {
             Admission::After(SLOW)
         } else {
             Admission::Now
         }
     }
 
-    /// A put of `bytes` is in the log.
-    pub fn put(&mut self, bytes: u64) {
-        if self.memtable >= MEMTABLE_BYTES {
-            assert!(self.immutable == 0, "one memtable at a time is written");
+    fn is_full(&self) -> bool {
+        self.memtable.len() as u64 * self.record_bytes >= MEMTABLE_BYTES
+    }
+
+    /// A put with this key, which is no other's, is in the log.
+    pub fn put(&mut self, key: u64) {
+        if self.is_full() {
+            assert!(self.immutable.is_empty(), "one memtable at a time is written");
             self.immutable = std::mem::take(&mut self.memtable);
         }
-        self.memtable += bytes;
+        self.memtable.push(key);
     }
 
-    /// The next background work, if there is any: a flush first, then the fullest level.
-    pub fn next(&mut self) -> Option<Compaction> {
-        if self.immutable > 0 {
-            return Some(Compaction { read_bytes: 0, write_bytes: self.immutable, kind: Kind::Flush });
-        }
+    /// The memtable that waits to be written, if there is one: it goes before any compaction, even one under way.
+    pub fn flush(&self) -> Option<Compaction> {
+        let write_bytes = self.immutable.len() as u64 * self.record_bytes;
+        (write_bytes > 0).then_some(Compaction { read_bytes: 0, write_bytes, kind: Kind::Flush })
+    }
+
+    /// The next compaction, if there is one due. Tables that only move have moved.
+    pub fn compact(&mut self) -> Option<Compaction> {
         loop {
-            let compaction = self.due()?;
-            if self.keys == KeyOrder::Random {
-                return Some(compaction);
+            let level = self.due()?;
+            let inputs = self.inputs(level);
+            let grandparents = self.grandparents(level, &inputs);
+            if let ([only], []) = (&*inputs[0], &*inputs[1])
+                && self.bytes(&grandparents) <= GRANDPARENTS_BYTES
+            {
+                let id = only.id;
+                self.move_down(level, id);
+                continue;
             }
-            self.apply(compaction); // a move by name
+            let mut read_bytes = 0;
+            for table in inputs.iter().flatten() {
+                let bytes = table.keys.len() as u64 * self.record_bytes;
+                read_bytes += if self.cache.touch(table.id, bytes) { 0 } else { bytes };
+            }
+            let write_bytes = inputs.iter().map(|tables| self.bytes(tables)).sum();
+            let outputs = self.merged(&inputs, &grandparents);
+            let inputs = inputs.map(|tables| tables.iter().map(|table| table.id).collect());
+            return Some(Compaction { read_bytes, write_bytes, kind: Kind::Merge { level, inputs, outputs } });
         }
     }
 
-    fn due(&self) -> Option<Compaction> {
-        let fresh = self.fresh.len() as f64 / COMPACT_TABLES as f64;
-        let score = |level: usize| self.sorted[level] as f64 / capacity(level) as f64;
-        let fullest = (1..LEVELS - 1).max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
-        if fresh >= 1.0 && fresh >= score(fullest) {
-            let bytes = self.fresh.iter().sum::<u64>() + self.sorted[1];
-            return Some(Compaction { read_bytes: bytes, write_bytes: bytes, kind: Kind::Fresh(self.fresh.len()) });
+    /// The level that exceeds its size most, as `VersionSet::Finalize`. Asked at every put.
+    fn due(&self) -> Option<usize> {
+        let score = |level: usize| match level {
+            0 => self.levels[0].len() as f64 / COMPACT_TABLES as f64,
+            _ => (self.level_keys[level] * self.record_bytes) as f64 / capacity(level) as f64,
+        };
+        // Of equals, the upper one.
+        let fullest = (0..LEVELS - 1).rev().max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
+        (score(fullest) >= 1.0).then_some(fullest)
+    }
+
+    /// The tables of a compaction of `level`, as `VersionSet::PickCompaction` and `SetupOtherInputs`.
+    fn inputs(&mut self, level: usize) -> [Vec<Rc<SortedTable>>; 2] {
+        let tables = &self.levels[level];
+        let behind = |table: &&Rc<SortedTable>| self.pointers[level].is_none_or(|pointer| table.last() > pointer);
+        let Some(first) = tables.iter().find(behind).or(tables.first()) else { unreachable!("{level} is due") };
+        let mut upper = vec![first.clone()];
+        if level == 0 {
+            upper = self.overlapping(0, span(&upper));
         }
-        if score(fullest) <= 1.0 {
-            return None;
+        let mut lower = self.overlapping(level + 1, span(&upper));
+        if !lower.is_empty() {
+            let all = span(upper.iter().chain(&lower));
+            let expanded = self.overlapping(level, all);
+            let bytes = self.bytes(&expanded) + self.bytes(&lower);
+            if expanded.len() > upper.len() && bytes < EXPANDED_BYTES {
+                let needed = self.overlapping(level + 1, span(&expanded));
+                if needed.len() == lower.len() {
+                    (upper, lower) = (expanded, needed);
+                }
+            }
         }
-        let table = TABLE_BYTES.min(self.sorted[fullest]);
-        // The share of the next level, and a table at either end that is met in part.
-        let next = self.sorted[fullest + 1];
-        let share = (u128::from(next) * u128::from(table) / u128::from(self.sorted[fullest])) as u64;
-        let bytes = table + (share + TABLE_BYTES).min(next);
-        Some(Compaction { read_bytes: bytes, write_bytes: bytes, kind: Kind::Down(fullest, table) })
+        self.pointers[level] = Some(span(&upper).1);
+        [upper, lower]
+    }
+
+    /// The tables of `level` that overlap a range. Those of level 0 overlap each other, and widen it.
+    fn overlapping(&self, level: usize, mut range: (u64, u64)) -> Vec<Rc<SortedTable>> {
+        loop {
+            let found: Vec<_> = self.levels[level].iter().filter(|table| table.overlaps(range)).cloned().collect();
+            let widened = span(&found);
+            if level > 0 || found.is_empty() || (widened.0 >= range.0 && widened.1 <= range.1) {
+                return found;
+            }
+            range = (widened.0.min(range.0), widened.1.max(range.1));
+        }
+    }
+
+    fn grandparents(&self, level: usize, inputs: &[Vec<Rc<SortedTable>>; 2]) -> Vec<Rc<SortedTable>> {
+        if level + 2 < LEVELS { self.overlapping(level + 2, span(inputs.iter().flatten())) } else { Vec::new() }
+    }
+
+    /// The keys of the tables that a merge writes.
+    fn merged(&self, inputs: &[Vec<Rc<SortedTable>>; 2], grandparents: &[Rc<SortedTable>]) -> Vec<Vec<u64>> {
+        let mut keys: Vec<u64> = inputs.iter().flatten().flat_map(|table| table.keys.iter().copied()).collect();
+        keys.sort();
+        let (mut outputs, mut begin, mut met, mut passed) = (Vec::new(), 0, 0, 0);
+        for at in 0..keys.len() {
+            // A table ends before its successor would meet too much of the level after the next.
+            while passed < grandparents.len() && keys[at] > grandparents[passed].last() {
+                met += if at > 0 { self.bytes(&grandparents[passed..=passed]) } else { 0 };
+                passed += 1;
+            }
+            let bytes = (at - begin) as u64 * self.record_bytes;
+            if at > begin && (bytes >= TABLE_BYTES || met > GRANDPARENTS_BYTES) {
+                outputs.push(keys[begin..at].to_vec());
+                (begin, met) = (at, if met > GRANDPARENTS_BYTES { 0 } else { met });
+            }
+        }
+        outputs.push(keys[begin..].to_vec());
+        outputs
+    }
+
+    fn move_down(&mut self, level: usize, id: u64) {
+        let Some(at) = self.levels[level].iter().position(|table| table.id == id) else { return };
+        let table = self.levels[level].remove(at);
+        self.level_keys[level] -= table.keys.len() as u64;
+        self.insert(level + 1, table);
+    }
+
+    fn insert(&mut self, level: usize, table: Rc<SortedTable>) {
+        self.level_keys[level] += table.keys.len() as u64;
+        let tables = &mut self.levels[level];
+        let at = if level == 0 { tables.len() } else { tables.partition_point(|other| other.first() < table.first()) };
+        tables.insert(at, table);
     }
 
     /// `compaction` is done.
     pub fn apply(&mut self, compaction: Compaction) {
         match compaction.kind {
-            Kind::Flush => self.fresh.push(std::mem::take(&mut self.immutable)),
-            Kind::Fresh(tables) => self.sorted[1] += self.fresh.drain(..tables).sum::<u64>(),
-            Kind::Down(level, bytes) => {
-                self.sorted[level] -= bytes;
-                self.sorted[level + 1] += bytes;
+            Kind::Flush => {
+                let mut keys = std::mem::take(&mut self.immutable);
+                keys.sort();
+                let level = self.level_for(&keys);
+                self.write(level, keys);
+            }
+            Kind::Merge { level, inputs, outputs } => {
+                for (level, ids) in [level, level + 1].into_iter().zip(inputs) {
+                    self.levels[level].retain(|table| !ids.contains(&table.id));
+                    self.level_keys[level] = self.levels[level].iter().map(|table| table.keys.len() as u64).sum();
+                    for id in ids {
+                        self.cache.remove(id);
+                    }
+                }
+                for keys in outputs {
+                    self.write(level + 1, keys);
+                }
             }
         }
     }
 
-    /// Bytes in all levels.
-    #[cfg(test)]
-    fn total(&self) -> u64 {
-        self.memtable + self.immutable + self.fresh.iter().chain(&self.sorted).sum::<u64>()
+    fn write(&mut self, level: usize, keys: Vec<u64>) {
+        self.next_id += 1;
+        let table = Rc::new(SortedTable { id: self.next_id, keys });
+        self.cache.touch(table.id, table.keys.len() as u64 * self.record_bytes);
+        self.insert(level, table);
     }
+
+    /// Where a memtable goes, as `Version::PickLevelForMemTableOutput`.
+    fn level_for(&self, keys: &[u64]) -> usize {
+        let range = (keys[0], keys[keys.len() - 1]);
+        let overlaps = |level: usize| self.levels[level].iter().any(|table| table.overlaps(range));
+        let mut level = 0;
+        while level < MEMTABLE_LEVEL_MAX && !overlaps(0) && !overlaps(level + 1) {
+            if self.bytes(&self.overlapping(level + 2, range)) > GRANDPARENTS_BYTES {
+                break;
+            }
+            level += 1;
+        }
+        level
+    }
+
+    fn bytes(&self, tables: &[Rc<SortedTable>]) -> u64 {
+        tables.iter().map(|table| table.keys.len() as u64).sum::<u64>() * self.record_bytes
+    }
+}
+
+/// The least and the greatest key of tables; of none, an empty range.
+fn span<'a>(tables: impl IntoIterator<Item = &'a Rc<SortedTable>>) -> (u64, u64) {
+    let none = (u64::MAX, 0);
+    tables.into_iter().fold(none, |(first, last), table| (first.min(table.first()), last.max(table.last())))
 }
 
 fn capacity(level: usize) -> u64 {
@@ -145,41 +354,52 @@ fn capacity(level: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Rng;
 
-    fn filled(keys: KeyOrder, gigabytes: u64) -> (Levels, u64, u64) {
-        let (mut levels, mut written, mut put) = (Levels::new(keys), 0, 0);
-        while put < gigabytes << 30 {
-            while levels.admits() == Admission::Blocked || levels.immutable > 0 {
-                let Some(compaction) = levels.next() else { break };
-                written += compaction.write_bytes;
-                levels.apply(compaction);
+    /// The levels, the bytes written to tables, and the puts, once all compactions are done.
+    fn filled(record_bytes: u64, gigabytes: u64, random: bool) -> (Levels, u64, u64) {
+        let (mut levels, mut written, mut puts) = (Levels::new(record_bytes, 0), 0, 0);
+        let mut rng = Rng::new(7);
+        while puts * record_bytes < gigabytes * 1_000_000_000 {
+            while let Some(work) = levels.flush().or_else(|| levels.compact()) {
+                written += work.write_bytes;
+                levels.apply(work);
             }
-            levels.put(100_000);
-            put += 100_000;
+            levels.put(if random { rng.next_u64() } else { puts });
+            puts += 1;
         }
-        while let Some(compaction) = levels.next() {
-            written += compaction.write_bytes;
-            levels.apply(compaction);
-        }
-        (levels, written, put)
+        (levels, written, puts)
     }
 
     #[test]
-    fn nothing_is_lost_between_levels_and_all_of_them_keep_their_size() {
-        let (levels, written, put) = filled(KeyOrder::Random, 10);
-        assert_eq!(levels.total(), put);
-        for level in 1..LEVELS - 1 {
-            assert!(levels.sorted[level] <= capacity(level), "level {level}: {}", levels.sorted[level]);
+    fn no_key_is_lost_and_every_level_is_in_order_and_within_its_size() {
+        let (levels, written, puts) = filled(100_016, 4, true);
+        let held = levels.levels.iter().flatten().map(|table| table.keys.len()).sum::<usize>();
+        assert_eq!((held + levels.memtable.len() + levels.immutable.len()) as u64, puts);
+        for (level, tables) in levels.levels.iter().enumerate().skip(1) {
+            assert!(tables.windows(2).all(|pair| pair[0].last() < pair[1].first()), "level {level}");
+            assert!(levels.bytes(tables) <= capacity(level), "level {level}: {}", levels.bytes(tables));
         }
-        assert!(levels.sorted[4] > levels.sorted[3], "10 GB reach the fourth level");
-        let amplification = written as f64 / put as f64;
-        assert!((10.0..40.0).contains(&amplification), "{amplification}");
+        assert!(levels.levels[3].len() > levels.levels[2].len(), "4 GB reach the fourth level");
+        let amplification = written as f64 / (puts * 100_016) as f64;
+        assert!((5.0..30.0).contains(&amplification), "{amplification}");
     }
 
     #[test]
     fn ascending_keys_are_written_once_more_than_the_log() {
-        let (levels, written, put) = filled(KeyOrder::Sequential, 1);
-        assert_eq!(levels.total(), put);
-        assert!(written <= put && written > put - (8 << 20), "{written} of {put}");
+        let (levels, written, puts) = filled(100_016, 1, false);
+        let put = puts * 100_016;
+        assert!(written <= put && written > put - (16 << 20), "{written} of {put}");
+        assert!(levels.levels[0].is_empty(), "nothing overlaps, so that a memtable goes further down");
+    }
+
+    #[test]
+    fn what_was_used_last_is_read_from_memory() {
+        let mut cache = PageCache { room_bytes: 10, ..PageCache::default() };
+        assert!(!cache.touch(1, 4) && !cache.touch(2, 4) && cache.touch(1, 4));
+        assert!(!cache.touch(3, 4), "no room for three: the one used longest ago goes");
+        assert!(cache.touch(1, 4) && !cache.touch(2, 4));
+        assert!(cache.remove(1) && !cache.remove(1));
+        assert_eq!(cache.held_bytes, 4);
     }
 }

@@ -1,7 +1,8 @@
 //! The log of Workload Shifting in the simulator: executes what [`engine::shift`] decides.
 
 use super::ArrayRun;
-use super::task::Task;
+use super::power::PoolPower;
+use super::task::{Requests, Task};
 use engine::shift::{LogId, Model, Overrun, PoolDrive, Shift, ShiftAction, ShiftEvent, ShiftPolicy, TransformOutcome};
 use model::{Attempt, Time};
 
@@ -12,9 +13,14 @@ pub(super) struct Rotation {
     open: Option<(LogId, PoolDrive, u64)>,
     admits: bool,
     transform: bool,
+    requests: Requests,
     sealed_bytes: Vec<(LogId, u64)>,
     /// When each disk came on duty.
     pub duties: Vec<(Time, usize)>,
+    /// Who sleeps, and who starts.
+    pub power: PoolPower,
+    /// Disks that were started, and when they will turn: for the agenda.
+    pub starting: Vec<(Time, PoolDrive)>,
 }
 
 /// A transformation that was asked for.
@@ -26,14 +32,17 @@ pub(super) struct Asked {
 
 impl Rotation {
     pub fn new(run: &ArrayRun, (model, overrun): (Model, Overrun)) -> Self {
-        let policy = ShiftPolicy { model, log_bytes: run.log_bytes, overrun, idle_timeout: None };
+        let policy = ShiftPolicy { model, log_bytes: run.log_bytes, overrun, idle_timeout: run.idle_timeout };
         Self {
             shift: Shift::new(policy, run.disks),
             open: None,
             admits: false,
             transform: run.transform,
+            requests: run.requests,
             sealed_bytes: Vec::new(),
             duties: Vec::new(),
+            power: PoolPower::new(run.disk.power, run.disks),
+            starting: Vec::new(),
         }
     }
 
@@ -64,6 +73,17 @@ impl Rotation {
         self.apply(now, ShiftEvent::TransformEnded { log, attempt, outcome: TransformOutcome::Done })
     }
 
+    /// A disk that was started turns.
+    pub fn awoke(&mut self, now: Time, drive: PoolDrive) -> Vec<Asked> {
+        self.starting.extend(self.power.awoke(now, drive));
+        self.apply(now, ShiftEvent::Awoke(drive))
+    }
+
+    /// The rotation's deadline was reached.
+    pub fn deadline_reached(&mut self, now: Time) -> Vec<Asked> {
+        self.apply(now, ShiftEvent::DeadlineReached)
+    }
+
     fn apply(&mut self, now: Time, event: ShiftEvent) -> Vec<Asked> {
         let (mut asked, mut events) = (Vec::new(), vec![event]);
         while let Some(event) = events.pop() {
@@ -81,8 +101,8 @@ impl Rotation {
                     }
                     ShiftAction::RemoveLog { log, .. } => self.sealed_bytes.retain(|(sealed, _)| *sealed != log),
                     ShiftAction::Admit(admits) => self.admits = admits,
-                    ShiftAction::Wake(drive) => events.push(ShiftEvent::Awoke(drive)),
-                    ShiftAction::Sleep(_) => {}
+                    ShiftAction::Wake(drive) => self.starting.extend(self.power.wake(now, drive)),
+                    ShiftAction::Sleep(drive) => self.power.sleep(now, drive),
                     ShiftAction::LogLost { log, .. } => unreachable!("no disk of a run fails, and {log:?} is there"),
                 }
             }
@@ -107,6 +127,7 @@ impl Rotation {
             write_left: bytes,
             merges: false,
             wrote: false,
+            requests: self.requests,
         };
         Asked { log, attempt, task }
     }

@@ -1,26 +1,43 @@
 //! A disk as an arm that is in one place, and serves one request after the other.
 //!
 //! Requests of one place follow each other without a seek: a log, the log that is read, a tree. Going to another place
-//! takes a seek and half a rotation. A synced put costs a fixed time and a time for each byte, which are calibrated
+//! takes a seek, by its distance, and the rest of a rotation, which is drawn evenly for each disk of its own: a stripe
+//! waits for its slowest disk. A synced put costs a fixed time and a time for each byte, which are calibrated
 //! ([`PutCost`]): nobody knows what of a put goes to the file system, the controller and its cache.
 
 use core::time::Duration;
-use model::Time;
+use model::{Rng, Time};
 
 /// The physics of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpec {
-    /// The time to go from one place to another. Logs and trees of a disk lie where its user puts them: close together
-    /// in Workload Shifting, on tracks that are written in turns; the average seek for the rest.
-    pub seek: Duration,
-    /// Half a rotation.
+    /// Its capacity, which the longest seek crosses.
+    pub capacity_bytes: u64,
+    /// A seek to the next track.
+    pub shortest_seek: Duration,
+    /// A seek between two places that are drawn evenly.
+    pub average_seek: Duration,
+    /// A whole rotation.
     pub rotation: Duration,
     /// Bytes a second, once the arm is in its place.
     pub rate_bytes_s: u64,
-    /// Watts while it serves a request, in milliwatts.
+    /// The power it draws.
+    pub power: DiskPower,
+}
+
+/// The power of a disk, and the time it takes to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskPower {
+    /// While it serves a request, in milliwatts.
     pub active_mw: u64,
-    /// Watts while it waits for one, in milliwatts.
+    /// While it waits for one, in milliwatts.
     pub idle_mw: u64,
+    /// While its platters stand still, in milliwatts.
+    pub standby_mw: u64,
+    /// While they are started, in milliwatts.
+    pub spin_up_mw: u64,
+    /// How long that takes.
+    pub spin_up: Duration,
 }
 
 impl DiskSpec {
@@ -28,6 +45,23 @@ impl DiskSpec {
     pub fn transfer(&self, bytes: u64) -> Duration {
         Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.rate_bytes_s)) as u64)
     }
+
+    /// A seek over so many bytes: it grows with the square root of the distance, as an arm does that speeds up on the
+    /// first half of its way and slows down on the second. Of places that are drawn evenly, the root of the distance is
+    /// 8/15 of that of the whole way on average.
+    pub fn seek(&self, distance_bytes: u64) -> Duration {
+        let way = (distance_bytes as f64 / self.capacity_bytes as f64).min(1.0).sqrt();
+        self.shortest_seek + self.average_seek.saturating_sub(self.shortest_seek).mul_f64(way * 15.0 / 8.0)
+    }
+}
+
+/// How far apart the places of a disk are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Distances {
+    /// From the end of the log to the log that is read.
+    pub logs: Duration,
+    /// From either to the tree.
+    pub tree: Duration,
 }
 
 /// The cost of a synced put on one disk, apart from seeks.
@@ -63,25 +97,31 @@ pub(super) enum Place {
     Read,
     /// At the end of a tree or a table.
     Tree,
+    /// In a table that is not the one of the last read: never where the arm is.
+    Other,
 }
 
 /// A disk at work.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Disk {
-    spec: DiskSpec,
+    rotation: Duration,
+    seeks: Distances,
     place: Place,
     free: Time,
     busy: Duration,
+    rng: Rng,
 }
 
 impl Disk {
-    pub fn new(spec: DiskSpec) -> Self {
-        Self { spec, place: Place::Log, free: Time::ZERO, busy: Duration::ZERO }
+    /// Disk `number` of a run under `seed`, whose places take these seeks.
+    pub fn new(spec: &DiskSpec, seeks: Distances, seed: u64, number: u64) -> Self {
+        let rng = Rng::for_thing(seed, number);
+        Self { rotation: spec.rotation, seeks, place: Place::Log, free: Time::ZERO, busy: Duration::ZERO, rng }
     }
 
     /// Serves a request that comes at `now` and takes `takes` once the arm is at `place`; the time of its end.
     pub fn serve(&mut self, now: Time, place: Place, takes: Duration) -> Time {
-        let moves = if self.place == place { Duration::ZERO } else { self.spec.seek + self.spec.rotation };
+        let moves = self.moves(place);
         self.place = place;
         let begin = self.free.max(now);
         self.free = begin + moves + takes;
@@ -89,8 +129,60 @@ impl Disk {
         self.free
     }
 
+    fn moves(&mut self, place: Place) -> Duration {
+        let seek = match (self.place, place) {
+            (from, to) if from == to && to != Place::Other => return Duration::ZERO,
+            (Place::Tree, _) | (_, Place::Tree) => self.seeks.tree,
+            _ => self.seeks.logs,
+        };
+        seek + Duration::from_nanos(self.rng.below(self.rotation.as_nanos() as u64))
+    }
+
     /// The time for which it served requests.
     pub fn busy(&self) -> Duration {
         self.busy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: DiskSpec = DiskSpec {
+        capacity_bytes: 1_000_000_000_000,
+        shortest_seek: Duration::from_millis(1),
+        average_seek: Duration::from_micros(8_500),
+        rotation: Duration::from_micros(8_400),
+        rate_bytes_s: 150_000_000,
+        power: DiskPower { active_mw: 0, idle_mw: 0, standby_mw: 0, spin_up_mw: 0, spin_up: Duration::ZERO },
+    };
+
+    #[test]
+    fn seeks_between_random_places_take_the_average() {
+        let mut rng = Rng::new(3);
+        let count = 100_000;
+        let mut place = || rng.below(SPEC.capacity_bytes);
+        let seek = |(a, b): (u64, u64)| SPEC.seek(a.abs_diff(b)).as_secs_f64();
+        let mean = (0..count).map(|_| seek((place(), place()))).sum::<f64>() / f64::from(count);
+        assert!((mean * 1e3 - 8.5).abs() < 0.05, "{mean}");
+        assert_eq!(SPEC.seek(0), SPEC.shortest_seek);
+    }
+
+    #[test]
+    fn a_stripe_waits_for_the_slowest_of_its_disks() {
+        let seeks = Distances { logs: Duration::ZERO, tree: Duration::ZERO };
+        let wait = |width: u64| {
+            let mut disks: Vec<Disk> = (0..width).map(|number| Disk::new(&SPEC, seeks, 5, number)).collect();
+            let rounds = 10_000;
+            let mut now = Time::ZERO;
+            for round in 0..rounds {
+                let place = if round % 2 == 0 { Place::Tree } else { Place::Log };
+                now = disks.iter_mut().map(|disk| disk.serve(now, place, Duration::ZERO)).max().unwrap_or(now);
+            }
+            now.as_secs_f64() * 1e3 / f64::from(rounds)
+        };
+        for (width, share) in [(1, 0.5), (4, 0.8), (9, 0.9)] {
+            assert!((wait(width) - 8.4 * share).abs() < 0.1, "{width}: {}", wait(width));
+        }
     }
 }

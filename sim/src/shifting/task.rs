@@ -4,8 +4,15 @@ use super::spindle::{Disk, DiskSpec, Place};
 use model::Time;
 use std::ops::Range;
 
-/// Bytes that a background request moves on one disk.
-const CHUNK_BYTES: u64 = 256 << 10;
+/// The requests of background work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    /// Bytes of one on each disk.
+    pub bytes: u64,
+    /// Bytes of a read that goes to one disk of a stripe, and to the next one after it, as a reader with a short
+    /// read-ahead has them; without, a read is on all disks like a write.
+    pub read_ahead_bytes: Option<u64>,
+}
 
 /// A transformation or a compaction.
 #[derive(Clone, Debug)]
@@ -20,6 +27,8 @@ pub(super) struct Task {
     pub merges: bool,
     /// Whether the last chunk was written.
     pub wrote: bool,
+    /// Its requests.
+    pub requests: Requests,
 }
 
 impl Task {
@@ -36,9 +45,19 @@ impl Task {
             return None;
         }
         let width = over.len() as u64;
-        let bytes = (CHUNK_BYTES * width).min(*left);
+        let (over, each) = match self.requests.read_ahead_bytes {
+            Some(bytes) if !writes => {
+                let turn = over.start + (*left / bytes % width) as usize;
+                (turn..turn + 1, bytes)
+            }
+            _ => (over, self.requests.bytes),
+        };
+        let bytes = (each * over.len() as u64).min(*left);
         *left -= bytes;
-        let takes = spec.transfer(bytes.div_ceil(width));
+        let takes = spec.transfer(bytes.div_ceil(over.len() as u64));
+        // Between two reads of one table come those of the others.
+        let place =
+            if self.requests.read_ahead_bytes.is_some() && self.merges && !writes { Place::Other } else { place };
         disks[over].iter_mut().map(|disk| disk.serve(now, place, takes)).max()
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::reproduce::judge::Basis::{Calibrated, Constructed, Unjudged};
 use crate::reproduce::judge::Says::{AtMost, Course, Number};
-use crate::reproduce::judge::Unit::{Count, Mbytes, Percent, Seconds};
+use crate::reproduce::judge::Unit::{Count, Mbytes, Percent, Seconds, Times};
 use crate::reproduce::judge::claims;
 
 claims! {
@@ -52,16 +52,32 @@ claims! {
     LOG_SHIFTING: "Workload Shifting's time with logs of 5 to 200 MB", "IV-C", Course("unchanged"), Seconds;
     LOG_RAID: "Log+RAID0's time with logs of 5 to 200 MB", "IV-C", Course("unchanged"), Seconds;
 
+    FEW_DISKS: "disks with which transformation interferes as little as with four", "IV-C",
+        Course("only four or more"), Count;
+
+    // III-C, figures 6 to 8: the alternation of stages.
+    IDEAL: "stages of a disk that overlap, logging as long as transformation", "III-C, figure 6", AtMost(0.0), Count;
+    ACCEPTABLE: "stages of a disk that overlap, logging longer", "III-C, figure 7", AtMost(0.0), Count;
+    BAD: "stages of the disks, logging shorter", "III-C, figure 8", Course("overlap"), Count;
+
     // III-C, figure 9: without sync.
     UNSYNCED: "logs of 5 to 200 MB without sync, whose transformation outlasts the logging", "III-C, figure 9",
         Course("all"), Count;
     SYNCED: "logs of 5 to 200 MB with sync, whose transformation outlasts the logging", "III-C",
         Course("none"), Count;
 
-    // IV-D: energy.
-    ENERGY_SHIFTING: "Workload Shifting's energy, more with transformation", "IV-D", AtMost(2.65), Percent;
+    // IV-D: energy. The text's assumptions are that a disk at work draws W, and an idle one nothing.
+    ENERGY_IDLE: "Workload Shifting's energy over N W T, by the text's assumptions", "IV-D, formula (2)",
+        AtMost(1.0), Times;
+    ENERGY_LESS: "Workload Shifting's energy against Log+RAID0's, by the text's assumptions", "IV-D",
+        Course("less"), Times;
+    ENERGY_SHIFTING: "Workload Shifting's energy, more with transformation, by the text's assumptions", "IV-D",
+        AtMost(2.65), Percent;
     ENERGY_RAID: "Log+RAID0's energy, more with transformation", "IV-D", Number(55.69), Percent,
         Constructed("the text multiplies RAID_RISE by a constant power");
+    ENERGY_ASLEEP: "Workload Shifting's energy with idle disks asleep, by disks", "not in the paper",
+        Course("not in the paper"), Times,
+        Unjudged("the text's idle disks draw nothing and are there at once");
 
     // Contradictions.
     TIMES_TWICE: "the times with transformation, given twice", "IV-B against IV-C", Number(331.3), Seconds;

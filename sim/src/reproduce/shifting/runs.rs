@@ -1,7 +1,8 @@
-//! The runs of the evaluation of Workload Shifting, each once. Rows and figures share them.
+//! The runs of the evaluation of Workload Shifting, each once with every seed. Rows and figures share them.
 
 use crate::parallel::run_each;
-use crate::shifting::{ArrayOutcome, ArrayRun, ArraySystem, DiskSpec, KeyOrder, PutCost, run};
+use crate::reproduce::judge::{Followed, Sample};
+use crate::shifting::{ArrayOutcome, ArrayRun, ArraySystem, DiskPower, DiskSpec, KeyOrder, PutCost, Requests, run};
 use engine::shift::{Model, Overrun};
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
@@ -11,10 +12,31 @@ use std::time::Duration;
 const DATA_BYTES: u64 = 10_240_000_000;
 const KB: u64 = 1_000;
 const KEY_BYTES: u64 = 16;
-/// Of Table II.
-const AVERAGE_SEEK: Duration = Duration::from_micros(8_500);
-/// Within a hundredth of the disk, which 10 GB are.
-const SHORT_SEEK: Duration = Duration::from_millis(1);
+/// The text's machine has 2 GB of memory: no more of LevelDB's tables can be in it.
+const MEMORY_BYTES: u64 = 2_000_000_000;
+/// The disks of Table II. What it leaves out is ours: a seek to the next track, and watts and spin-up of such disks.
+const DISK: DiskSpec = DiskSpec {
+    capacity_bytes: 1_000_000_000_000,
+    shortest_seek: Duration::from_millis(1),
+    average_seek: Duration::from_micros(8_500),
+    rotation: Duration::from_micros(8_400),
+    rate_bytes_s: 150_000_000,
+    power: DiskPower {
+        active_mw: 8_000,
+        idle_mw: 5_000,
+        standby_mw: 800,
+        spin_up_mw: 24_000,
+        spin_up: Duration::from_secs(15),
+    },
+};
+/// A request in the background on one disk; ours.
+const REQUEST_BYTES: u64 = 256 << 10;
+const READ_AHEAD_BYTES: u64 = 128 << 10;
+/// Disks that sleep do so after this.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The seeds of the full form.
+pub const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// The text's defaults (IV-A, IV-B).
 pub const DISKS: u32 = 4;
@@ -24,8 +46,14 @@ pub const LOG_MB: u64 = 5;
 pub const SIZES_KB: [u64; 3] = [1_000, 100, 10];
 /// The numbers of disks of IV-C.
 pub const ARRAYS: [u32; 4] = [4, 6, 8, 10];
+/// Fewer disks than the text asks for (IV-C), and as many.
+pub const FEW: [u32; 4] = [1, 2, 3, 4];
 /// The sizes of logs of III-C and IV-C, in MB.
 pub const LOGS_MB: [u64; 4] = [5, 50, 100, 200];
+/// The log of disks that sleep, in MB: it takes half a minute to fill, so that a disk can start while it does.
+pub const LONG_LOG_MB: u64 = 1_000;
+/// The log of the ideal alternation, in MB: transformations of it hardly differ in length.
+pub const IDEAL_LOG_MB: u64 = 50;
 
 /// A system of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +101,20 @@ pub enum Variant {
     Sequential,
     /// Random keys, not synced, with transformation.
     Unsynced,
-    /// As `Both`, with the average seek of Table II between a log and a tree.
+    /// Random keys, not synced, without transformation.
+    UnsyncedAlone,
+    /// As `Both`, with the average seek of Table II wherever the arm moves.
     Far,
+    /// As `Unsynced`, by a client that takes as long for a log as its transformation does: the ideal alternation.
+    Paced,
+    /// As `Both`, and disks that are idle for long enough sleep.
+    Sleeping,
+    /// As `Both`, with no memory for tables.
+    Uncached,
+    /// As `Both`, with requests in the background that are twice as large.
+    Doubled,
+    /// As `Both`, and reads of 128 KiB, the read-ahead that Linux has by default for one device, on one disk at a time.
+    ShortReads,
 }
 
 impl Variant {
@@ -85,7 +125,13 @@ impl Variant {
             Self::Both => "with transformation",
             Self::Sequential => "sequential keys",
             Self::Unsynced => "with transformation, not synced",
+            Self::UnsyncedAlone => "puts alone, not synced",
             Self::Far => "with transformation, far apart",
+            Self::Paced => "with transformation, paced",
+            Self::Sleeping => "with transformation, idle disks asleep",
+            Self::Uncached => "with transformation, no page cache",
+            Self::Doubled => "with transformation, requests of 512 KiB",
+            Self::ShortReads => "with transformation, reads of 128 KiB",
         }
     }
 }
@@ -116,6 +162,12 @@ impl Put {
         self.outcome.put_bytes as f64 / self.seconds() / 1e6
     }
 
+    /// The energy by the text's assumptions (IV-D) over that of all disks all the time: a disk at work draws W, an idle
+    /// one nothing.
+    pub fn active_share(&self) -> f64 {
+        self.outcome.busy.as_secs_f64() / (self.seconds() * f64::from(self.run.disks))
+    }
+
     /// Bytes written to disks for each byte put.
     pub fn amplification(&self) -> f64 {
         self.outcome.written_bytes as f64 / self.outcome.put_bytes as f64
@@ -133,7 +185,7 @@ pub struct Runs {
 
 impl Runs {
     /// Simulates the evaluation on so many threads; calls `done` with the number of runs done, and of all. The quick
-    /// form leaves out values of 1 KB, which are ten million puts a run.
+    /// form has one seed, and leaves out values of 1 KB, which are ten million puts a run.
     pub fn new(quick: bool, threads: NonZeroUsize, done: &(dyn Fn(usize, usize) + Sync)) -> Self {
         let asked = asked(quick);
         let one = |(_, _, _, of): &Asked| Ok::<ArrayOutcome, Infallible>(run(of));
@@ -148,97 +200,178 @@ impl Runs {
         Self { quick, puts: asked.into_iter().zip(outcomes).map(put).collect() }
     }
 
+    fn seeds(&self) -> &'static [u64] {
+        seeds(self.quick)
+    }
+
+    /// The runs of the first seed.
+    pub fn first(&self) -> SeedRuns<'_> {
+        SeedRuns { puts: &self.puts, seed: SEEDS[0], quick: self.quick }
+    }
+
+    fn each<'a, T: 'a>(&'a self, of: &'a dyn Fn(SeedRuns<'_>) -> T) -> impl Iterator<Item = T> + 'a {
+        self.seeds().iter().map(move |seed| of(SeedRuns { puts: &self.puts, seed: *seed, quick: self.quick }))
+    }
+
+    /// A number, measured with each seed.
+    pub fn sample(&self, of: impl Fn(SeedRuns<'_>) -> f64) -> Sample {
+        Sample::of(self.each(&of))
+    }
+
+    /// The mean of a number over the seeds.
+    pub fn mean(&self, of: impl Fn(SeedRuns<'_>) -> f64) -> f64 {
+        self.sample(of).mean()
+    }
+
+    /// With how many seeds something is so.
+    pub fn follows(&self, of: impl Fn(SeedRuns<'_>) -> bool) -> Followed {
+        self.each(&of).collect()
+    }
+}
+
+/// The runs of one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct SeedRuns<'a> {
+    puts: &'a [Put],
+    seed: u64,
+    quick: bool,
+}
+
+impl<'a> SeedRuns<'a> {
     /// The sizes of values of IV-C.
-    pub fn values_kb(&self) -> [u64; 3] {
-        [if self.quick { 10 } else { 1 }, 50, 100]
+    pub fn values_kb(self) -> [u64; 3] {
+        values_kb(self.quick)
+    }
+
+    /// The sizes of values of figure 9.
+    pub fn unsynced_kb(self) -> &'static [u64] {
+        unsynced_kb(self.quick)
     }
 
     /// The run of these parameters, which every form has.
-    pub fn at(&self, system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32, u64)) -> &Put {
+    pub fn at(self, system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32, u64)) -> &'a Put {
         let found = self.puts.iter().find(|put| {
             let same = (put.system, put.variant, put.value_kb) == (system, variant, value_kb);
-            same && put.run.disks == disks && put.run.log_bytes == log_mb * 1_000 * KB
+            same && (put.run.disks, put.run.log_bytes, put.run.seed) == (disks, log_mb * 1_000 * KB, self.seed)
         });
         let Some(put) = found else { panic!("{system:?} {variant:?} {value_kb} {disks} {log_mb} was not simulated") };
         put
     }
 
     /// The run at the text's disks and log.
-    pub fn of(&self, system: System, variant: Variant, value_kb: u64) -> &Put {
+    pub fn of(self, system: System, variant: Variant, value_kb: u64) -> &'a Put {
         self.at(system, variant, value_kb, (DISKS, LOG_MB))
     }
 
     /// How much longer a system takes with transformation, as a share.
-    pub fn rise(&self, system: System, value_kb: u64, at: (u32, u64)) -> f64 {
+    pub fn rise(self, system: System, value_kb: u64, at: (u32, u64)) -> f64 {
         let seconds = |variant| self.at(system, variant, value_kb, at).seconds();
         seconds(Variant::Both) / seconds(Variant::Alone) - 1.0
     }
 }
 
+fn seeds(quick: bool) -> &'static [u64] {
+    if quick { &SEEDS[..1] } else { &SEEDS }
+}
+
+fn values_kb(quick: bool) -> [u64; 3] {
+    [if quick { 10 } else { 1 }, 50, 100]
+}
+
+fn unsynced_kb(quick: bool) -> &'static [u64] {
+    if quick { &[10, 100] } else { &[1, 10, 100] }
+}
+
 type Asked = (System, Variant, u64, ArrayRun);
 
-/// What is simulated, each once.
+/// What is simulated, each once with every seed.
 fn asked(quick: bool) -> Vec<Asked> {
     use System::{Basic, LevelDb, LogRaid0, Shifting};
-    use Variant::{Alone, Both, Far, Sequential, Unsynced};
+    use Variant::{
+        Alone, Both, Doubled, Far, Paced, Sequential, ShortReads, Sleeping, Uncached, Unsynced, UnsyncedAlone,
+    };
     let mut asked: Vec<(System, Variant, u64, u32, u64)> = Vec::new();
+    let mut ask = |systems: &[System], variants: &[Variant], kb: u64, disks: u32, log_mb: u64| {
+        for system in systems {
+            for one in variants.iter().map(|variant| (*system, *variant, kb, disks, log_mb)) {
+                if !asked.contains(&one) {
+                    asked.push(one);
+                }
+            }
+        }
+    };
     for kb in SIZES_KB {
-        for (system, variant) in [(Shifting, Alone), (Shifting, Both), (Shifting, Sequential), (LogRaid0, Alone)] {
-            asked.push((system, variant, kb, DISKS, LOG_MB));
-        }
-        asked
-            .extend([(LogRaid0, Both), (LevelDb, Both), (LevelDb, Sequential)].map(|(s, v)| (s, v, kb, DISKS, LOG_MB)));
+        ask(&[Shifting, LogRaid0], &[Alone, Both], kb, DISKS, LOG_MB);
+        ask(&[Shifting], &[Sequential], kb, DISKS, LOG_MB);
+        ask(&[LevelDb], &[Both, Sequential, Uncached, ShortReads], kb, DISKS, LOG_MB);
     }
-    asked.push((Basic, Both, 100, DISKS, LOG_MB));
-    asked.extend([Shifting, LogRaid0].map(|system| (system, Far, 100, DISKS, LOG_MB)));
-    for kb in if quick { vec![50] } else { vec![50, 1] } {
-        for system in [Shifting, LogRaid0] {
-            asked.extend([Alone, Both].map(|variant| (system, variant, kb, DISKS, LOG_MB)));
-        }
+    ask(&[Shifting, LogRaid0], &[Far, Doubled, ShortReads], 100, DISKS, LOG_MB);
+    for kb in values_kb(quick) {
+        ask(&[Shifting, LogRaid0], &[Alone, Both], kb, DISKS, LOG_MB);
+        ask(&[LevelDb], &[Both], kb, DISKS, LOG_MB);
     }
     for disks in ARRAYS {
-        for system in [Shifting, LogRaid0] {
-            asked.extend([Alone, Both].map(|variant| (system, variant, 100, disks, LOG_MB)));
-        }
-        asked.push((LevelDb, Both, 100, disks, LOG_MB));
+        ask(&[Shifting, LogRaid0], &[Alone, Both], 100, disks, LOG_MB);
+        ask(&[Shifting, LogRaid0], &[UnsyncedAlone, Unsynced], 100, disks, LOG_MB);
+        ask(&[LevelDb], &[Both], 100, disks, LOG_MB);
+        ask(&[Shifting], &[Alone, Both, Sleeping], 100, disks, LONG_LOG_MB);
+    }
+    for disks in FEW {
+        ask(&[Shifting, Basic], &[Alone, Both, Unsynced], 100, disks, LOG_MB);
     }
     for log_mb in LOGS_MB {
-        asked.extend([Shifting, LogRaid0].map(|system| (system, Both, 100, DISKS, log_mb)));
-        asked.push((Shifting, Unsynced, 100, DISKS, log_mb));
-    }
-    let mut once: Vec<(System, Variant, u64, u32, u64)> = Vec::new();
-    for one in asked {
-        if !once.contains(&one) {
-            once.push(one);
+        ask(&[Shifting, LogRaid0], &[Alone, Both, UnsyncedAlone, Unsynced], 100, DISKS, log_mb);
+        for kb in unsynced_kb(quick) {
+            ask(&[Shifting], &[Unsynced], *kb, DISKS, log_mb);
         }
     }
-    once.into_iter()
-        .map(|(system, variant, kb, disks, log)| (system, variant, kb, array(system, variant, kb, (disks, log))))
-        .collect()
+    ask(&[Shifting], &[Paced], 100, DISKS, IDEAL_LOG_MB);
+    // The longest first, so that none of them is left alone at the end.
+    asked.sort_by_key(|(_, _, kb, ..)| *kb);
+    let with = |seed: u64| {
+        let run = move |(system, variant, kb, disks, log): (System, Variant, u64, u32, u64)| {
+            (system, variant, kb, array(system, variant, kb, (disks, log), seed))
+        };
+        asked.iter().copied().map(run)
+    };
+    seeds(quick).iter().flat_map(|seed| with(*seed)).collect()
 }
 
 /// The parameters of a run on the disks of the text's Table II.
-fn array(system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32, u64)) -> ArrayRun {
+fn array(system: System, variant: Variant, value_kb: u64, (disks, log_mb): (u32, u64), seed: u64) -> ArrayRun {
     let (alone, striped) = calibrated();
+    let shortest_seek = if variant == Variant::Far { DISK.average_seek } else { DISK.shortest_seek };
+    let puts = DATA_BYTES / (value_kb * KB);
     ArrayRun {
         system: system.array(),
         disks,
-        disk: DiskSpec {
-            seek: if variant == Variant::Far { AVERAGE_SEEK } else { SHORT_SEEK },
-            rotation: Duration::from_micros(4_200),
-            rate_bytes_s: 150_000_000,
-            active_mw: 8_000,
-            idle_mw: 5_000,
-        },
+        disk: DiskSpec { shortest_seek, ..DISK },
         alone,
         striped,
-        puts: DATA_BYTES / (value_kb * KB),
+        puts,
         put_bytes: value_kb * KB + KEY_BYTES,
         keys: if variant == Variant::Sequential { KeyOrder::Sequential } else { KeyOrder::Random },
-        sync: variant != Variant::Unsynced,
-        transform: variant != Variant::Alone,
+        sync: !matches!(variant, Variant::Unsynced | Variant::UnsyncedAlone | Variant::Paced),
+        transform: !matches!(variant, Variant::Alone | Variant::UnsyncedAlone),
         log_bytes: log_mb * 1_000 * KB,
+        pace: (variant == Variant::Paced).then(|| ideal_pace(value_kb, log_mb)),
+        idle_timeout: (variant == Variant::Sleeping).then_some(IDLE_TIMEOUT),
+        requests: Requests {
+            bytes: if variant == Variant::Doubled { 2 * REQUEST_BYTES } else { REQUEST_BYTES },
+            read_ahead_bytes: (variant == Variant::ShortReads).then_some(READ_AHEAD_BYTES),
+        },
+        cache_bytes: if variant == Variant::Uncached { 0 } else { MEMORY_BYTES },
+        seed,
     }
+}
+
+/// The time between puts with which a log fills as fast as it is transformed: read, and written, each after a seek.
+/// A fiftieth is added: transformations of 50 MB differ by so much, by the angles of the platters.
+fn ideal_pace(value_kb: u64, log_mb: u64) -> Duration {
+    let bytes = log_mb * 1_000 * KB;
+    let once = DISK.transfer(bytes) + DISK.shortest_seek + DISK.rotation / 2;
+    let puts = bytes.div_ceil(value_kb * KB + KEY_BYTES);
+    Duration::from_nanos((2 * once.as_nanos() as u64 / puts) * 51 / 50)
 }
 
 /// The two calibrations: a synced put on one disk, by 320 s and 38.6 MB/s; and its fixed part on a stripe, by 522 s.
