@@ -260,10 +260,10 @@ fn few_disks(runs: &Runs) -> Figure {
 /// Both systems with and without transformation and sync.
 fn sync(runs: &Runs) -> Figure {
     let variants = [
-        (Alone, ", synced, puts alone"),
-        (Both, ", synced, both"),
-        (UnsyncedAlone, ", puts alone"),
-        (Unsynced, ", both"),
+        (Alone, ", synced, alone"),
+        (Both, ", synced, with transformation"),
+        (UnsyncedAlone, ", not synced, alone"),
+        (Unsynced, ", not synced, with transformation"),
     ];
     let all =
         || [Shifting, LogRaid0].into_iter().flat_map(|system| variants.map(|(variant, name)| (system, variant, name)));
