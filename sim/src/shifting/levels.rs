@@ -95,9 +95,9 @@ pub(super) struct Levels {
     /// A full memtable that is not a table yet.
     immutable: Vec<u64>,
     /// Level 0 by age, oldest first; the others by their keys.
-    levels: [Vec<Rc<SortedTable>>; LEVELS],
+    tables: [Vec<Rc<SortedTable>>; LEVELS],
     /// Keys of each.
-    level_keys: [u64; LEVELS],
+    key_counts: [u64; LEVELS],
     /// The last key that was compacted in each level.
     pointers: [Option<u64>; LEVELS],
     cache: PageCache,
@@ -140,8 +140,8 @@ impl Levels {
             record_bytes,
             memtable: Vec::new(),
             immutable: Vec::new(),
-            levels: Default::default(),
-            level_keys: [0; LEVELS],
+            tables: Default::default(),
+            key_counts: [0; LEVELS],
             pointers: [None; LEVELS],
             cache: PageCache { room_bytes: cache_bytes, ..PageCache::default() },
             next_id: 0,
@@ -150,7 +150,7 @@ impl Levels {
 
     /// May a put go on? As `DBImpl::MakeRoomForWrite`.
     pub fn admits(&self) -> Admission {
-        let fresh = self.levels[0].len();
+        let fresh = self.tables[0].len();
         if self.is_full() && (!self.immutable.is_empty() || fresh >= STOP_TABLES) {
             Admission::Blocked
         } else if fresh >= SLOW_TABLES {
@@ -207,8 +207,8 @@ impl Levels {
     /// The level that exceeds its size most, as `VersionSet::Finalize`. Asked at every put.
     fn due(&self) -> Option<usize> {
         let score = |level: usize| match level {
-            0 => self.levels[0].len() as f64 / COMPACT_TABLES as f64,
-            _ => (self.level_keys[level] * self.record_bytes) as f64 / capacity(level) as f64,
+            0 => self.tables[0].len() as f64 / COMPACT_TABLES as f64,
+            _ => (self.key_counts[level] * self.record_bytes) as f64 / capacity(level) as f64,
         };
         // Of equals, the upper one.
         let fullest = (0..LEVELS - 1).rev().max_by(|a, b| score(*a).total_cmp(&score(*b)))?;
@@ -217,7 +217,7 @@ impl Levels {
 
     /// The tables of a compaction of `level`, as `VersionSet::PickCompaction` and `SetupOtherInputs`.
     fn inputs(&mut self, level: usize) -> [Vec<Rc<SortedTable>>; 2] {
-        let tables = &self.levels[level];
+        let tables = &self.tables[level];
         let behind = |table: &&Rc<SortedTable>| self.pointers[level].is_none_or(|pointer| table.last() > pointer);
         let Some(first) = tables.iter().find(behind).or(tables.first()) else { unreachable!("{level} is due") };
         let mut upper = vec![first.clone()];
@@ -243,7 +243,7 @@ impl Levels {
     /// The tables of `level` that overlap a range. Those of level 0 overlap each other, and widen it.
     fn overlapping(&self, level: usize, mut range: (u64, u64)) -> Vec<Rc<SortedTable>> {
         loop {
-            let found: Vec<_> = self.levels[level].iter().filter(|table| table.overlaps(range)).cloned().collect();
+            let found: Vec<_> = self.tables[level].iter().filter(|table| table.overlaps(range)).cloned().collect();
             let widened = span(&found);
             if level > 0 || found.is_empty() || (widened.0 >= range.0 && widened.1 <= range.1) {
                 return found;
@@ -259,7 +259,7 @@ impl Levels {
     /// The keys of the tables that a merge writes.
     fn merged(&self, inputs: &[Vec<Rc<SortedTable>>; 2], grandparents: &[Rc<SortedTable>]) -> Vec<Vec<u64>> {
         let mut keys: Vec<u64> = inputs.iter().flatten().flat_map(|table| table.keys.iter().copied()).collect();
-        keys.sort();
+        keys.sort_unstable();
         let (mut outputs, mut begin, mut met, mut passed) = (Vec::new(), 0, 0, 0);
         for at in 0..keys.len() {
             // A table ends before its successor would meet too much of the level after the next.
@@ -278,15 +278,15 @@ impl Levels {
     }
 
     fn move_down(&mut self, level: usize, id: u64) {
-        let Some(at) = self.levels[level].iter().position(|table| table.id == id) else { return };
-        let table = self.levels[level].remove(at);
-        self.level_keys[level] -= table.keys.len() as u64;
+        let Some(at) = self.tables[level].iter().position(|table| table.id == id) else { return };
+        let table = self.tables[level].remove(at);
+        self.key_counts[level] -= table.keys.len() as u64;
         self.insert(level + 1, table);
     }
 
     fn insert(&mut self, level: usize, table: Rc<SortedTable>) {
-        self.level_keys[level] += table.keys.len() as u64;
-        let tables = &mut self.levels[level];
+        self.key_counts[level] += table.keys.len() as u64;
+        let tables = &mut self.tables[level];
         let at = if level == 0 { tables.len() } else { tables.partition_point(|other| other.first() < table.first()) };
         tables.insert(at, table);
     }
@@ -296,14 +296,14 @@ impl Levels {
         match compaction.kind {
             Kind::Flush => {
                 let mut keys = std::mem::take(&mut self.immutable);
-                keys.sort();
+                keys.sort_unstable();
                 let level = self.level_for(&keys);
                 self.write(level, keys);
             }
             Kind::Merge { level, inputs, outputs } => {
                 for (level, ids) in [level, level + 1].into_iter().zip(inputs) {
-                    self.levels[level].retain(|table| !ids.contains(&table.id));
-                    self.level_keys[level] = self.levels[level].iter().map(|table| table.keys.len() as u64).sum();
+                    self.tables[level].retain(|table| !ids.contains(&table.id));
+                    self.key_counts[level] = self.tables[level].iter().map(|table| table.keys.len() as u64).sum();
                     for id in ids {
                         self.cache.remove(id);
                     }
@@ -325,7 +325,7 @@ impl Levels {
     /// Where a memtable goes, as `Version::PickLevelForMemTableOutput`.
     fn level_for(&self, keys: &[u64]) -> usize {
         let range = (keys[0], keys[keys.len() - 1]);
-        let overlaps = |level: usize| self.levels[level].iter().any(|table| table.overlaps(range));
+        let overlaps = |level: usize| self.tables[level].iter().any(|table| table.overlaps(range));
         let mut level = 0;
         while level < MEMTABLE_LEVEL_MAX && !overlaps(0) && !overlaps(level + 1) {
             if self.bytes(&self.overlapping(level + 2, range)) > GRANDPARENTS_BYTES {
@@ -374,13 +374,13 @@ mod tests {
     #[test]
     fn no_key_is_lost_and_every_level_is_in_order_and_within_its_size() {
         let (levels, written, puts) = filled(100_016, 4, true);
-        let held = levels.levels.iter().flatten().map(|table| table.keys.len()).sum::<usize>();
+        let held = levels.tables.iter().flatten().map(|table| table.keys.len()).sum::<usize>();
         assert_eq!((held + levels.memtable.len() + levels.immutable.len()) as u64, puts);
-        for (level, tables) in levels.levels.iter().enumerate().skip(1) {
+        for (level, tables) in levels.tables.iter().enumerate().skip(1) {
             assert!(tables.windows(2).all(|pair| pair[0].last() < pair[1].first()), "level {level}");
             assert!(levels.bytes(tables) <= capacity(level), "level {level}: {}", levels.bytes(tables));
         }
-        assert!(levels.levels[3].len() > levels.levels[2].len(), "4 GB reach the fourth level");
+        assert!(levels.tables[3].len() > levels.tables[2].len(), "4 GB reach the fourth level");
         let amplification = written as f64 / (puts * 100_016) as f64;
         assert!((5.0..30.0).contains(&amplification), "{amplification}");
     }
@@ -390,7 +390,7 @@ mod tests {
         let (levels, written, puts) = filled(100_016, 1, false);
         let put = puts * 100_016;
         assert!(written <= put && written > put - (16 << 20), "{written} of {put}");
-        assert!(levels.levels[0].is_empty(), "nothing overlaps, so that a memtable goes further down");
+        assert!(levels.tables[0].is_empty(), "nothing overlaps, so that a memtable goes further down");
     }
 
     #[test]

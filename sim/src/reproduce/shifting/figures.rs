@@ -225,13 +225,13 @@ fn energy(runs: &Runs) -> Figure {
     let systems = [LogRaid0, Shifting];
     let x = || Axis::named("", names(&systems, |system| system.words().to_owned()));
     let time = bars(runs, "with transformation", &systems, |of, system| seconds(of, system, Both));
-    let by_text = bars(runs, "a disk at work W, an idle one nothing (the text)", &systems, |of, system| match system {
-        // All disks of the stripe are at work all the time.
-        LogRaid0 => of.rise(LogRaid0, 100, (DISKS, LOG_MB)) * 100.0,
-        _ => {
-            let busy = |variant| of.of(system, variant, 100).outcome.busy.as_secs_f64();
-            (busy(Both) / busy(Alone) - 1.0) * 100.0
+    let by_text = bars(runs, "a disk at work W, an idle one nothing (the text)", &systems, |of, system| {
+        if system == LogRaid0 {
+            // All disks of the stripe are at work all the time.
+            return of.rise(LogRaid0, 100, (DISKS, LOG_MB)) * 100.0;
         }
+        let busy = |variant| of.of(system, variant, 100).outcome.busy.as_secs_f64();
+        (busy(Both) / busy(Alone) - 1.0) * 100.0
     });
     let by_watts = bars(runs, "8 W at work, 5 W idle", &systems, |of, system| {
         let joules = |variant| of.of(system, variant, 100).outcome.energy_mj as f64;
@@ -260,10 +260,10 @@ fn few_disks(runs: &Runs) -> Figure {
 /// Both systems with and without transformation and sync.
 fn sync(runs: &Runs) -> Figure {
     let variants = [
-        (Alone, ", synced, puts alone"),
-        (Both, ", synced, both"),
-        (UnsyncedAlone, ", puts alone"),
-        (Unsynced, ", both"),
+        (Alone, ", synced, alone"),
+        (Both, ", synced, with transformation"),
+        (UnsyncedAlone, ", not synced, alone"),
+        (Unsynced, ", not synced, with transformation"),
     ];
     let all =
         || [Shifting, LogRaid0].into_iter().flat_map(|system| variants.map(|(variant, name)| (system, variant, name)));

@@ -241,15 +241,17 @@ fn stages(runs: &Runs) -> Vec<Row> {
     ]
 }
 
+/// A run with the log of disks that sleep.
+fn long(of: SeedRuns<'_>, variant: Variant, disks: u32) -> &Put {
+    of.at(Shifting, variant, 100, (disks, LONG_LOG_MB))
+}
+
 fn energy(runs: &Runs) -> Vec<Row> {
     let joules = |of: SeedRuns<'_>, system, variant| of.of(system, variant, 100).outcome.energy_mj as f64;
     let more = |system| move |of: SeedRuns<'_>| (joules(of, system, Both) / joules(of, system, Alone) - 1.0) * 100.0;
     let active = |of: SeedRuns<'_>, variant| of.of(Shifting, variant, 100).outcome.busy.as_secs_f64();
     // All disks of the stripe are at work all the time (IV-D).
     let over = |of: SeedRuns<'_>| active(of, Both) / (of.of(LogRaid0, Both, 100).seconds() * f64::from(DISKS));
-    fn long(of: SeedRuns<'_>, variant: Variant, disks: u32) -> &Put {
-        of.at(Shifting, variant, 100, (disks, LONG_LOG_MB))
-    }
     let saved = ARRAYS.map(|disks| {
         runs.mean(|of| {
             let energy = |variant| long(of, variant, disks).outcome.energy_mj as f64;
