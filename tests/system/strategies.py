@@ -110,7 +110,7 @@ def forecast_of(report):
 
 
 def summary(reports):
-    """A row for each strategy and format, medians over the rounds; the mean of the errors below."""
+    """A row for each strategy and format, medians over the rounds; below, the mean error of single jobs."""
     jobs = {}
     for report in reports:
         pairs = jobs.setdefault((report["plan"]["format"], report["plan"]["chosen"]), [])
@@ -126,7 +126,7 @@ def summary(reports):
               f"| {middle(lambda forecast, _: forecast['hours']):.4f} "
               f"| {middle(lambda _, outcome: outcome['hours']):.4f} | {100 * error:+.1f} % |")
         for of in (name, strategy, "all"):
-            errors.setdefault(of, []).append(abs(error))
+            errors.setdefault(of, []).extend(abs(pair[0]["hours"] / pair[1]["hours"] - 1) for pair in pairs)
     print("\nmean error: " + ", ".join(f"{of} {percent(parts)}" for of, parts in errors.items()))
     print(f"largest: {100 * max(errors['all']):.1f} %")
 
