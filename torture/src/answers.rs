@@ -281,8 +281,13 @@ impl Clients<'_> {
                 Answer::Unsure
             }
             ServiceError::Damaged(_) => {
-                let rotten =
-                    [FaultKind::WorkshopRot, FaultKind::WorkshopFails, FaultKind::SpoolFails, FaultKind::OlderCatalog];
+                let rotten = [
+                    FaultKind::WorkshopRot,
+                    FaultKind::WorkshopFails,
+                    FaultKind::SpoolFails,
+                    FaultKind::OlderCatalog,
+                    FaultKind::CatalogMisread,
+                ];
                 let excused = rotten.iter().any(|kind| self.happened(*kind));
                 journal.demand(excused, Rule::Honest, || format!("{} is called damaged: {error}", at.1));
                 if self.happened(FaultKind::WorkshopRot) {

@@ -19,6 +19,7 @@ mod answers;
 mod clients;
 mod content;
 mod faulty_drive;
+mod faulty_store;
 mod healing;
 mod journal;
 mod kinds;

@@ -2,10 +2,11 @@
 //! that runs on it from one boot to the next end.
 
 use crate::faulty_drive::FaultyDrive;
+use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
 use crate::overlay::Overlay;
 use crate::plan::{Plan, Stream};
-use crate::power::{Power, PoweredStore};
+use crate::power::Power;
 use crate::trace_judge::TraceJudge;
 use catalog::{Blob, Bucket, Catalog, MemoryStore};
 use disk::label::RackUuid;
@@ -57,6 +58,8 @@ pub(crate) struct Site {
     pub(crate) layout: Layout,
     pub(crate) power: Power,
     pub(crate) catalog: MemoryStore,
+    /// The end of the catalog's log.
+    pub(crate) log: Log,
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
@@ -115,6 +118,7 @@ impl Site {
         Self {
             power: Power::default(),
             catalog: MemoryStore::new().with_delay(plan.commit_delay),
+            log: Log::default(),
             overlay,
             judge: Arc::new(Mutex::new(TraceJudge::default())),
             journal,
@@ -212,7 +216,8 @@ impl Site {
 
     async fn boot(&self, started: Instant) -> Result<Running, ServerError> {
         let base_ms = self.wall_ms;
-        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
+        self.log.open(&self.catalog).await;
+        let store = FaultyStore::new(self.catalog.clone(), self.power.clone(), self.log.clone());
         let catalog = Catalog::open(Arc::new(store)).await?;
         if !self.plan.unseen && catalog.initialised_drives().await?.is_empty() {
             let all: Vec<DriveId> = self.spec.drives.iter().map(|drive| drive.id).collect();
