@@ -5,7 +5,8 @@
 //! drives by them.
 //!
 //! Invariants:
-//! - `no_std` + `alloc`; only the features `toml`, which reads text, and `sabotage`, which no binary has, bring in `std`.
+//! - `no_std` + `alloc`; only the features `toml`, which reads text, and `sabotage`, which no binary has, bring in
+//!   `std`.
 //! - Quantities are integers: nanoseconds, bytes, milliwatts. The same seed gives the same numbers on every machine.
 //! - Every [`RackSpec`] is valid: [`RackSpec::validated`] is the only way to make one.
 

@@ -30,8 +30,8 @@ pub enum Rule {
     Budgets,
     /// Nothing is changed by a right that is gone.
     Rights,
-    /// Nothing is used or removed that is another's: no drive whose label was not the right one, no file that is not the
-    /// very stack that is meant.
+    /// Nothing is used or removed that is another's: no drive whose label was not the right one, no file that is not
+    /// the very stack that is meant.
     Identity,
     /// The engine's trace is sound to `engine::check`.
     Trace,

@@ -37,6 +37,7 @@ mod report;
 mod rights;
 mod shrink;
 mod site;
+mod starts;
 mod storm;
 mod trace_judge;
 

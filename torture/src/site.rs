@@ -4,6 +4,7 @@
 use crate::faulty_drive::FaultyDrive;
 use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
+use crate::kinds::FaultKind;
 use crate::overlay::Overlay;
 use crate::plan::{Plan, Stream};
 use crate::power::Power;
@@ -230,7 +231,7 @@ impl Site {
         self.pull_what_is_away(&rack);
         let context = self.context(&catalog, (clock, started), &rack);
         let policy = self.plan.policy.clone();
-        self.judge.lock().begin_life(&self.spec, &self.layout, &policy, seed);
+        self.judge.lock().begin_life((&self.spec, &self.layout), &policy, seed, self.may_have_forgotten());
         let world = boot::boot((*self.spec).clone(), policy, seed, &context, Arc::clone(&rack)).await?;
         let service = ObjectService::new(context.clone(), world.clone(), self.plan.max_wait);
         if service.head_bucket(BUCKET).await.is_err() {
@@ -271,6 +272,19 @@ impl Site {
         let root = Credentials { access_key: "LRDRROOT".to_owned(), secret_key: "secret".to_owned() };
         let opened = Users::open(context.catalog.clone(), PathBuf::new(), &root, context.wall.clone());
         Ok(Some(opened.await?))
+    }
+
+    /// True if the catalog may have forgotten what it was to remember.
+    fn may_have_forgotten(&self) -> bool {
+        let state = self.overlay.state();
+        let forgetful = [
+            FaultKind::CatalogFull,
+            FaultKind::CatalogMisread,
+            FaultKind::CommitUnsynced,
+            FaultKind::CommitUnanswered,
+            FaultKind::OlderCatalog,
+        ];
+        forgetful.iter().any(|kind| state.happened.contains_key(kind))
     }
 
     fn pull_what_is_away(&self, rack: &EmulatedRack) {
