@@ -255,6 +255,20 @@ def no_path_of_a_machine_is_written_down():
             for i, line in enumerate(text.splitlines(), 1) if WALL_PATHS.search(line)]
 
 
+def no_binary_has_planted_bugs():
+    """The bugs of `model::sabotage` are features of `model` and `torture`, of which nobody asks for them."""
+    wrong = []
+    for name, text in texts("Cargo.toml"):
+        lines = [line for line in text.splitlines() if "sabotage" in line.split("#")[0]]
+        allowed = {"model/Cargo.toml": ["sabotage = []"],
+                   "torture/Cargo.toml": ['sabotage = ["model/sabotage"]', 'name = "sabotage"',
+                                          'required-features = ["sabotage"]']}.get(name, [])
+        wrong += [f"{name}: `{line}` plants bugs" for line in lines if line not in allowed]
+    if "assert!(!model::sabotage::BUILT_IN" not in read("cli/src/main.rs"):
+        wrong.append("cli/src/main.rs: refuse to be built with bugs (`model::sabotage::BUILT_IN`)")
+    return wrong
+
+
 def every_rack_is_shipped():
     shipped = "".join(text for name, text in rust() if name.startswith("model/src/text"))
     return [f"{name}: list it in SHIPPED (model/src/text.rs)" for name in FILES
@@ -288,6 +302,7 @@ CHECKS = [
     only_the_clock_reads_a_clock,
     nothing_is_left_unfinished,
     no_path_of_a_machine_is_written_down,
+    no_binary_has_planted_bugs,
     every_rack_is_shipped,
     every_link_leads_somewhere,
 ]

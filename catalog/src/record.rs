@@ -251,6 +251,23 @@ pub struct Upload {
     pub tags: Vec<(String, String)>,
 }
 
+impl Upload {
+    /// An upload that has no number yet, of a private object without headers, metadata and tags.
+    pub fn plain(checksum: ChecksumKind) -> Self {
+        Self {
+            version: VersionId::default(),
+            initiated_ms: 0,
+            headers: Vec::new(),
+            metadata: Vec::new(),
+            checksum,
+            checksum_named: false,
+            composite: false,
+            acl: Acl::Private,
+            tags: Vec::new(),
+        }
+    }
+}
+
 /// A part of an upload, or of the object that became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {

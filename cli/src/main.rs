@@ -30,6 +30,9 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+// Bugs that a test plants are in no binary that is run.
+const _: () = assert!(!model::sabotage::BUILT_IN, "the feature `sabotage` is for a test of `torture` alone");
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let Err(error) = log_to_stderr(arguments.log.as_deref()) {

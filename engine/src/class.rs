@@ -66,6 +66,19 @@ pub enum GroupState {
     Resting,
 }
 
+impl GroupState {
+    /// Its name, for people and for programs that read the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Asleep => "asleep",
+            Self::Waking => "waking",
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+            Self::Resting => "resting",
+        }
+    }
+}
+
 /// A class at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassView {

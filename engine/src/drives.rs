@@ -78,6 +78,20 @@ pub enum DrivePhase {
 }
 
 impl DrivePhase {
+    /// Its name, for people and for programs that read the status.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Standby => "standby",
+            Self::AwaitingPermit => "waiting for power",
+            Self::SpinningUp => "spinning up",
+            Self::Mounting => "mounting",
+            Self::Ready => "ready",
+            Self::Unmounting => "unmounting",
+            Self::Stopping => "stopping",
+            Self::Away(_) => "away",
+        }
+    }
+
     fn is_away(self) -> bool {
         matches!(self, Self::Away(_))
     }

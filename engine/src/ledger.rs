@@ -17,6 +17,7 @@ mod tests;
 
 use alloc::vec;
 use alloc::vec::Vec;
+use model::sabotage::{Sabotage, is_on};
 use model::{DomainId, DomainLimit, DriveId, RackSpec, ResourceId, Watts};
 
 /// The state of a drive's platters, as far as power is concerned.
@@ -64,9 +65,10 @@ impl Book {
     /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the
     /// ledger.
     fn usage(&self, domain: &Domain) -> (u64, u64) {
+        let more = u64::from(is_on(Sabotage::LedgerOffByOne));
         match self.limit {
-            DomainLimit::ActiveDrives(limit) => (domain.active, limit.into()),
-            DomainLimit::StartingDrives(limit) => (domain.starting, limit.into()),
+            DomainLimit::ActiveDrives(limit) => (domain.active, u64::from(limit) + more),
+            DomainLimit::StartingDrives(limit) => (domain.starting, u64::from(limit) + more),
             DomainLimit::Watts(limit) => (domain.draw_mw, u64::from(limit) * 1_000),
             DomainLimit::BytesPerS(_) => (0, 0),
         }

@@ -5,19 +5,21 @@
 //! drives by them.
 //!
 //! Invariants:
-//! - `no_std` + `alloc`; only the `toml` feature, which reads text, brings in `std`.
+//! - `no_std` + `alloc`; only the features `toml`, which reads text, and `sabotage`, which no binary has, bring in
+//!   `std`.
 //! - Quantities are integers: nanoseconds, bytes, milliwatts. The same seed gives the same numbers on every machine.
 //! - Every [`RackSpec`] is valid: [`RackSpec::validated`] is the only way to make one.
 
 #![no_std]
 extern crate alloc;
-#[cfg(any(test, feature = "toml"))]
+#[cfg(any(test, feature = "toml", feature = "sabotage"))]
 extern crate std;
 
 mod id;
 pub mod physics;
 mod rack;
 mod random;
+pub mod sabotage;
 #[cfg(feature = "toml")]
 pub mod text;
 mod time;

@@ -19,7 +19,7 @@ use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
-use snapshot::{drive_report, group_state, late, rack_status, unusable};
+use snapshot::{drive_report, late, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -109,7 +109,7 @@ impl StatusService {
             members: blob.members,
             offset,
             group: group.0,
-            group_state: group_state(state).into(),
+            group_state: state.name().into(),
             class: blob.class.0,
             code_data: blob.code_data,
             code_parity: blob.code_parity,

@@ -9,7 +9,7 @@ use crate::reference::{At, Held, OpenUpload, Reference};
 use crate::register::Look;
 use crate::site::{BUCKET, Running};
 use bytes::Bytes;
-use catalog::{Acl, Checksum, ChecksumKind, ChosenPart, ListRequest, Object, Place, PutCondition, Upload, VersionId};
+use catalog::{Checksum, ChecksumKind, ChosenPart, ListRequest, Object, Place, PutCondition, Upload};
 use futures::StreamExt;
 use s3::store::{Completion, GetBody, ObjectStore, PartId, ServiceError};
 use std::fmt;
@@ -42,9 +42,7 @@ pub(crate) struct Clients<'a> {
 }
 
 pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
-    let mut sum = Checksummer::new(ChecksumKind::Crc64Nvme);
-    sum.update(bytes);
-    sum.finish()
+    Checksummer::of(ChecksumKind::Crc64Nvme, bytes)
 }
 
 impl Clients<'_> {
@@ -281,8 +279,13 @@ impl Clients<'_> {
                 Answer::Unsure
             }
             ServiceError::Damaged(_) => {
-                let rotten =
-                    [FaultKind::WorkshopRot, FaultKind::WorkshopFails, FaultKind::SpoolFails, FaultKind::OlderCatalog];
+                let rotten = [
+                    FaultKind::WorkshopRot,
+                    FaultKind::WorkshopFails,
+                    FaultKind::SpoolFails,
+                    FaultKind::OlderCatalog,
+                    FaultKind::CatalogMisread,
+                ];
                 let excused = rotten.iter().any(|kind| self.happened(*kind));
                 journal.demand(excused, Rule::Honest, || format!("{} is called damaged: {error}", at.1));
                 if self.happened(FaultKind::WorkshopRot) {
@@ -406,17 +409,7 @@ impl Clients<'_> {
         serial: Serial,
         lengths: Vec<u64>,
     ) -> Result<OpenUpload, ServiceError> {
-        let upload = Upload {
-            version: VersionId::default(),
-            initiated_ms: 0,
-            headers: Vec::new(),
-            metadata: Vec::new(),
-            checksum: ChecksumKind::Crc64Nvme,
-            checksum_named: false,
-            composite: false,
-            acl: Acl::Private,
-            tags: Vec::new(),
-        };
+        let upload = Upload::plain(ChecksumKind::Crc64Nvme);
         let made = self.store.create_upload(BUCKET, key, upload).await;
         self.note(|| format!("begin upload {key} #{serial:x} of {lengths:?}"), &made);
         made.map(|version| OpenUpload { key: key.to_owned(), version, serial, lengths, unsure: false })

@@ -30,6 +30,9 @@ pub enum Rule {
     Budgets,
     /// Nothing is changed by a right that is gone.
     Rights,
+    /// Nothing is used or removed that is another's: no drive whose label was not the right one, no file that is not
+    /// the very stack that is meant.
+    Identity,
     /// The engine's trace is sound to `engine::check`.
     Trace,
     /// The records agree with each other and with the media.
@@ -49,6 +52,7 @@ impl fmt::Display for Rule {
             Self::Honest => "an error that is not honest",
             Self::Budgets => "a budget is broken",
             Self::Rights => "a right that is gone",
+            Self::Identity => "what is another's is used or removed",
             Self::Trace => "the engine asks for what it may not",
             Self::Audit => "records or media contradict each other",
             Self::Live => "something never ends",

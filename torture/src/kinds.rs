@@ -66,11 +66,18 @@ pub enum FaultKind {
     SpoolFails,
     /// A bit of a file of the workshop changes. Nothing makes up for that: only where losses are meant.
     WorkshopRot,
+    /// In the place of a stack lies the file of another rack.
+    ForeignFile,
+    /// A record of the catalog is read wrongly once: with a flipped bit, or as another's.
+    CatalogMisread,
+    /// The sync of a commit fails: it is answered with an error, no other one is taken until the next start, and that
+    /// finds it in the log, of which the medium may hold nothing.
+    CommitUnsynced,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 33] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -101,6 +108,9 @@ impl FaultKind {
         Self::WorkshopFull,
         Self::SpoolFails,
         Self::WorkshopRot,
+        Self::ForeignFile,
+        Self::CatalogMisread,
+        Self::CommitUnsynced,
     ];
 
     /// Its name, for people.
@@ -136,6 +146,9 @@ impl FaultKind {
             Self::WorkshopFull => "full workshop disk",
             Self::SpoolFails => "failed call to the spool",
             Self::WorkshopRot => "bit rot in the workshop",
+            Self::ForeignFile => "another rack's file",
+            Self::CatalogMisread => "misread record",
+            Self::CommitUnsynced => "commit that is not synced",
         }
     }
 

@@ -19,6 +19,7 @@ mod answers;
 mod clients;
 mod content;
 mod faulty_drive;
+mod faulty_store;
 mod healing;
 mod journal;
 mod kinds;
@@ -36,6 +37,7 @@ mod report;
 mod rights;
 mod shrink;
 mod site;
+mod starts;
 mod storm;
 mod trace_judge;
 

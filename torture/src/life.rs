@@ -97,7 +97,7 @@ impl Run<'_> {
 
     /// What was not synced is lost, at all places at once.
     fn lose_power(&mut self, rng: &mut Rng) {
-        self.site.catalog = self.site.catalog.crash();
+        self.site.catalog = self.site.log.crash(&self.site.catalog);
         let mut state = self.site.overlay.state();
         for drive in 0..state.drives.len() {
             state.power_lost(drive, rng);
@@ -109,6 +109,7 @@ impl Run<'_> {
         self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
         self.site.overlay.count(FaultKind::OlderCatalog);
         let newest = std::mem::replace(&mut self.site.catalog, older);
+        let log = self.site.log.take();
         let plan = self.site.plan.clone();
         before.life_ended();
         self.site.live(async |running| {
@@ -116,6 +117,7 @@ impl Run<'_> {
             close(running).await;
         });
         self.site.catalog = newest;
+        self.site.log = log;
         self.site.journal.note(|| "the newest catalog is back".to_owned());
     }
 }

@@ -36,12 +36,17 @@ pub(crate) struct FileFaults {
     pub(crate) unsynced: Vec<Range<u64>>,
     /// A sync was acknowledged and not done.
     pub(crate) lied: bool,
+    /// It is another rack's file, under the name of a stack.
+    pub(crate) foreign: bool,
 }
 
 impl FileFaults {
     /// True if a reader may not find what was written.
     pub(crate) fn is_bad(&self) -> bool {
-        self.lost || self.lied || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
+        self.lost
+            || self.lied
+            || self.foreign
+            || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
     /// `range` was written anew.
@@ -133,6 +138,8 @@ pub(crate) struct DriveFaults {
     pub(crate) destroyed: bool,
     /// The operator gave it up.
     pub(crate) given_up: bool,
+    /// The drive in its place showed another's label when it was mounted last.
+    pub(crate) is_another: bool,
 }
 
 impl DriveFaults {

@@ -21,11 +21,28 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(crate) enum Stream {
     Plan,
     Media,
-    Client { round: u64, client: u64, op: u64 },
-    Storm { round: u64, strike: u64 },
-    Pace { round: u64 },
-    End { round: u64 },
-    Records { round: u64 },
+    Client {
+        round: u64,
+        client: u64,
+        op: u64,
+    },
+    Storm {
+        round: u64,
+        strike: u64,
+    },
+    Pace {
+        round: u64,
+    },
+    End {
+        round: u64,
+    },
+    Records {
+        round: u64,
+    },
+    /// One of the kinds of faults.
+    Kind {
+        index: u64,
+    },
 }
 
 impl Stream {
@@ -38,6 +55,7 @@ impl Stream {
             Self::Pace { round } => 3 << 40 | round,
             Self::End { round } => 4 << 40 | round,
             Self::Records { round } => 5 << 40 | round,
+            Self::Kind { index } => 6 << 40 | index,
         };
         Rng::for_thing(seed ^ 0x7072_7475_7265, salt)
     }
@@ -221,13 +239,20 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
     }
 }
 
+/// The kinds that are drawn from the stream of the plan, as they always were; each later one has a stream of its own,
+/// so that it shifts nothing else.
+const KINDS_IN_ONE_STREAM: usize = 30;
+
 /// Which kinds there are: each run switches some off, and every seventh all.
-fn kinds(rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
+fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
         return BTreeSet::new();
     }
     let permille = pick(rng, &[120, 300, 700]);
-    let mut kinds: BTreeSet<FaultKind> = FaultKind::ALL.into_iter().filter(|_| rng.below(1000) < permille).collect();
+    let (first, later) = FaultKind::ALL.split_at(KINDS_IN_ONE_STREAM);
+    let mut kinds: BTreeSet<FaultKind> = first.iter().copied().filter(|_| rng.below(1000) < permille).collect();
+    let drawn = |index: u64| Stream::Kind { index }.of(seed).below(1000) < permille;
+    kinds.extend((0..).zip(later).filter(|(index, _)| drawn(*index)).map(|(_, kind)| *kind));
     if !beyond {
         kinds.remove(&FaultKind::WorkshopRot);
     }
@@ -269,7 +294,7 @@ impl Plan {
         ];
         let rack = pick(rng, &shapes);
         let beyond = rng.below(8) == 0;
-        let kinds = kinds(rng, beyond);
+        let kinds = kinds(seed, rng, beyond);
         let lives = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
         Self {
             seed,

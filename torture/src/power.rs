@@ -1,7 +1,6 @@
 //! Power that fails at a chosen step: every call of a drive and every commit of the catalog is a step before it is done
 //! and one after.
 
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,6 +22,10 @@ struct Wires {
     failed: Notify,
     /// Commits until one is done and answered with an error; 0 is never.
     unanswered_in: AtomicU64,
+    /// Reads of a record until one is wrong; 0 is never.
+    misread_in: AtomicU64,
+    /// Commits until the sync of one fails; 0 is never.
+    unsynced_in: AtomicU64,
     /// The last moment at which a step was taken, since `epoch`, and the steps of that moment.
     epoch: std::sync::OnceLock<Instant>,
     moment_ns: AtomicU64,
@@ -41,15 +44,22 @@ impl Power {
         self.0.unanswered_in.store(commits, Ordering::Relaxed);
     }
 
-    fn is_unanswered(&self) -> bool {
-        let count = |left: u64| left.checked_sub(1);
-        self.0.unanswered_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
+    /// The `reads`th read of a record from now is wrong: 1 is the next one.
+    pub(crate) fn misread(&self, reads: u64) {
+        self.0.misread_in.store(reads, Ordering::Relaxed);
+    }
+
+    /// The sync of the `commits`th commit from now fails: 1 is the next one.
+    pub(crate) fn leave_unsynced(&self, commits: u64) {
+        self.0.unsynced_in.store(commits, Ordering::Relaxed);
     }
 
     /// It is there again, and stays.
     pub(crate) fn restore(&self) {
         self.0.fails_at.store(0, Ordering::Relaxed);
-        self.0.unanswered_in.store(0, Ordering::Relaxed);
+        for armed in [&self.0.unanswered_in, &self.0.misread_in, &self.0.unsynced_in] {
+            armed.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Steps that were taken.
@@ -91,39 +101,26 @@ impl Power {
     }
 }
 
-/// A store in memory under a site's power.
-pub(crate) struct PoweredStore {
-    pub(crate) store: MemoryStore,
-    pub(crate) power: Power,
+/// Counts down to a fault that was armed: true when it is due.
+fn is_due(armed: &AtomicU64) -> bool {
+    let count = |left: u64| left.checked_sub(1);
+    armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
 }
 
-impl Store for PoweredStore {
-    fn sequence(&self) -> Sequence {
-        self.store.sequence()
+impl Power {
+    /// Counts a commit: true for the one that is done and not answered.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        is_due(&self.0.unanswered_in)
     }
 
-    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        self.store.get(key)
+    /// Counts a read of a record: true for the one that is wrong.
+    pub(crate) fn is_misread(&self) -> bool {
+        is_due(&self.0.misread_in)
     }
 
-    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.store.get_many(keys)
-    }
-
-    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        self.store.scan(range, limit)
-    }
-
-    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            self.power.step().await;
-            let answer = self.store.commit(batch).await;
-            self.power.step().await;
-            if self.power.is_unanswered() && answer.is_ok() {
-                return Err(StoreError::Failed("an error that was asked for".into()));
-            }
-            answer
-        })
+    /// Counts a commit: true for the one whose sync fails.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        is_due(&self.0.unsynced_in)
     }
 }
 

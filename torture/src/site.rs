@@ -2,10 +2,12 @@
 //! that runs on it from one boot to the next end.
 
 use crate::faulty_drive::FaultyDrive;
+use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
+use crate::kinds::FaultKind;
 use crate::overlay::Overlay;
 use crate::plan::{Plan, Stream};
-use crate::power::{Power, PoweredStore};
+use crate::power::Power;
 use crate::trace_judge::TraceJudge;
 use catalog::{Blob, Bucket, Catalog, MemoryStore};
 use disk::label::RackUuid;
@@ -57,6 +59,8 @@ pub(crate) struct Site {
     pub(crate) layout: Layout,
     pub(crate) power: Power,
     pub(crate) catalog: MemoryStore,
+    /// The end of the catalog's log.
+    pub(crate) log: Log,
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
@@ -115,6 +119,7 @@ impl Site {
         Self {
             power: Power::default(),
             catalog: MemoryStore::new().with_delay(plan.commit_delay),
+            log: Log::default(),
             overlay,
             judge: Arc::new(Mutex::new(TraceJudge::default())),
             journal,
@@ -212,7 +217,8 @@ impl Site {
 
     async fn boot(&self, started: Instant) -> Result<Running, ServerError> {
         let base_ms = self.wall_ms;
-        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone() };
+        self.log.open(&self.catalog).await;
+        let store = FaultyStore::new(self.catalog.clone(), self.power.clone(), self.log.clone());
         let catalog = Catalog::open(Arc::new(store)).await?;
         if !self.plan.unseen && catalog.initialised_drives().await?.is_empty() {
             let all: Vec<DriveId> = self.spec.drives.iter().map(|drive| drive.id).collect();
@@ -225,7 +231,7 @@ impl Site {
         self.pull_what_is_away(&rack);
         let context = self.context(&catalog, (clock, started), &rack);
         let policy = self.plan.policy.clone();
-        self.judge.lock().begin_life(&self.spec, &self.layout, &policy, seed);
+        self.judge.lock().begin_life((&self.spec, &self.layout), &policy, seed, self.may_have_forgotten());
         let world = boot::boot((*self.spec).clone(), policy, seed, &context, Arc::clone(&rack)).await?;
         let service = ObjectService::new(context.clone(), world.clone(), self.plan.max_wait);
         if service.head_bucket(BUCKET).await.is_err() {
@@ -266,6 +272,19 @@ impl Site {
         let root = Credentials { access_key: "LRDRROOT".to_owned(), secret_key: "secret".to_owned() };
         let opened = Users::open(context.catalog.clone(), PathBuf::new(), &root, context.wall.clone());
         Ok(Some(opened.await?))
+    }
+
+    /// True if the catalog may have forgotten what it was to remember.
+    fn may_have_forgotten(&self) -> bool {
+        let state = self.overlay.state();
+        let forgetful = [
+            FaultKind::CatalogFull,
+            FaultKind::CatalogMisread,
+            FaultKind::CommitUnsynced,
+            FaultKind::CommitUnanswered,
+            FaultKind::OlderCatalog,
+        ];
+        forgetful.iter().any(|kind| state.happened.contains_key(kind))
     }
 
     fn pull_what_is_away(&self, rack: &EmulatedRack) {

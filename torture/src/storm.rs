@@ -4,11 +4,18 @@ use crate::kinds::FaultKind;
 use crate::overlay::{Armed, State};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::site::Running;
-use disk::FileName;
+use disk::label::RackUuid;
+use disk::stack::{Header, stack_of};
+use disk::{BLOCK_BYTES, Buffer, Drive, FileName};
+use futures::FutureExt;
 use model::{DomainLimit, DriveId, Rng};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// The rack whose files are misplaced.
+const OTHER_RACK: RackUuid = RackUuid([9; 16]);
 
 /// Strikes until somebody looks whether a drive is to be plugged in again.
 const LOOK: Duration = Duration::from_secs(5);
@@ -73,6 +80,7 @@ impl Striker<'_> {
         match kind {
             FaultKind::BitRot | FaultKind::BadSector | FaultKind::LostFile => self.spoil(kind, drive),
             FaultKind::WorkshopRot => self.spoil(kind, drives as usize),
+            FaultKind::ForeignFile => self.misplace(drive),
             FaultKind::LostWrite
             | FaultKind::MisdirectedWrite
             | FaultKind::TornWrite
@@ -100,6 +108,16 @@ impl Striker<'_> {
                 self.count(kind, format!("commit {commits} from now is done and not answered"));
             }
             FaultKind::CatalogFull => self.fill_catalog().await,
+            FaultKind::CatalogMisread => {
+                let reads = self.rng.between(1, 200);
+                self.running.power.misread(reads);
+                self.count(kind, format!("read {reads} of a record from now is wrong"));
+            }
+            FaultKind::CommitUnsynced => {
+                let commits = self.rng.between(1, 40);
+                self.running.power.leave_unsynced(commits);
+                self.count(kind, format!("the sync of commit {commits} from now fails"));
+            }
             FaultKind::PowerLoss | FaultKind::Kill | FaultKind::OlderCatalog => {}
         }
     }
@@ -133,6 +151,31 @@ impl Striker<'_> {
         self.count(kind, format!("{}: {name} on drive {drive}, byte {at}", kind.name()));
     }
 
+    /// Another rack's file takes the place of a stack.
+    fn misplace(&mut self, drive: usize) {
+        let mut state = self.running.overlay.state();
+        let names: Vec<FileName> = state.medium(drive).names().into_iter().filter(|n| stack_of(n).is_some()).collect();
+        if names.is_empty() || state.drives[drive].destroyed || state.drives[drive].is_another {
+            return;
+        }
+        let name = names[self.rng.below(names.len() as u64) as usize].clone();
+        let medium = Arc::clone(state.medium(drive));
+        let header = medium.contents_of(&name, 0, BLOCK_BYTES).and_then(|block| Header::decode(&block).ok());
+        let Some(mut header) = header.filter(|_| state.may_spoil(&name)) else { return };
+        header.blob.rack = OTHER_RACK;
+        let mut block = vec![0; BLOCK_BYTES];
+        header.encode(&mut block);
+        let file = state.drives[drive].file(&name);
+        file.written(&(0..BLOCK_BYTES as u64));
+        file.foreign = true;
+        drop(state);
+        // A drive in memory does what it is asked at once.
+        let written = medium.write_at(&name, 0, Buffer::copy_of(&block)).now_or_never();
+        let synced = medium.sync(&name).now_or_never();
+        assert!(matches!((written, synced), (Some(Ok(_)), Some(Ok(())))), "{name} is there, and takes a header");
+        self.count(FaultKind::ForeignFile, format!("{name} on drive {drive} is another rack's from now on"));
+    }
+
     fn arm(&mut self, kind: FaultKind, drive: usize) {
         let calls = self.rng.between(1, 12);
         let mut state = self.running.overlay.state();
@@ -146,7 +189,9 @@ impl Striker<'_> {
     fn befall(&mut self, kind: FaultKind, drive: usize) {
         let span = self.span();
         let by = Duration::from_millis(self.rng.between(100, 60_000));
-        let until = self.running.journal.now_ms() + span.as_millis() as u64;
+        // One of four hangs until the storm is over.
+        let for_good = kind == FaultKind::Hangs && self.rng.below(4) == 0;
+        let until = if for_good { u64::MAX } else { self.running.journal.now_ms() + span.as_millis() as u64 };
         let mut state = self.running.overlay.state();
         state.fault_ms += span.as_millis() as u64;
         let conditions = &mut state.drives[drive].conditions;

@@ -2,10 +2,11 @@
 //! a second rack must ask for the same, and which event met which state is counted.
 
 use crate::journal::{Journal, Rule};
+use crate::starts::Starts;
 use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::trace::{Record, Replay, TraceMessage};
-use engine::{Action, DrivePhase, Event, GroupState, Rack, RackPolicy, Work};
+use engine::{Action, Event, Rack, RackPolicy, Work};
 use model::{DriveId, GroupId, OpId, RackSpec};
 use std::collections::BTreeMap;
 
@@ -21,13 +22,24 @@ pub(crate) struct TraceJudge {
     groups: BTreeMap<OpId, GroupId>,
     pub(crate) coverage: Coverage,
     pub(crate) records: u64,
+    starts: Starts,
+    /// The catalog may have forgotten starts.
+    forgetful: bool,
     booted: bool,
     closing: bool,
 }
 
 impl TraceJudge {
-    /// A server boots with this rack.
-    pub(crate) fn begin_life(&mut self, spec: &RackSpec, layout: &Layout, policy: &RackPolicy, seed: u64) {
+    /// A server boots with this rack. `forgetful`, if the catalog has failed or is older.
+    pub(crate) fn begin_life(
+        &mut self,
+        (spec, layout): (&RackSpec, &Layout),
+        policy: &RackPolicy,
+        seed: u64,
+        forgetful: bool,
+    ) {
+        self.starts.begin_life();
+        self.forgetful = forgetful;
         self.check = Some(TraceCheck::new(spec, layout, policy));
         self.replay = Some(Replay::new(Rack::new(spec.clone(), layout.clone(), policy.clone(), seed)));
         self.groups.clear();
@@ -63,6 +75,13 @@ impl TraceJudge {
                 check.action(action)
             }
         };
+        let counted = match &record.message {
+            TraceMessage::Event(event) => self.starts.event(event, self.forgetful),
+            TraceMessage::Action(action) => self.starts.action(action),
+        };
+        if let Err(fault) = counted {
+            journal.broken(Rule::Budgets, || fault);
+        }
         if let Err(fault) = judged {
             journal.broken(Rule::Trace, || fault.to_string());
         }
@@ -74,8 +93,8 @@ impl TraceJudge {
 
 /// The state that `event` meets: of its drive, its group, or else of the rack.
 fn met(event: &Event, rack: &Rack, groups: &BTreeMap<OpId, GroupId>, (booted, closing): (bool, bool)) -> &'static str {
-    let of_drive = |drive: &DriveId| phase_name(rack.drive_phase(*drive));
-    let of_group = |group: Option<GroupId>| group.map(|group| group_name(rack.group_state(group)));
+    let of_drive = |drive: &DriveId| rack.drive_phase(*drive).name();
+    let of_group = |group: Option<GroupId>| group.map(|group| rack.group_state(group).name());
     let of_op = |op: &OpId| of_group(groups.get(op).copied());
     let of_rack = match (booted, closing) {
         (false, _) => "booting",
@@ -116,29 +135,6 @@ fn met(event: &Event, rack: &Rack, groups: &BTreeMap<OpId, GroupId>, (booted, cl
         | Event::Job { .. }
         | Event::Closing
         | Event::DeadlineReached => of_rack,
-    }
-}
-
-fn phase_name(phase: DrivePhase) -> &'static str {
-    match phase {
-        DrivePhase::Standby => "standby",
-        DrivePhase::AwaitingPermit => "awaiting permit",
-        DrivePhase::SpinningUp => "spinning up",
-        DrivePhase::Mounting => "mounting",
-        DrivePhase::Ready => "ready",
-        DrivePhase::Unmounting => "unmounting",
-        DrivePhase::Stopping => "stopping",
-        DrivePhase::Away(_) => "away",
-    }
-}
-
-fn group_name(state: GroupState) -> &'static str {
-    match state {
-        GroupState::Asleep => "asleep",
-        GroupState::Waking => "waking",
-        GroupState::Busy => "busy",
-        GroupState::Idle => "idle",
-        GroupState::Resting => "resting",
     }
 }
 

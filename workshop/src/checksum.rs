@@ -35,6 +35,13 @@ impl Checksummer {
         Self { kind, state }
     }
 
+    /// The checksum of `bytes`.
+    pub fn of(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
+        let mut sum = Self::new(kind);
+        sum.update(bytes);
+        sum.finish()
+    }
+
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.state {

@@ -2,8 +2,8 @@
 
 use super::{blob, catalog, object, put, sound};
 use crate::{
-    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, ListRequest, Place,
-    Publication, VersionId,
+    Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobCheckpoint, JobInput, JobObject, JobState,
+    ListRequest, Place, Publication, VersionId,
 };
 use model::BlobId;
 
@@ -146,4 +146,14 @@ async fn input_is_removed_by_version_and_only_where_it_is_that_still() {
     assert!(matches!(catalog.head_object("b", "in/0").await, Err(CatalogError::NoSuchKey)));
     assert_eq!(catalog.head_object("b", "in/1").await.unwrap().bytes, 7);
     sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_a_record_like_any_other_to_the_audit() {
+    let catalog = catalog().await;
+    let made = catalog.create_job(&job(JobState::Running)).await.unwrap();
+    let checkpoint = JobCheckpoint { serial: 1, state: "{}".into() };
+    catalog.save_checkpoint(made.job, &checkpoint, &[(VersionId(4), "k".into())]).await.unwrap();
+    sound(&catalog).await;
+    assert_eq!(catalog.checkpoint(made.job).await.unwrap(), Some(checkpoint));
 }

@@ -74,15 +74,5 @@ async fn a_bucket_that_was_only_changed_is_the_same_bucket() {
 }
 
 fn upload(version: VersionId) -> Upload {
-    Upload {
-        version,
-        initiated_ms: 1,
-        headers: Vec::new(),
-        metadata: Vec::new(),
-        checksum: crate::ChecksumKind::Crc32,
-        checksum_named: false,
-        composite: false,
-        acl: Acl::Private,
-        tags: Vec::new(),
-    }
+    Upload { version, initiated_ms: 1, ..Upload::plain(crate::ChecksumKind::Crc32) }
 }

@@ -10,17 +10,8 @@ use std::sync::Arc;
 
 async fn begin(catalog: &Catalog, key: &str) -> VersionId {
     let version = catalog.next_version_id().await.unwrap();
-    let upload = Upload {
-        version,
-        initiated_ms: 3,
-        headers: Vec::new(),
-        metadata: Vec::new(),
-        checksum: ChecksumKind::Crc32,
-        checksum_named: true,
-        composite: true,
-        acl: crate::Acl::Private,
-        tags: Vec::new(),
-    };
+    let plain = Upload::plain(ChecksumKind::Crc32);
+    let upload = Upload { version, initiated_ms: 3, checksum_named: true, composite: true, ..plain };
     catalog.create_upload("b", key, &upload).await.unwrap();
     assert_eq!(catalog.upload("b", key, version).await.unwrap(), upload);
     version

@@ -17,6 +17,7 @@ use crate::code::Codec;
 use crate::{Buffer, Drive, DriveError, FileName, Meter, finished};
 use crc_fast::{CrcAlgorithm, Digest};
 use futures::future::{BoxFuture, join_all};
+use model::sabotage::{Sabotage, is_on};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -414,6 +415,9 @@ impl StackReader {
             }
         }
         assert_eq!(fragments.len(), self.blob.code.stacks(), "a stripe has a fragment, or room for one, in each stack");
+        if is_on(Sabotage::WrongFragmentIndex) {
+            fragments.rotate_left(1);
+        }
         let rebuilt = self.codec.rebuild(&mut fragments);
         rebuilt.expect("a batch is given out only if each of its stripes has k good fragments");
         self.check_rebuilt(arrived, stripe)

@@ -86,7 +86,7 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
     ClassStatus {
         class: class.0,
         group: awake.map(|(group, _)| group.0),
-        state: group_state(awake.map_or(GroupState::Asleep, |(_, state)| state)).into(),
+        state: awake.map_or(GroupState::Asleep, |(_, state)| state).name().into(),
         queued: view.queued.map(|queued| queued as u64),
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTr
         drive: drive.0,
         slot: rack.spec().drive(drive).slot,
         group: rack.layout().group_of(drive).map(|group| group.0),
-        state: if rack.has_failed(drive) { "failed" } else { drive_state(rack.drive_phase(drive)) }.into(),
+        state: if rack.has_failed(drive) { "failed" } else { rack.drive_phase(drive).name() }.into(),
         starts_today,
         starts_per_day,
         free_bytes: rack.placement().free_bytes(drive),
@@ -155,29 +155,6 @@ pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<U
             why(stack, *drive).map(|why| UnusableStack { stack, drive: drive.0, why: why.into() })
         })
         .collect()
-}
-
-fn drive_state(phase: DrivePhase) -> &'static str {
-    match phase {
-        DrivePhase::Standby => "standby",
-        DrivePhase::AwaitingPermit => "waiting for power",
-        DrivePhase::SpinningUp => "spinning up",
-        DrivePhase::Mounting => "mounting",
-        DrivePhase::Ready => "ready",
-        DrivePhase::Unmounting => "unmounting",
-        DrivePhase::Stopping => "stopping",
-        DrivePhase::Away(_) => "away",
-    }
-}
-
-pub(super) fn group_state(state: GroupState) -> &'static str {
-    match state {
-        GroupState::Asleep => "asleep",
-        GroupState::Waking => "waking",
-        GroupState::Busy => "busy",
-        GroupState::Idle => "idle",
-        GroupState::Resting => "resting",
-    }
 }
 
 /// The drives that missed deadlines, each with their number.

@@ -8,6 +8,7 @@ use disk::label::{self, DriveUuid};
 use disk::{Drive, DriveError};
 use engine::{Action, Event, Loss};
 use futures::future::FutureExt;
+use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, DriveId, GroupId};
 use std::io;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ impl World {
             }
             _ => true,
         });
-        if records.is_empty() {
+        if records.is_empty() || is_on(Sabotage::StartsNotRemembered) {
             return;
         }
         let (catalog, earlier) = (self.context.catalog.clone(), self.starts_persisted.clone());

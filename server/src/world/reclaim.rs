@@ -3,6 +3,7 @@
 use super::state::World;
 use catalog::{Catalog, Cursor, VersionId};
 use engine::{DeadBlob, Event};
+use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, GroupId, OpId};
 
 /// Members of a blob that are looked up to find whether any of them can be read.
@@ -41,11 +42,15 @@ impl World {
         // what still lives.
         // Nothing is removed for a catalog that is older than the rack: what is dead to it may live in the newer one.
         let may_remove = self.context.lineage.may_remove();
-        let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.context.holds.is_held(dead.blob));
+        let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.is_read(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
         let held_bytes = held.iter().map(|dead| dead.dead_bytes).sum();
         self.apply(Event::DeadPage { group, attempt, blobs, held_bytes, more });
+    }
+
+    fn is_read(&self, blob: BlobId) -> bool {
+        self.context.holds.is_held(blob) && !is_on(Sabotage::HoldIgnored)
     }
 
     /// The stacks of a blob are gone: the catalog forgets it.

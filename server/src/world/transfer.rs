@@ -13,6 +13,7 @@ use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
 use engine::{Event, Transfer};
+use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -46,6 +47,7 @@ impl World {
         };
         self.start_with(move |handle, context| async move {
             let (written, outcomes, unreadable) = write.run(&handle).await;
+            let unreadable = unreadable.filter(|_| !is_on(Sabotage::SourceErrorTriedElsewhere));
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
@@ -170,6 +172,10 @@ impl BlobWrite {
         };
         if sealed.is_none() {
             give_up(&self.context, handle, &blob).await;
+        } else if is_on(Sabotage::FreeBeforeVerify) {
+            let members = self.pack.plan().members().iter();
+            let slots: Vec<u64> = members.flat_map(|member| member.slots.iter().copied()).collect();
+            let _ = self.context.staging.free_all(&slots).await;
         }
         (sealed.map(|sealed| WrittenBlob { blob, sealed, read_back: false }), outcomes, unreadable)
     }

@@ -9,6 +9,7 @@ mod background;
 mod changes;
 mod crashes;
 mod faults;
+mod found;
 mod hangs;
 mod history;
 mod initialising;

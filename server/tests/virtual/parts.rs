@@ -3,7 +3,7 @@
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
 use bytes::Bytes;
 use catalog::{
-    Acl, Bucket, Checksum, ChecksumKind, ChosenPart, Object, Place, PutCondition, Upload, UploadListRequest, VersionId,
+    Bucket, Checksum, ChecksumKind, ChosenPart, Object, Place, PutCondition, Upload, UploadListRequest, VersionId,
 };
 use futures::future::join_all;
 use s3::store::{Completion, ObjectStore, PartId, ServiceError};
@@ -27,24 +27,12 @@ impl OpenUpload {
 }
 
 fn checksum(bytes: &[u8]) -> Checksum {
-    let mut sum = Checksummer::new(ChecksumKind::Crc64Nvme);
-    sum.update(bytes);
-    sum.finish()
+    Checksummer::of(ChecksumKind::Crc64Nvme, bytes)
 }
 
 impl Larder {
     pub async fn begin(&self, key: &str, serial: u64, lengths: Vec<u64>) -> Result<OpenUpload, ServiceError> {
-        let upload = Upload {
-            version: VersionId::default(),
-            initiated_ms: 0,
-            headers: Vec::new(),
-            metadata: Vec::new(),
-            checksum: ChecksumKind::Crc64Nvme,
-            checksum_named: false,
-            composite: false,
-            acl: Acl::Private,
-            tags: Vec::new(),
-        };
+        let upload = Upload::plain(ChecksumKind::Crc64Nvme);
         let version = self.service.create_upload(BUCKET, key, upload).await?;
         Ok(OpenUpload { key: key.into(), version, serial, lengths })
     }

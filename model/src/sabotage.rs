@@ -1,0 +1,82 @@
+//! Sabotage: known bugs that a test switches on at run time, to show that the torture catches each of them.
+//!
+//! Only the feature `sabotage` compiles them in, which nothing but a test of `torture` asks for; the binary refuses to
+//! be built with it. Without the feature [`is_on`] is `false` at compile time, and the places that ask are as if they
+//! did not.
+//!
+//! Invariant: a bug is on for the thread that switched it on, and for no other.
+
+/// A bug that can be switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// A drive is used although it shows another one's label.
+    DriveLabelUnchecked,
+    /// A stack is removed by its name, whatever its header shows.
+    StackIdentityUnchecked,
+    /// The checksum of a record of the catalog is not compared.
+    RecordChecksumIgnored,
+    /// The checksum of a fragment is not compared.
+    FragmentChecksumIgnored,
+    /// A pack that cannot be read is written again elsewhere, as if a drive had failed.
+    SourceErrorTriedElsewhere,
+    /// A drive may take any time to answer.
+    NoDeadline,
+    /// The right to a change is checked when the request is admitted, and not when it is committed.
+    RightsCheckedEarly,
+    /// The workshop is swept on the word of a catalog whose log was not synced after it was opened.
+    SweepBeforeCheckpoint,
+    /// Stacks count as durable without a sync.
+    StackSyncSkipped,
+    /// Staged files count as durable without a sync.
+    StagedSyncSkipped,
+    /// Staged files are freed when their blob is written, before it was read back and committed.
+    FreeBeforeVerify,
+    /// The ledger gives one permit too many.
+    LedgerOffByOne,
+    /// Some reads of the catalog are answered as of before the last change.
+    StaleCatalogRead,
+    /// A fragment is rebuilt with the index of its neighbour.
+    WrongFragmentIndex,
+    /// Operations are overtaken by any amount: o - t <= u is not checked.
+    OvertakeUnchecked,
+    /// The stacks of a dead blob are removed while somebody reads it.
+    HoldIgnored,
+    /// A catalog that was put back from a backup is taken for the newest.
+    OlderCatalogTrusted,
+    /// Starts of drives are not remembered.
+    StartsNotRemembered,
+}
+
+/// True if this is a build with bugs in it.
+pub const BUILT_IN: bool = cfg!(feature = "sabotage");
+
+/// True if `bug` is switched on for this thread.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub const fn is_on(_bug: Sabotage) -> bool {
+    false
+}
+
+#[cfg(feature = "sabotage")]
+pub use switched::{is_on, switch};
+
+#[cfg(feature = "sabotage")]
+mod switched {
+    use super::Sabotage;
+    use core::cell::Cell;
+    use std::thread_local;
+
+    thread_local! {
+        static ON: Cell<Option<Sabotage>> = const { Cell::new(None) };
+    }
+
+    /// True if `bug` is switched on for this thread.
+    pub fn is_on(bug: Sabotage) -> bool {
+        ON.get() == Some(bug)
+    }
+
+    /// From now on `bug` is on for this thread, and no other; with `None` none is.
+    pub fn switch(bug: Option<Sabotage>) {
+        ON.set(bug);
+    }
+}

@@ -1,0 +1,176 @@
+//! The catalog's store: in memory, under a site's power, with the faults of a disk and of its log.
+//!
+//! A commit is a step of the power before it is done and one after. A read of a record may be wrong once. And the sync
+//! of a commit may fail, which is modelled as Linux and SQLite do it: whoever commits is answered with an error, the
+//! store takes nothing more until the next start, and that start finds a whole batch in the log which the medium may
+//! never have seen. Unless the log is synced before anything of it is believed ([`Log::open`]), all that is committed
+//! later hangs on it, and goes with it when the power fails.
+
+use crate::power::Power;
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
+use futures::FutureExt;
+use model::sabotage::{Sabotage, is_on};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::RwLock;
+
+/// The end of the store's log, as far as it may not be on the medium. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<LogEnd>>);
+
+#[derive(Default)]
+struct LogEnd {
+    /// A batch in the log whose sync failed: the next start finds it.
+    unsynced: Option<Batch>,
+    /// No commit is taken until the next start.
+    stopped: bool,
+    /// The store without all that hangs on what was never synced.
+    durable: Option<MemoryStore>,
+}
+
+impl Log {
+    /// A start reads the log, and syncs it before it believes what it has read.
+    pub(crate) async fn open(&self, store: &MemoryStore) {
+        let found = {
+            let mut end = self.0.lock();
+            end.stopped = false;
+            end.unsynced.take()
+        };
+        if let Some(batch) = found {
+            let durable = store.snapshot();
+            // Its checks held when it was written to the log, and nothing was written since.
+            let replayed = store.commit(batch).await;
+            assert!(replayed.is_ok(), "what is in the log can be read from it: {replayed:?}");
+            self.0.lock().durable = Some(durable);
+        }
+        if !is_on(Sabotage::SweepBeforeCheckpoint) {
+            self.0.lock().durable = None;
+        }
+    }
+
+    /// What is left of `store` when the power fails.
+    pub(crate) fn crash(&self, store: &MemoryStore) -> MemoryStore {
+        let LogEnd { durable, .. } = std::mem::take(&mut *self.0.lock());
+        let left = store.crash();
+        durable.unwrap_or(left)
+    }
+
+    /// Takes the log away, for another store in the place of this one.
+    pub(crate) fn take(&self) -> Self {
+        Self(Arc::new(Mutex::new(std::mem::take(&mut *self.0.lock()))))
+    }
+}
+
+/// A store in memory with faults. See the head of this file.
+pub(crate) struct FaultyStore {
+    pub(crate) store: MemoryStore,
+    pub(crate) power: Power,
+    pub(crate) log: Log,
+    /// Held by every commit, so that one whose sync fails can wait for those that came before it.
+    committing: RwLock<()>,
+    /// What records were before their last change, for a bug that a test switches on.
+    before: Mutex<BTreeMap<Vec<u8>, Option<Sealed>>>,
+    reads: AtomicU64,
+}
+
+/// Of so many reads one is answered as of before the last change, where that bug is switched on.
+const STALE_OF: u64 = 8;
+
+impl FaultyStore {
+    pub(crate) fn new(store: MemoryStore, power: Power, log: Log) -> Self {
+        let (before, reads) = (Mutex::default(), AtomicU64::default());
+        Self { store, power, log, committing: RwLock::new(()), before, reads }
+    }
+
+    /// What a reader finds in the place of the record at `key`: one with a flipped bit, or the next of its kind.
+    async fn misread(&self, key: &[u8], found: Option<Sealed>) -> Result<Option<Sealed>, StoreError> {
+        let Some(found) = found else { return Ok(None) };
+        let reads = self.reads.load(Ordering::Relaxed);
+        if reads % 2 == 0 {
+            let others = self.store.scan(KeyRange::prefix_after(&key[..1], key), 1).await?;
+            if let Some(other) = others.into_iter().next() {
+                return Ok(Some(other.value));
+            }
+        }
+        let mut bytes = found.as_bytes().to_vec();
+        let bit = reads as usize % (8 * bytes.len());
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        Ok(Some(Sealed::from_bytes(bytes)))
+    }
+
+    fn note_before(&self, batch: &Batch) {
+        for write in &batch.writes {
+            if let catalog::Write::Put(key, _) | catalog::Write::Delete(key) = write {
+                let was = self.store.get(key).now_or_never().and_then(Result::ok).flatten();
+                self.before.lock().insert(key.clone(), was);
+            }
+        }
+    }
+}
+
+impl Store for FaultyStore {
+    fn sequence(&self) -> Sequence {
+        self.store.sequence()
+    }
+
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
+        let key = key.to_vec();
+        Box::pin(async move {
+            let reads = self.reads.fetch_add(1, Ordering::Relaxed);
+            if is_on(Sabotage::StaleCatalogRead)
+                && reads % STALE_OF == 0
+                && let Some(stale) = self.before.lock().get(&key)
+            {
+                return Ok(stale.clone());
+            }
+            let found = self.store.get(&key).await?;
+            if self.power.is_misread() { self.misread(&key, found).await } else { Ok(found) }
+        })
+    }
+
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
+        self.store.get_many(keys)
+    }
+
+    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        self.store.scan(range, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            self.power.step().await;
+            let committing = self.committing.read().await;
+            if self.log.0.lock().stopped {
+                return Err(StoreError::Failed("a sync failed before; nothing is written until the next start".into()));
+            }
+            if is_on(Sabotage::StaleCatalogRead) {
+                self.note_before(&batch);
+            }
+            if self.power.is_unsynced() {
+                drop(committing);
+                return self.fail_to_sync(batch).await;
+            }
+            let answer = self.store.commit(batch).await;
+            self.power.step().await;
+            if self.power.is_unanswered() && answer.is_ok() {
+                return Err(StoreError::Failed("an error that was asked for".into()));
+            }
+            answer
+        })
+    }
+}
+
+impl FaultyStore {
+    /// Writes `batch` to the log, and does not get it synced. Its checks are evaluated on a copy.
+    async fn fail_to_sync(&self, batch: Batch) -> Result<(), StoreError> {
+        // Others that come from now on are behind it, and fail like it.
+        self.log.0.lock().stopped = true;
+        drop(self.committing.write().await);
+        self.store.snapshot().commit(batch.clone()).await?;
+        self.log.0.lock().unsynced = Some(batch);
+        self.power.step().await;
+        Err(StoreError::Failed("a sync that was asked to fail".into()))
+    }
+}

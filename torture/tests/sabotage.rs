@@ -1,0 +1,122 @@
+//! Does the torture catch bugs? Known ones are switched on, one at a time, and seeds are run until one breaks a rule.
+//!
+//! ```text
+//! cargo test --release -p torture --features sabotage --test sabotage -- --nocapture
+//! ```
+//! prints the table of `docs/reliability.md`. `LARDER_SABOTAGE=NAME` picks one bug and prints the story of its run.
+
+#![allow(clippy::unwrap_used)]
+
+use model::sabotage::{Sabotage, switch};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use torture::{Plan, Violation, history, run};
+
+/// Each bug is caught within so many seeds.
+const SEEDS: u64 = 200;
+
+/// Every bug.
+const ALL: [Sabotage; 18] = [
+    Sabotage::DriveLabelUnchecked,
+    Sabotage::StackIdentityUnchecked,
+    Sabotage::RecordChecksumIgnored,
+    Sabotage::FragmentChecksumIgnored,
+    Sabotage::SourceErrorTriedElsewhere,
+    Sabotage::NoDeadline,
+    Sabotage::RightsCheckedEarly,
+    Sabotage::SweepBeforeCheckpoint,
+    Sabotage::StackSyncSkipped,
+    Sabotage::StagedSyncSkipped,
+    Sabotage::FreeBeforeVerify,
+    Sabotage::LedgerOffByOne,
+    Sabotage::StaleCatalogRead,
+    Sabotage::WrongFragmentIndex,
+    Sabotage::OvertakeUnchecked,
+    Sabotage::HoldIgnored,
+    Sabotage::OlderCatalogTrusted,
+    Sabotage::StartsNotRemembered,
+];
+
+/// A name, and what it breaks.
+fn described(bug: Sabotage) -> (&'static str, &'static str) {
+    match bug {
+        Sabotage::DriveLabelUnchecked => ("drive label unchecked", "a drive that shows another's label is used"),
+        Sabotage::StackIdentityUnchecked => ("stack identity unchecked", "a file is removed by its name alone"),
+        Sabotage::RecordChecksumIgnored => ("record checksum ignored", "a misread record of the catalog is believed"),
+        Sabotage::FragmentChecksumIgnored => ("fragment checksum ignored", "rotten fragments are given out"),
+        Sabotage::SourceErrorTriedElsewhere => {
+            ("source error tried elsewhere", "a pack that cannot be read is written again and again")
+        }
+        Sabotage::NoDeadline => ("no deadline", "a drive that hangs holds its operation for as long as it likes"),
+        Sabotage::RightsCheckedEarly => ("rights checked early", "a commit is made by a right that is gone"),
+        Sabotage::SweepBeforeCheckpoint => {
+            ("sweep before checkpoint", "a log that was never synced is believed at the start")
+        }
+        Sabotage::StackSyncSkipped => ("stack sync skipped", "staged files go before their blob is durable"),
+        Sabotage::StagedSyncSkipped => ("staged sync skipped", "a PUT is acknowledged before its file is durable"),
+        Sabotage::FreeBeforeVerify => ("free before verify", "staged files go before their blob was read back"),
+        Sabotage::LedgerOffByOne => ("ledger off by one", "one drive too many is started"),
+        Sabotage::StaleCatalogRead => ("stale catalog read", "a read does not see the last change"),
+        Sabotage::WrongFragmentIndex => ("wrong fragment index", "what is rebuilt is not what was lost"),
+        Sabotage::OvertakeUnchecked => ("o - t not checked", "operations are overtaken by more than u"),
+        Sabotage::HoldIgnored => ("hold ignored", "stacks go while they are read"),
+        Sabotage::OlderCatalogTrusted => ("older catalog trusted", "what only the newest catalog knows is removed"),
+        Sabotage::StartsNotRemembered => ("starts not remembered", "a restart gives every drive a second day's budget"),
+    }
+}
+
+/// The first of the seeds that breaks a rule, with `bug` on; and what it breaks.
+fn first_caught(bug: Option<Sabotage>, story: bool) -> Option<(u64, Violation)> {
+    (0..SEEDS).find_map(|seed| {
+        switch(bug);
+        let report = run(&Plan::of(seed), false);
+        switch(None);
+        let violation = report.violation?;
+        if story {
+            println!("{}\n{violation:?}", history(&report.lines));
+        }
+        Some((seed, violation))
+    })
+}
+
+/// The row of a bug that was caught; or what is to be said of one that was not.
+fn caught(bug: Sabotage, story: bool) -> Result<String, String> {
+    let (name, breaks) = described(bug);
+    if let Some((seed, violation)) = first_caught(Some(bug), story) {
+        let seen: String = violation.seen.chars().take(90).collect();
+        return Ok(format!("| {name} | {breaks} | {seed} | {}: {} |", violation.rule, seen.replace('|', "/")));
+    }
+    Err(format!("`{name}` is not caught by any of {SEEDS} seeds"))
+}
+
+#[test]
+fn every_bug_is_caught_within_200_seeds() {
+    let picked = std::env::var("LARDER_SABOTAGE").ok();
+    let is_picked = |bug: &Sabotage| picked.as_ref().is_none_or(|picked| format!("{bug:?}").contains(picked));
+    let bugs: Vec<Sabotage> = ALL.into_iter().filter(is_picked).collect();
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let row = caught(*bug, picked.is_some());
+                    eprintln!("{}", row.as_ref().unwrap_or_else(|missed| missed));
+                    rows.lock().push((*bug as u8, row));
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner();
+    rows.sort_by_key(|(bug, _)| *bug);
+    println!("| bug | what it breaks | first seed | caught by |\n|---|---|---|---|");
+    for (_, row) in &rows {
+        println!("{}", row.as_ref().unwrap_or_else(|missed| missed));
+    }
+    let missed: Vec<&String> = rows.iter().filter_map(|(_, row)| row.as_ref().err()).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+#[test]
+fn without_a_bug_none_of_these_seeds_breaks_a_rule() {
+    assert_eq!(first_caught(None, false), None);
+}
