@@ -59,6 +59,7 @@ impl Servers {
     }
 
     /// The server that `drive` hangs on.
+    #[inline]
     pub fn of(&self, drive: DriveId) -> usize {
         self.of_drive[drive.index()]
     }
@@ -69,11 +70,13 @@ impl Servers {
     }
 
     /// A stream of `drive` begins.
+    #[inline]
     pub fn stream_begins(&mut self, drive: DriveId) {
         self.streams[self.of_drive[drive.index()]] += 1;
     }
 
     /// A stream of `drive` ends.
+    #[inline]
     pub fn stream_ends(&mut self, drive: DriveId) {
         let streams = &mut self.streams[self.of_drive[drive.index()]];
         assert!(*streams > 0, "a stream ends that never began");
@@ -87,6 +90,7 @@ impl Servers {
     }
 
     /// The load of the server that `drive` hangs on, at `now`.
+    #[inline]
     pub fn load(&self, now: Time, drive: DriveId) -> ServerLoad {
         let server = self.of_drive[drive.index()];
         if self.streams[server] > 0 || now < self.moves_until[server] { ServerLoad::Busy } else { ServerLoad::Idle }
