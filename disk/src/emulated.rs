@@ -238,9 +238,9 @@ impl EmulatedRack {
         clock: Arc<dyn Clock>,
         make_inner: impl Fn(DriveId) -> Arc<dyn Drive>,
     ) -> Self {
-        let now = clock.now();
+        let (now, profile) = (clock.now(), Arc::new(spec.profile.clone()));
         let one = |drive: DriveId| DriveState {
-            physics: DrivePhysics::new(spec.profile.clone(), seed, drive).from(now),
+            physics: DrivePhysics::new(Arc::clone(&profile), seed, drive).from(now),
             pulled: false,
             tripped: None,
             lag: Duration::ZERO,

@@ -28,6 +28,10 @@
 //! - a drive that failed for good is never started.
 
 mod backoff;
+mod phase;
+mod tally;
+
+pub use phase::DrivePhase;
 
 use crate::action::{Action, Rejection};
 use crate::budget::StartBudget;
@@ -42,7 +46,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
 use core::time::Duration;
-use model::{Attempt, DomainId, DriveId, RackSpec, ResourceId, Time};
+use model::{Attempt, DomainId, DriveId, GroupId, RackSpec, ResourceId, Time};
+use tally::{OnTheWay, Tally};
 
 /// Commands that may fail in a row before a drive is out of service for a while.
 const FAILURES_MAX: u32 = 3;
@@ -55,62 +60,6 @@ const TRANSFER_ERRORS_MAX: u32 = 3;
 const PAUSE_OWING: Duration = Duration::from_mins(1);
 
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
-
-/// The phase of a drive, as far as the engine knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DrivePhase {
-    /// Platters stopped.
-    Standby,
-    /// Its group is waking; it waits for its permits.
-    AwaitingPermit,
-    /// A start was sent.
-    SpinningUp,
-    /// Its platters turn, and a mount was sent.
-    Mounting,
-    /// Mounted: files can be read and written.
-    Ready,
-    /// An unmount was sent.
-    Unmounting,
-    /// A stop was sent.
-    Stopping,
-    /// Not there.
-    Away(Loss),
-}
-
-impl DrivePhase {
-    /// Its name, for people and for programs that read the status.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Standby => "standby",
-            Self::AwaitingPermit => "waiting for power",
-            Self::SpinningUp => "spinning up",
-            Self::Mounting => "mounting",
-            Self::Ready => "ready",
-            Self::Unmounting => "unmounting",
-            Self::Stopping => "stopping",
-            Self::Away(_) => "away",
-        }
-    }
-
-    fn is_away(self) -> bool {
-        matches!(self, Self::Away(_))
-    }
-
-    /// A start or a mount is under way.
-    pub(crate) fn is_starting(self) -> bool {
-        matches!(self, Self::SpinningUp | Self::Mounting)
-    }
-
-    /// On its way to be ready.
-    pub(crate) fn is_waking(self) -> bool {
-        self == Self::AwaitingPermit || self.is_starting()
-    }
-
-    /// An unmount or a stop is under way.
-    pub(crate) fn is_stopping(self) -> bool {
-        matches!(self, Self::Unmounting | Self::Stopping)
-    }
-}
 
 /// A change of a drive that others must follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +101,7 @@ impl Drive {
 /// All drives of a rack. See the head of this file.
 pub(crate) struct Drives {
     states: Vec<Drive>,
+    tally: Tally,
     /// Of each drive; apart from its state, which nearly every event looks at.
     punctuality: Vec<Punctuality>,
     /// Who may spin, to be read.
@@ -190,6 +140,7 @@ impl Drives {
         };
         Self {
             states: spec.drives.iter().map(unknown).collect(),
+            tally: Tally::new(&setup.layout, spec.drives.len()),
             punctuality: vec![Punctuality::default(); spec.drives.len()],
             ledger: Ledger::new(spec),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
@@ -207,9 +158,8 @@ impl Drives {
     pub fn report(&mut self, report: &DriveReport) {
         assert!(!self.is_permitted(report.drive), "{} is reported before it is started", report.drive);
         self.budget.restore(report.drive, report.day, report.starts);
-        let state = &mut self.states[report.drive.index()];
-        let in_service = report.present && !state.failed;
-        state.phase = if in_service { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) };
+        let in_service = report.present && !self.has_failed(report.drive);
+        self.set_phase(report.drive, if in_service { DrivePhase::Standby } else { DrivePhase::Away(Loss::Died) });
         let notice = if in_service { Notice::Writable } else { Notice::Unwritable };
         self.notices.push_back(notice(report.drive));
     }
@@ -227,6 +177,11 @@ impl Drives {
     /// Whether `drive` may spin: it holds its permits.
     fn is_permitted(&self, drive: DriveId) -> bool {
         self.ledger.state(drive) != PowerState::Standby
+    }
+
+    fn set_phase(&mut self, drive: DriveId, phase: DrivePhase) {
+        let before = core::mem::replace(&mut self.states[drive.index()].phase, phase);
+        self.tally.change(drive, before, phase);
     }
 
     pub fn phase(&self, drive: DriveId) -> DrivePhase {
@@ -263,15 +218,21 @@ impl Drives {
 
     /// Index and drive of those stacks whose drives can be read and written now.
     pub fn ready_stacks(&self, drives: &[DriveId]) -> Vec<(u8, DriveId)> {
-        let ready = |drive: &DriveId| self.states.get(drive.index()).is_some_and(|d| d.phase == DrivePhase::Ready);
         let mut stacks = Vec::with_capacity(drives.len());
-        stacks.extend(drives.iter().enumerate().filter(|(_, drive)| ready(drive)).map(|(i, d)| (i as u8, *d)));
+        for (drive, index) in drives.iter().zip(0_u8..) {
+            if self.states.get(drive.index()).is_some_and(|state| state.phase == DrivePhase::Ready) {
+                stacks.push((index, *drive));
+            }
+        }
         stacks
     }
 
     /// Whether `need` of these drives are there, or may be soon; if not, whether they can ever be again.
     pub fn enough_left(&self, drives: &[DriveId], need: usize) -> Result<(), Rejection> {
         assert!(need > 0, "a blob cannot be read from nothing");
+        if self.tally.all_there() && drives.len() >= need {
+            return Ok(());
+        }
         let (mut failed, mut there) = (0, 0);
         for drive in drives {
             let state = &self.states[drive.index()];
@@ -291,7 +252,7 @@ impl Drives {
             if self.phase(*drive) == DrivePhase::Standby {
                 assert!(!self.is_permitted(*drive), "{drive} stands still");
                 assert!(!self.has_failed(*drive), "{drive} is in service");
-                self.states[drive.index()].phase = DrivePhase::AwaitingPermit;
+                self.set_phase(*drive, DrivePhase::AwaitingPermit);
             }
         }
     }
@@ -324,19 +285,13 @@ impl Drives {
                 self.do_without(*drive, in_vain, now);
             }
         }
-        assert!(!over || !self.any(members, DrivePhase::is_waking), "nobody is waited for any longer");
+        let waits = |drive: &DriveId| self.phase(*drive).is_waking();
+        assert!(!over || !members.iter().any(waits), "nobody is waited for any longer");
     }
 
-    /// Whether the phase of some of `members` is like this.
-    pub fn any(&self, members: &[DriveId], is: fn(DrivePhase) -> bool) -> bool {
-        members.iter().any(|drive| is(self.phase(*drive)))
-    }
-
-    /// Whether members are on their way, and none of them waits for a permit: there is nothing to do but wait. Most
-    /// events find a waking class like this.
-    pub fn are_starting(&self, members: &[DriveId]) -> bool {
-        let awaits_permit = |phase| phase == DrivePhase::AwaitingPermit;
-        self.any(members, DrivePhase::is_starting) && !self.any(members, awaits_permit)
+    /// The members of `group` that are on their way.
+    pub fn on_the_way(&self, group: GroupId) -> OnTheWay {
+        self.tally.of(group)
     }
 
     /// Hard domains that have no permit left for one of `members` that waits for it.
@@ -378,7 +333,8 @@ impl Drives {
                 self.give_up(*drive, Loss::MountFailed, now);
             }
         }
-        assert!(!self.any(members, DrivePhase::is_stopping), "nobody is waited for any longer");
+        let stops = |drive: &DriveId| self.phase(*drive).is_stopping();
+        assert!(!members.iter().any(stops), "nobody is waited for any longer");
     }
 
     pub fn spun_up(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) {
@@ -395,9 +351,9 @@ impl Drives {
             let state = &mut self.states[drive.index()];
             assert!(!state.failed, "{drive} is ready, and in service");
             assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed under a permit");
-            state.phase = DrivePhase::Ready;
             state.transfer_errors = 0;
             state.failures = 0;
+            self.set_phase(drive, DrivePhase::Ready);
             self.notices.push_back(Notice::Writable(drive));
         }
         answers
@@ -415,14 +371,15 @@ impl Drives {
         }
         assert!(self.is_permitted(drive), "{drive} was sent a stop under a permit");
         self.release_permit(drive);
-        let state = &mut self.states[drive.index()];
+        let state = &self.states[drive.index()];
         let did_well = state.failures == 0 && state.transfer_errors == 0;
-        state.phase = match state.failures.max(self.punctuality[drive.index()].wakes_missed) {
+        let phase = match state.failures.max(self.punctuality[drive.index()].wakes_missed) {
             _ if state.failed => DrivePhase::Away(Loss::Failed),
             FAILURES_MAX.. => DrivePhase::Away(Loss::Died),
             _ => DrivePhase::Standby,
         };
-        if state.phase.is_away() {
+        self.set_phase(drive, phase);
+        if phase.is_away() {
             self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
         } else {
@@ -500,6 +457,9 @@ impl Drives {
             self.release_permit(drive); // whoever says so has pulled it or cut it off
         }
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
+        if new {
+            self.tally.fail();
+        }
         if new && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
         }
@@ -519,6 +479,7 @@ impl Drives {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
     }
@@ -622,7 +583,7 @@ impl Drives {
         match self.phase(drive) {
             DrivePhase::AwaitingPermit => {
                 assert!(!self.is_permitted(drive), "{drive} waits for a permit, and has none");
-                self.states[drive.index()].phase = DrivePhase::Standby;
+                self.set_phase(drive, DrivePhase::Standby);
                 if in_vain {
                     self.notices.push_back(Notice::Unwritable(drive));
                     self.unpermitted.retain(|other| *other != drive);
@@ -642,10 +603,10 @@ impl Drives {
     /// Tells `drive` what brings it into `phase`, under a new number.
     fn command(&mut self, drive: DriveId, phase: DrivePhase, step: &mut Step) {
         assert!(self.is_permitted(drive), "{drive} is sent a command under a permit");
+        let before = self.phase(drive);
+        self.set_phase(drive, phase);
         let state = &mut self.states[drive.index()];
-        let before = state.phase;
         let attempt = state.renumber();
-        state.phase = phase;
         step.ask(match phase {
             DrivePhase::SpinningUp => {
                 assert!(before == DrivePhase::AwaitingPermit, "{drive} waited for its permits");
@@ -709,8 +670,8 @@ impl Drives {
     fn return_to_service(&mut self, drive: DriveId) {
         let state = &mut self.states[drive.index()];
         assert!(!state.failed, "{drive} did not fail");
-        state.phase = DrivePhase::Standby;
         state.renumber();
+        self.set_phase(drive, DrivePhase::Standby);
         self.notices.push_back(Notice::Writable(drive));
         self.stand_by(drive);
         self.notices.push_back(Notice::Returned(drive));
@@ -725,9 +686,10 @@ impl Drives {
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.states[drive.index()];
-        state.phase = DrivePhase::Away(if state.failed { Loss::Failed } else { loss });
         state.lost_with_permits = true;
         state.renumber();
+        let loss_known = if state.failed { Loss::Failed } else { loss };
+        self.set_phase(drive, DrivePhase::Away(loss_known));
         self.notices.push_back(Notice::Unwritable(drive));
         // Behind a tripped fuse there is no power. Any other loss may leave the platters spinning.
         if loss == Loss::FuseTripped {

@@ -71,7 +71,7 @@ pub use event::{
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
-pub use numbered::{Numbered, OpMap};
+pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, Weighing,

@@ -47,6 +47,68 @@ impl Hasher for ByNumber {
 /// Things by the number of an operation.
 pub type OpMap<V> = Numbered<OpId, V>;
 
+/// Things by the numbers of operations that are not over. The newest one is kept apart: of what a rack is asked for too
+/// much, most is refused at once, and so never gets into the table, where it would drive others out of the cache.
+#[derive(Clone, Debug)]
+pub struct OpenOps<V> {
+    newest: Option<(OpId, V)>,
+    others: OpMap<V>,
+}
+
+impl<V> Default for OpenOps<V> {
+    fn default() -> Self {
+        Self { newest: None, others: OpMap::default() }
+    }
+}
+
+impl<V> OpenOps<V> {
+    /// The thing of this number.
+    pub fn get(&self, op: OpId) -> Option<&V> {
+        match &self.newest {
+            Some((newest, thing)) if *newest == op => Some(thing),
+            _ => self.others.get(&op),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, op: OpId) -> Option<&mut V> {
+        match &mut self.newest {
+            Some((newest, thing)) if *newest == op => Some(thing),
+            _ => self.others.get_mut(&op),
+        }
+    }
+
+    /// Puts something there, and takes out what was there before.
+    pub fn insert(&mut self, op: OpId, thing: V) -> Option<V> {
+        let before = self.remove(op);
+        if let Some((earlier, thing)) = self.newest.replace((op, thing)) {
+            self.others.insert(earlier, thing);
+        }
+        before
+    }
+
+    /// Takes it out.
+    pub fn remove(&mut self, op: OpId) -> Option<V> {
+        let newest = self.newest.take_if(|(newest, _)| *newest == op);
+        newest.map(|(_, thing)| thing).or_else(|| self.others.remove(&op))
+    }
+
+    /// Whether there is something of this number.
+    pub fn contains(&self, op: OpId) -> bool {
+        self.get(op).is_some()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.others.len() + usize::from(self.newest.is_some())
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
 impl<K, V> Default for Numbered<K, V> {
     fn default() -> Self {
         Self(HashMap::default())
@@ -147,5 +209,18 @@ mod tests {
         assert_eq!(map.first_by(|_, number| Some(*number)), Some(OpId(5)));
         assert_eq!(map.first_by(|_, number| (*number > 5).then_some(*number)), Some(OpId(7)));
         assert_eq!(map.first_by(|_, _| None::<u64>), None);
+    }
+
+    #[test]
+    fn the_newest_operation_is_found_like_any_other() {
+        let mut open = OpenOps::default();
+        for number in [1, 2, 3] {
+            assert_eq!(open.insert(OpId(number), number), None);
+        }
+        assert_eq!((open.get(OpId(3)), open.get(OpId(1)), open.get(OpId(4))), (Some(&3), Some(&1), None));
+        assert_eq!((open.insert(OpId(3), 4), open.insert(OpId(1), 5), open.len()), (Some(3), Some(1), 3));
+        assert_eq!(open.get_mut(OpId(1)).map(|thing| core::mem::replace(thing, 6)), Some(5));
+        assert_eq!([3, 1, 1, 2].map(|number| open.remove(OpId(number))), [Some(4), Some(6), None, Some(2)]);
+        assert!(open.is_empty() && !open.contains(OpId(2)));
     }
 }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
 
 /// How often an operation is tried before it is given up.
-pub(crate) const TRIES_MAX: u32 = 3;
+pub(crate) const TRIES_MAX: u8 = 3;
 
 /// Operations that the migrator composes are numbered from here.
 pub(crate) const MIGRATOR_OPS: u64 = 1 << 63;
@@ -25,41 +25,45 @@ const OWN_OPS: u64 = MIGRATOR_OPS | 1 << 62;
 const _: () = assert!(OWN_OPS > MIGRATOR_OPS, "the two kinds of numbers do not meet");
 const _: () = assert!(TRIES_MAX > 0, "an operation is tried at least once");
 
-/// One operation.
+/// One operation. Thousands of these wait at once, so it is no larger than it needs to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
-    pub request: Request,
-    pub weight: u64,
+    pub request: Box<Request>,
     pub class: ClassId,
     pub group: GroupId,
     attempt: Attempt,
-    tries: u32,
+    tries: u8,
     /// The drives on which its space is reserved: those of a write, or the target of a rebuild in service.
     pub reserved: Vec<DriveId>,
-    /// Groups in which a write has failed.
-    pub failed_groups: Vec<GroupId>,
+    /// Few operations fail.
+    failures: Option<Box<Failures>>,
     /// The stacks that a write or rebuild has written are being read back.
     pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
+}
+
+/// Where an operation has failed, and is not tried again.
+#[derive(Clone, Debug, Default)]
+struct Failures {
+    /// Groups in which a write has.
+    groups: Vec<GroupId>,
     /// Drives to which a rebuild could not be written.
-    pub shunned: Vec<DriveId>,
+    drives: Vec<DriveId>,
 }
 
 impl Op {
-    pub fn new(request: Request, weight: u64, class: ClassId, group: GroupId) -> Self {
+    pub fn new(request: impl Into<Box<Request>>, class: ClassId, group: GroupId) -> Self {
         Self {
-            request,
-            weight,
+            request: request.into(),
             class,
             group,
             attempt: Attempt(0),
             tries: 0,
             reserved: Vec::new(),
-            failed_groups: Vec::new(),
+            failures: None,
             verifying: false,
             moving: false,
-            shunned: Vec::new(),
         }
     }
 
@@ -72,7 +76,7 @@ impl Op {
     /// A write that could not be done where it was placed, for another place.
     pub fn moved_to(self, class: ClassId, group: GroupId, drives: Vec<DriveId>) -> Self {
         assert!(self.reserved.is_empty(), "{} has given its space back", self.request.op);
-        assert!(!self.failed_groups.contains(&group), "{group} has failed it");
+        assert!(!self.failed_groups().contains(&group), "{group} has failed it");
         Self { class, group, reserved: drives, verifying: false, ..self }
     }
 
@@ -98,7 +102,7 @@ impl Op {
     }
 
     /// Counts a try that failed, and answers how many have by now.
-    pub fn count_try(&mut self) -> u32 {
+    pub fn count_try(&mut self) -> u8 {
         self.tries += 1;
         assert!(self.tries <= TRIES_MAX, "{} is given up after its last try", self.request.op);
         self.tries
@@ -136,8 +140,8 @@ impl Op {
 
     /// A rebuild could not be written to `drive`.
     pub fn shun(&mut self, drive: DriveId) {
-        assert!(!self.shunned.contains(&drive), "{drive} is not chosen again");
-        self.shunned.push(drive);
+        assert!(!self.shunned().contains(&drive), "{drive} is not chosen again");
+        self.failures.get_or_insert_default().drives.push(drive);
     }
 
     /// A read gives no more than so many bytes.
@@ -149,8 +153,18 @@ impl Op {
 
     /// A write failed in its group, and is not placed there again.
     pub fn exclude_group(&mut self) {
-        assert!(!self.failed_groups.contains(&self.group), "{} is not chosen again", self.group);
-        self.failed_groups.push(self.group);
+        assert!(!self.failed_groups().contains(&self.group), "{} is not chosen again", self.group);
+        self.failures.get_or_insert_default().groups.push(self.group);
+    }
+
+    /// Groups in which a write has failed.
+    pub fn failed_groups(&self) -> &[GroupId] {
+        self.failures.as_ref().map_or(&[], |failures| &failures.groups)
+    }
+
+    /// Drives to which a rebuild could not be written.
+    pub fn shunned(&self) -> &[DriveId] {
+        self.failures.as_ref().map_or(&[], |failures| &failures.drives)
     }
 }
 
@@ -165,8 +179,7 @@ pub(crate) struct Answer<'a> {
 
 /// All operations that are not over.
 pub(crate) struct Ops {
-    /// Apart from the table, so that a look-up is in few cache lines.
-    open: OpMap<Box<Op>>,
+    open: OpMap<Op>,
     /// The highest number that the world has given an operation.
     last: OpId,
     next_own: u64,
@@ -178,21 +191,21 @@ impl Ops {
     }
 
     pub fn get(&self, op: OpId) -> Option<&Op> {
-        self.open.get(&op).map(|op| &**op)
+        self.open.get(&op)
     }
 
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut Op> {
-        self.open.get_mut(&op).map(|op| &mut **op)
+        self.open.get_mut(&op)
     }
 
     pub fn insert(&mut self, op: Op) {
         let number = op.request.op;
-        let known = self.open.insert(number, Box::new(op));
+        let known = self.open.insert(number, op);
         assert!(known.is_none(), "{number} is one operation");
     }
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
-        self.open.remove(&op).map(|op| *op)
+        self.open.remove(&op)
     }
 
     pub fn contains(&self, op: OpId) -> bool {

@@ -32,7 +32,7 @@ mod view;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
-use crate::drives::{DrivePhase, Drives, Notice};
+use crate::drives::{Drives, Notice};
 use crate::estimates::Estimates;
 use crate::event::{DriveReport, Event};
 use crate::initialisation::Initialisation;
@@ -342,12 +342,10 @@ impl Rack {
         match state.phase {
             ClassPhase::Awake { .. } => state.in_service.map(|_| Time::MAX),
             ClassPhase::Waking { group, until } => {
-                let starting = !self.closing && self.drives.are_starting(self.setup.members(group));
+                let starting = !self.closing && self.drives.on_the_way(group).only_starts();
                 starting.then_some(until)
             }
-            ClassPhase::Resting { group, until } => {
-                self.drives.any(self.setup.members(group), DrivePhase::is_stopping).then_some(until)
-            }
+            ClassPhase::Resting { group, until } => self.drives.on_the_way(group).is_stopping().then_some(until),
             ClassPhase::Asleep => None,
         }
     }

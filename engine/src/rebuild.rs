@@ -261,6 +261,11 @@ impl Rebuilder {
         self.drives.iter().filter_map(due).min().unwrap_or(Time::MAX)
     }
 
+    /// Whether there is nothing to rebuild: no drive has failed.
+    pub fn is_idle(&self) -> bool {
+        self.drives.is_empty()
+    }
+
     /// The drives that failed, by id.
     pub fn drives(&self) -> Vec<DriveId> {
         self.drives.keys().copied().collect()

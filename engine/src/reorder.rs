@@ -97,6 +97,13 @@ struct Node {
     item: Queued,
     /// o - t, less the weight by which its run is overtaken.
     delay: i128,
+}
+
+/// Where a queued operation lies. Apart from the operation itself: whoever comes or leaves looks at the places of its
+/// neighbours, which are anywhere in memory, and at nothing else of them.
+#[derive(Clone, Copy)]
+struct Links {
+    group: GroupId,
     run: RunId,
     /// Its neighbours of the same group: [before, behind].
     mates: [Slot; 2],
@@ -109,6 +116,8 @@ pub struct ReorderQueue {
     depth: u32,
     /// Slots of operations that have left are used again, so it is as large as the queue ever was.
     nodes: Vec<Node>,
+    /// Of each slot.
+    links: Vec<Links>,
     free: Vec<Slot>,
     runs: Runs,
     ops: OpMap<Slot>,
@@ -132,6 +141,7 @@ impl ReorderQueue {
         Self {
             depth,
             nodes: Vec::new(),
+            links: Vec::new(),
             free: Vec::new(),
             runs: Runs::new(),
             ops: OpMap::default(),
@@ -159,7 +169,8 @@ impl ReorderQueue {
         };
         self.runs.delay_behind(run, item.weight);
         let delay = -i128::from(passed) - self.runs.get(run).delay;
-        let slot = self.allocate(Node { item, delay, run, mates: [NIL; 2], arrivals: [NIL; 2] });
+        let links = Links { group: item.group, run, mates: [NIL; 2], arrivals: [NIL; 2] };
+        let slot = self.allocate(Node { item, delay }, links);
         self.runs.append(run, slot, item.weight);
         self.note_headroom(slot);
         let known = self.ops.insert(item.op, slot);
@@ -184,7 +195,7 @@ impl ReorderQueue {
     /// Takes the first operation of `group`, wherever it is, unless one before it may not be overtaken by its weight.
     pub fn pop_of_group(&mut self, group: GroupId) -> Option<Queued> {
         let first = self.groups.get(&group)?.first;
-        let Node { item: Queued { weight, .. }, run, .. } = *self.node(first);
+        let (weight, run) = (self.node(first).item.weight, self.links(first).run);
         assert!(self.runs.get(run).first == first, "the first operation of a group is the first one of a run");
         if !self.runs.bear_before(run, weight) {
             return None;
@@ -260,7 +271,7 @@ impl ReorderQueue {
     /// The operations before `op`, if it is queued.
     pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
         let slot = *self.ops.get(&op)?;
-        let run = self.node(slot).run;
+        let run = self.links(slot).run;
         let Span { operations, mut weight, changes } = self.runs.before(run);
         let mut operations = operations as usize;
         for before in self.of_run(run).take_while(|before| *before != slot) {
@@ -290,8 +301,8 @@ impl ReorderQueue {
     pub fn iter(&self) -> impl Iterator<Item = (Queued, i64)> {
         let runs = core::iter::successors(self.runs.first(), |run| self.runs.next(run));
         runs.flat_map(move |run| {
-            self.of_run(self.node(run.first).run).map(move |slot| {
-                let Node { item, delay, .. } = self.node(slot);
+            self.of_run(self.links(run.first).run).map(move |slot| {
+                let Node { item, delay } = self.node(slot);
                 // Beyond 64 bits is only what is overtaken without limit.
                 (*item, i64::try_from(delay + run.delay).unwrap_or(i64::MAX))
             })
@@ -302,30 +313,36 @@ impl ReorderQueue {
         &self.nodes[slot as usize]
     }
 
-    fn node_mut(&mut self, slot: Slot) -> &mut Node {
-        &mut self.nodes[slot as usize]
+    fn links(&self, slot: Slot) -> &Links {
+        &self.links[slot as usize]
     }
 
-    fn allocate(&mut self, node: Node) -> Slot {
+    fn links_mut(&mut self, slot: Slot) -> &mut Links {
+        &mut self.links[slot as usize]
+    }
+
+    fn allocate(&mut self, node: Node, links: Links) -> Slot {
         if let Some(slot) = self.free.pop() {
-            self.nodes[slot as usize] = node;
+            (self.nodes[slot as usize], self.links[slot as usize]) = (node, links);
             return slot;
         }
         let slot = u32::try_from(self.nodes.len()).expect("a queue is bounded by its depth, a u32");
         assert!(slot != NIL, "the last slot number means none");
         self.nodes.push(node);
+        self.links.push(links);
         slot
     }
 
     /// The operations of a run, in its order.
     fn of_run(&self, run: RunId) -> impl Iterator<Item = Slot> {
         let run = self.runs.get(run);
-        core::iter::successors(Some(run.first), move |slot| (*slot != run.last).then(|| self.node(*slot).mates[1]))
+        core::iter::successors(Some(run.first), move |slot| (*slot != run.last).then(|| self.links(*slot).mates[1]))
     }
 
     /// The run of an operation takes note of how far it may be overtaken, if that is not any amount.
     fn note_headroom(&mut self, slot: Slot) {
-        let Node { item, delay, run, .. } = *self.node(slot);
+        let (Node { item, delay }, run) = (self.node(slot), self.links(slot).run);
+        let (item, delay) = (*item, *delay);
         if item.overtake_limit <= WEIGHT_SUM_MAX {
             self.runs.get_mut(run).note_headroom(slot, i128::from(item.overtake_limit) - delay);
         }
@@ -343,7 +360,7 @@ impl ReorderQueue {
         if item.switch_weight == 0 {
             return 0;
         }
-        let arrived = |slot: Slot| (slot != NIL).then(|| self.node(slot).item.group);
+        let arrived = |slot: Slot| (slot != NIL).then(|| self.links(slot).group);
         let to_first = |first: Option<GroupId>| first.map_or(0, |first| changes(self.served, first));
         let by_arrival = to_first(arrived(self.arrivals.first))
             + self.arrivals.changes
@@ -364,7 +381,7 @@ impl ReorderQueue {
     /// The last run of `group`, and what lies behind it, if one of `weight` may join it.
     fn joinable(&self, group: GroupId, weight: u64) -> Option<(RunId, Span)> {
         let last = self.groups.get(&group)?.last;
-        let run = self.node(last).run;
+        let run = self.links(last).run;
         assert!(self.runs.get(run).last == last, "the last operation of a group is the last one of a run");
         Some((run, self.runs.behind_bearing(run, weight)?))
     }
@@ -378,7 +395,7 @@ impl ReorderQueue {
     fn take(&mut self, slot: Slot) -> Queued {
         let count = self.len();
         self.leave_arrivals(slot);
-        let Node { item, run, mates, .. } = *self.node(slot);
+        let (item, Links { run, mates, .. }) = (self.node(slot).item, *self.links(slot));
         let note_anew = self.runs.leave(run, slot, item.weight, mates);
         self.leave_mates(item.group, slot);
         if note_anew {
@@ -397,36 +414,36 @@ impl ReorderQueue {
     /// Whether the group changes from one slot to the other, if there are both.
     fn differ(&self, before: Slot, behind: Slot) -> u32 {
         let both = before != NIL && behind != NIL;
-        u32::from(both && self.node(before).item.group != self.node(behind).item.group)
+        u32::from(both && self.links(before).group != self.links(behind).group)
     }
 
     fn join_arrivals(&mut self, slot: Slot) {
         let before = core::mem::replace(&mut self.arrivals.last, slot);
-        self.node_mut(slot).arrivals = [before, NIL];
+        self.links_mut(slot).arrivals = [before, NIL];
         if before == NIL {
             self.arrivals.first = slot;
         } else {
             assert!(self.node(before).item.due <= self.node(slot).item.due, "who comes first is overdue first");
-            self.node_mut(before).arrivals[1] = slot;
+            self.links_mut(before).arrivals[1] = slot;
         }
         self.arrivals.changes += self.differ(before, slot);
         assert!((self.arrivals.changes as usize) < self.len(), "a change has an operation before it");
     }
 
     fn leave_arrivals(&mut self, slot: Slot) {
-        let [before, behind] = self.node(slot).arrivals;
+        let [before, behind] = self.links(slot).arrivals;
         let (with, without) = (self.differ(before, slot) + self.differ(slot, behind), self.differ(before, behind));
         assert!(self.arrivals.changes + without >= with, "the changes around {slot} were counted");
         self.arrivals.changes = self.arrivals.changes + without - with;
         if before == NIL {
             self.arrivals.first = behind;
         } else {
-            self.node_mut(before).arrivals[1] = behind;
+            self.links_mut(before).arrivals[1] = behind;
         }
         if behind == NIL {
             self.arrivals.last = before;
         } else {
-            self.node_mut(behind).arrivals[0] = before;
+            self.links_mut(behind).arrivals[0] = before;
         }
     }
 
@@ -436,14 +453,14 @@ impl ReorderQueue {
         let before = core::mem::replace(&mut members.last, slot);
         assert!((before == NIL) == (members.count == 0), "the first member of {group} comes after none");
         members.count += 1;
-        self.node_mut(slot).mates = [before, NIL];
+        self.links_mut(slot).mates = [before, NIL];
         if before != NIL {
-            self.node_mut(before).mates[1] = slot;
+            self.links_mut(before).mates[1] = slot;
         }
     }
 
     fn leave_mates(&mut self, group: GroupId, slot: Slot) {
-        let [before, behind] = self.node(slot).mates;
+        let [before, behind] = self.links(slot).mates;
         let members = self.groups.get_mut(&group).expect("a queued operation's group has members");
         assert!(members.count > 0, "{group} has the member that leaves");
         members.count -= 1;
@@ -459,10 +476,10 @@ impl ReorderQueue {
             members.last = before;
         }
         if before != NIL {
-            self.node_mut(before).mates[1] = behind;
+            self.links_mut(before).mates[1] = behind;
         }
         if behind != NIL {
-            self.node_mut(behind).mates[0] = before;
+            self.links_mut(behind).mates[0] = before;
         }
     }
 }

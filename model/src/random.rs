@@ -16,12 +16,14 @@ impl Rng {
     }
 
     /// A stream of its own for the thing numbered `salt` under `seed`.
+    #[inline]
     pub fn for_thing(seed: u64, salt: u64) -> Self {
         let mut mixer = Self::new(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17));
         Self::new(mixer.next_u64())
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -31,12 +33,14 @@ impl Rng {
     }
 
     /// A number in `0..bound`. `bound` must be above 0. The bias is below bound / 2^64.
+    #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "nothing lies below 0");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `min..=max`.
+    #[inline]
     pub fn between(&mut self, min: u64, max: u64) -> u64 {
         assert!(min <= max, "an empty range holds no number");
         min + self.below((max - min).saturating_add(1))

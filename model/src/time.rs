@@ -55,7 +55,13 @@ impl Time {
     /// The span from `earlier` to this moment; zero if `earlier` is not earlier.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// The same in nanoseconds.
+    #[inline]
+    pub const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -71,6 +77,7 @@ impl Add<Duration> for Time {
 }
 
 impl AddAssign<Duration> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Duration) {
         *self = *self + span;
     }

@@ -1,5 +1,6 @@
 //! Future events, by their moments.
 
+use crate::places::Places;
 use model::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,8 +11,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda<T> {
     heap: BinaryHeap<Reverse<Planned>>,
-    events: Vec<Option<T>>,
-    free: Vec<u32>,
+    events: Places<T>,
     planned: u64,
     /// The moment of the last event that was returned.
     reached: Time,
@@ -27,7 +27,7 @@ struct Planned {
 
 impl<T> Default for Agenda<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), planned: 0, reached: Time::ZERO }
+        Self { heap: BinaryHeap::new(), events: Places::default(), planned: 0, reached: Time::ZERO }
     }
 }
 
@@ -35,13 +35,7 @@ impl<T> Agenda<T> {
     /// Plans `event` for `when`.
     pub fn plan(&mut self, when: Time, event: T) {
         assert!(when >= self.reached, "an event is planned for {when}, and it is {}", self.reached);
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.events.push(None);
-            (self.events.len() - 1) as u32
-        });
-        let before = self.events[place as usize].replace(event);
-        assert!(before.is_none(), "an event takes the place of another");
-        let number = self.planned;
+        let (place, number) = (self.events.put(event), self.planned);
         self.planned += 1;
         self.heap.push(Reverse(Planned { when, number, place }));
     }
@@ -56,8 +50,7 @@ impl<T> Agenda<T> {
         let Reverse(Planned { when, place, .. }) = self.heap.pop()?;
         assert!(when >= self.reached, "time runs forward");
         self.reached = when;
-        self.free.push(place);
-        Some((when, self.events[place as usize].take()?))
+        Some((when, self.events.take(place)))
     }
 }
 

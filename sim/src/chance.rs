@@ -19,24 +19,61 @@ pub(crate) fn poisson_gap(mean: Duration, rng: &mut Rng) -> Duration {
 
 /// An exponentially distributed number of this mean.
 fn exponential(mean: u64, rng: &mut Rng) -> u64 {
-    let bits = u128::from(neg_log2_q32(rng.next_u64() | 1));
-    u64::try_from((bits * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
+    let [log] = neg_log2_q32([rng.next_u64() | 1]);
+    scaled(log, mean)
 }
 
-/// -log2(x / 2^64) in 2^-32, for x above 0, digit by digit: each squaring of the mantissa gives one.
-fn neg_log2_q32(x: u64) -> u64 {
-    let zeros = x.leading_zeros();
-    let mut mantissa = x << zeros;
-    let mut fraction = 0_u64;
+/// A mean times -ln(x / 2^64), of which `log` is the logarithm to base 2.
+fn scaled(log: u64, mean: u64) -> u64 {
+    u64::try_from((u128::from(log) * LN2_Q32 * u128::from(mean)) >> 64).unwrap_or(u64::MAX)
+}
+
+/// -log2(x / 2^64) in 2^-32, for each x, which are above 0, digit by digit: each squaring of the mantissa gives one. A
+/// squaring waits for the one before; several numbers at once take little longer than one.
+fn neg_log2_q32<const N: usize>(x: [u64; N]) -> [u64; N] {
+    let zeros = x.map(u64::leading_zeros);
+    let mut mantissas: [u64; N] = std::array::from_fn(|i| x[i] << zeros[i]);
+    let mut fractions = [0_u64; N];
     for digit in (0..32).rev() {
-        // Without a branch, which would be taken at random.
-        let square = u128::from(mantissa) * u128::from(mantissa);
-        let (high, doubled) = ((square >> 64) as u64, (square >> 63) as u64);
-        let above = high >> 63;
-        fraction |= above << digit;
-        mantissa = doubled ^ ((doubled ^ high) & above.wrapping_neg());
+        for (mantissa, fraction) in mantissas.iter_mut().zip(&mut fractions) {
+            // Without a branch, which would be taken at random.
+            let square = u128::from(*mantissa) * u128::from(*mantissa);
+            let (high, doubled) = ((square >> 64) as u64, (square >> 63) as u64);
+            let above = high >> 63;
+            *fraction |= above << digit;
+            *mantissa = doubled ^ ((doubled ^ high) & above.wrapping_neg());
+        }
     }
-    (u64::from(zeros + 1) << 32) - fraction
+    std::array::from_fn(|i| (u64::from(zeros[i] + 1) << 32) - fractions[i])
+}
+
+/// The gaps of a Poisson process, as [`poisson_gap`] draws them, a few at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct PoissonGaps {
+    mean_ns: u64,
+    rng: Rng,
+    logs: [u64; 4],
+    /// How many of these were used.
+    used: usize,
+}
+
+impl PoissonGaps {
+    /// Gaps of this mean, above 0, drawn from `rng`.
+    pub fn new(mean: Duration, rng: Rng) -> Self {
+        assert!(!mean.is_zero(), "arrivals without a gap all come at once");
+        let mean_ns = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX);
+        Self { mean_ns, rng, logs: [0; 4], used: 4 }
+    }
+
+    /// The next gap.
+    pub fn draw(&mut self) -> Duration {
+        if self.used == self.logs.len() {
+            self.logs = neg_log2_q32(std::array::from_fn(|_| self.rng.next_u64() | 1));
+            self.used = 0;
+        }
+        self.used += 1;
+        Duration::from_nanos(scaled(self.logs[self.used - 1], self.mean_ns).max(1))
+    }
 }
 
 /// The size of a request.
@@ -155,10 +192,17 @@ mod tests {
     }
 
     #[test]
+    fn gaps_are_the_same_one_by_one_and_a_few_at_a_time() {
+        let mean = Duration::from_millis(125);
+        let (mut rng, mut gaps) = (Rng::new(8), PoissonGaps::new(mean, Rng::new(8)));
+        assert!((0..10).all(|_| gaps.draw() == poisson_gap(mean, &mut rng)));
+    }
+
+    #[test]
     fn logarithms_are_right_to_nine_digits() {
         for x in [1, 2, 3, 1 << 40, u64::MAX / 3, u64::MAX - 5, u64::MAX] {
             let exact = 64.0 - (x as f64).log2();
-            let found = neg_log2_q32(x) as f64 / 2_f64.powi(32);
+            let found = neg_log2_q32([x])[0] as f64 / 2_f64.powi(32);
             assert!((found - exact).abs() < 1e-9, "{x}: {found}, {exact}");
         }
     }

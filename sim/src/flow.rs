@@ -19,6 +19,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::places::Places;
 use model::Time;
 use std::time::Duration;
 
@@ -144,7 +145,7 @@ struct Flow<T> {
 impl<T> Flow<T> {
     /// Bytes that each stream has yet to move at `now`, in billionths.
     fn left_nano(&self, now: Time) -> u128 {
-        self.left_nano.saturating_sub(u128::from(self.rate) * now.since(self.since).as_nanos())
+        self.left_nano.saturating_sub(u128::from(self.rate) * u128::from(now.nanos_since(self.since)))
     }
 
     /// Sets the rate from now on; answers with the moment at which the flow ends at that rate.
@@ -162,11 +163,9 @@ impl<T> Flow<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Flows<T> {
     capacities: Vec<u64>,
-    /// Flows by their places, which stay the same while they are under way.
-    places: Vec<Option<Flow<T>>>,
-    free: Vec<usize>,
+    flows: Places<Flow<T>>,
     /// The places of the flows on each link.
-    on_link: Vec<Vec<usize>>,
+    on_link: Vec<Vec<u32>>,
     /// When the flow of each place ends; [`Time::MAX`] where there is none.
     ends: Vec<Time>,
     next_end: Time,
@@ -179,7 +178,7 @@ pub(crate) struct Flows<T> {
 #[derive(Clone, Debug, Default)]
 struct Affected {
     links: Vec<LinkId>,
-    flows: Vec<usize>,
+    flows: Vec<u32>,
     /// For each link, and each place of a flow, whether it is among them.
     link_known: Vec<bool>,
     flow_known: Vec<bool>,
@@ -188,7 +187,7 @@ struct Affected {
 impl Affected {
     fn clear(&mut self) {
         self.links.drain(..).for_each(|link| self.link_known[link] = false);
-        self.flows.drain(..).for_each(|flow| self.flow_known[flow] = false);
+        self.flows.drain(..).for_each(|flow| self.flow_known[flow as usize] = false);
     }
 
     fn add_links(&mut self, demand: &Demand) {
@@ -199,8 +198,8 @@ impl Affected {
         }
     }
 
-    fn add_flow(&mut self, flow: usize) -> bool {
-        let fresh = !std::mem::replace(&mut self.flow_known[flow], true);
+    fn add_flow(&mut self, flow: u32) -> bool {
+        let fresh = !std::mem::replace(&mut self.flow_known[flow as usize], true);
         if fresh {
             self.flows.push(flow);
         }
@@ -221,8 +220,7 @@ impl<T> Flows<T> {
         let links = capacities.len();
         Self {
             capacities,
-            places: Vec::new(),
-            free: Vec::new(),
+            flows: Places::default(),
             on_link: vec![Vec::new(); links],
             ends: Vec::new(),
             next_end: Time::MAX,
@@ -236,24 +234,21 @@ impl<T> Flows<T> {
     /// down, if they must.
     pub fn begin(&mut self, now: Time, what: T, demand: Demand, stream_bytes: u64) -> u64 {
         assert!(stream_bytes > 0 && demand.stream_bytes_per_s > 0, "a flow moves bytes, and drives that move some");
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(None);
+        let (number, left_nano) = (self.begun, u128::from(stream_bytes) * NANO);
+        self.begun += 1;
+        let place = self.flows.put(Flow { what, demand, number, rate: 0, since: now, left_nano });
+        if self.ends.len() == place as usize {
             self.ends.push(Time::MAX);
             self.affected.flow_known.push(false);
-            self.places.len() - 1
-        });
-        let number = self.begun;
-        self.begun += 1;
+        }
+        let demand = &self.flows.get(place).demand;
         for (link, _) in &demand.crosses {
             self.on_link[*link].push(place);
         }
-        self.affected.add_links(&demand);
+        self.affected.add_links(demand);
         self.affected.add_flow(place);
-        let left_nano = u128::from(stream_bytes) * NANO;
-        assert!(self.places[place].is_none(), "a flow takes the place of another");
-        self.places[place] = Some(Flow { what, demand, number, rate: 0, since: now, left_nano });
         self.share(now);
-        self.flow(place).rate
+        self.flows.get(place).rate
     }
 
     /// The moment at which the next flow ends, if none begins before; [`Time::MAX`] without flows.
@@ -264,15 +259,14 @@ impl<T> Flows<T> {
     /// Takes the flow that ends next, if that is by `now`; of one moment, the one that began first. The others speed
     /// up, if they can.
     pub fn take_ended(&mut self, now: Time) -> Option<T> {
-        if now < self.next_end || self.is_empty() {
+        if now < self.next_end || self.flows.is_empty() {
             return None;
         }
         let ending = (0..self.ends.len()).filter(|place| self.ends[*place] == self.next_end);
-        let place = ending.min_by_key(|place| self.places[*place].as_ref().map(|flow| flow.number))?;
-        let flow = self.places[place].take()?;
+        let place = ending.map(|place| place as u32).min_by_key(|place| self.flows.get(*place).number)?;
+        let flow = self.flows.take(place);
         assert!(flow.left_nano(now) == 0, "a flow ends with bytes left");
-        self.ends[place] = Time::MAX;
-        self.free.push(place);
+        self.ends[place as usize] = Time::MAX;
         for (link, _) in &flow.demand.crosses {
             self.on_link[*link].retain(|other| *other != place);
         }
@@ -281,25 +275,16 @@ impl<T> Flows<T> {
         Some(flow.what)
     }
 
-    /// True if nothing moves.
-    fn is_empty(&self) -> bool {
-        self.places.len() == self.free.len()
-    }
-
-    fn flow(&self, place: usize) -> &Flow<T> {
-        self.places[place].as_ref().expect("a place that is referred to holds a flow")
-    }
-
     /// Shares the affected links anew among all flows on them.
     fn share(&mut self, now: Time) {
         self.reach();
-        let Self { affected, filling, places, .. } = self;
-        let demand_of = |flow: usize| &places[affected.flows[flow]].as_ref().expect("it is under way").demand;
+        let Self { affected, filling, flows, .. } = self;
+        let demand_of = |flow: usize| &flows.get(affected.flows[flow]).demand;
         filling.fill(&self.capacities, &affected.links, affected.flows.len(), demand_of);
         for (place, rate) in affected.flows.iter().zip(&filling.rates) {
-            let flow = places[*place].as_mut().expect("it is under way");
+            let flow = flows.get_mut(*place);
             if flow.rate != *rate {
-                self.ends[*place] = flow.set_rate(now, *rate);
+                self.ends[*place as usize] = flow.set_rate(now, *rate);
             }
         }
         self.next_end = self.ends.iter().copied().min().unwrap_or(Time::MAX);
@@ -313,10 +298,8 @@ impl<T> Flows<T> {
         while let Some(link) = self.affected.links.get(next) {
             next += 1;
             for place in &self.on_link[*link] {
-                if self.affected.add_flow(*place)
-                    && let Some(flow) = &self.places[*place]
-                {
-                    self.affected.add_links(&flow.demand);
+                if self.affected.add_flow(*place) {
+                    self.affected.add_links(&self.flows.get(*place).demand);
                 }
             }
         }

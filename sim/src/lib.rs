@@ -23,6 +23,7 @@ mod links;
 mod measure;
 mod meter;
 mod parallel;
+mod places;
 mod point;
 pub mod repartition;
 pub mod replay;

@@ -55,9 +55,9 @@ impl Meter {
 
     fn settle(&mut self, now: Time) {
         assert!(now >= self.seen, "time runs forward");
-        let span_ns = now.since(self.seen).as_nanos();
+        let span_ns = now.nanos_since(self.seen);
         if span_ns > 0 {
-            self.energy_pj += span_ns * u128::from(self.draw_mw);
+            self.energy_pj += u128::from(span_ns) * u128::from(self.draw_mw);
             self.peak_mw = self.peak_mw.max(self.draw_mw);
             self.seen = now;
         }

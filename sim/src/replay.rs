@@ -191,7 +191,7 @@ pub(crate) fn play<M: Controller>(
                 if known.is_none() {
                     let index = (stable_hash(&key) % stored.len() as u64) as usize;
                     let (group, drives) = stored.blob(index);
-                    world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
+                    world.read_at(BlobId::numbered(index as u64), group, drives, bytes);
                 }
             }
         }

@@ -18,7 +18,7 @@
 //!
 //! Invariants: the same experiment gives the same point, to the last bit; memory does not grow with simulated time.
 
-use crate::chance::{Popular, poisson_gap};
+use crate::chance::{PoissonGaps, Popular};
 use crate::experiment::{Arrivals, Experiment, ExperimentError, Fault, System};
 use crate::measure::{Measured, Measuring};
 use crate::point::{Point, SeededPoint};
@@ -206,14 +206,15 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         for _ in 0..self.experiment.workload.backlog {
             self.read_any();
         }
-        let mut next = self.arrive_until(mean_gap, begun, measured_from);
+        let mut gaps = PoissonGaps::new(mean_gap, self.arrivals_rng.clone());
+        let mut next = self.arrive_until(&mut gaps, begun, measured_from);
         self.start_measuring();
         if self.failing.is_none() {
-            self.arrive_until(mean_gap, next, until);
+            self.arrive_until(&mut gaps, next, until);
         }
         // With a drive that fails: until its rebuild is over, to the minute.
         while self.rebuilds() {
-            next = self.arrive_until(mean_gap, next, self.world.now() + Duration::from_mins(1));
+            next = self.arrive_until(&mut gaps, next, self.world.now() + Duration::from_mins(1));
         }
     }
 
@@ -259,11 +260,11 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
     }
 
     /// Poisson arrivals from moment `next` on; answers with the first one that is not before `until`.
-    fn arrive_until(&mut self, mean_gap: Duration, mut next: Time, until: Time) -> Time {
+    fn arrive_until(&mut self, gaps: &mut PoissonGaps, mut next: Time, until: Time) -> Time {
         while next < until {
             self.pass_until(next);
             self.read_any();
-            next += poisson_gap(mean_gap, &mut self.arrivals_rng);
+            next += gaps.draw();
         }
         self.pass_until(until);
         self.measuring.collect(&mut self.world);
@@ -284,7 +285,7 @@ impl<'a, M: Controller> ExperimentRun<'a, M> {
         let index = self.popular.draw(&mut self.keys_rng);
         let bytes = self.experiment.workload.sizes.draw(&mut self.sizes_rng);
         let (group, drives) = self.stored.blob(index);
-        self.world.read_at(BlobId::numbered(index as u64), group, drives.to_vec(), bytes);
+        self.world.read_at(BlobId::numbered(index as u64), group, drives, bytes);
         self.measuring.collect(&mut self.world);
     }
 }

@@ -4,7 +4,8 @@
 //! blobs, so each placed blob stands for many: the rack is divided among `count` of them. Requests fall where they
 //! would in the full rack, since only the group and the drives of a blob matter, and groups are filled as evenly.
 //!
-//! Invariants: memory is one number for each stack of each blob placed.
+//! Invariants: memory is two words for each placed blob of a group of up to 64, so that reads of blobs at random find
+//! most of them in the processor's cache; where blobs lie on any drives, a number for each of their stacks.
 
 use crate::baseline::random_stacks;
 use engine::layout::Layout;
@@ -18,12 +19,69 @@ pub(crate) fn placement(spec: &RackSpec, layout: &Layout) -> Placement {
     Placement::new(spec, &drives, &class_of)
 }
 
+/// The group of each blob, and its drives.
+#[derive(Clone, Debug)]
+enum Blobs {
+    /// On any drives, which follow each other blob after blob.
+    OnAny {
+        groups: Vec<GroupId>,
+        drives: Vec<DriveId>,
+    },
+    InGroups(BlobsInGroups),
+}
+
+/// Blobs that lie within their groups, each with its stacks in the order of its drives' ids.
+#[derive(Clone, Debug)]
+struct BlobsInGroups {
+    /// The drives of each group, by id.
+    members: Vec<Vec<DriveId>>,
+    /// A row for each blob: the number of its group, and then a bit for each member.
+    rows: Vec<u64>,
+    row_words: usize,
+}
+
+const WORD_BITS: usize = u64::BITS as usize;
+
+impl BlobsInGroups {
+    fn none(layout: &Layout) -> Self {
+        let mut members: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
+        members.iter_mut().for_each(|members| members.sort_unstable());
+        let most = members.iter().map(Vec::len).max().unwrap_or(0);
+        Self { members, rows: Vec::new(), row_words: 1 + most.div_ceil(WORD_BITS) }
+    }
+
+    fn add(&mut self, group: GroupId, drives: &[DriveId]) {
+        assert!(drives.is_sorted(), "stacks lie in the order of their drives' ids");
+        let bits = self.rows.len() + 1;
+        self.rows.push(group.index() as u64);
+        self.rows.resize(bits + self.row_words - 1, 0);
+        for drive in drives {
+            let member = self.members[group.index()].binary_search(drive).expect("a blob lies within its group");
+            self.rows[bits + member / WORD_BITS] |= 1 << (member % WORD_BITS);
+        }
+    }
+
+    fn get(&self, index: usize, stacks: usize) -> (GroupId, Vec<DriveId>) {
+        let row = &self.rows[index * self.row_words..][..self.row_words];
+        let group = GroupId(row[0] as u32);
+        let mut drives = Vec::with_capacity(stacks);
+        for (members, bits) in self.members[group.index()].chunks(WORD_BITS).zip(&row[1..]) {
+            let mut left = *bits;
+            while left != 0 {
+                drives.push(members[left.trailing_zeros() as usize]);
+                left &= left - 1;
+            }
+        }
+        assert!(drives.len() == stacks, "a blob of {stacks} stacks has {} drives", drives.len());
+        (group, drives)
+    }
+}
+
 /// The places of the stored blobs.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
     stacks: usize,
-    drives: Vec<DriveId>,
-    groups: Vec<GroupId>,
+    blobs: Blobs,
     /// The bytes that they take on each drive.
     pub used_bytes: Vec<u64>,
 }
@@ -33,7 +91,7 @@ impl Stored {
     /// many as find room.
     pub fn in_groups(spec: &RackSpec, layout: &Layout, count: u32, permille: u32, rng: &mut Rng) -> Self {
         let mut placement = placement(spec, layout);
-        let mut stored = Self::nothing(spec);
+        let mut stored = Self::nothing(spec, Blobs::InGroups(BlobsInGroups::none(layout)));
         let grouped = layout.groups.iter().flat_map(|group| &group.drives);
         let capacity_bytes: u64 = grouped.map(|drive| spec.capacity_bytes(*drive)).sum();
         let filled_bytes = capacity_bytes / 1_000 * u64::from(permille.min(1_000));
@@ -49,7 +107,7 @@ impl Stored {
 
     /// `count` blobs on random drives, as in the random layout.
     pub fn at_random(spec: &RackSpec, count: u32, rng: &mut Rng) -> Self {
-        let mut stored = Self::nothing(spec);
+        let mut stored = Self::nothing(spec, Blobs::OnAny { groups: Vec::new(), drives: Vec::new() });
         for _ in 0..count {
             if let Some(drives) = random_stacks(spec, rng) {
                 stored.add(GroupId(0), &drives, 0);
@@ -81,15 +139,19 @@ impl Stored {
         blobs
     }
 
-    fn nothing(spec: &RackSpec) -> Self {
-        let used_bytes = vec![0; spec.drives.len()];
-        Self { stacks: spec.code.stacks(), drives: Vec::new(), groups: Vec::new(), used_bytes }
+    fn nothing(spec: &RackSpec, blobs: Blobs) -> Self {
+        Self { stacks: spec.code.stacks(), blobs, used_bytes: vec![0; spec.drives.len()] }
     }
 
     fn add(&mut self, group: GroupId, drives: &[DriveId], stack_bytes: u64) {
         assert!(drives.len() == self.stacks, "a blob of {} stacks", drives.len());
-        self.groups.push(group);
-        self.drives.extend_from_slice(drives);
+        match &mut self.blobs {
+            Blobs::OnAny { groups, drives: all } => {
+                groups.push(group);
+                all.extend_from_slice(drives);
+            }
+            Blobs::InGroups(blobs) => blobs.add(group, drives),
+        }
         for drive in drives {
             self.used_bytes[drive.index()] += stack_bytes;
         }
@@ -97,11 +159,17 @@ impl Stored {
 
     /// The number of blobs.
     pub fn len(&self) -> usize {
-        self.groups.len()
+        match &self.blobs {
+            Blobs::OnAny { groups, .. } => groups.len(),
+            Blobs::InGroups(blobs) => blobs.rows.len() / blobs.row_words,
+        }
     }
 
-    /// The group and the drives of blob `index`.
-    pub fn blob(&self, index: usize) -> (GroupId, &[DriveId]) {
-        (self.groups[index], &self.drives[index * self.stacks..][..self.stacks])
+    /// The group of blob `index`, and the drive of each of its stacks.
+    pub fn blob(&self, index: usize) -> (GroupId, Vec<DriveId>) {
+        match &self.blobs {
+            Blobs::OnAny { groups, drives } => (groups[index], drives[index * self.stacks..][..self.stacks].to_vec()),
+            Blobs::InGroups(blobs) => blobs.get(index, self.stacks),
+        }
     }
 }

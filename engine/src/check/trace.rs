@@ -32,7 +32,7 @@ pub use rebuild::RebuildFault;
 use crate::action::{Action, Transfer};
 use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
-use crate::numbered::OpMap;
+use crate::numbered::OpenOps;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -138,14 +138,16 @@ struct OpenOp {
     write: bool,
     /// Whether it is being composed, and was not submitted yet.
     composed: bool,
-    /// Its wait in the line of that class, until it is served.
-    wait: Option<Wait>,
+    /// Whether it waits in the line of that class, as it does until it is served.
+    waits: bool,
+    wait: Wait,
 }
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
     fn weightless(priority: PriorityClass) -> Self {
-        Self { priority, weight: 0, class: None, unplaced: false, write: false, composed: false, wait: None }
+        let (unplaced, write, composed, waits) = (false, false, false, false);
+        Self { priority, weight: 0, class: None, unplaced, write, composed, waits, wait: Wait::default() }
     }
 }
 
@@ -188,7 +190,7 @@ pub struct TraceCheck {
     /// Drives that their group was initialised with.
     initialised: Vec<bool>,
     group_of: Vec<Option<GroupId>>,
-    open: OpMap<OpenOp>,
+    open: OpenOps<OpenOp>,
     /// The highest number of an operation that was submitted by the world.
     last_op: OpId,
     class_of_group: Vec<ClassId>,
@@ -248,7 +250,7 @@ impl TraceCheck {
             mounted: vec![false; spec.drives.len()],
             initialised: vec![false; spec.drives.len()],
             group_of: vec![None; spec.drives.len()],
-            open: OpMap::default(),
+            open: OpenOps::default(),
             last_op: OpId(0),
             class_of_group: Vec::new(),
             in_service: Vec::new(),
@@ -283,8 +285,8 @@ impl TraceCheck {
             Event::Submitted(request) | Event::SubmittedForJob { request, .. } => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.
-            Event::Cancelled { op } if self.open.get(op).is_some_and(|open| open.composed) => {
-                if let Some(open) = self.open.remove(op).filter(|open| open.unplaced) {
+            Event::Cancelled { op } if self.open.get(*op).is_some_and(|open| open.composed) => {
+                if let Some(open) = self.open.remove(*op).filter(|open| open.unplaced) {
                     self.unplaced[open.priority as usize] -= open.weight + self.switch_weight;
                 }
             }
@@ -400,7 +402,7 @@ impl TraceCheck {
 
     fn submitted(&mut self, request: &Request) {
         let composed = matches!(request.work, Work::Write { migration: true, .. });
-        if composed && let Some(open) = self.open.get_mut(&request.op) {
+        if composed && let Some(open) = self.open.get_mut(request.op) {
             open.composed = false;
         }
         if composed || request.op <= self.last_op {
@@ -430,23 +432,24 @@ impl TraceCheck {
         });
         let unplaced = opened.class.is_none();
         self.unplaced[priority] += if unplaced { weight + self.switch_weight } else { 0 };
-        self.open.insert(op, OpenOp { unplaced, wait, ..opened });
+        let (waits, wait) = (wait.is_some(), wait.unwrap_or_default());
+        self.open.insert(op, OpenOp { unplaced, waits, wait, ..opened });
     }
 
     fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), TraceFault> {
         if let Some(drive) = transfer.drives().find(|drive| !self.mounted[drive.index()]) {
             return Err(TraceFault::NotMounted { op, drive });
         }
-        if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains_key(&op) {
+        if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains(op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }
-        if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains_key(&op) {
+        if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains(op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Rebuild));
         }
         self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
             Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } => self.serves(Some(*group), op)?,
-            Transfer::Read { .. } => self.class_serves(self.open.get(&op).and_then(|open| open.class), op)?,
+            Transfer::Read { .. } => self.class_serves(self.open.get(op).and_then(|open| open.class), op)?,
             Transfer::Verify { .. } => self.serves(self.rebuilds.group(op), op)?,
             Transfer::Delete { .. } => {}
         }
@@ -478,12 +481,14 @@ impl TraceCheck {
 
     /// The operation is served and waits no more.
     fn leave_line(&mut self, op: OpId) -> Result<(), TraceFault> {
-        let Some(open) = self.open.get_mut(&op) else { return Ok(()) };
+        let Some(open) = self.open.get_mut(op) else { return Ok(()) };
         let priority = open.priority as usize;
         if core::mem::take(&mut open.unplaced) {
             self.unplaced[priority] -= open.weight + self.switch_weight;
         }
-        let (Some(class), Some(served)) = (open.class, open.wait.take()) else { return Ok(()) };
+        let (Some(class), Some(served)) = (open.class, core::mem::take(&mut open.waits).then_some(open.wait)) else {
+            return Ok(());
+        };
         assert!(served.since <= self.now, "{op} waited before it was served");
         let client = open.priority == PriorityClass::Client;
         let weight = u128::from(open.weight);
@@ -505,7 +510,7 @@ impl TraceCheck {
     fn transfer_ended(&mut self, op: OpId, done: bool) {
         self.out_of_service(op);
         self.rebuilds.transfer_ended(op, done);
-        if !done && let Some(open) = self.open.get_mut(&op).filter(|open| open.write && !open.unplaced) {
+        if !done && let Some(open) = self.open.get_mut(op).filter(|open| open.write && !open.unplaced) {
             open.unplaced = true; // it will be queued again, somewhere
             self.unplaced[open.priority as usize] += open.weight + self.switch_weight;
         }
@@ -513,9 +518,9 @@ impl TraceCheck {
 
     fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
         self.rebuilds.answered(op);
-        let Some(open) = self.open.remove(&op) else { return Err(TraceFault::NotOpen(op)) };
+        let Some(open) = self.open.remove(op) else { return Err(TraceFault::NotOpen(op)) };
         let priority = open.priority as usize;
-        if let Some(class) = open.class.filter(|_| open.wait.is_some()) {
+        if let Some(class) = open.class.filter(|_| open.waits) {
             self.lines[class.index()][priority].leave(u128::from(open.weight));
         }
         if open.unplaced {

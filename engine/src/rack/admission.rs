@@ -29,12 +29,12 @@ impl Rack {
         }
         match self.admit(&request, step.now) {
             Ok((group, drives)) => {
-                let (class, weight) = (self.setup.class_of(group), self.setup.weight(&request.work));
+                let class = self.setup.class_of(group);
                 // Most that a busy rack is asked for; of a write, the space is to be given back.
                 if drives.is_empty() && self.classes[class.index()].queues.is_full(request.priority) {
                     return self.reject(&request, Rejection::QueueFull, step);
                 }
-                self.enqueue(Op::new(*request, weight, class, group).with_reserved(drives), step);
+                self.enqueue(Op::new(request, class, group).with_reserved(drives), step);
             }
             Err(reason) => {
                 if reason == Rejection::NoRoom {
@@ -197,7 +197,7 @@ impl Rack {
         let queued = Queued {
             op: request.op,
             group: op.group,
-            weight: op.weight,
+            weight: self.setup.weight(&request.work),
             switch_weight: self.setup.switch_weight(),
             overtake_limit: request.overtake_limit.unwrap_or(self.setup.policy.scheduler.overtake_limit),
             due: self.setup.due(request, now),

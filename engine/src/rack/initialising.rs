@@ -5,7 +5,6 @@
 use super::Rack;
 use crate::action::{Action, Outcome};
 use crate::budget::StartBudget;
-use crate::drives::DrivePhase;
 use crate::event::{Request, Work};
 use crate::ops::Op;
 use crate::policy::PriorityClass;
@@ -42,10 +41,10 @@ impl Rack {
         for class in (0..self.classes.len()).map(|class| ClassId(class as u32)) {
             let Some(group) = self.initialisation.next(class, step.now) else { continue };
             let work = Work::Initialise { group };
-            let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
+            let op = self.ops.own_number();
             let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
             // Where the queue is full, it is tried again once something has happened.
-            if self.queue(Op::new(request, weight, class, group), step.now).is_none() {
+            if self.queue(Op::new(request, class, group), step.now).is_none() {
                 self.initialisation.queued(group, op);
                 queued = true;
             }
@@ -57,7 +56,7 @@ impl Rack {
     /// for nothing else.
     pub(super) fn note_initialised(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let members = self.setup.members(group);
-        if !self.drives.any(members, |phase| phase == DrivePhase::Ready) {
+        if !members.iter().any(|drive| self.drives.is_ready(*drive)) {
             return false;
         }
         let (op, drives) = self.initialisation.done(group, members);

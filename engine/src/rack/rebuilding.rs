@@ -58,6 +58,9 @@ impl Rack {
     /// Every failed drive's rebuild goes on as far as it can. True if something was queued.
     pub(super) fn queue_rebuilds(&mut self, step: &mut Step) -> bool {
         assert!(!self.closing, "nothing is rebuilt any more once the rack closes");
+        if self.rebuilder.is_idle() {
+            return false;
+        }
         let mut queued = false;
         for drive in self.rebuilder.drives() {
             let used_bytes = self.placement.used_bytes(drive);
@@ -100,10 +103,10 @@ impl Rack {
     fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
         let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
-        let (op, weight) = (self.ops.own_number(), self.setup.weight(&work));
+        let op = self.ops.own_number();
         let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
         assert!(self.setup.owns(group), "{group} is of a class of ours");
-        Op::new(request, weight, self.setup.class_of(group), group)
+        Op::new(request, self.setup.class_of(group), group)
     }
 
     fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: u8) -> Result<(), Rejection> {
@@ -136,7 +139,7 @@ impl Rack {
             return true;
         }
         let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(&state.shunned).chain([&from]).copied().collect();
+        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
         let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;

@@ -70,7 +70,7 @@ impl Rack {
         let DeadBlob { blob, drives, lost, stack_bytes, dead_bytes: bytes, .. } = dead;
         let work = Work::Delete { blob, group, drives, lost, stack_bytes, bytes };
         let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
-        self.ops.insert(Op::new(request, 0, self.setup.class_of(group), group));
+        self.ops.insert(Op::new(request, self.setup.class_of(group), group));
         self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
     }
 

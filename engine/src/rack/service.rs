@@ -283,7 +283,7 @@ impl Rack {
         let tries = state.count_try();
         let again = !self.closing && tries < TRIES_MAX;
         let wanted = self.wanted(bytes, stack_bytes, pin);
-        let place = if again { self.place(wanted, &state.failed_groups) } else { None };
+        let place = if again { self.place(wanted, state.failed_groups()) } else { None };
         let Some((group, drives)) = place else {
             self.ops.insert(state);
             let reason = if self.closing { Rejection::Closing } else { Rejection::WriteFailed };

@@ -5,7 +5,6 @@
 
 use super::Rack;
 use crate::class::ClassPhase;
-use crate::drives::DrivePhase;
 use crate::ops::TRIES_MAX;
 use crate::policy::{IdleTimeout, PriorityClass};
 use crate::step::Step;
@@ -86,15 +85,15 @@ impl Rack {
     fn continue_waking(&mut self, class: ClassId, group: GroupId, until: Time, step: &mut Step) -> bool {
         let members = self.setup.members(group);
         let over = step.now >= until;
-        if !over && !self.closing && self.drives.are_starting(members) {
+        if !over && !self.closing && self.drives.on_the_way(group).only_starts() {
             return false;
         }
         if !self.closing {
             self.drives.request_permits(members, step);
         }
         self.drives.give_up_waiting(members, &self.setup.spec, over, step.now);
-        let starting = self.drives.any(members, DrivePhase::is_starting);
-        let waking = self.drives.any(members, DrivePhase::is_waking);
+        let on_the_way = self.drives.on_the_way(group);
+        let (starting, waking) = (on_the_way.is_starting(), on_the_way.is_waking());
         self.hasten_others(class, group, step.now);
         if self.closing && !starting {
             self.rest(class, group, step);
@@ -132,10 +131,7 @@ impl Rack {
             self.stats.group_wakes[caused_by] += 1;
             self.stats.switching += step.now.since(switch.since);
         }
-        assert!(
-            !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
-            "whoever is not ready by now is done without"
-        );
+        assert!(!self.drives.on_the_way(group).is_waking(), "whoever is not ready by now is done without");
         if self.note_initialised(class, group, step) {
             self.stats.initialisation_wakes += 1;
         }
@@ -147,28 +143,21 @@ impl Rack {
         self.classes[class.index()].begin_resting(group, step.now, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);
-        assert!(
-            !self.drives.any(self.setup.members(group), DrivePhase::is_waking),
-            "no member of a group that rests is on its way up"
-        );
+        assert!(!self.drives.on_the_way(group).is_waking(), "no member of a group that rests is on its way up");
     }
 
     fn continue_resting(&mut self, class: ClassId, group: GroupId, until: Time, now: Time) -> bool {
-        let members = self.setup.members(group);
-        if self.drives.any(members, DrivePhase::is_stopping) {
+        if self.drives.on_the_way(group).is_stopping() {
             if now < until {
                 return false;
             }
-            self.drives.give_up_stopping(members, now);
+            self.drives.give_up_stopping(self.setup.members(group), now);
         }
-        assert!(
-            !self.drives.any(members, DrivePhase::is_stopping),
-            "a group sleeps when none of its drives is on its way"
-        );
+        assert!(!self.drives.on_the_way(group).is_stopping(), "a group sleeps when none of its drives is on its way");
         if let Some(span) = self.classes[class.index()].fall_asleep(now) {
             self.estimates.rested(span);
         }
-        assert!(!self.drives.any(members, DrivePhase::is_waking), "no drive of a group that sleeps is on its way up");
+        assert!(!self.drives.on_the_way(group).is_waking(), "no drive of a group that sleeps is on its way up");
         true
     }
 }

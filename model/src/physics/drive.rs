@@ -25,6 +25,7 @@ use crate::id::DriveId;
 use crate::rack::{DriveProfile, Watts};
 use crate::random::Rng;
 use crate::time::{Time, transfer_time};
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// The state of a drive's platters.
@@ -91,7 +92,8 @@ const RATES: u64 = u64::from_le_bytes(*b"rates   ");
 /// The truth of one drive.
 #[derive(Clone, Debug)]
 pub struct DrivePhysics {
-    profile: DriveProfile,
+    /// One for all drives of a rack.
+    profile: Arc<DriveProfile>,
     rng: Rng,
     /// The rate of this drive in its middle zone, in bytes/s.
     bytes_per_s: u64,
@@ -116,7 +118,7 @@ pub struct DrivePhysics {
 
 impl DrivePhysics {
     /// Drive `drive` of a rack under `seed`: in standby since [`Time::ZERO`], unmounted.
-    pub fn new(profile: DriveProfile, seed: u64, drive: DriveId) -> Self {
+    pub fn new(profile: Arc<DriveProfile>, seed: u64, drive: DriveId) -> Self {
         let mut rates = Rng::for_thing(seed ^ RATES, u64::from(drive.0));
         let spread = u64::from(profile.rate_spread.drive_permille);
         let permille = 1_000 - spread + if spread == 0 { 0 } else { rates.between(0, 2 * spread) };
@@ -148,6 +150,7 @@ impl DrivePhysics {
     }
 
     /// Lets time pass until `now`: counts energy, and ends states that end by themselves.
+    #[inline]
     fn settle(&mut self, now: Time) {
         if self.state_ends <= now {
             self.draw_until(self.state_ends);
@@ -162,14 +165,18 @@ impl DrivePhysics {
     }
 
     fn draw_until(&mut self, until: Time) {
-        let drawn_pj = until.since(self.counted_to).as_nanos() * u128::from(self.profile.watts.in_state_mw(self.state));
+        if until <= self.counted_to {
+            return;
+        }
+        let drawn_mw = self.profile.watts.in_state_mw(self.state);
+        let drawn_pj = u128::from(until.nanos_since(self.counted_to)) * u128::from(drawn_mw);
         match self.state {
             PowerState::Standby => self.standby_pj += drawn_pj,
             PowerState::SpinningUp => self.spin_up_pj += drawn_pj,
             PowerState::Active | PowerState::SpinningDown => self.active_pj += drawn_pj,
             PowerState::Away => {}
         }
-        self.counted_to = self.counted_to.max(until);
+        self.counted_to = until;
     }
 
     /// Enters a state that ends by itself.
@@ -190,6 +197,7 @@ impl DrivePhysics {
     }
 
     /// The state of the platters at `now`.
+    #[inline]
     pub fn state(&mut self, now: Time) -> PowerState {
         self.settle(now);
         self.state
@@ -207,6 +215,13 @@ impl DrivePhysics {
     pub fn ready(&mut self, now: Time) -> Result<(), Refused> {
         self.at_speed(now)?;
         if self.mounted { Ok(()) } else { Err(self.refused()) }
+    }
+
+    /// Whether files can be reached, as things stood when the drive was last given a command: what is mounted turns.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        assert!(!self.mounted || self.state == PowerState::Active, "what is mounted turns at speed");
+        self.mounted
     }
 
     /// Starts the platters; returns when they will turn at speed, which is `now` if they do already.
@@ -277,6 +292,7 @@ impl DrivePhysics {
 
     /// The rate at which this drive transfers the file numbered `file`, in bytes/s. Files lie in all zones alike: which
     /// one, is drawn from the drive and the file's number.
+    #[inline]
     pub fn bytes_per_s(&self, file: u64) -> u64 {
         let zone = u64::from(self.profile.rate_spread.zone_permille);
         if zone == 0 {
@@ -343,6 +359,7 @@ impl DrivePhysics {
     }
 
     /// The power drawn at `now`, in milliwatts.
+    #[inline]
     pub fn draw_mw(&mut self, now: Time) -> u32 {
         self.settle(now);
         self.profile.watts.in_state_mw(self.state)

@@ -52,6 +52,8 @@ struct Fuse {
     domain: DomainId,
     limit: DomainLimit,
     drives: Vec<DriveId>,
+    /// Those of them that were started, and had not come to a standstill when one was started last.
+    started: Vec<DriveId>,
     /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
     reset_at: Time,
 }
@@ -65,6 +67,8 @@ pub struct Fuses {
     /// The fuses of each drive, in the order of the resources.
     of_drive: Vec<Vec<usize>>,
     turning: Vec<Turning>,
+    /// When the last fuse that ever tripped resets.
+    all_reset_at: Time,
     watts: Watts,
     reset_after: Duration,
 }
@@ -84,6 +88,7 @@ impl Fuses {
                 domain: DomainId(domain as u32),
                 limit: described.limit,
                 drives: Vec::new(),
+                started: Vec::new(),
                 reset_at: Time::ZERO,
             }));
             for drive in &rack.drives {
@@ -93,7 +98,7 @@ impl Fuses {
             }
         }
         let turning = alloc::vec![Turning::No; rack.drives.len()];
-        Self { domains, of_drive, turning, watts: rack.profile.watts, reset_after }
+        Self { domains, of_drive, turning, all_reset_at: Time::ZERO, watts: rack.profile.watts, reset_after }
     }
 
     /// Drive `drive` starts at `now` and will be at speed at `at_speed`. The first of its domains, in the order of the
@@ -102,6 +107,11 @@ impl Fuses {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         assert!(at_speed >= now, "{drive} is at speed after it started");
         self.turning[drive.index()] = Turning::Since(at_speed);
+        for fuse in &self.of_drive[drive.index()] {
+            let started = &mut self.domains[*fuse].started;
+            started.retain(|other| *other != drive && self.turning[other.index()].at(now) != PowerState::Standby);
+            started.push(drive);
+        }
         let broken = self.of_drive[drive.index()].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
         assert!(self.domains[broken].drives.contains(&drive), "a fuse trips for a drive of its domain");
         Some(self.trip(now, broken))
@@ -118,6 +128,7 @@ impl Fuses {
         let reset_at = now + self.reset_after;
         let fuse = &mut self.domains[fuse];
         fuse.reset_at = reset_at;
+        self.all_reset_at = self.all_reset_at.max(reset_at);
         for lost in &fuse.drives {
             self.turning[lost.index()] = Turning::No;
         }
@@ -136,6 +147,9 @@ impl Fuses {
 
     /// The tripped fuse that keeps `drive` away at `now`; of several the one that resets last.
     pub fn tripped(&self, now: Time, drive: DriveId) -> Option<(ResourceId, DomainId, Time)> {
+        if self.all_reset_at <= now {
+            return None;
+        }
         let fuses = self.of_drive[drive.index()].iter().map(|&fuse| &self.domains[fuse]);
         let last = fuses.filter(|fuse| fuse.reset_at > now).max_by_key(|fuse| fuse.reset_at)?;
         Some((last.resource, last.domain, last.reset_at))
@@ -143,7 +157,7 @@ impl Fuses {
 
     fn overloaded(&self, now: Time, fuse: usize) -> bool {
         let fuse = &self.domains[fuse];
-        let states = fuse.drives.iter().map(|drive| self.turning[drive.index()].at(now));
+        let states = fuse.started.iter().map(|drive| self.turning[drive.index()].at(now));
         match fuse.limit {
             DomainLimit::ActiveDrives(limit) => {
                 states.filter(|state| *state != PowerState::Standby).count() > limit as usize

@@ -44,6 +44,7 @@ impl RackLinks {
     }
 
     /// The links that `drive` crosses.
+    #[inline]
     pub fn of(&self, drive: DriveId) -> &[usize] {
         &self.of_drive[drive.index() * self.each_crosses..][..self.each_crosses]
     }

@@ -67,6 +67,7 @@ impl Servers {
     }
 
     /// The server that `drive` hangs on.
+    #[inline]
     pub fn of(&self, drive: DriveId) -> usize {
         self.of_drive[drive.index()]
     }
@@ -77,11 +78,13 @@ impl Servers {
     }
 
     /// A stream of `drive` begins.
+    #[inline]
     pub fn stream_begins(&mut self, drive: DriveId) {
         self.streams[self.of_drive[drive.index()]] += 1;
     }
 
     /// A stream of `drive` ends.
+    #[inline]
     pub fn stream_ends(&mut self, drive: DriveId) {
         let streams = &mut self.streams[self.of_drive[drive.index()]];
         assert!(*streams > 0, "a stream ends that never began");
@@ -97,6 +100,7 @@ impl Servers {
     }
 
     /// The load of the server that `drive` hangs on, at `now`.
+    #[inline]
     pub fn load(&self, now: Time, drive: DriveId) -> ServerLoad {
         let is_heavy = match self.heavy {
             HeavyLoad::StreamOnServer => {

@@ -147,7 +147,7 @@ impl Case {
         let mut keys = Rng::for_thing(seed, u64::from_le_bytes(*b"keys    "));
         let read = |at, index: usize, bytes| {
             let (group, drives) = stored.blob(index);
-            TracedRead { at, blob: index as u64, group, drives: drives.to_vec(), bytes }
+            TracedRead { at, blob: index as u64, group, drives, bytes }
         };
         let load = moments.into_iter().map(|at| read(at, keys.below(stored.len() as u64) as usize, self.blob_bytes));
         Ok(Trace { reads: load.collect(), from, until })

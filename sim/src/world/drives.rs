@@ -10,6 +10,7 @@ use engine::{Event, Loss};
 use model::physics::{DrivePhysics, Fuses, PowerState, Refused, ServerLoad, Trip};
 use model::{Attempt, DriveId, RackSpec, Rng, Time};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The time after which a fuse that has tripped resets.
@@ -81,6 +82,7 @@ struct Hang {
 /// The drives of a rack.
 pub(super) struct Drives {
     physics: Vec<DrivePhysics>,
+    capacity_bytes: Vec<u64>,
     fuses: Fuses,
     pub meter: Meter,
     away: BTreeSet<DriveId>,
@@ -91,14 +93,20 @@ pub(super) struct Drives {
     pub spin_ups: u64,
     /// Fuses that tripped.
     pub trips: u64,
+    /// How often drives were lost, all of them taken together.
+    losses: u64,
+    /// What that was once each drive was lost last.
+    lost_at: Vec<u64>,
 }
 
 impl Drives {
     /// The drives of a rack, all in standby.
     pub fn new(spec: &RackSpec, seed: u64) -> Self {
-        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(spec.profile.clone(), seed, drive.id)).collect();
+        let profile = Arc::new(spec.profile.clone());
+        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(Arc::clone(&profile), seed, drive.id)).collect();
         Self {
             physics,
+            capacity_bytes: spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).collect(),
             fuses: Fuses::new(spec, FUSE_RESETS_AFTER),
             meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
             away: BTreeSet::new(),
@@ -107,12 +115,24 @@ impl Drives {
             faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
             spin_ups: 0,
             trips: 0,
+            losses: 0,
+            lost_at: vec![0; spec.drives.len()],
         }
     }
 
-    /// The number of times that a drive has been lost.
-    pub fn losses(&self, drive: DriveId) -> u32 {
-        self.physics[drive.index()].losses()
+    /// How often drives were lost so far, all of them taken together.
+    pub fn losses(&self) -> u64 {
+        self.losses
+    }
+
+    /// Whether `drive` was lost since that was the number of losses.
+    pub fn lost_since(&self, drive: DriveId, losses: u64) -> bool {
+        assert!(self.losses >= losses, "losses are forgotten");
+        self.lost_at[drive.index()] > losses
+    }
+
+    pub fn capacity_bytes(&self, drive: DriveId) -> u64 {
+        self.capacity_bytes[drive.index()]
     }
 
     /// The rate at which a drive transfers the file numbered `file`, in bytes/s.
@@ -131,8 +151,8 @@ impl Drives {
     }
 
     /// Draws whether a drive fails at the beginning of a transfer; one that is not ready always does.
-    pub fn fails_transfer(&mut self, now: Time, drive: DriveId) -> bool {
-        self.unlucky(self.faults.transfer_permille) || self.physics[drive.index()].ready(now).is_err()
+    pub fn fails_transfer(&mut self, drive: DriveId) -> bool {
+        self.unlucky(self.faults.transfer_permille) || !self.physics[drive.index()].is_ready()
     }
 
     /// Meters a drive again, whose draw may have changed.
@@ -143,7 +163,10 @@ impl Drives {
 
     /// Takes a drive away.
     pub fn lose(&mut self, now: Time, drive: DriveId) {
-        self.away.insert(drive);
+        if self.away.insert(drive) {
+            self.losses += 1;
+            self.lost_at[drive.index()] = self.losses;
+        }
         self.physics[drive.index()].lose(now);
         self.update_draw(now, drive);
         self.fuses.lose(drive);
@@ -166,7 +189,13 @@ impl Drives {
     }
 
     /// The time for which `drive` is waited for, if it hangs or begins to: none if it is known to hang.
+    #[inline]
     pub fn hangs(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
+        let some_may = !self.hung.is_empty() || self.faults.hang_permille > 0;
+        if some_may { self.may_hang(now, drive, deadline) } else { None }
+    }
+
+    fn may_hang(&mut self, now: Time, drive: DriveId, deadline: Duration) -> Option<Duration> {
         if let Some(hang) = self.hung.get_mut(&drive)
             && now < hang.until
         {

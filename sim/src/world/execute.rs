@@ -5,7 +5,7 @@ use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
 use engine::{Action, Controller, Event, Loss, Outcome, PinnedTo, PriorityClass, Request, Work};
-use model::{Attempt, DriveId, GroupId, OpId};
+use model::{Attempt, DriveId, GroupId, OpId, Time};
 
 impl<M: Controller> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
@@ -16,8 +16,7 @@ impl<M: Controller> World<M> {
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
                 let load = self.load_for(drive);
-                let capacity_bytes = self.rack.spec().capacity_bytes(drive);
-                let free_bytes = capacity_bytes.saturating_sub(self.blobs.used_bytes(drive));
+                let free_bytes = self.drives.capacity_bytes(drive).saturating_sub(self.blobs.used_bytes(drive));
                 self.command(drive, attempt, CommandKind::Mount { load, free_bytes });
             }
             Action::Unmount { drive, attempt } => self.command(drive, attempt, CommandKind::Unmount),
@@ -82,7 +81,7 @@ impl<M: Controller> World<M> {
     }
 
     fn end(&mut self, op: OpId, outcome: Outcome) {
-        let Some(open) = self.open.remove(&op) else {
+        let Some(open) = self.open.remove(op) else {
             panic!("{op} ended twice, or was never begun: {outcome:?}");
         };
         match &outcome {
@@ -92,6 +91,7 @@ impl<M: Controller> World<M> {
         }
         self.staging.forget(op);
         let OpenOp { priority, group, bytes, issued, picked, first_byte, .. } = open;
+        let [picked, first_byte] = [picked, first_byte].map(|at| Some(at).filter(|at| *at != Time::MAX));
         assert!(issued.max(picked.unwrap_or(issued)) <= self.now, "{op} ended before it began");
         self.ended.push(Ended { op, priority, group, outcome, bytes, issued, picked, first_byte, at: self.now });
     }

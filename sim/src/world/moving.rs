@@ -14,13 +14,22 @@ pub(super) struct Moving {
     pub need: usize,
     /// A drive that must succeed, too: the one that a rebuilt stack is written to.
     pub target: Option<DriveId>,
-    pub streams: Vec<DriveStream>,
+    /// Each drive's result, if it is not lost on the way, in the order of the action.
+    pub outcomes: Vec<DriveOutcome>,
+    /// How many of them take part.
+    pub streams: u64,
+    /// Whether it succeeds, if no drive is lost on the way.
+    pub done: bool,
+    /// The drives that had been lost when it began ([`Drives::losses`](super::drives::Drives::losses)).
+    pub losses: u64,
     /// Bytes of each stream.
     pub stream_bytes: u64,
     /// The rate of the slowest drive that takes part, in bytes/s: stripes are moved whole, so it sets the pace of all.
     pub stream_bytes_per_s: u64,
     /// Payload bytes that leave by the network: those that clients read. What a server reads for itself stays there.
     pub sent_bytes: u64,
+    /// How many streams' worth of payload that is.
+    pub sent_streams: u64,
     /// The time for which the others waited for drives that hang.
     pub waited: Duration,
     /// How often the heads move.
@@ -30,39 +39,17 @@ pub(super) struct Moving {
 impl Moving {
     /// The drives that take part.
     pub fn fine(&self) -> impl Iterator<Item = DriveId> {
-        self.streams.iter().filter(|stream| stream.result == DriveResult::Fine).map(|stream| stream.drive)
+        self.outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).map(|outcome| outcome.drive)
     }
 
-    /// True if the transfer has succeeded when these drives have.
-    pub fn is_done_by(&self, fine: impl Iterator<Item = DriveId>) -> bool {
-        let (mut others, mut target) = (0, self.target.is_none());
-        for drive in fine {
-            let is_target = self.target == Some(drive);
-            target |= is_target;
-            others += usize::from(!is_target);
+    /// Whether so many drives succeeded that the transfer did.
+    pub fn is_done(&self) -> bool {
+        let fine = self.fine().count();
+        match self.target {
+            None => fine >= self.need,
+            Some(target) => self.fine().any(|drive| drive == target) && fine > self.need,
         }
-        target && others >= self.need
     }
-
-    /// The outcome of each drive, some of which may have been lost on the way.
-    pub fn outcomes(&self, losses: impl Fn(DriveId) -> u32) -> Vec<DriveOutcome> {
-        let outcome = |stream: &DriveStream| {
-            let lost = losses(stream.drive) != stream.losses;
-            let result = if lost && stream.result == DriveResult::Fine { DriveResult::Failed } else { stream.result };
-            DriveOutcome { drive: stream.drive, result }
-        };
-        self.streams.iter().map(outcome).collect()
-    }
-}
-
-/// A drive in a transfer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DriveStream {
-    pub drive: DriveId,
-    /// Its result, if it is not lost on the way.
-    pub result: DriveResult,
-    /// The number of its losses when the transfer began.
-    pub losses: u32,
 }
 
 /// The demands of a transfer.

@@ -5,13 +5,14 @@ use super::drives::Drives;
 use super::moving::Moving;
 use super::staging::{StagedVersion, Staging};
 use crate::agenda::Agenda;
-use crate::flow::{Demand, Flows};
+use crate::flow::Flows;
 use crate::links::{Links, Network};
 use crate::meter::Meter;
+use crate::places::Places;
 use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
-    Action, Controller, DriveDeadlines, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpMap, Outcome,
+    Action, Controller, DriveDeadlines, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps, Outcome,
     PinnedTo, PriorityClass, Rack, Request, TraceHasher, Work,
 };
 use model::physics::{ServerLoad, Servers};
@@ -66,12 +67,12 @@ pub struct Setting {
 /// Something that is going to happen.
 #[derive(Clone, Debug)]
 pub(super) enum Scheduled {
-    /// A report to the engine, unless its drive has been lost since (its losses are counted).
-    Report(Event, Option<(DriveId, u32)>),
-    /// The heads are in place: bytes begin to move.
-    Begin(Moving, Demand),
-    /// A transfer that moves no bytes is over.
-    Over(Moving),
+    /// A report to the engine, unless its drive has been lost since there were so many losses.
+    Report(Event, Option<(DriveId, u64)>),
+    /// The heads are in place: bytes of the transfer at this place begin to move.
+    Begin(u32),
+    /// The transfer at this place, which moves no bytes, is over.
+    Over(u32),
     /// A fuse resets.
     FuseResets(Vec<DriveId>),
 }
@@ -100,14 +101,15 @@ pub(super) struct OpenOp {
     /// The space of each stack of a write.
     pub stack_bytes: u64,
     pub issued: Time,
-    pub picked: Option<Time>,
-    pub first_byte: Option<Time>,
+    /// [`Time::MAX`] until then, as is the next: thousands of these wait at once.
+    pub picked: Time,
+    pub first_byte: Time,
 }
 
 impl OpenOp {
     /// An operation that moves nothing, issued at `now`.
     pub fn new(priority: PriorityClass, group: Option<GroupId>, now: Time) -> Self {
-        Self { priority, group, bytes: 0, stack_bytes: 0, issued: now, picked: None, first_byte: None }
+        Self { priority, group, bytes: 0, stack_bytes: 0, issued: now, picked: Time::MAX, first_byte: Time::MAX }
     }
 }
 
@@ -129,11 +131,14 @@ pub struct World<M = Rack> {
     pub(super) links: Links,
     /// Whether a transfer takes one seek, whatever it does.
     pub(super) one_seek: bool,
-    pub(super) flows: Flows<Moving>,
+    /// Under way, or about to be.
+    pub(super) transfers: Places<Moving>,
+    /// Those of them that move bytes now, by their places.
+    pub(super) flows: Flows<u32>,
     /// The streams under way on each server, those of drives that failed in them included.
     pub(super) servers: Servers,
     pub(super) counted: Counted,
-    pub(super) open: OpMap<OpenOp>,
+    pub(super) open: OpenOps<OpenOp>,
     next_op: u64,
     pub(super) ended: Vec<Ended>,
     /// Actions for repartition jobs that are not taken yet.
@@ -161,12 +166,13 @@ impl<M: Controller> World<M> {
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
+            transfers: Places::default(),
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
             links,
             one_seek: setting.one_seek,
             counted: Counted::default(),
-            open: OpMap::default(),
+            open: OpenOps::default(),
             next_op: 1,
             ended: Vec::new(),
             job_actions: VecDeque::new(),
@@ -379,16 +385,15 @@ impl<M: Controller> World<M> {
         match scheduled {
             Scheduled::Report(event, about) => {
                 if let Some((drive, losses)) = about {
-                    assert!(self.drives.losses(drive) >= losses, "losses of {drive} are forgotten");
-                    if self.drives.losses(drive) != losses {
+                    if self.drives.lost_since(drive, losses) {
                         return;
                     }
                     self.drives.update_draw(self.now, drive);
                 }
                 self.report_perhaps_twice(event);
             }
-            Scheduled::Begin(moving, demand) => self.begin_flow(moving, demand),
-            Scheduled::Over(moving) => self.transfer_over(&moving),
+            Scheduled::Begin(transfer) => self.begin_flow(transfer),
+            Scheduled::Over(transfer) => self.transfer_over(transfer),
             Scheduled::FuseResets(drives) => drives.into_iter().for_each(|drive| self.revive(drive)),
         }
     }
@@ -432,7 +437,7 @@ impl<M: Controller> World<M> {
     /// Schedules a report, unless `drive` is lost before.
     pub(super) fn plan(&mut self, when: Time, event: Event, drive: Option<DriveId>) {
         assert!(when >= self.now, "{event:?} is scheduled for the past");
-        let about = drive.map(|drive| (drive, self.drives.losses(drive)));
+        let about = drive.map(|drive| (drive, self.drives.losses()));
         self.agenda.plan(when, Scheduled::Report(event, about));
     }
 }

@@ -1,10 +1,10 @@
 //! Bytes in motion: each transfer is its seeks and then a flow of as many streams as it has drives.
 
-use super::moving::{DriveStream, Moving, TransferPlan};
+use super::moving::{Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
-use crate::flow::Demand;
-use engine::{Controller, DriveResult, Event, PriorityClass, Transfer};
-use model::{Attempt, OpId, transfer_time};
+use engine::{Controller, DriveOutcome, DriveResult, Event, PriorityClass, Transfer};
+use model::physics::Servers;
+use model::{Attempt, OpId, Time, transfer_time};
 use std::time::Duration;
 
 impl<M: Controller> World<M> {
@@ -16,26 +16,32 @@ impl<M: Controller> World<M> {
         }
         let mut plan = TransferPlan::of(transfer);
         let (mut for_client, mut payload_bytes) = (false, 0);
-        if let Some(open) = self.open.get_mut(&op) {
-            open.picked = open.picked.or_else(|| self.rack.picked_at(op));
+        if let Some(open) = self.open.get_mut(op) {
+            if open.picked == Time::MAX {
+                open.picked = self.rack.picked_at(op).unwrap_or(Time::MAX);
+            }
             (for_client, payload_bytes) = (open.priority == PriorityClass::Client, open.bytes);
         }
         plan.sent &= for_client;
-        let (streams, waited) = self.streams_of(transfer, &plan);
         let data = u64::from(self.rack.spec().code.data);
-        let moving = Moving {
+        let mut moving = Moving {
             op,
             attempt,
             need: plan.need,
             target: plan.target,
+            outcomes: Vec::new(),
+            streams: 0,
+            done: false,
+            losses: self.drives.losses(),
             stream_bytes: if plan.moves { payload_bytes.div_ceil(data) } else { 0 },
+            stream_bytes_per_s: u64::MAX,
             sent_bytes: if plan.sent { payload_bytes } else { 0 },
-            waited,
-            stream_bytes_per_s: self.slowest(&streams, plan.read.map_or(op.0, |blob| blob.number)),
+            sent_streams: if plan.sent { data } else { 0 },
+            waited: Duration::ZERO,
             seeks: if self.one_seek { 1 } else { plan.seeks },
-            streams,
         };
-        self.begin_transfer(moving, if plan.sent { data } else { 0 });
+        self.ask_drives(transfer, &plan, &mut moving);
+        self.begin_transfer(moving);
     }
 
     /// Opens an operation that the engine began by itself: nobody asked for it, but it ends like any other. False if
@@ -46,7 +52,7 @@ impl<M: Controller> World<M> {
                 self.blobs.begin_delete(op, *blob);
                 self.open(op, OpenOp::new(PriorityClass::Background, None, self.now));
             }
-            Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains_key(&op) => {
+            Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains(op) => {
                 let found = self.blobs.get(*blob);
                 assert!(found.is_none_or(|found| found.drives == *drives), "{blob} is rebuilt where it lies");
                 let (there, bytes) = (found.is_some(), found.map_or(0, |found| found.bytes));
@@ -58,92 +64,96 @@ impl<M: Controller> World<M> {
         true
     }
 
-    /// The drives that take part: those that can, until there are enough, and the target. Failures are found out at
-    /// once; drives that hang, after a deadline that is the same for all.
-    fn streams_of(&mut self, transfer: &Transfer, plan: &TransferPlan) -> (Vec<DriveStream>, Duration) {
+    /// Finds out which drives take part: those that can, until there are enough, and the target. Failures are found out
+    /// at once; drives that hang, after a deadline that is the same for all. The slowest drive sets the pace.
+    fn ask_drives(&mut self, transfer: &Transfer, plan: &TransferPlan, moving: &mut Moving) {
         let requests = self.deadlines.requests;
-        let (mut fine, mut waited) = (0, Duration::ZERO);
-        let mut streams = Vec::with_capacity(transfer.drives().count());
-        for drive in transfer.drives() {
-            let is_target = plan.target == Some(drive);
+        let file = plan.read.map_or(moving.op.0, |blob| blob.number);
+        let mut fine = 0;
+        moving.outcomes.extend(transfer.drives().map(|drive| DriveOutcome { drive, result: DriveResult::Unused }));
+        for DriveOutcome { drive, result } in &mut moving.outcomes {
+            let is_target = plan.target == Some(*drive);
+            if fine == plan.streams && !is_target {
+                continue;
+            }
             let deadline = if plan.writes || is_target { requests.write } else { requests.read };
-            let result = if fine == plan.streams && !is_target {
-                DriveResult::Unused
-            } else if self.drives.fails_transfer(self.now, drive) {
+            *result = if self.drives.fails_transfer(*drive) {
                 DriveResult::Failed
-            } else if let Some(deadline) = self.drives.hangs(self.now, drive, deadline) {
-                waited = waited.max(deadline);
+            } else if let Some(deadline) = self.drives.hangs(self.now, *drive, deadline) {
+                moving.waited = moving.waited.max(deadline);
                 DriveResult::MissedDeadline
-            } else if !is_target && plan.read.is_some_and(|blob| self.blobs.is_corrupt(blob, drive)) {
+            } else if !is_target && plan.read.is_some_and(|blob| self.blobs.is_corrupt(blob, *drive)) {
                 DriveResult::StackBad
             } else {
                 fine += usize::from(!is_target);
+                moving.streams += 1;
+                moving.stream_bytes_per_s = moving.stream_bytes_per_s.min(self.drives.bytes_per_s(*drive, file));
                 DriveResult::Fine
             };
-            streams.push(DriveStream { drive, result, losses: self.drives.losses(drive) });
         }
         assert!(fine <= plan.streams, "{fine} drives take part, where {} are to", plan.streams);
-        (streams, waited)
-    }
-
-    /// The rate of the slowest of the drives that take part, for the file numbered `file`.
-    fn slowest(&self, streams: &[DriveStream], file: u64) -> u64 {
-        let fine = streams.iter().filter(|stream| stream.result == DriveResult::Fine);
-        fine.map(|stream| self.drives.bytes_per_s(stream.drive, file)).min().unwrap_or(1)
+        moving.done = moving.is_done();
     }
 
     /// Counts the streams of a transfer on their servers, as it begins or ends.
-    fn count_streams(&mut self, moving: &Moving, begins: bool) {
-        for stream in &moving.streams {
+    fn count_streams(servers: &mut Servers, moving: &Moving, begins: bool) {
+        for outcome in &moving.outcomes {
             if begins {
-                self.servers.stream_begins(stream.drive);
+                servers.stream_begins(outcome.drive);
             } else {
-                self.servers.stream_ends(stream.drive);
+                servers.stream_ends(outcome.drive);
             }
         }
     }
 
-    fn begin_transfer(&mut self, moving: Moving, sent_streams: u64) {
+    fn begin_transfer(&mut self, moving: Moving) {
         let drives_known = self.now + moving.waited;
-        if !moving.is_done_by(moving.fine()) {
-            return self.agenda.plan(drives_known, Scheduled::Over(moving));
-        }
         let heads_there = drives_known + self.rack.spec().profile.seek * moving.seeks;
-        if moving.stream_bytes == 0 || moving.fine().next().is_none() {
-            return self.agenda.plan(heads_there, Scheduled::Over(moving));
+        let (done, moves) = (moving.done, moving.stream_bytes > 0 && moving.streams > 0);
+        let transfer = self.transfers.put(moving);
+        match (done, moves) {
+            (false, _) => self.agenda.plan(drives_known, Scheduled::Over(transfer)),
+            (true, false) => self.agenda.plan(heads_there, Scheduled::Over(transfer)),
+            (true, true) => self.agenda.plan(heads_there, Scheduled::Begin(transfer)),
         }
-        let demand = self.links.demand(moving.fine(), moving.stream_bytes_per_s, sent_streams);
-        self.agenda.plan(heads_there, Scheduled::Begin(moving, demand));
     }
 
-    pub(super) fn begin_flow(&mut self, moving: Moving, demand: Demand) {
-        let (op, stream_bytes, stream_bytes_per_s) = (moving.op, moving.stream_bytes, moving.stream_bytes_per_s);
-        self.count_streams(&moving, true);
-        let rate = self.flows.begin(self.now, moving, demand, stream_bytes);
-        assert!(rate <= stream_bytes_per_s, "{op} is faster than its drives");
-        let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(stream_bytes);
-        if let Some(open) = self.open.get_mut(&op) {
-            let first_byte = self.now + transfer_time(fragment_bytes, rate);
-            open.first_byte.get_or_insert(first_byte);
+    pub(super) fn begin_flow(&mut self, transfer: u32) {
+        let moving = self.transfers.get(transfer);
+        Self::count_streams(&mut self.servers, moving, true);
+        let demand = self.links.demand(moving.fine(), moving.stream_bytes_per_s, moving.sent_streams);
+        let rate = self.flows.begin(self.now, transfer, demand, moving.stream_bytes);
+        assert!(rate <= moving.stream_bytes_per_s, "{} is faster than its drives", moving.op);
+        let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(moving.stream_bytes);
+        if let Some(open) = self.open.get_mut(moving.op) {
+            if open.first_byte == Time::MAX {
+                open.first_byte = self.now + transfer_time(fragment_bytes, rate);
+            }
         }
     }
 
     pub(super) fn flow_ended(&mut self) {
-        if let Some(moving) = self.flows.take_ended(self.now) {
-            self.count_streams(&moving, false);
-            let read_bytes = moving.fine().count() as u64 * moving.stream_bytes;
-            assert!(moving.sent_bytes <= read_bytes, "{} sends more than its drives have read", moving.op);
-            self.counted.drive_bytes += read_bytes;
-            self.counted.sent_bytes += moving.sent_bytes;
-            self.transfer_over(&moving);
-        }
+        let Some(transfer) = self.flows.take_ended(self.now) else { return };
+        let moving = self.transfers.get(transfer);
+        Self::count_streams(&mut self.servers, moving, false);
+        let read_bytes = moving.streams * moving.stream_bytes;
+        assert!(moving.sent_bytes <= read_bytes, "{} sends more than its drives have read", moving.op);
+        self.counted.drive_bytes += read_bytes;
+        self.counted.sent_bytes += moving.sent_bytes;
+        self.transfer_over(transfer);
     }
 
-    pub(super) fn transfer_over(&mut self, moving: &Moving) {
-        let outcomes = moving.outcomes(|drive| self.drives.losses(drive));
-        let fine = outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine);
-        let done = moving.is_done_by(fine.map(|outcome| outcome.drive));
-        let (op, attempt) = (moving.op, moving.attempt);
+    pub(super) fn transfer_over(&mut self, transfer: u32) {
+        let mut moving = self.transfers.take(transfer);
+        if self.drives.losses() != moving.losses {
+            for outcome in &mut moving.outcomes {
+                if outcome.result == DriveResult::Fine && self.drives.lost_since(outcome.drive, moving.losses) {
+                    outcome.result = DriveResult::Failed;
+                }
+            }
+            moving.done = moving.is_done();
+        }
+        let Moving { op, attempt, done, outcomes, .. } = moving;
         let versions = self.staging.unreadable_of(op);
         self.report_perhaps_twice(if versions.is_empty() {
             Event::TransferEnded { op, attempt, done, outcomes }

@@ -32,7 +32,7 @@ pub(in crate::physics) fn profile() -> DriveProfile {
 }
 
 fn drive() -> DrivePhysics {
-    DrivePhysics::new(profile(), 1, DriveId(0))
+    DrivePhysics::new(Arc::new(profile()), 1, DriveId(0))
 }
 
 fn ready_drive() -> (DrivePhysics, Time) {
@@ -101,7 +101,7 @@ fn energy_does_not_depend_on_how_often_one_looks() {
 
 #[test]
 fn what_other_drives_do_shifts_no_drive() {
-    let times = |drive: u32| DrivePhysics::new(profile(), 9, DriveId(drive)).spin_up(Time::ZERO);
+    let times = |drive: u32| DrivePhysics::new(Arc::new(profile()), 9, DriveId(drive)).spin_up(Time::ZERO);
     assert_eq!(times(5), times(5));
     assert_ne!(times(5), times(6));
 }
@@ -147,8 +147,8 @@ fn a_few_of_a_thousand_mounts_are_slow() {
 #[test]
 fn rates_differ_by_drive_and_by_zone_around_the_mean() {
     let spread = RateSpread { zone_permille: 300, drive_permille: 50 };
-    let spread_out = DriveProfile { rate_spread: spread, ..profile() };
-    let drives: Vec<_> = (0..1_000).map(|id| DrivePhysics::new(spread_out.clone(), 1, DriveId(id))).collect();
+    let spread_out = Arc::new(DriveProfile { rate_spread: spread, ..profile() });
+    let drives: Vec<_> = (0..1_000).map(|id| DrivePhysics::new(Arc::clone(&spread_out), 1, DriveId(id))).collect();
     let rates: Vec<u64> = drives.iter().map(|drive| drive.bytes_per_s(77)).collect();
     let mean = rates.iter().sum::<u64>() / 1_000;
     assert!(mean.abs_diff(100_000_000) < 2_000_000, "{mean} bytes/s on average");
