@@ -360,6 +360,13 @@ impl Shift {
         self.drives[drive.0 as usize].stages
     }
 
+    /// Whether `drive` is awake and in no stage, so that work which is none of the rotation's may use it. A lone drive
+    /// always is, since it does everything.
+    pub fn is_free(&self, drive: PoolDrive) -> bool {
+        let state = self.state(drive);
+        state.phase == Phase::Awake && (state.stages == Stages::default() || self.lone() == Some(drive))
+    }
+
     /// Whether `drive` sleeps.
     pub fn is_asleep(&self, drive: PoolDrive) -> bool {
         self.drives[drive.0 as usize].phase == Phase::Asleep
@@ -716,7 +723,7 @@ impl Shift {
     }
 
     /// Whether logs and trees can be written to `drive`.
-    fn is_writable(&self, drive: PoolDrive) -> bool {
+    pub fn is_writable(&self, drive: PoolDrive) -> bool {
         let state = self.state(drive);
         state.phase != Phase::Lost && !state.full
     }

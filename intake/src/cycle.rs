@@ -3,9 +3,10 @@
 //! It runs in the writer's thread. What may take long is begun on a drive's own thread or a thread of its own, and
 //! comes back as a message.
 
-use crate::drive::Drive;
+use crate::drive::{Drive, Turn};
 use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
 use crate::medium::{File, is_full};
+use crate::merging;
 use crate::names::Name;
 use crate::queue::Message;
 use crate::record::{Kind, Sequence};
@@ -14,13 +15,17 @@ use crate::status::{CycleStatus, DriveStatus};
 use crate::table::{Index, LogTable};
 use crate::transform::{Progress, remove, transform};
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
-use model::Attempt;
+use model::{Attempt, Time};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Nobody appends if nobody has for so long.
+const STILL: Duration = Duration::from_secs(1);
 
 /// The log on duty.
 pub(crate) struct OpenLog {
@@ -60,12 +65,33 @@ pub(crate) struct Cycle {
     running: Vec<Running>,
     /// Drives that are being started.
     waking: usize,
+    /// The thread that merges, if there is anything to merge; and whether there is more since it began.
+    merging: Option<JoinHandle<()>>,
+    merge_again: bool,
+    /// Whose turn it is at each drive.
+    turns: Vec<Turn>,
+    /// When the log on duty last grew.
+    appended_at: Time,
 }
 
 impl Cycle {
     pub(crate) fn new(number: usize, shared: Arc<Shared>, shift: Shift, drives: Vec<Option<Arc<Drive>>>) -> Self {
-        let (tables, retained, running) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { number, shared, shift, drives, open: None, previous: None, tables, retained, running, waking: 0 }
+        Self {
+            number,
+            shared,
+            shift,
+            turns: vec![Turn::Free; drives.len()],
+            drives,
+            open: None,
+            previous: None,
+            tables: BTreeMap::new(),
+            retained: Vec::new(),
+            running: Vec::new(),
+            waking: 0,
+            merging: None,
+            merge_again: false,
+            appended_at: Time::ZERO,
+        }
     }
 
     fn common(&self) -> &CycleShared {
@@ -93,6 +119,7 @@ impl Cycle {
         }
         events.push_back(ShiftEvent::Booted);
         self.handle_all(events);
+        self.consider_merging();
     }
 
     /// Takes note of an event, and does all that follows from it.
@@ -110,8 +137,75 @@ impl Cycle {
             for action in actions.drain(..) {
                 self.execute(action, &mut events);
             }
+            events.extend(self.give_turns());
         }
         self.report();
+    }
+
+    /// Lets background work use the drives that have no stage, and no others. The drive on duty counts as one without
+    /// while nobody appends. Drives that do not let go of a piece of work are lost.
+    fn give_turns(&mut self) -> Vec<ShiftEvent> {
+        let mut hung = Vec::new();
+        for (position, drive) in self.drives.iter().enumerate() {
+            let Some(drive) = drive.as_ref().filter(|drive| !drive.is_lost()) else { continue };
+            let position = PoolDrive(position as u32);
+            let is_still = self.is_still() && !self.shift.stages(position).transforms();
+            let is_free = self.shift.is_free(position) || (is_still && self.shift.stages(position).logs);
+            let turn = if is_free { Turn::Free } else { Turn::Taken };
+            // To wait for the piece of work that is under way is worth it only for a change.
+            if std::mem::replace(&mut self.turns[position.0 as usize], turn) != turn
+                && !drive.set_turn(turn, self.shared.config.deadline)
+            {
+                hung.push(ShiftEvent::Lost(position));
+            }
+        }
+        hung
+    }
+
+    /// Whether nobody has appended for a while.
+    fn is_still(&self) -> bool {
+        (self.shared.config.clock)().since(self.appended_at) >= STILL
+    }
+
+    /// When background work may begin to use the drive on duty.
+    pub(crate) fn still_at(&self) -> Option<Time> {
+        (self.merging.is_some() && !self.is_still()).then(|| self.appended_at + STILL)
+    }
+
+    /// Begins to merge what there is to merge.
+    pub(crate) fn consider_merging(&mut self) {
+        if self.merging.is_some() {
+            self.merge_again = true;
+            return;
+        }
+        if self.common().view().shelves.is_empty() {
+            return;
+        }
+        let drives = self.drives.iter().enumerate().filter_map(|(position, drive)| {
+            let writable = self.shift.is_writable(PoolDrive(position as u32));
+            Some((Arc::clone(drive.as_ref()?), writable))
+        });
+        let (drives, shared, cycle) = (drives.collect::<Vec<_>>(), Arc::clone(&self.shared), self.number);
+        let work = move || {
+            merging::run(&shared, &shared.cycles[cycle], &drives);
+            shared.queue.send(Message::Merged { cycle });
+        };
+        let thread = thread::Builder::new().name("intake-merge".into()).spawn(work);
+        self.merging = thread.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
+    }
+
+    /// The merging thread has nothing more to do. There may be room now.
+    pub(crate) fn merged(&mut self) {
+        self.merging = None;
+        for position in (0..self.drives.len() as u32).map(PoolDrive) {
+            let is_there = self.drives[position.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost());
+            if is_there && !self.shift.is_writable(position) {
+                self.handle(ShiftEvent::Back(position));
+            }
+        }
+        if std::mem::take(&mut self.merge_again) {
+            self.consider_merging();
+        }
     }
 
     fn execute(&mut self, action: ShiftAction, events: &mut VecDeque<ShiftEvent>) {
@@ -189,6 +283,7 @@ impl Cycle {
         open.bytes += bytes;
         open.charged += charged;
         open.table.index.write().bytes = open.bytes;
+        self.appended_at = (self.shared.config.clock)();
         let event = ShiftEvent::Appended { log: open.log, bytes: open.charged };
         self.handle(event);
     }
@@ -228,6 +323,7 @@ impl Cycle {
             self.forget_drive(running.drives.1);
         }
         self.handle(ShiftEvent::TransformEnded { log, attempt, outcome });
+        self.consider_merging();
     }
 
     /// Gives up on transformations that have made no step since the last look: the drive that they wait for is lost.
@@ -255,7 +351,14 @@ impl Cycle {
         }
         for drive in self.drives.iter().flatten().filter(|drive| !drive.is_lost()) {
             // Behind everything that was begun on it.
+            drive.set_turn(Turn::Ended, self.shared.config.deadline);
             drive.begin(|_| Ok(())).wait(self.shared.config.deadline).ok();
+        }
+        let works = self.drives.iter().flatten().all(|drive| !drive.is_lost());
+        if let Some(thread) = self.merging.take().filter(|_| works)
+            && thread.join().is_err()
+        {
+            tracing::error!("a merge panicked");
         }
         for running in self.running.drain(..) {
             let drives = [running.drives.0, running.drives.1].map(|drive| self.drives[drive.0 as usize].as_ref());

@@ -5,7 +5,7 @@
 
 use crate::medium::{Directory, File};
 use crate::names::DriveUuid;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,6 +13,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Whose turn it is at a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Background work may use it.
+    Free,
+    /// It has a stage, or sleeps.
+    Taken,
+    /// The intake ends.
+    Ended,
+}
 
 /// A drive of the pool.
 #[derive(Debug)]
@@ -24,6 +35,8 @@ pub(crate) struct Drive {
     /// Syncs of it since it was opened.
     pub(crate) syncs: AtomicU64,
     lost: AtomicBool,
+    turn: Mutex<Turn>,
+    turned: Condvar,
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
@@ -44,7 +57,32 @@ impl<T> Pending<T> {
 impl Drive {
     pub(crate) fn new(uuid: DriveUuid, directory: Box<dyn Directory>) -> Self {
         let (written, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { uuid, directory, written, syncs, lost: AtomicBool::new(false), jobs: Mutex::new(None) }
+        let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
+        let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
+        Self { uuid, directory, written, syncs, lost, turn, turned, jobs }
+    }
+
+    /// Does a piece of background work, at most some MiB, as soon as it is its turn.
+    pub(crate) fn background<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let mut turn = self.turn.lock();
+        while *turn == Turn::Taken && !self.is_lost() {
+            self.turned.wait_for(&mut turn, Duration::from_secs(1));
+        }
+        if *turn == Turn::Ended || self.is_lost() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        work()
+    }
+
+    /// Sets whose turn it is, behind the piece of work that is under way; `false` if that does not end by `deadline`.
+    pub(crate) fn set_turn(&self, next: Turn, deadline: Duration) -> bool {
+        let Some(mut turn) = self.turn.try_lock_for(deadline) else { return false };
+        if *turn != Turn::Ended {
+            *turn = next;
+        }
+        drop(turn);
+        self.turned.notify_all();
+        true
     }
 
     /// Whether nothing more is to be asked of it.

@@ -62,6 +62,7 @@ mod intake;
 mod log;
 mod mask;
 pub mod medium;
+mod merging;
 mod names;
 mod opening;
 mod pool;

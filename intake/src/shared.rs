@@ -69,6 +69,8 @@ pub(crate) struct CycleShared {
     view: RwLock<Arc<View>>,
     /// Files that are dead, and whose removal is not known to be durable.
     pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
+    /// Shelves that turned out to be damaged: they are not merged.
+    pub(crate) damaged: Mutex<BTreeSet<FileId>>,
     pub(crate) status: Mutex<CycleStatus>,
 }
 

@@ -17,6 +17,7 @@
 //!
 //! Every record and every inner node has its checksum, and says which file it belongs to.
 
+pub(crate) mod access;
 pub(crate) mod build;
 mod format;
 pub(crate) mod read;

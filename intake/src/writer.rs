@@ -21,6 +21,7 @@ use crate::record::{Head, Kind, Record, Sequence};
 use crate::shared::Shared;
 use crate::table::charged;
 use engine::shift::{LogId, ShiftEvent};
+use model::Time;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -95,7 +96,8 @@ impl Writer {
     /// How long the writer may sleep.
     fn patience(&self) -> Duration {
         let now = (self.shared.config.clock)();
-        let due = self.cycles.iter().map(|cycle| cycle.shift().next_deadline().since(now)).min().unwrap_or(IDLE);
+        let deadline = |cycle: &Cycle| cycle.still_at().unwrap_or(Time::MAX).min(cycle.shift().next_deadline());
+        let due = self.cycles.iter().map(|cycle| deadline(cycle).since(now)).min().unwrap_or(IDLE);
         let hangs = self.cycles.iter().any(Cycle::is_busy).then_some(self.shared.config.deadline);
         due.min(hangs.unwrap_or(IDLE)).min(IDLE)
     }
@@ -112,6 +114,7 @@ impl Writer {
             Message::Transformed { cycle, log, attempt, outcome } => {
                 self.cycles[cycle].transformed(log, attempt, outcome);
             }
+            Message::Merged { cycle } => self.cycles[cycle].merged(),
             Message::Awoke { cycle, drive, awake } => self.cycles[cycle].awoke(drive, awake),
             Message::Flush(answerer) => {
                 let logs = self.cycles.iter().map(Cycle::logs_end).collect();
@@ -169,6 +172,9 @@ impl Writer {
         }
         let applied: Vec<_> = accepted.iter().map(applied).collect();
         self.follower.apply(&applied);
+        if applied.iter().any(|change| change.kind == Kind::Forget) {
+            self.cycles.iter_mut().for_each(Cycle::consider_merging);
+        }
         self.count(&accepted);
         for change in accepted {
             change.answerer.answer(Ok(change.sequence));
@@ -242,7 +248,7 @@ type Attempt = Option<(Encoded, crate::drive::Pending<()>)>;
 /// Whether nothing is under way after which the rotation would have room.
 fn is_stuck(cycle: &Cycle) -> bool {
     let shift = cycle.shift();
-    !shift.admits() && !cycle.is_busy() && shift.next_deadline() == model::Time::MAX
+    !shift.admits() && !cycle.is_busy() && shift.next_deadline() == Time::MAX
 }
 
 /// Begins to append the batch to the log on duty; `None` if there is none, or its drive is full.

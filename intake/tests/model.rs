@@ -61,3 +61,17 @@ fn a_crash_of_one_drive_leaves_every_acknowledged_change_and_no_other() {
         crash_often(100 * seed, 1);
     }
 }
+
+#[test]
+fn a_crash_of_several_drives_leaves_every_acknowledged_change_and_no_other() {
+    for (seed, drives) in [(11, 2), (12, 3), (13, 4), (14, 4), (15, 5)] {
+        crash_often(100 * seed, drives);
+    }
+}
+
+#[test]
+fn a_crash_of_two_rotations_leaves_every_acknowledged_change_and_no_other() {
+    for (seed, drives) in [(21, 6), (22, 7), (23, 10)] {
+        crash_often(100 * seed, drives);
+    }
+}

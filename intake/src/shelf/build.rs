@@ -8,6 +8,7 @@ use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Kind, Record};
+use crate::shelf::access::Access;
 use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, NODE_BYTES, Tail, encode_header, encode_node};
 use std::io;
 use std::sync::atomic::Ordering;
@@ -28,15 +29,17 @@ pub(crate) struct ShelfBuilder<'a> {
     levels: Vec<Vec<Child>>,
     footer: Footer,
     tail: Tail,
+    access: Access,
 }
 
 impl<'a> ShelfBuilder<'a> {
     /// Begins a shelf on `drive`, under the name of one that is not complete.
-    pub(crate) fn begin(drive: &'a Drive, identity: Identity) -> io::Result<Self> {
-        let file = drive.directory.create(&Name::Unfinished(identity.file).to_string())?;
-        let (footer, tail) = (Footer::default(), Tail::default());
+    pub(crate) fn begin(drive: &'a Drive, identity: Identity, access: Access) -> io::Result<Self> {
+        let create = || drive.directory.create(&Name::Unfinished(identity.file).to_string());
+        let file = access.run(drive, create)?;
+        let (footer, tail, levels) = (Footer::default(), Tail::default(), Vec::new());
         let buffer = encode_header(identity);
-        Ok(Self { drive, file, identity, buffer, written: 0, leaf: None, levels: Vec::new(), footer, tail })
+        Ok(Self { drive, file, identity, buffer, written: 0, leaf: None, levels, footer, tail, access })
     }
 
     /// Adds a record with a key above all before. `value_crc` is the CRC-32C of its value.
@@ -59,7 +62,6 @@ impl<'a> ShelfBuilder<'a> {
         self.tail.keys.1.clear();
         self.tail.keys.1.extend_from_slice(record.key);
         self.footer.records += 1;
-        self.footer.deletes += u64::from(record.kind == Kind::Delete);
         let (min, max) = self.footer.sequences;
         self.footer.sequences = (min.min(record.sequence), max.max(record.sequence));
         self.flush(WRITE_BYTES)
@@ -76,9 +78,11 @@ impl<'a> ShelfBuilder<'a> {
         self.buffer.extend_from_slice(&tail);
         self.buffer.extend_from_slice(&self.footer.encode(self.identity));
         self.flush(1)?;
-        self.drive.sync(self.file.as_ref())?;
         assert!(self.written >= 2 * EDGE_BYTES, "a shelf has two edges");
-        self.drive.sync_names()
+        self.access.run(self.drive, || {
+            self.drive.sync(self.file.as_ref())?;
+            self.drive.sync_names()
+        })
     }
 
     /// Where the next byte goes.
@@ -89,7 +93,7 @@ impl<'a> ShelfBuilder<'a> {
     /// Writes what is buffered if it is so much.
     fn flush(&mut self, least: usize) -> io::Result<()> {
         if self.buffer.len() >= least {
-            self.file.write_at(&self.buffer, self.written)?;
+            self.access.run(self.drive, || self.file.write_at(&self.buffer, self.written))?;
             self.drive.written.fetch_add(self.buffer.len() as u64, Ordering::Relaxed);
             self.written += self.buffer.len() as u64;
             self.buffer.clear();

@@ -158,8 +158,6 @@ pub(super) struct Footer {
     pub(super) tail: Extent,
     pub(super) tail_crc: u32,
     pub(super) records: u64,
-    /// Records that say that their key is gone.
-    pub(super) deletes: u64,
     /// The smallest and the largest number of a record; 0 if there are none.
     pub(super) sequences: (Sequence, Sequence),
 }
@@ -174,7 +172,7 @@ impl Footer {
                 out.extend_from_slice(&u64::from(extent.bytes).to_le_bytes());
             }
             out.extend_from_slice(&u64::from(self.tail_crc).to_le_bytes());
-            for number in [self.records, self.deletes, self.sequences.0.0, self.sequences.1.0] {
+            for number in [self.records, self.sequences.0.0, self.sequences.1.0] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         })
@@ -190,12 +188,12 @@ impl Footer {
         let root = Extent { offset: fields.u64()?, bytes: small(fields.u64()?)? };
         let tail = Extent { offset: fields.u64()?, bytes: small(fields.u64()?)? };
         let tail_crc = small(fields.u64()?)?;
-        let (records, deletes) = (fields.u64()?, fields.u64()?);
+        let records = fields.u64()?;
         let sequences = (Sequence(fields.u64()?), Sequence(fields.u64()?));
         fields.end()?;
         if tail.offset.checked_add(u64::from(tail.bytes) + EDGE_BYTES) != Some(length) {
             return Err(Damage::Field("length"));
         }
-        Ok(Self { levels, root, tail, tail_crc, records, deletes, sequences })
+        Ok(Self { levels, root, tail, tail_crc, records, sequences })
     }
 }

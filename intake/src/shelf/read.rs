@@ -7,6 +7,7 @@ use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Head, Record, Sequence, decode};
+use crate::shelf::access::Access;
 use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, Tail, check_header, decode_node};
 use std::io;
 use std::sync::Arc;
@@ -54,8 +55,8 @@ impl Shelf {
     }
 
     /// Reads all of it, as a proof that it can be read. `step` is called for each record.
-    pub(crate) fn verify(self: &Arc<Self>, step: impl Fn() -> io::Result<()>) -> Result<(), ReadError> {
-        let mut cursor = self.from(&[])?;
+    pub(crate) fn verify(self: &Arc<Self>, access: Access, step: impl Fn() -> io::Result<()>) -> Result<(), ReadError> {
+        let mut cursor = self.cursor(&[], access)?;
         let mut records = 0;
         while cursor.record()?.is_some() {
             records += 1;
@@ -88,10 +89,6 @@ impl Shelf {
         self.footer.records
     }
 
-    pub(crate) fn deletes(&self) -> u64 {
-        self.footer.deletes
-    }
-
     /// Whether `key` lies between its first and its last key.
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
         self.keys().is_some_and(|(first, last)| first <= key && key <= last)
@@ -99,7 +96,13 @@ impl Shelf {
 
     /// A cursor at the first record whose key is `key` or above.
     pub(crate) fn from(self: &Arc<Self>, key: &[u8]) -> Result<Cursor, ReadError> {
-        let mut cursor = Cursor { shelf: Arc::clone(self), path: Vec::new(), leaf: Vec::new(), at: 0 };
+        self.cursor(key, Access::Direct)
+    }
+
+    /// The same, for all that follows to be read.
+    pub(crate) fn cursor(self: &Arc<Self>, key: &[u8], access: Access) -> Result<Cursor, ReadError> {
+        let window = Window { access, begin: 0, bytes: Vec::new() };
+        let mut cursor = Cursor { shelf: Arc::clone(self), window, path: Vec::new(), leaf: Vec::new(), at: 0 };
         if self.footer.root.bytes > 0 {
             cursor.descend(self.footer.root, self.footer.levels, key)?;
             while let Some(record) = cursor.record()?
@@ -112,16 +115,17 @@ impl Shelf {
     }
 
     /// Bytes of leaves that lie wholly in the range of `mask`, which is more than what it hides if there are newer
-    /// versions among them. Reads inner nodes only.
+    /// versions among them. Reads inner nodes only, as background work.
     pub(crate) fn bytes_in(&self, mask: &Mask) -> Result<u64, ReadError> {
+        let mut window = Window { access: Access::Background, begin: 0, bytes: Vec::new() };
         if self.footer.levels == 0 {
             return Ok(0);
         }
-        self.bytes_below(self.footer.root, self.footer.levels, mask)
+        self.bytes_below(&mut window, self.footer.root, self.footer.levels, mask)
     }
 
-    fn bytes_below(&self, node: Extent, level: u8, mask: &Mask) -> Result<u64, ReadError> {
-        let children = self.node(node, level)?;
+    fn bytes_below(&self, window: &mut Window, node: Extent, level: u8, mask: &Mask) -> Result<u64, ReadError> {
+        let children = self.node(window, node, level)?;
         let mut bytes = 0;
         for (at, child) in children.iter().enumerate() {
             // Keys below a child end before the next one begins.
@@ -131,7 +135,7 @@ impl Shelf {
                 continue;
             }
             if level > 1 {
-                bytes += self.bytes_below(child.extent, level - 1, mask)?;
+                bytes += self.bytes_below(window, child.extent, level - 1, mask)?;
             } else if mask.from <= child.first && end.is_some_and(|end| mask.to.as_deref().is_none_or(|to| end <= to)) {
                 bytes += u64::from(child.extent.bytes);
             }
@@ -139,24 +143,39 @@ impl Shelf {
         Ok(bytes)
     }
 
-    fn node(&self, extent: Extent, level: u8) -> Result<Vec<Child>, ReadError> {
-        Ok(decode_node(&self.read(extent)?, level, self.file.stamp())?)
+    fn node(&self, window: &mut Window, extent: Extent, level: u8) -> Result<Vec<Child>, ReadError> {
+        Ok(decode_node(&self.read(window, extent)?, level, self.file.stamp())?)
     }
 
-    fn read(&self, extent: Extent) -> Result<Vec<u8>, ReadError> {
-        let end = extent.offset.checked_add(extent.bytes.into());
-        if extent.bytes > NODE_BYTES_MAX || end.is_none_or(|end| end > self.footer.tail.offset) {
+    fn read(&self, window: &mut Window, extent: Extent) -> Result<Vec<u8>, ReadError> {
+        let end = extent.offset.checked_add(extent.bytes.into()).filter(|end| *end <= self.footer.tail.offset);
+        let Some(end) = end.filter(|_| extent.bytes <= NODE_BYTES_MAX) else {
             return Err(Damage::Field("place of a node").into());
+        };
+        if window.begin > extent.offset || window.begin + (window.bytes.len() as u64) < end {
+            let ahead = extent.offset + u64::from(window.access.read_bytes());
+            let length = end.max(ahead.min(self.footer.tail.offset)) - extent.offset;
+            window.begin = extent.offset;
+            window.bytes.clear();
+            window.bytes.resize(length as usize, 0);
+            window.access.run(&self.drive, || self.medium.read_at(&mut window.bytes, extent.offset))?;
         }
-        let mut bytes = vec![0; extent.bytes as usize];
-        self.medium.read_at(&mut bytes, extent.offset)?;
-        Ok(bytes)
+        let from = (extent.offset - window.begin) as usize;
+        Ok(window.bytes[from..from + extent.bytes as usize].to_vec())
     }
 }
 
-/// A place in a shelf. Memory: one leaf, and an inner node for each level.
+/// The piece of a shelf that was read last.
+struct Window {
+    access: Access,
+    begin: u64,
+    bytes: Vec<u8>,
+}
+
+/// A place in a shelf. Memory: two leaves, or a MiB if so much is read at once, and an inner node for each level.
 pub(crate) struct Cursor {
     shelf: Arc<Shelf>,
+    window: Window,
     /// The inner nodes above the leaf from the root down, and the next child of each.
     path: Vec<(Vec<Child>, usize)>,
     leaf: Vec<u8>,
@@ -199,12 +218,12 @@ impl Cursor {
     /// Goes from the node at `extent` down to the leaf that may have `key`.
     fn descend(&mut self, mut extent: Extent, level: u8, key: &[u8]) -> Result<(), ReadError> {
         for level in (1..=level).rev() {
-            let children = self.shelf.node(extent, level)?;
+            let children = self.shelf.node(&mut self.window, extent, level)?;
             let child = children.partition_point(|child| child.first.as_slice() <= key).saturating_sub(1);
             extent = children[child].extent;
             self.path.push((children, child + 1));
         }
-        (self.leaf, self.at) = (self.shelf.read(extent)?, 0);
+        (self.leaf, self.at) = (self.shelf.read(&mut self.window, extent)?, 0);
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ fn reference(rng: &mut Rng, records: u64, value_bytes: u64) -> Reference {
 
 fn write(world: &World, reference: &Reference, masks: Vec<Mask>) -> Arc<Drive> {
     let drive = Arc::new(Drive::new(DriveUuid(2), world.directory(0)));
-    let mut builder = ShelfBuilder::begin(&drive, identity()).expect("memory works");
+    let mut builder = ShelfBuilder::begin(&drive, identity(), Access::Stage).expect("memory works");
     for (key, (sequence, value)) in reference {
         let record = Record { kind: Kind::Put, sequence: Sequence(*sequence), key, entry: b"entry", value };
         builder.add(&record, crc32c(value)).expect("memory works");
@@ -55,7 +55,7 @@ fn what_was_put_in_comes_out_from_any_key_on() {
         let reference = reference(&mut rng, records, value_bytes);
         let mask = Mask { from: b"a".to_vec(), to: None, up_to: Sequence(5) };
         let shelf = open(&write(&world, &reference, vec![mask.clone()])).expect("it is whole");
-        shelf.verify(|| Ok(())).expect("it is whole");
+        shelf.verify(Access::Stage, || Ok(())).expect("it is whole");
         assert_eq!(shelf.records(), reference.len() as u64);
         assert_eq!((shelf.masks(), shelf.superseded()), (&[mask][..], &[FileId { nonce: 8, count: 9 }][..]));
         assert_eq!(all(&shelf, b"").expect("it is whole"), reference);
