@@ -9,11 +9,13 @@ use crate::medium::{File, is_full};
 use crate::merging;
 use crate::names::Name;
 use crate::queue::Message;
-use crate::record::{Kind, Sequence};
+use crate::record::Sequence;
 use crate::shared::{CycleShared, Loss, Shared};
+use crate::shelf::read::Shelf;
 use crate::status::{CycleStatus, DriveStatus};
 use crate::table::{Index, LogTable};
 use crate::transform::{Progress, remove, transform};
+use crate::view::LostPart;
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
 use model::{Attempt, Time};
 use parking_lot::RwLock;
@@ -441,21 +443,27 @@ impl Cycle {
     /// Nothing more is asked of the drive, and what lies on it is not looked for.
     fn forget_drive(&mut self, position: PoolDrive) {
         let Some(drive) = self.drives[position.0 as usize].clone() else { return };
-        if drive.is_lost() && self.common().view().incomplete {
+        if self.common().view().missing && drive.is_lost() {
             return;
         }
         drive.set_lost();
         let view = self.common().view();
-        for shelf in view.shelves.iter().filter(|shelf| shelf.drive.uuid == drive.uuid) {
-            let keys = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec(), shelf.records()));
+        let is_on_it = |shelf: &Arc<Shelf>| shelf.drive.uuid == drive.uuid;
+        let mut lost = Vec::new();
+        for shelf in view.shelves.iter().filter(|shelf| is_on_it(shelf)) {
+            let Some((first, last)) = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec())) else {
+                continue;
+            };
+            let keys = (first.clone(), last.clone(), shelf.records());
+            lost.push(LostPart { keys: Some((first, last)), max: shelf.sequences().1 });
             if self.shared.cycles.len() == 1 {
                 self.shared.lose(Loss::Shelf { file: shelf.file, drive: drive.uuid, keys });
             }
         }
         self.common().change(|view| {
-            let mut view = view.clone();
-            view.incomplete = true;
-            view.shelves.retain(|shelf| shelf.drive.uuid != drive.uuid);
+            let mut view = view.without(lost);
+            view.missing = true;
+            view.shelves.retain(|shelf| !is_on_it(shelf));
             view.settle();
             view
         });
@@ -467,17 +475,24 @@ impl Cycle {
         if self.open.as_ref().is_some_and(|open| open.log == log) {
             self.open = None;
         }
+        let index = table.index.read();
+        let ends = index.keys.first_key_value().zip(index.keys.last_key_value());
+        let keys = ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec()));
+        // What was in a shelf already is not lost.
+        let is_alive = self.common().view().logs.iter().any(|log| log.file == table.file);
+        if !is_alive || index.last == Sequence(0) {
+            return;
+        }
         self.common().change(|view| {
-            let mut view = view.replaced(&[table.file], None);
-            view.incomplete = true;
-            view
+            let lost = LostPart { keys: keys.filter(|_| index.masks.is_empty()), max: index.last };
+            view.replaced(&[table.file], None).without([lost])
         });
         let others = self.shared.cycles.iter().enumerate().filter(|(number, _)| *number != self.number);
         let others: Vec<_> = others.map(|(_, cycle)| cycle.view()).collect();
-        for (key, slot) in &table.index.read().keys {
+        for (key, slot) in &index.keys {
             let sequence = slot.head.sequence;
-            let is_elsewhere = others.iter().any(|view| !view.incomplete || view.holds(key, sequence));
-            if slot.head.kind != Kind::Forget && !is_elsewhere {
+            let is_elsewhere = others.iter().any(|view| view.is_whole() || view.holds(key, sequence));
+            if !is_elsewhere {
                 self.shared.lose(Loss::Version { key: key.to_vec(), sequence });
             }
         }
@@ -530,7 +545,7 @@ impl Cycle {
             backlog: self.shift.backlog(),
             log_bytes: self.open.as_ref().map_or(0, |open| open.bytes),
             admits: self.shift.admits(),
-            incomplete: view.incomplete,
+            incomplete: !view.is_whole(),
         };
     }
 }

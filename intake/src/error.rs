@@ -43,6 +43,9 @@ pub enum ReadError {
     /// The drive failed.
     #[error("the drive failed: {0}")]
     Drive(#[from] io::Error),
+    /// It is not there, but may have been on what was lost.
+    #[error("it may have been on what was lost")]
+    Lost,
     /// What lies there is not what was written.
     #[error("what was read is damaged: {0}")]
     Damaged(#[from] Damage),

@@ -112,6 +112,7 @@ impl Intake {
         if !writer.cycles.iter().any(|cycle| cycle.lives()) {
             return Err(OpenError::NoDrive);
         }
+        writer.level().map_err(|error| OpenError::Drive { drive: 0, error })?;
         let thread = thread::Builder::new().name("intake-writer".into()).spawn(move || writer.run());
         Ok((Self { shared, writer: Some(thread.map_err(OpenError::Thread)?) }, opened))
     }
@@ -174,10 +175,10 @@ impl Intake {
         self.submit_and_wait(change, None)
     }
 
-    /// The newest version of `key`, with its whole value.
+    /// The newest version of `key`, with its whole value. After a loss it may be an older one: [`Stored::certain`].
     ///
     /// # Errors
-    /// If the drive fails, or what it holds is damaged.
+    /// If the drive fails, what it holds is damaged, or what is not there may have been lost.
     pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, ReadError> {
         self.read(key, Want::Range(0, u64::MAX))
     }
@@ -199,9 +200,7 @@ impl Intake {
     }
 
     fn read(&self, key: &[u8], want: Want) -> Result<Option<Stored>, ReadError> {
-        let (version, hidden) = self.shared.read(|view| view.newest(key, want))?;
-        let is_there = |version: &crate::view::Version| version.kind == Kind::Put && version.stored.sequence > hidden;
-        Ok(version.filter(is_there).map(|version| version.stored))
+        self.shared.read(|view| view.get(key, want))
     }
 
     /// The keys from `from` on and before `to` (`None` is to the end), in order, with their values.
@@ -298,7 +297,7 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         replay: replay.unwrap_or_default(),
         last: Sequence(shared.last.load(Ordering::Relaxed)),
         copies: cycles.len(),
-        missing: Vec::new(),
+        missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
     })
 }

@@ -98,7 +98,7 @@ fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
 /// A merge failed: the shelves that are to blame are left alone from now on.
 fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &ReadError) {
     tracing::warn!(%error, "shelves were not merged");
-    if let ReadError::Drive(_) = error {
+    if !matches!(error, ReadError::Damaged(_)) {
         return;
     }
     for shelf in inputs {
@@ -179,7 +179,7 @@ fn add_newest(
 /// What lies outside of a merge, as far as it matters for what may be dropped.
 struct Rest {
     /// A drive is missing that may hold anything.
-    incomplete: bool,
+    missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
     /// The largest number inside.
@@ -193,16 +193,16 @@ impl Rest {
         let outside = view.shelves.iter().filter(|shelf| !is_input(shelf) && shelf.records() > 0);
         let shelves = outside.map(|shelf| shelf.sequences().0);
         let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
-        Self { incomplete: view.incomplete, min, max }
+        Self { missing: view.missing, min, max }
     }
 
     /// Whether there may be versions outside that are older than some inside.
     fn may_have_older(&self) -> bool {
-        self.incomplete || self.min.is_some_and(|min| min < self.max)
+        self.missing || self.min.is_some_and(|min| min < self.max)
     }
 
     /// Whether there may be something outside that `mask` hides.
     fn may_need(&self, mask: &Mask) -> bool {
-        self.incomplete || self.min.is_some_and(|min| min <= mask.up_to)
+        self.missing || self.min.is_some_and(|min| min <= mask.up_to)
     }
 }

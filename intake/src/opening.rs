@@ -13,19 +13,20 @@ use crate::bytes::Damage;
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::{OpenError, ReadError};
-use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET};
+use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET, Rot};
 use crate::medium::{Directory, File};
-use crate::names::{FileId, Identity, Name};
+use crate::names::{DriveUuid, FileId, Identity, Name};
 use crate::pool::{self, Pool};
 use crate::record::{Sequence, decode};
 use crate::shared::{Loss, Shared};
 use crate::shelf::read::Shelf;
 use crate::table::{Index, LogTable};
 use crate::transform::remove;
-use crate::view::View;
+use crate::view::{LostPart, View};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A log as its header has it.
 struct FoundLog {
@@ -41,9 +42,12 @@ struct FoundLog {
 struct Found {
     logs: Vec<FoundLog>,
     shelves: Vec<Arc<Shelf>>,
+    /// A file cannot be read.
+    lost_file: bool,
 }
 
 /// The drives and the contents of one rotation.
+#[derive(Default)]
 pub(crate) struct OpenedCycle {
     /// By position; `None` is missing.
     pub(crate) drives: Vec<Option<Arc<Drive>>>,
@@ -55,6 +59,11 @@ pub(crate) struct OpenedCycle {
     pub(crate) previous: Option<Previous>,
     /// Bytes of torn tails.
     pub(crate) torn: u64,
+    pub(crate) missing: Vec<DriveUuid>,
+    /// What rot took.
+    lost: Vec<LostPart>,
+    /// A file cannot be read, so nobody knows what it held.
+    lost_file: bool,
 }
 
 /// Opens the pool in `directories`.
@@ -76,8 +85,17 @@ pub(crate) fn open(
     let mut opened = Vec::new();
     for number in 0..cycles {
         let members = members.iter().filter(|member| usize::from(member.cycle) == number);
-        let drives: Vec<_> = members.map(|member| there.get(&member.uuid).cloned()).collect();
-        opened.push(open_cycle(&shared, number, drives)?);
+        let drives: Vec<_> = members.map(|member| (member.uuid, there.get(&member.uuid).cloned())).collect();
+        let missing = drives.iter().filter(|(_, drive)| drive.is_none()).map(|(uuid, _)| *uuid).collect();
+        let drives = drives.into_iter().map(|(_, drive)| drive).collect();
+        opened.push(OpenedCycle { missing, ..open_cycle(&shared, number, drives)? });
+    }
+    // Whatever there was until now may have been on a drive that is not there.
+    let max = Sequence(shared.last.load(Ordering::Relaxed));
+    for (cycle, opened) in shared.cycles.iter().zip(&opened) {
+        if opened.lost_file || cycle.view().missing {
+            cycle.change(|view| view.without([LostPart { keys: None, max }]));
+        }
     }
     Ok((shared, opened))
 }
@@ -94,7 +112,7 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
             }
         }
     }
-    let incomplete = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
+    let missing = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
     let dead: BTreeSet<FileId> = found.shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
     let cycle = &shared.cycles[number];
     cycle.undeleted.lock().extend(&dead);
@@ -102,19 +120,20 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
     for shelf in gone {
         remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
     }
-    let mut opened = OpenedCycle { drives, logs: Vec::new(), dead: Vec::new(), previous: None, torn: 0 };
+    let mut opened = OpenedCycle { drives, lost_file: found.lost_file, ..OpenedCycle::default() };
     let last = shelves.iter().map(|shelf| shelf.sequences().1).max().unwrap_or_default();
     read_logs(shared, found.logs, &dead, &mut opened);
-    if !incomplete {
+    if !missing {
         // What is dead and not there is gone for good.
         let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).collect();
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
     let logs = opened.logs.iter().chain(&opened.dead).map(|table| table.index.read().last.max(before(table.first)));
     let last = logs.max().unwrap_or_default().max(last);
-    shared.last.fetch_max(last.0, std::sync::atomic::Ordering::Relaxed);
+    shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
-        let mut view = View { logs: opened.logs.clone(), shelves, masks: Vec::new(), incomplete };
+        let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
+        view.lost[0].append(&mut opened.lost);
         view.settle();
         view
     });
@@ -145,8 +164,8 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
                         found.shelves.push(Arc::new(shelf));
                         continue;
                     }
-                    Err(ReadError::Drive(error)) => return Err(error.into()),
                     Err(ReadError::Damaged(damage)) => damage,
+                    Err(error) => return Err(error),
                 }
             }
             Some(Name::Log(file)) => match found_log(drive, &name, identity(file))? {
@@ -157,6 +176,7 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
                 Err(damage) => damage,
             },
         };
+        found.lost_file = true;
         shared.lose(Loss::File { name, drive: drive.uuid, problem: problem.to_string() });
     }
     Ok(())
@@ -192,14 +212,22 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
     for log in found {
         let length = sealed.get(&log.file).copied();
         let is_dead = dead.contains(&log.file);
-        match read_log(shared, &log, length, is_dead) {
-            Ok((table, torn)) => {
+        match read_log(&log, length) {
+            Ok((table, torn, rot)) => {
                 opened.torn += torn;
+                // What a shelf has of it was read when it was whole.
+                for rot in rot.into_iter().filter(|_| !is_dead) {
+                    let max = table.index.read().last;
+                    let keys = rot.record.as_ref().map(|(key, _)| (key.clone(), key.clone()));
+                    opened.lost.push(LostPart { keys, max });
+                    shared.lose(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
+                }
                 opened.previous = Some(Previous { file: table.file, bytes: table.index.read().bytes });
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
             Err(error) => {
+                opened.lost_file = true;
                 let name = Name::Log(log.file).to_string();
                 shared.lose(Loss::File { name, drive: log.drive.uuid, problem: error.to_string() });
             }
@@ -207,7 +235,8 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
     }
 }
 
-fn read_log(shared: &Shared, log: &FoundLog, sealed: Option<u64>, is_dead: bool) -> Result<(LogTable, u64), ReadError> {
+/// The index of a log, bytes of its torn tail, and its rot.
+fn read_log(log: &FoundLog, sealed: Option<u64>) -> Result<(LogTable, u64, Vec<Rot>), ReadError> {
     let image = image(log.medium.as_ref())?;
     let stamp = log.file.stamp();
     let contents = log::read(&image, stamp, sealed);
@@ -216,17 +245,11 @@ fn read_log(shared: &Shared, log: &FoundLog, sealed: Option<u64>, is_dead: bool)
         let (_, record) = decode(&image[offset as usize..], stamp)?;
         index.insert(offset, head, &record);
     }
-    for rot in contents.rot {
-        // What a shelf has of it was read when it was whole.
-        if !is_dead {
-            shared.lose(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
-        }
-    }
     let first = index.keys.values().map(|slot| slot.head.sequence).min();
     let first = log.header.map(|header| header.first).or(first).unwrap_or_default();
     let medium = log.drive.directory.open(&Name::Log(log.file).to_string())?.into();
     let table = LogTable { file: log.file, drive: Arc::clone(&log.drive), medium, first, index: RwLock::new(index) };
-    Ok((table, contents.torn))
+    Ok((table, contents.torn, contents.rot))
 }
 
 /// All bytes of a file.

@@ -42,8 +42,8 @@ pub enum Loss {
         file: FileId,
         /// Its drive.
         drive: DriveUuid,
-        /// Its first and last key, and the number of its records, if they are known.
-        keys: Option<(Vec<u8>, Vec<u8>, u64)>,
+        /// Its first and last key, and the number of its records.
+        keys: (Vec<u8>, Vec<u8>, u64),
     },
     /// A file that cannot be read as what its name says. It is left where it is.
     File {
@@ -155,7 +155,7 @@ impl Shared {
     pub(crate) fn read<T>(&self, read: impl Fn(&View) -> Result<T, ReadError>) -> Result<T, ReadError> {
         let views: Vec<_> = self.cycles.iter().map(CycleShared::view).collect();
         let mut failed = None;
-        for view in views.iter().filter(|view| !view.incomplete) {
+        for view in views.iter().filter(|view| view.is_whole()) {
             match read(view) {
                 Ok(found) => return Ok(found),
                 Err(error) => {

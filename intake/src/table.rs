@@ -9,7 +9,7 @@ use crate::error::ReadError;
 use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::FileId;
-use crate::record::{HEAD_BYTES, Head, Kind, Record, Sequence, decode};
+use crate::record::{HEAD_BYTES, Head, Record, Sequence, decode};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,10 +83,9 @@ impl LogTable {
         Ok(bytes)
     }
 
-    /// The record that `bytes`, as [`Self::read`] gave them, are.
+    /// The record that `bytes` of this log begin with.
     pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, ReadError> {
         let (_, record) = decode(bytes, self.file.stamp())?;
-        assert!(record.kind != Kind::Forget, "the index has keys");
         Ok(record)
     }
 }

@@ -12,12 +12,13 @@ use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::medium::is_full;
 use crate::names::{FileId, Identity, Name};
-use crate::record::decode;
+use crate::record::{Sequence, decode};
 use crate::shared::{CycleShared, Loss, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::shelf::read::Shelf;
 use crate::table::LogTable;
+use crate::view::LostPart;
 use engine::shift::TransformOutcome;
 use std::io;
 use std::sync::Arc;
@@ -116,7 +117,7 @@ fn write_log(
             }
             match decode(&image[slot.offset as usize..], table.file.stamp()) {
                 Ok((head, record)) if head == slot.head => builder.add(&record, head.value_crc())?,
-                _ => shared.lose(Loss::Version { key: key.to_vec(), sequence: slot.head.sequence }),
+                _ => lose(shared, cycle, key, slot.head.sequence),
             }
             progress.step()?;
         }
@@ -125,6 +126,13 @@ fn write_log(
         publish(to, identity, Access::Stage, || progress.step())
     };
     write().inspect_err(|_| discard(to, identity.file))
+}
+
+/// A record that was whole once cannot be read any more.
+fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) {
+    shared.lose(Loss::Version { key: key.to_vec(), sequence });
+    let lost = LostPart { keys: Some((key.to_vec(), key.to_vec())), max: sequence };
+    cycle.change(|view| view.without([lost]));
 }
 
 /// The dead files that a new shelf has to know.

@@ -31,6 +31,24 @@ pub struct Stored {
     pub value: Vec<u8>,
     /// The length of the whole value.
     pub value_bytes: u64,
+    /// Nothing was lost that may have been newer.
+    pub certain: bool,
+}
+
+/// A part of the contents that was lost: what had these keys, and numbers up to this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LostPart {
+    /// The first and the last key; `None` is any.
+    pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) max: Sequence,
+}
+
+impl LostPart {
+    /// Whether something newer than `sequence` may have been lost of `key`.
+    fn may_have(&self, key: &[u8], sequence: Sequence) -> bool {
+        let is_in = |(first, last): &(Vec<u8>, Vec<u8>)| first.as_slice() <= key && key <= last.as_slice();
+        sequence < self.max && self.keys.as_ref().is_none_or(is_in)
+    }
 }
 
 /// How much of a value is wanted.
@@ -59,7 +77,8 @@ impl Version {
             }
         };
         let (entry, value_bytes) = (record.entry.to_vec(), record.value.len() as u64);
-        let stored = Stored { sequence: record.sequence, entry, value: value.to_vec(), value_bytes };
+        let (sequence, value) = (record.sequence, value.to_vec());
+        let stored = Stored { sequence, entry, value, value_bytes, certain: true };
         Self { kind: record.kind, stored }
     }
 
@@ -71,13 +90,14 @@ impl Version {
         let key = slot.head.key(&bytes)?;
         let entry = bytes[crate::record::HEAD_BYTES + key.len()..].to_vec();
         let value_bytes = u64::from(slot.head.value_bytes);
-        let stored = Stored { sequence: slot.head.sequence, entry, value: Vec::new(), value_bytes };
+        let (sequence, value) = (slot.head.sequence, Vec::new());
+        let stored = Stored { sequence, entry, value, value_bytes, certain: true };
         Ok(Self { kind: slot.head.kind, stored })
     }
 }
 
 /// The logs and shelves of a rotation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct View {
     /// Oldest first; the last one may be open.
     pub(crate) logs: Vec<Arc<LogTable>>,
@@ -85,11 +105,44 @@ pub(crate) struct View {
     pub(crate) shelves: Vec<Arc<Shelf>>,
     /// The masks of all shelves.
     pub(crate) masks: Vec<Mask>,
-    /// Something was lost, or a drive is missing: what is not found here may have been.
-    pub(crate) incomplete: bool,
+    /// What was lost, for each rotation that this is a view of; only what all of them lost is.
+    pub(crate) lost: Vec<Vec<LostPart>>,
+    /// A drive is missing, and may come back with anything.
+    pub(crate) missing: bool,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { logs: Vec::new(), shelves: Vec::new(), masks: Vec::new(), lost: vec![Vec::new()], missing: false }
+    }
 }
 
 impl View {
+    /// The largest number in it.
+    pub(crate) fn last(&self) -> Sequence {
+        let shelves = self.shelves.iter().map(|shelf| shelf.sequences().1);
+        let logs = self.logs.iter().map(|log| log.index.read().last);
+        shelves.chain(logs).max().unwrap_or_default()
+    }
+
+    /// Whether nothing was lost.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lost.iter().any(Vec::is_empty)
+    }
+
+    /// Whether something newer than `sequence` may have been lost of `key`.
+    pub(crate) fn may_have_lost(&self, key: &[u8], sequence: Sequence) -> bool {
+        self.lost.iter().all(|parts| parts.iter().any(|part| part.may_have(key, sequence)))
+    }
+
+    /// The same, and what was lost.
+    pub(crate) fn without(&self, lost: impl IntoIterator<Item = LostPart>) -> Self {
+        let mut view = self.clone();
+        assert!(view.lost.len() == 1, "losses are noted where they happen");
+        view.lost[0].extend(lost);
+        view
+    }
+
     /// The same without the logs and shelves of `gone`, and with `shelf`.
     pub(crate) fn replaced(&self, gone: &[FileId], shelf: Option<Arc<Shelf>>) -> Self {
         let mut view = self.clone();
@@ -102,8 +155,10 @@ impl View {
 
     /// Everything that any of `views` has.
     pub(crate) fn union(views: &[Arc<Self>]) -> Self {
-        let mut union = Self { incomplete: views.iter().any(|view| view.incomplete), ..Self::default() };
+        let mut union = Self { lost: Vec::new(), ..Self::default() };
         for view in views {
+            union.missing |= view.missing;
+            union.lost.extend_from_slice(&view.lost);
             union.logs.extend_from_slice(&view.logs);
             union.shelves.extend_from_slice(&view.shelves);
         }
@@ -132,6 +187,18 @@ impl View {
     pub(crate) fn holds(&self, key: &[u8], sequence: Sequence) -> bool {
         let newest = self.newest(key, Want::Entry);
         newest.is_ok_and(|(version, _)| version.is_some_and(|version| version.stored.sequence >= sequence))
+    }
+
+    /// The newest version of `key`, if it is there.
+    pub(crate) fn get(&self, key: &[u8], want: Want) -> Result<Option<Stored>, ReadError> {
+        let (version, hidden) = self.newest(key, want)?;
+        let sequence = version.as_ref().map_or(hidden, |version| version.stored.sequence.max(hidden));
+        let is_there = |version: &Version| version.kind == Kind::Put && version.stored.sequence > hidden;
+        match version.filter(is_there) {
+            Some(version) => Ok(Some(version.stored)),
+            None if self.may_have_lost(key, sequence) => Err(ReadError::Lost),
+            None => Ok(None),
+        }
     }
 
     /// The newest record of `key`, be it that it is gone, and the last number of it that is forgotten.
@@ -167,7 +234,11 @@ impl View {
         {
             version = Some(Version::in_log(log, slot, want)?);
         }
-        Ok((version, hidden.unwrap_or_default()))
+        let hidden = hidden.unwrap_or_default();
+        if let Some(version) = &mut version {
+            version.stored.certain = !self.may_have_lost(key, version.stored.sequence);
+        }
+        Ok((version, hidden))
     }
 }
 
@@ -241,7 +312,8 @@ impl View {
                 break;
             }
             passed += 1;
-            let version = take(&mut sources, &key, want)?;
+            let mut version = take(&mut sources, &key, want)?;
+            version.stored.certain = !self.may_have_lost(&key, version.stored.sequence);
             let is_hidden = masks.iter().any(|mask| mask.hides(&key, version.stored.sequence));
             if version.kind == Kind::Put && !is_hidden {
                 bytes += version.stored.value.len() + version.stored.entry.len();

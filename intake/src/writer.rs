@@ -9,17 +9,19 @@
 //!
 //! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that takes writes.
 
-use crate::ack::Answerer;
+use crate::ack::{Answerer, ack};
 use crate::bytes::crc32c;
 use crate::config::ENTRY_BYTES_MAX;
 use crate::cycle::Cycle;
-use crate::error::PutError;
+use crate::error::{PutError, ReadError};
 use crate::follower::{Applied, Follower};
+use crate::log;
 use crate::medium::is_full;
+use crate::opening::image;
 use crate::queue::{Draft, Message, Submission, Work};
 use crate::record::{Head, Kind, Record, Sequence};
-use crate::shared::Shared;
-use crate::table::charged;
+use crate::shared::{CycleShared, Shared};
+use crate::table::{LogTable, charged};
 use engine::shift::{LogId, ShiftEvent};
 use model::Time;
 use std::collections::BTreeMap;
@@ -222,24 +224,69 @@ impl Writer {
         let mut results = Vec::new();
         let begun: Vec<_> = self.cycles.iter_mut().map(|cycle| begin(cycle, accepted)).collect();
         let deadline = self.shared.config.deadline;
-        for (cycle, mut attempt) in self.cycles.iter_mut().zip(begun) {
-            // A drive that failed may have it all the same.
-            let mut is_unknown = false;
-            results.push(loop {
-                let Some((encoded, pending)) = attempt else {
-                    break Err(if is_unknown || !cycle.lives() { Failure::Unknown } else { Failure::NoSpace });
-                };
-                match pending.wait(deadline) {
-                    Ok(()) => {
-                        publish(cycle, accepted, &encoded);
-                        break Ok(());
-                    }
-                    Err(error) => is_unknown |= fail(cycle, &error, deadline) == Failure::Unknown,
-                }
-                attempt = begin_elsewhere(cycle, accepted);
-            });
+        for (cycle, attempt) in self.cycles.iter_mut().zip(begun) {
+            results.push(finish(cycle, accepted, attempt, deadline));
         }
         results
+    }
+
+    /// Brings rotations to the same end, before anything else: of the batches that a crash cut short, one may have more
+    /// records than the other. What is acknowledged is in both, so this is a batch or two.
+    pub(crate) fn level(&mut self) -> Result<(), ReadError> {
+        let views: Vec<_> = self.shared.cycles.iter().map(CycleShared::view).collect();
+        let top = views.iter().map(|view| view.last()).max().unwrap_or_default();
+        for (cycle, view) in self.cycles.iter_mut().zip(&views).filter(|(_, view)| view.last() < top) {
+            let mut missing = BTreeMap::new();
+            for table in views.iter().flat_map(|view| &view.logs) {
+                for change in records_after(table, view.last())? {
+                    missing.insert(change.sequence, change);
+                }
+            }
+            let missing: Vec<_> = missing.into_values().collect();
+            let attempt = begin(cycle, &missing);
+            if finish(cycle, &missing, attempt, self.shared.config.deadline).is_err() {
+                tracing::error!(records = missing.len(), "a rotation cannot be brought up to the other one");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The records of a log with numbers above `known`.
+fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, ReadError> {
+    if table.index.read().last <= known {
+        return Ok(Vec::new());
+    }
+    let image = image(table.medium.as_ref())?;
+    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes));
+    let mut records = Vec::new();
+    for (offset, head) in contents.records.into_iter().filter(|(_, head)| head.sequence > known) {
+        let record = table.record(&image[offset as usize..])?;
+        let (key, entry, value) = (record.key.to_vec(), record.entry.to_vec(), record.value.to_vec());
+        let Record { kind, sequence, .. } = record;
+        let value_crc = head.value_crc();
+        records.push(Accepted { sequence, kind, key, entry, value, value_crc, answerer: ack().0 });
+    }
+    Ok(records)
+}
+
+/// Waits for an append that has begun, and goes on with another drive if it fails.
+fn finish(cycle: &mut Cycle, accepted: &[Accepted], attempt: Attempt, deadline: Duration) -> Result<(), Failure> {
+    let mut attempt = attempt;
+    // A drive that failed may have it all the same.
+    let mut is_unknown = false;
+    loop {
+        let Some((encoded, pending)) = attempt else {
+            return Err(if is_unknown || !cycle.lives() { Failure::Unknown } else { Failure::NoSpace });
+        };
+        match pending.wait(deadline) {
+            Ok(()) => {
+                publish(cycle, accepted, &encoded);
+                return Ok(());
+            }
+            Err(error) => is_unknown |= fail(cycle, &error, deadline) == Failure::Unknown,
+        }
+        attempt = begin_elsewhere(cycle, accepted);
     }
 }
 

@@ -1,4 +1,5 @@
 //! A reference map beside the intake, and the states that a crash may leave.
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use intake::medium::memory::World;
 use intake::{Change, Config, Intake, Sequence};
@@ -147,5 +148,14 @@ fn apply(reference: &mut Reference, change: &Change, sequence: Sequence) {
             let is_in = from <= key && to.as_ref().is_none_or(|to| key < to);
             !is_in || *written > *up_to
         }),
+    }
+}
+
+/// Puts so many keys, and notes their numbers.
+pub fn put_many(intake: &Intake, written: &mut BTreeMap<Vec<u8>, Sequence>, keys: std::ops::Range<u64>) {
+    for number in keys {
+        let key = format!("key/{number:05}").into_bytes();
+        let sequence = intake.put(&key, b"entry", &vec![number as u8; 300]).expect("some drive takes it");
+        written.insert(key, sequence);
     }
 }
