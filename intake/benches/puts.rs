@@ -1,7 +1,8 @@
-//! Puts of 4 KB by 64 writers, beside a bare file with one sync for 64 writes of as many bytes, in turns in the same run.
+//! Puts of 4 KB by 64 writers, beside a bare file with one sync for 64 writes of as many bytes, in turns in the same
+//! run.
 //!
-//! `cargo bench -p intake --bench puts -- DIRECTORY`. Shown: the rate of each, their ratio, changes for each sync, and the
-//! bytes written for each byte, once all logs are shelves and merged.
+//! `cargo bench -p intake --bench puts -- DIRECTORY`. Shown: the rate of each, their ratio, changes for each sync, and
+//! the bytes written for each byte, once all logs are shelves and merged.
 
 use intake::medium::files::DirectoryOfFiles;
 use intake::{Config, Intake};

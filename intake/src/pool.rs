@@ -21,6 +21,9 @@ const MAGIC: [u8; 8] = *b"LARDPOOL";
 const LABEL: &str = "intake.pool";
 const NEW_LABEL: &str = "intake.pool-new";
 
+/// The version of labels of a pool that is being made. Nothing was ever stored in it.
+const MAKING: u64 = 0;
+
 /// A member of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -116,23 +119,27 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
         labels.push(read(directory.as_ref()).map_err(|error| OpenError::Drive { drive, error })?);
     }
     check(&labels)?;
-    let newest = labels.iter().flatten().max_by_key(|label| label.version);
-    let uuid = newest.map_or(PoolUuid(entropy), |label| label.pool);
-    let mut members = newest.map(|label| label.members.clone()).unwrap_or_default();
-    let known = members.len();
+    if labels.iter().flatten().all(|label| label.version == MAKING) {
+        labels = make(directories, entropy)?;
+    }
+    let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
+    let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
     let mut drives = Vec::new();
     for (drive, label) in labels.iter().enumerate() {
-        let joined = || DriveUuid(entropy.wrapping_add((drive as u128 + 1) << 64));
-        drives.push(label.as_ref().map_or_else(joined, |label| label.drive));
+        let uuid = match label {
+            Some(label) => label.drive,
+            None => join(directories[drive].as_ref(), &mut newest, uuid_of(entropy, drive))
+                .map_err(|error| OpenError::Drive { drive, error: error.into() })?,
+        };
+        drives.push(uuid);
     }
-    join(&mut members, &drives);
-    if members.len() > DRIVES_MAX {
-        return Err(OpenError::Drives { drives: members.len(), limit: DRIVES_MAX });
+    if newest.members.len() > DRIVES_MAX {
+        return Err(OpenError::Drives { drives: newest.members.len(), limit: DRIVES_MAX });
     }
-    let version = newest.map_or(0, |label| label.version) + u64::from(members.len() > known);
-    let mut pool = Pool { uuid, members, drives, unwritable: Vec::new() };
+    newest.version = newest.version.max(MAKING + 1);
+    let mut pool = Pool { uuid: newest.pool, members: newest.members.clone(), drives, unwritable: Vec::new() };
     for (drive, label) in labels.iter().enumerate() {
-        let current = Label { pool: uuid, drive: pool.drives[drive], version, members: pool.members.clone() };
+        let current = Label { drive: pool.drives[drive], ..newest.clone() };
         if label.as_ref() != Some(&current)
             && let Err(error) = write(directories[drive].as_ref(), &current)
         {
@@ -141,6 +148,39 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
         }
     }
     Ok(pool)
+}
+
+fn uuid_of(entropy: u128, drive: usize) -> DriveUuid {
+    DriveUuid(entropy.wrapping_add((drive as u128 + 1) << 64))
+}
+
+/// Makes a pool. Until all drives have a label, each says that it is being made, and nothing is stored.
+fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<Label>>, OpenError> {
+    let shares = rotations(directories.len() as u32);
+    assert!((shares.len() > 1) == (directories.len() >= COPIES_FROM_DRIVES), "copies are as they are documented");
+    let member = |at: usize| {
+        let cycle = shares.iter().position(|share| share.contains(&(at as u32))).unwrap_or_default() as u8;
+        Member { uuid: uuid_of(entropy, at), cycle }
+    };
+    let members: Vec<_> = (0..directories.len()).map(member).collect();
+    let mut labels = Vec::new();
+    for (drive, directory) in directories.iter().enumerate() {
+        let label =
+            Label { pool: PoolUuid(entropy), drive: members[drive].uuid, version: MAKING, members: members.clone() };
+        write(directory.as_ref(), &label).map_err(|error| OpenError::Drive { drive, error: error.into() })?;
+        labels.push(Some(label));
+    }
+    Ok(labels)
+}
+
+/// Adds a drive to the smaller rotation. Its own label is the first to say so: a drive that is listed has a label.
+fn join(directory: &dyn Directory, newest: &mut Label, uuid: DriveUuid) -> io::Result<DriveUuid> {
+    let size = |cycle| newest.members.iter().filter(|member| member.cycle == cycle).count();
+    let cycle = u8::from(size(1) > 0 && size(1) < size(0));
+    newest.members.push(Member { uuid, cycle });
+    newest.version += 1;
+    write(directory, &Label { drive: uuid, ..newest.clone() })?;
+    Ok(uuid)
 }
 
 /// All labels are of one pool, and no drive is there twice.
@@ -157,25 +197,6 @@ fn check(labels: &[Option<Label>]) -> Result<(), OpenError> {
         }
     }
     Ok(())
-}
-
-/// Adds the drives that are no members yet. A new pool has as many rotations as its drives allow; a drive that comes
-/// later joins the smaller one.
-fn join(members: &mut Vec<Member>, drives: &[DriveUuid]) {
-    let is_new = members.is_empty();
-    let shares = rotations(drives.len() as u32);
-    assert!((shares.len() > 1) == (drives.len() >= COPIES_FROM_DRIVES), "copies begin where the documentation says");
-    for (at, uuid) in drives.iter().enumerate() {
-        if members.iter().any(|member| member.uuid == *uuid) {
-            continue;
-        }
-        let size = |cycle| members.iter().filter(|member| member.cycle == cycle).count();
-        let cycle = match is_new {
-            true => shares.iter().position(|share| share.contains(&(at as u32))).unwrap_or_default() as u8,
-            false => u8::from(size(1) > 0 && size(1) < size(0)),
-        };
-        members.push(Member { uuid: *uuid, cycle });
-    }
 }
 
 #[cfg(test)]

@@ -75,3 +75,15 @@ fn a_crash_of_two_rotations_leaves_every_acknowledged_change_and_no_other() {
         crash_often(100 * seed, drives);
     }
 }
+
+#[test]
+fn a_pool_can_be_made_again_wherever_making_it_was_cut_short() {
+    let mut rng = Rng::for_thing(7, 7);
+    let world = World::new(6);
+    drop(Intake::open(world.directories(), config(1)).expect("it is new"));
+    for position in 0..=world.position() {
+        let after = world.crash(position, &mut rng);
+        let (intake, opened) = Intake::open(after.directories(), config(2)).expect("a crash leaves a pool, or none");
+        assert_eq!((opened.missing.len(), opened.copies, contents(&intake).len()), (0, 2, 0), "at {position}");
+    }
+}
