@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
 
 /// Adds a text as [`Fields::text`] reads it. At most 65,535 bytes.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    assert!(text.len() <= usize::from(u16::MAX), "keys are short");
+    assert!(u16::try_from(text.len()).is_ok(), "keys are short");
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());
     out.extend_from_slice(text);
 }

@@ -14,7 +14,7 @@ use crate::shared::{CycleShared, Loss, Shared};
 use crate::shelf::read::Shelf;
 use crate::status::{CycleStatus, DriveStatus};
 use crate::table::{Index, LogTable};
-use crate::transform::{Progress, remove, transform};
+use crate::transform::{Progress, Transform, remove};
 use crate::view::LostPart;
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
 use model::{Attempt, Time};
@@ -130,16 +130,20 @@ impl Cycle {
     }
 
     fn handle_all(&mut self, mut events: VecDeque<ShiftEvent>) {
-        let mut actions = Vec::new();
+        let (mut actions, mut is_lost) = (Vec::new(), false);
         while let Some(event) = events.pop_front() {
             if let ShiftEvent::Lost(drive) = event {
                 self.forget_drive(drive);
+                is_lost = true;
             }
             self.shift.apply((self.shared.config.clock)(), event, &mut actions);
             for action in actions.drain(..) {
                 self.execute(action, &mut events);
             }
             events.extend(self.give_turns());
+        }
+        if is_lost {
+            self.consider_merging();
         }
         self.report();
     }
@@ -180,7 +184,8 @@ impl Cycle {
             self.merge_again = true;
             return;
         }
-        if self.common().view().shelves.is_empty() {
+        let view = self.common().view();
+        if view.shelves.is_empty() && view.is_whole() {
             return;
         }
         let drives = self.drives.iter().enumerate().filter_map(|(position, drive)| {
@@ -208,6 +213,7 @@ impl Cycle {
         if std::mem::take(&mut self.merge_again) {
             self.consider_merging();
         }
+        self.report();
     }
 
     fn execute(&mut self, action: ShiftAction, events: &mut VecDeque<ShiftEvent>) {
@@ -298,7 +304,10 @@ impl Cycle {
         let (table, to) = (self.tables.get(&log).cloned(), self.drive(drives.1));
         let work = move || {
             let outcome = match (table, to) {
-                (Some(table), Ok(to)) => transform(&shared, &shared.cycles[cycle], &table, &to, &progress),
+                (Some(table), Ok(to)) => {
+                    let cycle = &shared.cycles[cycle];
+                    Transform { shared: &shared, cycle, table: &table, to: &to, progress: &progress }.run()
+                }
                 (None, _) => Err(TransformOutcome::SourceLost),
                 (_, Err(_)) => Err(TransformOutcome::TargetLost),
             };

@@ -109,7 +109,7 @@ impl Intake {
             cycle.boot(logs, dead, previous);
             writer.cycles.push(cycle);
         }
-        if !writer.cycles.iter().any(|cycle| cycle.lives()) {
+        if !writer.cycles.iter().any(Cycle::lives) {
             return Err(OpenError::NoDrive);
         }
         writer.level().map_err(|error| OpenError::Drive { drive: 0, error })?;

@@ -6,10 +6,13 @@
 //!    long as an older version may lie elsewhere, be it on a drive that is missing; masks stay as long.
 //! 3. The new shelf is published like that of a log ([`crate::transform`]), and its sources are removed.
 //!
+//! A rotation that lost something is healed first ([`crate::healing`]), if the other one has everything.
+//!
 //! A shelf that turns out to be damaged is reported, and left as it is.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
+use crate::healing::heal;
 use crate::mask::Mask;
 use crate::names::{FileId, Name};
 use crate::record::{Kind, Sequence};
@@ -25,8 +28,16 @@ use std::sync::Arc;
 /// A drive, and whether it takes writes.
 pub(crate) type Target = (Arc<Drive>, bool);
 
-/// Merges and removes until nothing is left to do.
+/// Heals, merges and removes until nothing is left to do.
 pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
+    let view = cycle.view();
+    let whole = shared.cycles.iter().map(CycleShared::view).find(|view| view.is_whole());
+    if let Some(whole) = whole.filter(|_| !view.is_whole())
+        && let Some(to) = target_of(&view, &[], drives)
+        && let Err(error) = heal(shared, cycle, &whole, &to)
+    {
+        tracing::warn!(%error, "a rotation is not whole yet");
+    }
     while step(shared, cycle, drives) {}
 }
 
@@ -49,7 +60,7 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
         Some(Choice::Merge(inputs)) => {
             let inputs: Vec<_> = inputs.into_iter().map(|at| Arc::clone(shelves[at])).collect();
             let Some(to) = target_of(&view, &inputs, drives) else { return false };
-            merge(shared, cycle, &inputs, to).inspect_err(|error| failed(shared, cycle, &inputs, error)).is_ok()
+            merge(shared, cycle, &inputs, &to).inspect_err(|error| failed(shared, cycle, &inputs, error)).is_ok()
         }
     }
 }
@@ -110,14 +121,14 @@ fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &R
     }
 }
 
-fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: Arc<Drive>) -> Result<(), ReadError> {
+fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<Drive>) -> Result<(), ReadError> {
     let files: Vec<FileId> = inputs.iter().map(|shelf| shelf.file).collect();
     let view = cycle.view();
     let rest = Rest::of(&view, &files);
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
     let write = || {
-        let mut builder = ShelfBuilder::begin(&to, identity, access)?;
+        let mut builder = ShelfBuilder::begin(to, identity, access)?;
         let mut cursors = inputs.iter().map(|shelf| shelf.cursor(&[], access)).collect::<Result<Vec<_>, _>>()?;
         let masks = view.all_masks();
         while let Some(newest) = newest(&cursors)? {
@@ -128,9 +139,9 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: Arc<Dr
         needed.dedup();
         needed.retain(|mask| rest.may_need(mask));
         builder.finish(needed, superseded(cycle, &files))?;
-        publish(&to, identity, access, || Ok(()))
+        publish(to, identity, access, || Ok(()))
     };
-    let shelf = write().inspect_err(|_| discard(&to, identity.file))?;
+    let shelf = write().inspect_err(|_| discard(to, identity.file))?;
     // A shelf on a drive that is lost before it is removed is not to come back.
     cycle.undeleted.lock().extend(&files);
     cycle.change(|view| view.replaced(&files, Some(shelf)));

@@ -5,7 +5,7 @@
 
 use crate::error::ReadError;
 use crate::shared::Shared;
-use crate::view::{Item, Want};
+use crate::view::{Item, Stored, Want};
 use std::sync::Arc;
 
 /// Keys of a page.
@@ -28,12 +28,12 @@ impl Scan {
 }
 
 impl Iterator for Scan {
-    type Item = Result<Item, ReadError>;
+    type Item = Result<(Vec<u8>, Stored), ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(item) = self.page.next() {
-                return Some(Ok(item));
+            if let Some((key, version)) = self.page.next() {
+                return Some(Ok((key, version.stored)));
             }
             let from = self.next.take()?;
             match self.shared.read(|view| view.page(&from, self.to.as_deref(), PAGE, self.want)) {

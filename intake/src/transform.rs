@@ -56,23 +56,55 @@ fn image(table: &LogTable, progress: &Progress) -> io::Result<Vec<u8>> {
     Ok(image)
 }
 
-/// Turns the log of `table`, which grows no more, into a shelf on `to`.
-pub(crate) fn transform(
-    shared: &Shared,
-    cycle: &CycleShared,
-    table: &LogTable,
-    to: &Arc<Drive>,
-    progress: &Progress,
-) -> Result<(), TransformOutcome> {
-    let image = image(table, progress).map_err(|error| source_outcome(table, &error))?;
-    progress.writes.store(true, Ordering::Relaxed);
-    let shelf = write_log(shared, cycle, table, &image, to, progress).map_err(|error| target_outcome(&error))?;
-    if progress.abandoned.load(Ordering::Relaxed) {
-        return Err(TransformOutcome::Failed);
+/// A log that is to become a shelf.
+pub(crate) struct Transform<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) cycle: &'a CycleShared,
+    /// The log, which grows no more.
+    pub(crate) table: &'a LogTable,
+    /// The drive of the shelf.
+    pub(crate) to: &'a Arc<Drive>,
+    pub(crate) progress: &'a Progress,
+}
+
+impl Transform<'_> {
+    /// Does it.
+    pub(crate) fn run(&self) -> Result<(), TransformOutcome> {
+        let Self { cycle, table, progress, .. } = self;
+        let image = image(table, progress).map_err(|error| source_outcome(table, &error))?;
+        progress.writes.store(true, Ordering::Relaxed);
+        let shelf = self.write(&image).map_err(|error| target_outcome(&error))?;
+        if progress.abandoned.load(Ordering::Relaxed) {
+            return Err(TransformOutcome::Failed);
+        }
+        cycle.undeleted.lock().insert(table.file);
+        cycle.change(|view| view.replaced(&[table.file], Some(shelf)));
+        Ok(())
     }
-    cycle.undeleted.lock().insert(table.file);
-    cycle.change(|view| view.replaced(&[table.file], Some(shelf)));
-    Ok(())
+
+    fn write(&self, image: &[u8]) -> Result<Arc<Shelf>, ReadError> {
+        let Self { shared, cycle, table, to, progress } = self;
+        let masks = cycle.view().all_masks();
+        let index = table.index.read();
+        let identity = shared.new_file(to.uuid);
+        let write = || {
+            let mut builder = ShelfBuilder::begin(to, identity, Access::Stage)?;
+            for (key, slot) in &index.keys {
+                if is_hidden(&masks, key, slot.head.sequence) {
+                    continue;
+                }
+                match decode(&image[slot.offset as usize..], table.file.stamp()) {
+                    Ok((head, record)) if head == slot.head => builder.add(&record, head.value_crc())?,
+                    _ => lose(shared, cycle, key, slot.head.sequence),
+                }
+                progress.step()?;
+            }
+            let superseded = superseded(cycle, &[table.file]);
+            builder.finish(index.masks.clone(), superseded)?;
+            publish(to, identity, Access::Stage, || progress.step())
+        };
+        write().inspect_err(|_| discard(to, identity.file))
+    }
 }
 
 /// What an error means for a log.
@@ -96,36 +128,6 @@ fn target_outcome(error: &ReadError) -> TransformOutcome {
         ReadError::Drive(error) if is_full(error) => TransformOutcome::TargetFull,
         _ => TransformOutcome::TargetLost,
     }
-}
-
-fn write_log(
-    shared: &Shared,
-    cycle: &CycleShared,
-    table: &LogTable,
-    image: &[u8],
-    to: &Arc<Drive>,
-    progress: &Progress,
-) -> Result<Arc<Shelf>, ReadError> {
-    let masks = cycle.view().all_masks();
-    let index = table.index.read();
-    let identity = shared.new_file(to.uuid);
-    let write = || {
-        let mut builder = ShelfBuilder::begin(to, identity, Access::Stage)?;
-        for (key, slot) in &index.keys {
-            if is_hidden(&masks, key, slot.head.sequence) {
-                continue;
-            }
-            match decode(&image[slot.offset as usize..], table.file.stamp()) {
-                Ok((head, record)) if head == slot.head => builder.add(&record, head.value_crc())?,
-                _ => lose(shared, cycle, key, slot.head.sequence),
-            }
-            progress.step()?;
-        }
-        let superseded = superseded(cycle, &[table.file]);
-        builder.finish(index.masks.clone(), superseded)?;
-        publish(to, identity, Access::Stage, || progress.step())
-    };
-    write().inspect_err(|_| discard(to, identity.file))
 }
 
 /// A record that was whole once cannot be read any more.

@@ -57,6 +57,8 @@ pub(crate) enum Want {
     Entry,
     /// From this byte on, at most so many.
     Range(u64, u64),
+    /// All of it; and of a page also the keys that are gone or forgotten.
+    Raw,
 }
 
 /// A version, or the news that there is none.
@@ -70,6 +72,7 @@ impl Version {
     fn of(record: &Record<'_>, want: Want) -> Self {
         let value = match want {
             Want::Entry => &[],
+            Want::Raw => record.value,
             Want::Range(from, length) => {
                 let from = usize::try_from(from).unwrap_or(usize::MAX).min(record.value.len());
                 let length = usize::try_from(length).unwrap_or(usize::MAX).min(record.value.len() - from);
@@ -83,7 +86,7 @@ impl Version {
     }
 
     fn in_log(table: &LogTable, slot: Slot, want: Want) -> Result<Self, ReadError> {
-        if let Want::Range(..) = want {
+        if !matches!(want, Want::Entry) {
             return Ok(Self::of(&table.record(&table.read(slot, true)?)?, want));
         }
         let bytes = table.read(slot, false)?;
@@ -243,7 +246,7 @@ impl View {
 }
 
 /// A key and its newest version.
-pub type Item = (Vec<u8>, Stored);
+pub(crate) type Item = (Vec<u8>, Version);
 
 /// Some keys in order.
 #[derive(Debug)]
@@ -315,9 +318,9 @@ impl View {
             let mut version = take(&mut sources, &key, want)?;
             version.stored.certain = !self.may_have_lost(&key, version.stored.sequence);
             let is_hidden = masks.iter().any(|mask| mask.hides(&key, version.stored.sequence));
-            if version.kind == Kind::Put && !is_hidden {
+            if matches!(want, Want::Raw) || (version.kind == Kind::Put && !is_hidden) {
                 bytes += version.stored.value.len() + version.stored.entry.len();
-                page.items.push((key, version.stored));
+                page.items.push((key, version));
             }
         }
         page.next = horizon.map(|horizon| successor(&horizon));

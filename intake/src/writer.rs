@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long the writer sleeps if nothing at all is due.
-const IDLE: Duration = Duration::from_secs(600);
+const IDLE: Duration = Duration::from_mins(10);
 
 /// Dead logs that are retained for a caller who does not catch up; beyond it no more is taken in.
 const RETAINED_MAX: usize = 64;

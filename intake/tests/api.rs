@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{config, put_many};
+use common::{config, put_many, wait_until};
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::memory::World;
 use intake::{Applied, Change, Config, Follower, Intake, Kind, PutError, Sequence};
@@ -93,7 +93,7 @@ fn what_the_caller_does_not_know_is_replayed_in_order_and_its_logs_are_retained(
 #[test]
 fn with_four_drives_no_drive_does_two_things_and_idle_ones_sleep() {
     let world = World::new(4);
-    let config = Config { idle_timeout: Some(Duration::from_millis(200)), ..config(3) };
+    let config = Config { idle_timeout: Some(Duration::from_millis(1)), ..config(3) };
     let (intake, _) = Intake::open(world.directories(), config).expect("it is new");
     let mut written = BTreeMap::new();
     for round in 0..20 {
@@ -123,16 +123,6 @@ fn what_is_overwritten_and_forgotten_gives_its_room_back() {
     intake.flush().expect("it works");
     wait_until(|| bytes(&world) < 20_000);
     assert_eq!(intake.scan(b"", None).count(), 1);
-}
-
-fn wait_until(is_so: impl Fn() -> bool) {
-    for _ in 0..500 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(is_so(), "it has not come to pass");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{config, put_many};
+use common::{config, put_many, wait_until};
 use intake::medium::memory::{Fault, World};
 use intake::{Config, Intake, Loss, PutError, ReadError, Sequence};
 use std::collections::BTreeMap;
@@ -81,7 +81,15 @@ fn with_two_copies_a_drive_that_breaks_takes_nothing() {
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
         assert_eq!(intake.scan(b"", None).count(), 300);
         assert_eq!(intake.status().copies, 2);
+        // The other rotation gives back what was lost, so that the next one may break, too.
+        wait_until(|| intake.status().cycles.iter().all(|cycle| !cycle.incomplete));
+        let next = (broken + 3) % 6;
+        world.set_fault(next, Fault::Broken);
+        put_many(&intake, &mut written, 250..260);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.take_losses(), []);
         drop(intake);
+        world.set_fault(next, Fault::None);
         // It stays so when it is opened without that drive, and with it again.
         let there: Vec<_> = (0..6).filter(|drive| *drive != broken).map(|drive| world.directory(drive)).collect();
         let (intake, opened) = Intake::open(there, config(21)).expect("five are there");

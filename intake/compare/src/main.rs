@@ -53,7 +53,10 @@ fn records(name: &str, rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
             "100 KB" => 100_000,
             "4 KB" => 4096,
             // Log-uniform: as many below twice a length as below that length.
-            _ => (512 << rng.below(5)) + rng.below(512 << rng.below(5)) as usize,
+            _ => {
+                let least = 512 << rng.below(5);
+                (least + rng.below(least)) as usize
+            }
         };
         bytes -= length as i64;
         let key = format!("{:016x}", rng.next_u64()).into_bytes();
@@ -140,7 +143,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (shelf_bytes, shelf_s) = shelf(&path.join("intake"), &records)?;
         let (of_redb, of_shelf) = (redb_bytes as f64 / bytes as f64, shelf_bytes as f64 / bytes as f64);
         println!(
-            "{name:>10} {:>8.1} {:>10.2} per byte {redb_s:>4.2} s {of_shelf:>9.2} per byte {shelf_s:>4.2} s {:>8.2}x  {served}",
+            "{name:>10} {:>8.1} {of_redb:>10.2} per byte {redb_s:>4.2} s {of_shelf:>9.2} per byte {shelf_s:>4.2} s {:>8.2}x  {served}",
             bytes as f64 / 1e6,
             redb_s / shelf_s
         );

@@ -126,6 +126,7 @@ impl World {
 
     /// What may be left if power fails after the first `position` entries of the journal. `position` is at most
     /// [`Self::position`]. Faults are gone. Worlds that were corrupted have no such history.
+    #[must_use]
     pub fn crash(&self, position: usize, rng: &mut Rng) -> Self {
         let state = self.0.state.lock();
         let mut crash = Crash::new(state.drives.len(), state.files.len());

@@ -67,6 +67,11 @@ impl<'a> ShelfBuilder<'a> {
         self.flush(WRITE_BYTES)
     }
 
+    /// Records so far.
+    pub(crate) fn records(&self) -> u64 {
+        self.footer.records
+    }
+
     /// Completes the shelf and makes it durable, still under the name of one that is not complete.
     pub(crate) fn finish(mut self, masks: Vec<Mask>, superseded: Vec<FileId>) -> io::Result<()> {
         self.end_leaf()?;

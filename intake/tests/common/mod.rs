@@ -5,15 +5,15 @@ use intake::medium::memory::World;
 use intake::{Change, Config, Intake, Sequence};
 use model::{Rng, Time};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// What each key holds, and the number of the change that wrote it.
 pub type Reference = BTreeMap<Vec<u8>, (Sequence, Vec<u8>, Vec<u8>)>;
 
-/// Small logs, so that much happens; and a clock that only ever runs.
+/// Small logs, so that much happens.
 pub fn config(seed: u64) -> Config {
-    let ticks = AtomicU64::new(0);
-    let clock = move || Time::from_nanos(1_000_000 * ticks.fetch_add(1, Ordering::Relaxed));
+    let began = Instant::now();
+    let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
     Config { log_bytes: 12 << 10, fan_in: 3, ..Config::new(u128::from(seed) << 70 | u128::from(seed + 1), clock) }
 }
 
@@ -158,4 +158,15 @@ pub fn put_many(intake: &Intake, written: &mut BTreeMap<Vec<u8>, Sequence>, keys
         let sequence = intake.put(&key, b"entry", &vec![number as u8; 300]).expect("some drive takes it");
         written.insert(key, sequence);
     }
+}
+
+/// Waits until background work has done something; fails if it does not within 5 s.
+pub fn wait_until(is_so: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(is_so(), "it has not come to pass");
 }
