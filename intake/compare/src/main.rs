@@ -1,7 +1,7 @@
 //! The shelf beside redb: the same records in key order, into one file, made durable. Bytes written per byte of keys
 //! and values, the time, and whether a changed byte is noticed when all is read.
 //!
-//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY`
+//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of cache for redb (32).
 
 use intake::medium::{Directory, files::DirectoryOfFiles};
 use intake::{Config, Intake};
@@ -66,12 +66,12 @@ fn records(name: &str, rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
     records
 }
 
-fn redb(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<dyn Error>> {
+fn redb(path: &Path, cache: usize, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<dyn Error>> {
     let written = Arc::new(AtomicU64::new(0));
     let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let began = Instant::now();
     let mut builder = Database::builder();
-    builder.set_cache_size(32 << 20);
+    builder.set_cache_size(cache << 20);
     let database = builder.create_with_backend(Counting(file, Arc::clone(&written)))?;
     let transaction = database.begin_write()?;
     {
@@ -123,7 +123,7 @@ fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<
         ack.wait()?;
     }
     let written = || intake.status().cycles[0].drives[0].written;
-    intake.rotate();
+    drop(intake.rotate());
     let (log, began) = (written(), Instant::now());
     intake.flush()?;
     Ok((written().saturating_sub(log), began.elapsed().as_secs_f64()))
@@ -131,14 +131,18 @@ fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<
 
 fn main() -> Result<(), Box<dyn Error>> {
     let root = std::env::args().nth(1).ok_or("name a directory")?;
-    println!("{:>10} {:>8} {:>22} {:>22} {:>9}  a changed byte", "values", "MB", "redb", "shelf (log read, too)", "ratio");
+    let cache = std::env::args().nth(2).map_or(Ok(32), |mib| mib.parse())?;
+    println!(
+        "{:>10} {:>8} {:>22} {:>22} {:>9}  a changed byte",
+        "values", "MB", "redb", "shelf (log read, too)", "ratio"
+    );
     for name in ["100 KB", "4 KB", "0.5-16 KB"] {
         let records = records(name, &mut Rng::for_thing(1, 1));
         let bytes: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
         let path = Path::new(&root).join(name.replace(' ', "-"));
         std::fs::create_dir_all(&path)?;
         let file = path.join("redb");
-        let (redb_bytes, redb_s) = redb(&file, &records)?;
+        let (redb_bytes, redb_s) = redb(&file, cache, &records)?;
         let served = if redb_serves_damage(&file, &records).unwrap_or(false) { "is served by redb" } else { "-" };
         let (shelf_bytes, shelf_s) = shelf(&path.join("intake"), &records)?;
         let (of_redb, of_shelf) = (redb_bytes as f64 / bytes as f64, shelf_bytes as f64 / bytes as f64);
