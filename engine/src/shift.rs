@@ -147,7 +147,7 @@ pub enum ShiftEvent {
         /// How.
         outcome: TransformOutcome,
     },
-    /// The drive has woken.
+    /// The drive has woken, on demand or because somebody else has started it.
     Awoke(PoolDrive),
     /// The drive has failed, or is gone.
     Lost(PoolDrive),
@@ -463,7 +463,7 @@ impl Shift {
 
     fn awoke(&mut self, drive: PoolDrive) {
         let state = self.drive_mut(drive);
-        if state.phase == Phase::Waking {
+        if matches!(state.phase, Phase::Waking | Phase::Asleep) {
             state.phase = Phase::Awake;
         }
     }

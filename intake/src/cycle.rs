@@ -168,6 +168,20 @@ impl Cycle {
         hung
     }
 
+    /// Takes note of drives that readers have started: they sleep again after their time.
+    pub(crate) fn look_for_roused(&mut self) {
+        for position in 0..self.drives.len() {
+            if self.drives[position].as_ref().is_some_and(|drive| drive.was_roused()) {
+                self.handle(ShiftEvent::Awoke(PoolDrive(position as u32)));
+            }
+        }
+    }
+
+    /// Whether any drive sleeps.
+    pub(crate) fn sleeps(&self) -> bool {
+        (0..self.drives.len() as u32).any(|position| self.shift.is_asleep(PoolDrive(position)))
+    }
+
     /// Whether nobody has appended for a while.
     fn is_still(&self) -> bool {
         (self.shared.config.clock)().since(self.appended_at) >= STILL
@@ -427,7 +441,7 @@ impl Cycle {
         self.waking += 1;
         let (shared, cycle) = (Arc::clone(&self.shared), self.number);
         let wake = move |drive: &Drive| {
-            let awake = drive.directory.wake().inspect_err(|error| tracing::error!(%error, "a drive does not start"));
+            let awake = drive.wake().inspect_err(|error| tracing::error!(%error, "a drive does not start"));
             shared.queue.send(Message::Awoke { cycle, drive: position, awake: awake.is_ok() });
             Ok(())
         };
@@ -445,7 +459,7 @@ impl Cycle {
     fn sleep(&self, position: PoolDrive) {
         if let Ok(drive) = self.drive(position) {
             let warn = |error: &io::Error| tracing::warn!(%error, "a drive does not stop");
-            drop(drive.begin(move |drive| drive.directory.sleep().inspect_err(warn)));
+            drop(drive.begin(move |drive| drive.sleep().inspect_err(warn)));
         }
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct Drive {
     /// Syncs of it since it was opened.
     pub(crate) syncs: AtomicU64,
     lost: AtomicBool,
+    /// It was stopped; and a reader has started it since.
+    asleep: AtomicBool,
+    roused: AtomicBool,
     turn: Mutex<Turn>,
     turned: Condvar,
     jobs: Mutex<Option<Sender<Job>>>,
@@ -59,7 +62,8 @@ impl Drive {
         let (written, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
         let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
         let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
-        Self { uuid, directory, written, syncs, lost, turn, turned, jobs }
+        let (asleep, roused) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { uuid, directory, written, syncs, lost, asleep, roused, turn, turned, jobs }
     }
 
     /// Does a piece of background work, at most some MiB, as soon as it is its turn.
@@ -92,6 +96,33 @@ impl Drive {
 
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Starts it.
+    pub(crate) fn wake(&self) -> io::Result<()> {
+        self.directory.wake()?;
+        self.asleep.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Stops it.
+    pub(crate) fn sleep(&self) -> io::Result<()> {
+        self.asleep.store(true, Ordering::Release);
+        self.directory.sleep()
+    }
+
+    /// Starts it for a reader, if it sleeps. The rotation finds out by [`Self::was_roused`].
+    pub(crate) fn rouse(&self) -> io::Result<()> {
+        if self.asleep.load(Ordering::Acquire) {
+            self.wake()?;
+            self.roused.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Whether a reader has started it since this was last asked.
+    pub(crate) fn was_roused(&self) -> bool {
+        self.roused.swap(false, Ordering::AcqRel)
     }
 
     /// Begins `job` on the drive's thread, after all jobs before.

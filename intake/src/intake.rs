@@ -15,7 +15,7 @@ use crate::scan::Scan;
 use crate::shared::{Loss, Shared};
 use crate::status::Status;
 use crate::view::{Stored, Want};
-use crate::writer::{Writer, submission};
+use crate::writer::{Writer, submission, unequal};
 use engine::shift::{Model, Overrun, Shift, ShiftPolicy};
 use std::ops::Range;
 use std::sync::Arc;
@@ -96,6 +96,7 @@ impl Intake {
         let (shared, cycles) = opening::open(directories, config)?;
         let mut opened = opened(&shared, &cycles).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let follower = catch_up(&mut opened.replay).map_err(|error| OpenError::Drive { drive: 0, error })?;
+        let missing = unequal(&shared).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let mut writer = Writer {
             shared: Arc::clone(&shared),
             cycles: Vec::new(),
@@ -112,7 +113,7 @@ impl Intake {
         if !writer.cycles.iter().any(Cycle::lives) {
             return Err(OpenError::NoDrive);
         }
-        writer.level().map_err(|error| OpenError::Drive { drive: 0, error })?;
+        writer.level(missing);
         let thread = thread::Builder::new().name("intake-writer".into()).spawn(move || writer.run());
         Ok((Self { shared, writer: Some(thread.map_err(OpenError::Thread)?) }, opened))
     }

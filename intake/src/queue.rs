@@ -141,7 +141,12 @@ impl Queue {
     }
 
     pub(crate) fn send(&self, message: Message) {
-        self.state.lock().messages.push_back(message);
+        let mut state = self.state.lock();
+        // Nobody reads messages after the end.
+        if !state.closed || !matches!(message, Message::Flush(_)) {
+            state.messages.push_back(message);
+        }
+        drop(state);
         self.filled.notify_one();
     }
 
@@ -152,9 +157,29 @@ impl Queue {
         self.drained.notify_all();
     }
 
+    /// Everything that waits is answered with [`crate::PutError::Closed`], and nothing more is taken in.
+    pub(crate) fn abort(&self) {
+        self.close();
+        let mut state = self.state.lock();
+        let (submissions, messages) = (std::mem::take(&mut state.submissions), std::mem::take(&mut state.messages));
+        state.bytes = 0;
+        drop(state);
+        // Their answers run code of callers.
+        drop((submissions, messages));
+    }
+
     /// Bytes that wait.
     pub(crate) fn bytes(&self) -> usize {
         self.state.lock().bytes
+    }
+
+    /// The next message, if there is one in time.
+    pub(crate) fn next_message(&self, patience: Duration) -> Option<Message> {
+        let mut state = self.state.lock();
+        if state.messages.is_empty() {
+            self.filled.wait_for(&mut state, patience);
+        }
+        state.messages.pop_front()
     }
 
     /// The next work: messages first, then so many changes as `most` bytes have, if they are `wanted`.

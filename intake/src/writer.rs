@@ -13,6 +13,7 @@ use crate::ack::{Answerer, ack};
 use crate::bytes::crc32c;
 use crate::config::ENTRY_BYTES_MAX;
 use crate::cycle::Cycle;
+use crate::drive::{Drive, Pending};
 use crate::error::{PutError, ReadError};
 use crate::follower::{Applied, Follower};
 use crate::log;
@@ -26,6 +27,7 @@ use engine::shift::{LogId, ShiftEvent};
 use model::Time;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,11 +35,23 @@ use std::time::Duration;
 /// How long the writer sleeps if nothing at all is due.
 const IDLE: Duration = Duration::from_mins(10);
 
+/// How long it takes at most to notice that a reader has started a drive.
+const ROUSED: Duration = Duration::from_secs(5);
+
 /// Dead logs that are retained for a caller who does not catch up; beyond it no more is taken in.
 const RETAINED_MAX: usize = 64;
 
+/// Ends the queue when it is dropped.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.queue.abort();
+    }
+}
+
 /// A change that has its number.
-struct Accepted {
+pub(crate) struct Accepted {
     sequence: Sequence,
     kind: Kind,
     key: Vec<u8>,
@@ -82,6 +96,9 @@ pub(crate) struct Writer {
 impl Writer {
     /// Works until the queue is closed and empty.
     pub(crate) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        // Also if this thread panics, nobody waits for ever.
+        let _closing = Closing(&shared);
         loop {
             let wanted = self.admits() || self.is_stuck();
             match self.shared.queue.next(self.shared.config.batch_bytes, wanted, self.patience()) {
@@ -101,12 +118,14 @@ impl Writer {
         let deadline = |cycle: &Cycle| cycle.still_at().unwrap_or(Time::MAX).min(cycle.shift().next_deadline());
         let due = self.cycles.iter().map(|cycle| deadline(cycle).since(now)).min().unwrap_or(IDLE);
         let hangs = self.cycles.iter().any(Cycle::is_busy).then_some(self.shared.config.deadline);
-        due.min(hangs.unwrap_or(IDLE)).min(IDLE)
+        let readers = self.cycles.iter().any(Cycle::sleeps).then_some(ROUSED);
+        due.min(hangs.unwrap_or(IDLE)).min(readers.unwrap_or(IDLE))
     }
 
     fn look_around(&mut self) {
         for cycle in &mut self.cycles {
             cycle.look_for_hangs();
+            cycle.look_for_roused();
             cycle.handle(ShiftEvent::DeadlineReached);
         }
     }
@@ -163,7 +182,7 @@ impl Writer {
         if accepted.is_empty() {
             return;
         }
-        let written = self.append(&accepted);
+        let written = self.append(&accepted, 0..self.cycles.len());
         let holders = written.iter().filter(|written| written.is_ok()).count();
         if holders == 0 {
             let is_unknown = written.contains(&Err(Failure::Unknown));
@@ -219,37 +238,50 @@ impl Writer {
         accepted
     }
 
-    /// Appends to every rotation, at once.
-    fn append(&mut self, accepted: &[Accepted]) -> Vec<Result<(), Failure>> {
-        let mut results = Vec::new();
-        let begun: Vec<_> = self.cycles.iter_mut().map(|cycle| begin(cycle, accepted)).collect();
-        let deadline = self.shared.config.deadline;
-        for (cycle, attempt) in self.cycles.iter_mut().zip(begun) {
-            results.push(finish(cycle, accepted, attempt, deadline));
+    /// Appends to the rotations `to`, at once. Where a drive fails, that waits until the rotation goes on with another
+    /// one.
+    fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
+        let mut appends: Vec<_> =
+            self.cycles[to.clone()].iter_mut().map(|cycle| Append::begin(cycle, accepted)).collect();
+        loop {
+            for (cycle, append) in self.cycles[to.clone()].iter_mut().zip(&mut appends) {
+                append.go_on(cycle, accepted, self.shared.config.deadline);
+            }
+            if appends.iter().all(|append| append.result.is_some()) {
+                return appends.into_iter().filter_map(|append| append.result).collect();
+            }
+            match self.shared.queue.next_message(self.patience()) {
+                Some(message) => self.take(message),
+                None => self.look_around(),
+            }
         }
-        results
     }
 
-    /// Brings rotations to the same end, before anything else: of the batches that a crash cut short, one may have more
-    /// records than the other. What is acknowledged is in both, so this is a batch or two.
-    pub(crate) fn level(&mut self) -> Result<(), ReadError> {
-        let views: Vec<_> = self.shared.cycles.iter().map(CycleShared::view).collect();
-        let top = views.iter().map(|view| view.last()).max().unwrap_or_default();
-        for (cycle, view) in self.cycles.iter_mut().zip(&views).filter(|(_, view)| view.last() < top) {
-            let mut missing = BTreeMap::new();
-            for table in views.iter().flat_map(|view| &view.logs) {
-                for change in records_after(table, view.last())? {
-                    missing.insert(change.sequence, change);
-                }
-            }
-            let missing: Vec<_> = missing.into_values().collect();
-            let attempt = begin(cycle, &missing);
-            if finish(cycle, &missing, attempt, self.shared.config.deadline).is_err() {
+    /// Brings rotations to the same end, before anything else, with what [`unequal`] found.
+    pub(crate) fn level(&mut self, missing: Vec<Vec<Accepted>>) {
+        for (number, missing) in missing.into_iter().enumerate().filter(|(_, missing)| !missing.is_empty()) {
+            if self.append(&missing, number..number + 1) != [Ok(())] {
                 tracing::error!(records = missing.len(), "a rotation cannot be brought up to the other one");
             }
         }
-        Ok(())
     }
+}
+
+/// What each rotation lacks at its end: of the batch that a crash cut short, one may have more records than the other.
+/// To be asked before logs become shelves. Where a drive is missing it may be more, and is left to [`crate::healing`].
+pub(crate) fn unequal(shared: &Shared) -> Result<Vec<Vec<Accepted>>, ReadError> {
+    let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
+    let mut unequal = Vec::new();
+    for view in &views {
+        let mut missing = BTreeMap::new();
+        for table in views.iter().flat_map(|other| &other.logs).filter(|_| !view.missing) {
+            for change in records_after(table, view.last())? {
+                missing.insert(change.sequence, change);
+            }
+        }
+        unequal.push(missing.into_values().collect());
+    }
+    Ok(unequal)
 }
 
 /// The records of a log with numbers above `known`.
@@ -270,27 +302,48 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
     Ok(records)
 }
 
-/// Waits for an append that has begun, and goes on with another drive if it fails.
-fn finish(cycle: &mut Cycle, accepted: &[Accepted], attempt: Attempt, deadline: Duration) -> Result<(), Failure> {
-    let mut attempt = attempt;
-    // A drive that failed may have it all the same.
-    let mut is_unknown = false;
-    loop {
-        let Some((encoded, pending)) = attempt else {
-            return Err(if is_unknown || !cycle.lives() { Failure::Unknown } else { Failure::NoSpace });
-        };
-        match pending.wait(deadline) {
-            Ok(()) => {
-                publish(cycle, accepted, &encoded);
-                return Ok(());
-            }
-            Err(error) => is_unknown |= fail(cycle, &error, deadline) == Failure::Unknown,
-        }
-        attempt = begin_elsewhere(cycle, accepted);
-    }
+/// A batch on its way into the log of a rotation.
+struct Append {
+    /// The write that has begun.
+    begun: Option<(Encoded, Pending<()>)>,
+    /// A drive that failed may have it all the same.
+    is_unknown: bool,
+    result: Option<Result<(), Failure>>,
 }
 
-type Attempt = Option<(Encoded, crate::drive::Pending<()>)>;
+impl Append {
+    fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Self {
+        if !cycle.shift().admits()
+            && let Some((_, drive)) = cycle.shift().on_duty()
+            && cycle.drives[drive.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost())
+        {
+            // Somebody else may have made room on the drive.
+            cycle.handle(ShiftEvent::Back(drive));
+        }
+        Self { begun: begin(cycle, accepted), is_unknown: false, result: None }
+    }
+
+    /// Waits for the write, and goes on with another drive if it fails. There is a result then, unless the rotation has
+    /// no log on duty now but will have one.
+    fn go_on(&mut self, cycle: &mut Cycle, accepted: &[Accepted], deadline: Duration) {
+        while self.result.is_none() {
+            let Some((encoded, pending)) = self.begun.take().or_else(|| begin(cycle, accepted)) else {
+                if is_stuck(cycle) {
+                    let is_unknown = self.is_unknown || !cycle.lives();
+                    self.result = Some(Err(if is_unknown { Failure::Unknown } else { Failure::NoSpace }));
+                }
+                return;
+            };
+            match pending.wait(deadline) {
+                Ok(()) => {
+                    publish(cycle, accepted, &encoded);
+                    self.result = Some(Ok(()));
+                }
+                Err(error) => self.is_unknown |= fail(cycle, &error, deadline) == Failure::Unknown,
+            }
+        }
+    }
+}
 
 /// Whether nothing is under way after which the rotation would have room.
 fn is_stuck(cycle: &Cycle) -> bool {
@@ -299,18 +352,7 @@ fn is_stuck(cycle: &Cycle) -> bool {
 }
 
 /// Begins to append the batch to the log on duty; `None` if there is none, or its drive is full.
-fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Attempt {
-    if !cycle.shift().admits() {
-        // Somebody else may have made room on the drive.
-        let duty = cycle.shift().on_duty();
-        if let Some((_, drive)) = duty.filter(|(_, drive)| cycle.drives[drive.0 as usize].is_some()) {
-            cycle.handle(ShiftEvent::Back(drive));
-        }
-    }
-    begin_elsewhere(cycle, accepted)
-}
-
-fn begin_elsewhere(cycle: &mut Cycle, accepted: &[Accepted]) -> Attempt {
+fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Option<(Encoded, Pending<()>)> {
     cycle.open_log_again();
     if !cycle.shift().admits() {
         return None;
@@ -352,7 +394,7 @@ fn fail(cycle: &mut Cycle, error: &io::Error, deadline: Duration) -> Failure {
     let mut event = cycle.write_failed(drive, error);
     if is_full(error) {
         // What was written in part is taken back, so that it never looks like a record that was accepted.
-        let cut = move |drive: &crate::drive::Drive| {
+        let cut = move |drive: &Drive| {
             table.medium.truncate(bytes)?;
             drive.sync(table.medium.as_ref())
         };

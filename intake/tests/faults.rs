@@ -11,7 +11,7 @@ use std::time::Duration;
 type Written = BTreeMap<Vec<u8>, Sequence>;
 
 fn open(world: &World, seed: u64) -> Intake {
-    let config = Config { deadline: Duration::from_millis(300), ..config(seed) };
+    let config = Config { deadline: Duration::from_secs(1), ..config(seed) };
     Intake::open(world.directories(), config).expect("the pool can be opened").0
 }
 
@@ -134,6 +134,33 @@ fn a_drive_that_is_missing_is_known_to_be_and_comes_back_without_old_versions() 
     for key in deleted.iter().filter(|key| !written.contains_key(*key)) {
         assert_eq!(intake.get(key).expect("all drives are there"), None);
     }
+}
+
+#[test]
+fn what_is_gone_stays_gone_when_a_missing_drive_comes_back_after_merges() {
+    let world = World::new(2);
+    let intake = open(&world, 70);
+    let mut written = Written::new();
+    for key in 0..8 {
+        put_many(&intake, &mut written, key..key + 1);
+        intake.flush().expect("the drives work");
+    }
+    drop(intake);
+    let binary = Config { fan_in: 2, ..config(71) };
+    let (intake, opened) = Intake::open(vec![world.directory(0)], binary).expect("one is there");
+    assert_eq!(opened.missing.len(), 1);
+    for key in written.keys().take(4) {
+        intake.delete(key).expect("one is there");
+    }
+    intake.flush().expect("one is there");
+    intake.forget(b"key/", None, intake.status().last).expect("one is there");
+    intake.flush().expect("one is there");
+    let shelves = || world.files(0).iter().filter(|(name, _)| name.ends_with(".shelf")).count();
+    wait_until(|| shelves() == 1);
+    drop(intake);
+    let intake = open(&world, 72);
+    assert_eq!(intake.scan(b"", None).count(), 0);
+    assert!(written.keys().all(|key| matches!(intake.get(key), Ok(None))));
 }
 
 #[test]

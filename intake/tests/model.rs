@@ -87,3 +87,31 @@ fn a_pool_can_be_made_again_wherever_making_it_was_cut_short() {
         assert_eq!((opened.missing.len(), opened.copies, contents(&intake).len()), (0, 2, 0), "at {position}");
     }
 }
+
+#[test]
+fn after_a_crash_each_rotation_alone_has_the_same() {
+    let mut rng = Rng::for_thing(31, 31);
+    let world = World::new(6);
+    let mut run = Run::new();
+    {
+        let (intake, _) = Intake::open(world.directories(), config(31)).expect("it is new");
+        for _ in 0..100 {
+            run.step(&intake, &world, &mut rng);
+        }
+    }
+    for round in 0..60 {
+        let position = world.position() / 2 + rng.below(world.position() as u64 / 2) as usize;
+        let after = world.crash(position, &mut rng);
+        let (intake, _) = Intake::open(after.directories(), config(1000 + round)).expect("a crash leaves a pool");
+        let found = contents(&intake);
+        drop(intake);
+        for half in [0..3, 3..6] {
+            let there = half.map(|drive| after.directory(drive)).collect();
+            let (intake, opened) = Intake::open(there, config(2000 + round)).expect("half of it is there");
+            assert_eq!(opened.missing.len(), 3);
+            let numbers = |contents: &Reference| contents.values().map(|(sequence, ..)| sequence.0).collect::<Vec<_>>();
+            assert_eq!(numbers(&contents(&intake)), numbers(&found), "round {round}");
+            check(&intake, &found);
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! The shelf beside redb: the same records in key order, into one file, made durable. Bytes written per byte of keys
 //! and values, the time, and whether a changed byte is noticed when all is read.
 //!
-//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of cache for redb (32).
+//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of cache for
+//! redb (32).
 
 use intake::medium::{Directory, files::DirectoryOfFiles};
 use intake::{Config, Intake};

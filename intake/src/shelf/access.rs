@@ -6,7 +6,7 @@ use std::io;
 /// How a drive is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// At once, by nodes: single reads.
+    /// At once, by nodes: single reads, for which a drive that sleeps is started.
     Direct,
     /// At once, in large pieces: the stages of the rotation.
     Stage,
@@ -17,7 +17,12 @@ pub(crate) enum Access {
 impl Access {
     /// Does a piece of work on `drive`.
     pub(crate) fn run<T>(self, drive: &Drive, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        if self == Self::Background { drive.background(work) } else { work() }
+        match self {
+            Self::Direct => drive.rouse()?,
+            Self::Stage => {}
+            Self::Background => return drive.background(work),
+        }
+        work()
     }
 
     /// Bytes that are read at least, if there are so many.
