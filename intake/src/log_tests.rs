@@ -137,7 +137,7 @@ fn arbitrary_damage_never_panics_and_never_invents() {
     let whole = read(&image, STAMP, None);
     for _ in 0..3_000 {
         let mut damaged = image.clone();
-        for _ in 0..1 + rng.below(6) {
+        for _ in 0..=rng.below(6) {
             let at = rng.below(damaged.len() as u64) as usize;
             match rng.below(3) {
                 0 => damaged[at] = rng.next_u64() as u8,

@@ -100,7 +100,7 @@ fn with_two_copies_a_drive_that_breaks_takes_nothing() {
         world.set_fault(broken, Fault::None);
         let intake = open(&world, 22);
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
-        assert_eq!(intake.scan(b"", None).filter(Result::is_ok).count(), 300);
+        assert_eq!(intake.scan(b"", None).flatten().count(), 300);
     }
 }
 
@@ -155,7 +155,7 @@ fn what_is_gone_stays_gone_when_a_missing_drive_comes_back_after_merges() {
     intake.flush().expect("one is there");
     intake.forget(b"key/", None, intake.status().last).expect("one is there");
     intake.flush().expect("one is there");
-    let shelves = || world.files(0).iter().filter(|(name, _)| name.ends_with(".shelf")).count();
+    let shelves = || world.files(0).iter().filter(|(name, _)| name.contains(".shelf")).count();
     wait_until(|| shelves() == 1);
     drop(intake);
     let intake = open(&world, 72);
@@ -211,7 +211,7 @@ fn rot_is_named_and_all_else_is_read() {
     let intake = open(&world, 60);
     put_many(&intake, &mut written, 0..30);
     drop(intake);
-    let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.ends_with(".log"));
+    let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.contains(".log"));
     let name = name.expect("there is a log");
     // In the middle, among what later batches say was synced.
     world.corrupt(0, &name, |bytes| bytes[6100] ^= 1);

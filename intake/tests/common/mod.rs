@@ -107,7 +107,7 @@ impl Run {
         let submitted = world.position();
         let mut acks = Vec::new();
         let mut reference = self.reference();
-        for _ in 0..1 + rng.below(4) {
+        for _ in 0..=rng.below(4) {
             self.last = Sequence(self.last.0 + 1);
             let change = change(rng, self.last);
             apply(&mut reference, &change, self.last);

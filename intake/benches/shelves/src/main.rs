@@ -1,8 +1,8 @@
 //! The shelf beside redb: the same records in key order, into one file, made durable. Bytes written per byte of keys
 //! and values, the time, and whether a changed byte is noticed when all is read.
 //!
-//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of cache for
-//! redb (32).
+//! `cargo run --release --manifest-path intake/benches/shelves/Cargo.toml -- DIRECTORY [MIB]`, with so many MiB of
+//! cache for redb (32).
 
 use intake::medium::{Directory, files::DirectoryOfFiles};
 use intake::{Config, Intake};
@@ -147,11 +147,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let served = if redb_serves_damage(&file, &records).unwrap_or(false) { "is served by redb" } else { "-" };
         let (shelf_bytes, shelf_s) = shelf(&path.join("intake"), &records)?;
         let (of_redb, of_shelf) = (redb_bytes as f64 / bytes as f64, shelf_bytes as f64 / bytes as f64);
-        println!(
-            "{name:>10} {:>8.1} {of_redb:>10.2} per byte {redb_s:>4.2} s {of_shelf:>9.2} per byte {shelf_s:>4.2} s {:>8.2}x  {served}",
-            bytes as f64 / 1e6,
-            redb_s / shelf_s
-        );
+        let redb = format!("{of_redb:.2} per byte {redb_s:.2} s");
+        let shelf = format!("{of_shelf:.2} per byte {shelf_s:.2} s");
+        let (megabytes, ratio) = (bytes as f64 / 1e6, redb_s / shelf_s);
+        println!("{name:>10} {megabytes:>8.1} {redb:>22} {shelf:>22} {ratio:>8.2}x  {served}");
     }
     Ok(())
 }
