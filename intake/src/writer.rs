@@ -1,0 +1,421 @@
+//! The writer: one thread that gives numbers, appends with one sync for many, and rotates.
+//!
+//! 1. It takes what waits, as much as fits into a batch, in the order of arrival.
+//! 2. Each change gets the next number, and its `prepare` may refuse it: it sees the changes before it, the pending
+//!    ones of the same batch included. What is refused has no number.
+//! 3. The batch is appended to the log on duty, with one sync; with two rotations to both at once. If a drive fails
+//!    or is full, the rotation goes on with another one, to which the same batch is appended.
+//! 4. Readers see it, the follower applies it, and then everybody is answered.
+//!
+//! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that takes writes.
+
+use crate::ack::{Answerer, ack};
+use crate::bytes::crc32c;
+use crate::config::ENTRY_BYTES_MAX;
+use crate::cycle::Cycle;
+use crate::drive::{Drive, Pending};
+use crate::error::{PutError, ReadError};
+use crate::follower::{Applied, Follower};
+use crate::log;
+use crate::medium::is_full;
+use crate::opening::image;
+use crate::queue::{Draft, Message, Submission, Work};
+use crate::record::{Head, Kind, Record, Sequence};
+use crate::shared::{CycleShared, Shared};
+use crate::table::{LogTable, charged};
+use engine::shift::{LogId, ShiftEvent};
+use model::Time;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the writer sleeps if nothing at all is due.
+const IDLE: Duration = Duration::from_mins(10);
+
+/// How long it takes at most to notice that a reader has started a drive.
+const ROUSED: Duration = Duration::from_secs(5);
+
+/// Dead logs that are retained for a caller who does not catch up; beyond it no more is taken in.
+const RETAINED_MAX: usize = 64;
+
+/// Ends the queue when it is dropped.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.queue.abort();
+    }
+}
+
+/// A change that has its number.
+pub(crate) struct Accepted {
+    sequence: Sequence,
+    kind: Kind,
+    key: Vec<u8>,
+    entry: Vec<u8>,
+    value: Vec<u8>,
+    value_crc: u32,
+    answerer: Answerer,
+}
+
+impl Accepted {
+    fn record(&self) -> Record<'_> {
+        let Self { sequence, kind, key, entry, value, .. } = self;
+        Record { kind: *kind, sequence: *sequence, key, entry, value }
+    }
+}
+
+/// The reason why a batch is not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// It is certain that nothing of it is there.
+    NoSpace,
+    Unknown,
+}
+
+/// A batch that was encoded for one rotation.
+struct Encoded {
+    /// Where each record begins in the file, and its head.
+    places: Vec<(u64, Head)>,
+    bytes: u64,
+    charged: u64,
+}
+
+/// The state of the thread.
+pub(crate) struct Writer {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cycles: Vec<Cycle>,
+    pub(crate) follower: Box<dyn Follower>,
+    /// Who waits until the logs before these, one for each rotation, are shelves.
+    pub(crate) flushes: Vec<(Vec<LogId>, Answerer)>,
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        // Also if this thread panics, nobody waits for ever.
+        let _closing = Closing(&shared);
+        loop {
+            let wanted = self.admits() || self.is_stuck();
+            match self.shared.queue.next(self.shared.config.batch_bytes, wanted, self.patience()) {
+                Work::Message(message) => self.take(message),
+                Work::Batch(batch) => self.commit(batch),
+                Work::Nothing => self.look_around(),
+                Work::End => break,
+            }
+            self.answer_flushes();
+        }
+        self.cycles.iter_mut().for_each(Cycle::end);
+    }
+
+    /// How long the writer may sleep.
+    fn patience(&self) -> Duration {
+        let now = (self.shared.config.clock)();
+        let deadline = |cycle: &Cycle| cycle.still_at().unwrap_or(Time::MAX).min(cycle.shift().next_deadline());
+        let due = self.cycles.iter().map(|cycle| deadline(cycle).since(now)).min().unwrap_or(IDLE);
+        let hangs = self.cycles.iter().any(Cycle::is_busy).then_some(self.shared.config.deadline);
+        let readers = self.cycles.iter().any(Cycle::sleeps).then_some(ROUSED);
+        due.min(hangs.unwrap_or(IDLE)).min(readers.unwrap_or(IDLE))
+    }
+
+    fn look_around(&mut self) {
+        for cycle in &mut self.cycles {
+            cycle.look_for_hangs();
+            cycle.look_for_roused();
+            cycle.handle(ShiftEvent::DeadlineReached);
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Transformed { cycle, log, attempt, outcome } => {
+                self.cycles[cycle].transformed(log, attempt, outcome);
+            }
+            Message::Merged { cycle } => self.cycles[cycle].merged(),
+            Message::Awoke { cycle, drive, awake } => self.cycles[cycle].awoke(drive, awake),
+            Message::Flush(answerer) => {
+                let logs = self.cycles.iter().map(Cycle::logs_end).collect();
+                self.cycles.iter_mut().for_each(|cycle| cycle.handle(ShiftEvent::Flush));
+                self.flushes.push((logs, answerer));
+            }
+            Message::Covered(covered) => {
+                self.shared.set_covered(covered);
+                self.cycles.iter_mut().for_each(|cycle| cycle.remove_covered(covered));
+            }
+        }
+    }
+
+    /// Answers who waits for logs that are shelves by now.
+    fn answer_flushes(&mut self) {
+        let last = Sequence(self.shared.last.load(Ordering::Relaxed));
+        let is_stuck = self.is_stuck();
+        let mut waiting = Vec::new();
+        for (logs, answerer) in self.flushes.drain(..) {
+            let is_done = self.cycles.iter().zip(&logs).all(|(cycle, log)| !cycle.has_logs_before(*log));
+            if is_done || is_stuck {
+                answerer.answer(if is_done { Ok(last) } else { Err(PutError::NoSpace) });
+            } else {
+                waiting.push((logs, answerer));
+            }
+        }
+        self.flushes = waiting;
+    }
+
+    /// Whether every rotation that can take writes at all does.
+    fn admits(&self) -> bool {
+        let mut able = self.cycles.iter().filter(|cycle| !is_stuck(cycle)).peekable();
+        let has_room = self.cycles.iter().all(|cycle| cycle.retained() < RETAINED_MAX);
+        has_room && able.peek().is_some() && able.all(|cycle| cycle.shift().admits())
+    }
+
+    /// Whether nothing is under way after which there would be room.
+    fn is_stuck(&self) -> bool {
+        self.cycles.iter().all(is_stuck)
+    }
+
+    fn commit(&mut self, batch: Vec<Submission>) {
+        let accepted = self.prepare(batch);
+        if accepted.is_empty() {
+            return;
+        }
+        let written = self.append(&accepted, 0..self.cycles.len());
+        let holders = written.iter().filter(|written| written.is_ok()).count();
+        if holders == 0 {
+            let is_unknown = written.contains(&Err(Failure::Unknown));
+            for change in accepted {
+                change.answerer.answer(Err(if is_unknown { PutError::Unknown } else { PutError::NoSpace }));
+            }
+            return;
+        }
+        let applied: Vec<_> = accepted.iter().map(applied).collect();
+        self.follower.apply(&applied);
+        if applied.iter().any(|change| change.kind == Kind::Forget) {
+            self.cycles.iter_mut().for_each(Cycle::consider_merging);
+        }
+        self.count(&accepted);
+        for change in accepted {
+            change.answerer.answer(Ok(change.sequence));
+        }
+    }
+
+    fn count(&self, accepted: &[Accepted]) {
+        let bytes: usize = accepted.iter().map(|a| a.key.len() + a.entry.len() + a.value.len()).sum();
+        let counts = &self.shared.counts;
+        counts.accepted.fetch_add(accepted.len() as u64, Ordering::Relaxed);
+        counts.accepted_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        counts.batches.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Gives numbers. Who is refused is answered at once.
+    fn prepare(&self, batch: Vec<Submission>) -> Vec<Accepted> {
+        let mut accepted = Vec::with_capacity(batch.len());
+        let mut pending = BTreeMap::new();
+        let watched = batch.iter().any(|submission| submission.prepare.is_some());
+        for submission in batch {
+            let Submission { kind, key, entry, value, value_crc, prepare, answerer } = submission;
+            let sequence = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
+            let mut draft = Draft { sequence, entry, batch: &pending };
+            if let Err(refusal) = prepare.map_or(Ok(()), |prepare| prepare(&mut draft)) {
+                answerer.answer(Err(PutError::Refused(refusal)));
+                continue;
+            }
+            let entry = draft.entry;
+            if entry.len() > ENTRY_BYTES_MAX {
+                let (what, bytes, limit) = ("entry", entry.len(), ENTRY_BYTES_MAX);
+                answerer.answer(Err(PutError::TooLong { what, bytes, limit }));
+                continue;
+            }
+            self.shared.last.store(sequence.0, Ordering::Relaxed);
+            if watched {
+                pending.insert(key.clone(), (sequence, kind, entry.clone()));
+            }
+            accepted.push(Accepted { sequence, kind, key, entry, value, value_crc, answerer });
+        }
+        accepted
+    }
+
+    /// Appends to the rotations `to`, at once. Where a drive fails, that waits until the rotation goes on with another
+    /// one.
+    fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
+        let mut appends: Vec<_> =
+            self.cycles[to.clone()].iter_mut().map(|cycle| Append::begin(cycle, accepted)).collect();
+        loop {
+            for (cycle, append) in self.cycles[to.clone()].iter_mut().zip(&mut appends) {
+                append.go_on(cycle, accepted, self.shared.config.deadline);
+            }
+            if appends.iter().all(|append| append.result.is_some()) {
+                return appends.into_iter().filter_map(|append| append.result).collect();
+            }
+            match self.shared.queue.next_message(self.patience()) {
+                Some(message) => self.take(message),
+                None => self.look_around(),
+            }
+        }
+    }
+
+    /// Brings rotations to the same end, before anything else, with what [`unequal`] found.
+    pub(crate) fn level(&mut self, missing: Vec<Vec<Accepted>>) {
+        for (number, missing) in missing.into_iter().enumerate().filter(|(_, missing)| !missing.is_empty()) {
+            if self.append(&missing, number..number + 1) != [Ok(())] {
+                tracing::error!(records = missing.len(), "a rotation cannot be brought up to the other one");
+            }
+        }
+    }
+}
+
+/// What each rotation lacks at its end: of the batch that a crash cut short, one may have more records than the other.
+/// To be asked before logs become shelves. Where a drive is missing it may be more, and is left to [`crate::healing`].
+pub(crate) fn unequal(shared: &Shared) -> Result<Vec<Vec<Accepted>>, ReadError> {
+    let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
+    let mut unequal = Vec::new();
+    for view in &views {
+        let mut missing = BTreeMap::new();
+        for table in views.iter().flat_map(|other| &other.logs).filter(|_| !view.missing) {
+            for change in records_after(table, view.last())? {
+                missing.insert(change.sequence, change);
+            }
+        }
+        unequal.push(missing.into_values().collect());
+    }
+    Ok(unequal)
+}
+
+/// The records of a log with numbers above `known`.
+fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, ReadError> {
+    if table.index.read().last <= known {
+        return Ok(Vec::new());
+    }
+    let image = image(table.medium.as_ref())?;
+    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes));
+    let mut records = Vec::new();
+    for (offset, head) in contents.records.into_iter().filter(|(_, head)| head.sequence > known) {
+        let record = table.record(&image[offset as usize..])?;
+        let (key, entry, value) = (record.key.to_vec(), record.entry.to_vec(), record.value.to_vec());
+        let Record { kind, sequence, .. } = record;
+        let value_crc = head.value_crc();
+        records.push(Accepted { sequence, kind, key, entry, value, value_crc, answerer: ack().0 });
+    }
+    Ok(records)
+}
+
+/// A batch on its way into the log of a rotation.
+struct Append {
+    /// The write that has begun.
+    begun: Option<(Encoded, Pending<()>)>,
+    /// A drive that failed may have it all the same.
+    is_unknown: bool,
+    result: Option<Result<(), Failure>>,
+}
+
+impl Append {
+    fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Self {
+        if !cycle.shift().admits()
+            && let Some((_, drive)) = cycle.shift().on_duty()
+            && cycle.drives[drive.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost())
+        {
+            // Somebody else may have made room on the drive.
+            cycle.handle(ShiftEvent::Back(drive));
+        }
+        Self { begun: begin(cycle, accepted), is_unknown: false, result: None }
+    }
+
+    /// Waits for the write, and goes on with another drive if it fails. There is a result then, unless the rotation has
+    /// no log on duty now but will have one.
+    fn go_on(&mut self, cycle: &mut Cycle, accepted: &[Accepted], deadline: Duration) {
+        while self.result.is_none() {
+            let Some((encoded, pending)) = self.begun.take().or_else(|| begin(cycle, accepted)) else {
+                if is_stuck(cycle) {
+                    let is_unknown = self.is_unknown || !cycle.lives();
+                    self.result = Some(Err(if is_unknown { Failure::Unknown } else { Failure::NoSpace }));
+                }
+                return;
+            };
+            match pending.wait(deadline) {
+                Ok(()) => {
+                    publish(cycle, accepted, &encoded);
+                    self.result = Some(Ok(()));
+                }
+                Err(error) => self.is_unknown |= fail(cycle, &error, deadline) == Failure::Unknown,
+            }
+        }
+    }
+}
+
+/// Whether nothing is under way after which the rotation would have room.
+fn is_stuck(cycle: &Cycle) -> bool {
+    let shift = cycle.shift();
+    !shift.admits() && !cycle.is_busy() && shift.next_deadline() == Time::MAX
+}
+
+/// Begins to append the batch to the log on duty; `None` if there is none, or its drive is full.
+fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Option<(Encoded, Pending<()>)> {
+    cycle.open_log_again();
+    if !cycle.shift().admits() {
+        return None;
+    }
+    let open = cycle.open.as_ref()?;
+    let (table, begin) = (Arc::clone(&open.table), open.bytes);
+    let stamp = table.file.stamp();
+    let mut bytes = Vec::with_capacity(accepted.iter().map(|change| change.record().bytes()).sum());
+    let mut encoded = Encoded { places: Vec::with_capacity(accepted.len()), bytes: 0, charged: 0 };
+    for change in accepted {
+        let record = change.record();
+        let offset = bytes.len();
+        record.encode(stamp, begin, change.value_crc, &mut bytes);
+        let Ok(head) = Head::decode(&bytes[offset..], stamp) else { unreachable!("what is encoded decodes") };
+        encoded.places.push((begin + offset as u64, head));
+        encoded.charged += charged(&record);
+    }
+    encoded.bytes = bytes.len() as u64;
+    let drive = Arc::clone(&table.drive);
+    Some((encoded, drive.begin(move |drive| drive.append(table.medium.as_ref(), &bytes, begin))))
+}
+
+/// The batch is durable in this rotation: readers see it.
+fn publish(cycle: &mut Cycle, accepted: &[Accepted], encoded: &Encoded) {
+    let Some(open) = cycle.open.as_ref() else { return };
+    let mut index = open.table.index.write();
+    for (change, (offset, head)) in accepted.iter().zip(&encoded.places) {
+        index.insert(*offset, *head, &change.record());
+    }
+    drop(index);
+    cycle.appended(encoded.bytes, encoded.charged);
+}
+
+/// The append to the log on duty failed: the rotation goes on with another drive, if there is one.
+fn fail(cycle: &mut Cycle, error: &io::Error, deadline: Duration) -> Failure {
+    let Some(open) = cycle.open.as_ref() else { return Failure::Unknown };
+    let (drive, table, bytes) = (open.drive, Arc::clone(&open.table), open.bytes);
+    let mut failure = Failure::Unknown;
+    let mut event = cycle.write_failed(drive, error);
+    if is_full(error) {
+        // What was written in part is taken back, so that it never looks like a record that was accepted.
+        let cut = move |drive: &Drive| {
+            table.medium.truncate(bytes)?;
+            drive.sync(table.medium.as_ref())
+        };
+        let drive_handle = cycle.drives[drive.0 as usize].clone();
+        let cut = drive_handle.map(|handle| handle.begin(cut).wait(deadline));
+        match cut {
+            Some(Ok(())) => failure = Failure::NoSpace,
+            _ => event = ShiftEvent::Lost(drive),
+        }
+    }
+    cycle.handle(event);
+    failure
+}
+
+fn applied(change: &Accepted) -> Applied<'_> {
+    let Accepted { sequence, kind, key, entry, value, .. } = change;
+    Applied { sequence: *sequence, kind: *kind, key, entry, value_bytes: value.len() as u64 }
+}
+
+/// A change that waits, with the checksum of its value.
+pub(crate) fn submission(kind: Kind, key: Vec<u8>, entry: Vec<u8>, value: Vec<u8>, answerer: Answerer) -> Submission {
+    let value_crc = crc32c(&value);
+    Submission { kind, key, entry, value, value_crc, prepare: None, answerer }
+}
