@@ -330,7 +330,7 @@ impl Clients<'_> {
     }
 
     /// As [`judged_get`](Self::judged_get), asking again for as long as it is asked to come later, and for `limit`.
-    pub(crate) async fn get_patiently(&self, at: &At, limit: Duration) -> Answer {
+    pub(crate) async fn get_retrying(&self, at: &At, limit: Duration) -> Answer {
         let began = disk::clock::monotonic();
         loop {
             match self.judged_get(at, None).await {

@@ -58,7 +58,7 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
     for key in before.keys_of(BUCKET).into_iter().take(6) {
         let at = (BUCKET.to_owned(), key);
         match rng.below(3) {
-            0 => _ = clients.get_patiently(&at, HOUR).await,
+            0 => _ = clients.get_retrying(&at, HOUR).await,
             1 => _ = clients.judged_put(&at, (rng.next_u64() >> 8, 9_000), PutCondition::None).await,
             _ => _ = clients.judged_delete(&at, PutCondition::None).await,
         }
@@ -208,7 +208,7 @@ impl Healing<'_> {
     async fn read(&self, clients: &Clients<'_>, at: &At) {
         let began = disk::clock::monotonic();
         loop {
-            let answer = clients.get_patiently(at, END_MAX).await;
+            let answer = clients.get_retrying(at, END_MAX).await;
             if answer == Answer::Done || self.is_forfeited(clients, at) || self.running.journal.is_over() {
                 return;
             }

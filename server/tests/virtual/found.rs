@@ -23,9 +23,9 @@ fn under_an_older_catalog_no_staged_file_is_removed_that_the_newest_counts_on() 
     site.catalog = newest;
     site.run(async |larder| {
         for key in ["overwritten", "deleted", "migrated"] {
-            assert_eq!(larder.get_patiently(key).await.unwrap(), 1, "{key}");
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{key}");
         }
-        assert_eq!(larder.get_patiently("later").await.unwrap(), 2);
+        assert_eq!(larder.get_retrying("later").await.unwrap(), 2);
     });
 }
 
@@ -57,7 +57,7 @@ fn a_start_that_a_full_catalog_could_not_remember_is_one_of_the_day() {
         let before = larder.starts();
         for (key, full) in keys.iter().zip([true, false]) {
             catalog.set_full(full);
-            larder.get_patiently(key).await.unwrap();
+            larder.get_retrying(key).await.unwrap();
             catalog.set_full(false);
             larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         }
