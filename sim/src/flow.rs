@@ -259,7 +259,7 @@ impl<T> Flows<T> {
     /// Takes the flow that ends next, if that is by `now`; of one moment, the one that began first. The others speed
     /// up, if they can.
     pub fn take_ended(&mut self, now: Time) -> Option<T> {
-        if now < self.next_end || self.flows.is_empty() {
+        if now < self.next_end || self.is_empty() {
             return None;
         }
         let ending = (0..self.ends.len()).filter(|place| self.ends[*place] == self.next_end);
@@ -273,6 +273,11 @@ impl<T> Flows<T> {
         self.affected.add_links(&flow.demand);
         self.share(now);
         Some(flow.what)
+    }
+
+    /// True if nothing moves.
+    fn is_empty(&self) -> bool {
+        self.flows.is_empty()
     }
 
     /// Shares the affected links anew among all flows on them.
