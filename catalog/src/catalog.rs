@@ -71,6 +71,9 @@ impl Catalog {
     /// [`StoreError::Unusable`] if the records are of another format.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         let catalog = Self::over(store);
+        if catalog.found_older().await?.is_some() {
+            catalog.retain_log();
+        }
         let at = key::meta("format");
         let found = catalog.store.get(&at).await?;
         match found.map(|value| decode::<u32>(&at, &value)) {
@@ -116,6 +119,11 @@ impl Catalog {
     /// Why the log in front of the store has acknowledged batches that the store has not, if that is so.
     pub fn behind_log(&self) -> Option<&str> {
         self.store.behind_log()
+    }
+
+    /// From now on the log in front of the store forgets nothing: what a newer copy of this catalog needs may be there.
+    pub fn retain_log(&self) {
+        self.store.retain_log();
     }
 
     /// `error`, that something does not exist; or, where records are missing, that this is unknown.

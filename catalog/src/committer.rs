@@ -11,8 +11,8 @@
 //! **Failures.** Before the append, and if the log has no room, nothing has happened: the store goes on. If the append
 //! fails otherwise, or the commit behind it, it is unknown what a restart finds: nothing is written any more until then.
 //! But if the store had no room for its commit (its file may grow only then), an empty entry is logged that
-//! follows on the same batch as the refused ones do. Of two entries that follow on the same batch only the last one
-//! is replayed (`replay.rs`), so the refused batches are gone for good, and the store goes on.
+//! follows on the same batch as the refused ones do. A group before such an entry is not replayed (`replay.rs`), so the
+//! refused batches are gone for good, and the store goes on.
 
 use crate::error::StoreError;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
@@ -21,6 +21,7 @@ use crate::log_entry::{self, Link};
 use crate::seal::Sequence;
 use crate::store::{Batch, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The records of a store, which are changed in transactions, one after another.
 pub(crate) trait Records {
@@ -74,6 +75,8 @@ pub(crate) struct Committer<R> {
     uncovered_bytes: u64,
     /// So many of them that it is time for it.
     cover_after_bytes: u64,
+    /// True if the log is to forget nothing: what another copy of the store needs may be there.
+    pub(crate) retains_log: Arc<AtomicBool>,
     /// True if the log knows a later number than the store: that of an empty entry.
     is_state_behind: bool,
     /// Why nothing more may be written.
@@ -86,7 +89,9 @@ pub(crate) struct Committer<R> {
 struct Evaluated {
     verdicts: Vec<Verdict>,
     state: State,
-    records: Vec<LogRecord>,
+    /// What is to be logged: the batches that change something, by their positions in the group, and their places.
+    links: Vec<(usize, Link)>,
+    logged_bytes: u64,
 }
 
 impl<R: Records> Committer<R> {
@@ -99,6 +104,7 @@ impl<R: Records> Committer<R> {
             floor,
             uncovered_bytes: 0,
             cover_after_bytes: 0,
+            retains_log: Arc::default(),
             is_state_behind: false,
             broken: None,
             covers: 0,
@@ -137,16 +143,18 @@ impl<R: Records> Committer<R> {
         covered.map_err(|failure| self.break_after(failure)).is_ok() && !self.is_state_behind
     }
 
-    /// Makes the store durable, so that the log may forget.
+    /// Makes the store durable, so that the log may forget, unless it is to retain everything.
     pub(crate) fn cover(&mut self) -> Result<(), Failure> {
         let Some(log) = self.log.clone() else { return Ok(()) };
         if self.is_state_behind && !self.catch_up()? {
             return Ok(());
         }
         self.records.make_durable()?;
-        log.covered(self.state.sequence);
         self.uncovered_bytes = 0;
         self.covers += 1;
+        if !self.retains_log.load(Ordering::Relaxed) {
+            log.covered(self.state.sequence);
+        }
         Ok(())
     }
 
@@ -182,9 +190,9 @@ impl<R: Records> Committer<R> {
         if let Some(why) = &self.broken {
             return Err(Failure::Harmless(StoreError::Failed(why.clone())));
         }
-        let logged = self.evaluate(group).and_then(|done| self.append(done));
+        let logged = self.evaluate(group).and_then(|done| self.append(group, done));
         let done = match logged {
-            Ok(done) if done.state.sequence > self.state.sequence => done,
+            Ok(done) if !done.links.is_empty() => done,
             Ok(done) => {
                 self.records.roll_back()?;
                 return Ok(done.verdicts);
@@ -198,10 +206,7 @@ impl<R: Records> Committer<R> {
             self.records.roll_back()?;
             return Err(self.disown(&done, failure));
         }
-        let payloads = done.records.iter().filter_map(|record| record.payload.as_ref());
-        let bytes = done.records.iter().map(|record| record.entry.len()).sum::<usize>()
-            + payloads.map(|payload| payload.bytes.len()).sum::<usize>();
-        self.uncovered_bytes += bytes as u64;
+        self.uncovered_bytes += done.logged_bytes;
         (self.state, self.is_state_behind) = (done.state, false);
         Ok(done.verdicts)
     }
@@ -209,42 +214,46 @@ impl<R: Records> Committer<R> {
     /// Evaluates and applies `group` in a transaction that stays open.
     fn evaluate(&mut self, group: &[&Batch]) -> Result<Evaluated, Failure> {
         self.records.begin()?;
-        let mut done = Evaluated { verdicts: Vec::with_capacity(group.len()), state: self.state, records: Vec::new() };
-        for batch in group {
+        let verdicts = Vec::with_capacity(group.len());
+        let mut done = Evaluated { verdicts, state: self.state, links: Vec::new(), logged_bytes: 0 };
+        for (position, batch) in group.iter().enumerate() {
             let failed = self.records.failed_check(batch)?;
             if failed.is_none() {
-                self.apply(batch, &mut done)?;
+                let before = done.state;
+                self.apply(batch, &mut done.state)?;
+                done.links.push((position, link(before, done.state)));
             }
             done.verdicts.push(failed);
+        }
+        if let Some((_, last)) = done.links.last_mut() {
+            last.is_group_end = true;
         }
         Ok(done)
     }
 
-    fn apply(&mut self, batch: &Batch, done: &mut Evaluated) -> Result<(), Failure> {
-        let (before, state) = (done.state, &mut done.state);
-        state.sequence = Sequence(before.sequence.max(self.floor).0 + 1);
-        assert!(state.sequence > before.sequence, "sequence numbers grow");
-        for write in &batch.writes {
-            self.records.write(write, state.sequence, &mut state.expected.keys)?;
-        }
-        if self.log.is_none() {
-            assert!(batch.payload.is_none(), "a payload travels only where a log takes it");
-            return Ok(());
-        }
-        let entry = log_entry::encode(&link(before, *state), &batch.writes);
-        done.records.push(LogRecord { sequence: state.sequence, entry, payload: batch.payload.clone() });
-        Ok(())
+    fn apply(&mut self, batch: &Batch, state: &mut State) -> Result<(), Failure> {
+        assert!(self.log.is_some() || batch.payload.is_none(), "a payload travels only where a log takes it");
+        let before = state.sequence;
+        state.sequence = Sequence(before.max(self.floor).0 + 1);
+        assert!(state.sequence > before, "sequence numbers grow");
+        batch.writes.iter().try_for_each(|to| self.records.write(to, state.sequence, &mut state.expected.keys))
     }
 
     /// Stores the state of the open transaction, and logs it.
-    fn append(&mut self, done: Evaluated) -> Result<Evaluated, Failure> {
-        if done.state.sequence == self.state.sequence {
+    fn append(&mut self, group: &[&Batch], mut done: Evaluated) -> Result<Evaluated, Failure> {
+        if done.links.is_empty() {
             return Ok(done);
         }
         self.records.set_state(done.state)?;
-        if let Some(log) = &self.log {
-            log.append(&done.records).map_err(failure_of_log)?;
-        }
+        let Some(log) = &self.log else { return Ok(done) };
+        let record = |(position, link): &(usize, Link)| {
+            let Batch { writes, payload, .. } = group[*position];
+            let entry = log_entry::encode(link, writes);
+            LogRecord { sequence: link.sequence, entry, payload: payload.clone() }
+        };
+        let records: Vec<LogRecord> = done.links.iter().map(record).collect();
+        done.logged_bytes = records.iter().map(LogRecord::bytes).sum();
+        log.append(&records).map_err(failure_of_log)?;
         Ok(done)
     }
 
@@ -252,7 +261,7 @@ impl<R: Records> Committer<R> {
     fn disown(&mut self, done: &Evaluated, failure: Failure) -> Failure {
         let (Some(log), Failure::Harmless(error)) = (&self.log, &failure) else { return failure };
         let after = State { sequence: Sequence(done.state.sequence.0 + 1), ..self.state };
-        let entry = log_entry::encode(&link(self.state, after), &[]);
+        let entry = log_entry::encode(&Link { is_group_end: true, ..link(self.state, after) }, &[]);
         if let Err(of_log) = log.append(&[LogRecord { sequence: after.sequence, entry, payload: None }]) {
             return Failure::Fatal(StoreError::Failed(format!("{error}, and what was logged stays there: {of_log}")));
         }
@@ -273,15 +282,108 @@ impl<R: Records> Committer<R> {
     }
 }
 
-/// The place of a batch that makes `after` of `before`.
+/// The place of a batch that makes `after` of `before`, within its group.
 fn link(before: State, after: State) -> Link {
     let (keys_before, keys_after) = (before.expected.keys, after.expected.keys);
-    Link { before: before.sequence, sequence: after.sequence, keys_before, keys_after }
+    Link { before: before.sequence, sequence: after.sequence, keys_before, keys_after, is_group_end: false }
 }
 
 pub(crate) fn failure_of_log(error: LogError) -> Failure {
     match error {
         LogError::Full => Failure::Harmless(StoreError::Full),
         LogError::Failed(error) => Failure::Fatal(StoreError::Failed(format!("its log: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::memory::MemoryRecords;
+    use crate::memory_log::MemoryLog;
+
+    /// Records whose next commits fail so.
+    struct Faulty {
+        records: MemoryRecords,
+        fails: Vec<Failure>,
+    }
+
+    impl Records for Faulty {
+        fn begin(&mut self) -> Result<(), Failure> {
+            self.records.begin()
+        }
+        fn failed_check(&self, batch: &Batch) -> Result<Option<usize>, Failure> {
+            self.records.failed_check(batch)
+        }
+        fn write(&mut self, write: &Write, sequence: Sequence, keys: &mut KeyDigest) -> Result<(), Failure> {
+            self.records.write(write, sequence, keys)
+        }
+        fn set_state(&mut self, state: State) -> Result<(), Failure> {
+            self.records.set_state(state)
+        }
+        fn commit(&mut self) -> Result<(), Failure> {
+            self.fails.pop().map_or_else(|| self.records.commit(), Err)
+        }
+        fn roll_back(&mut self) -> Result<(), Failure> {
+            self.records.roll_back()
+        }
+        fn make_durable(&mut self) -> Result<(), Failure> {
+            self.records.make_durable()
+        }
+        fn is_due(&self) -> Result<bool, Failure> {
+            Ok(false)
+        }
+    }
+
+    fn put(key: &str) -> Batch {
+        Batch::new(Vec::new(), vec![Write::Put(key.into(), b"1".to_vec())])
+    }
+
+    fn full() -> Failure {
+        Failure::Harmless(StoreError::Full)
+    }
+
+    #[test]
+    fn batches_that_were_logged_and_then_refused_for_want_of_room_never_come_back() {
+        let log = MemoryLog::new();
+        let faulty = Faulty { records: MemoryRecords::before_a_log(), fails: Vec::new() };
+        let mut committer =
+            Committer::new(faulty, State::default(), Sequence(0)).behind(Arc::new(log.clone()), 1 << 20);
+        assert_eq!(committer.commit(&[&put("a")]).unwrap(), [None]);
+        // It tries to make itself durable, so that the log may forget, and then once more.
+        committer.records.fails = vec![full(), full(), full()];
+        assert!(matches!(committer.commit(&[&put("b"), &put("c")]), Err(StoreError::Full)));
+        assert_eq!((committer.records.records.keys(), committer.covers), (vec![b"a".to_vec()], 0));
+        assert_eq!(committer.commit(&[&put("d")]).unwrap(), [None]);
+        committer.records.fails = vec![full()];
+        assert_eq!(committer.commit(&[&put("e"), &put("f")]).unwrap(), [None, None]);
+        assert_eq!(committer.covers, 1);
+        assert_eq!(committer.commit(&[&put("g")]).unwrap(), [None]);
+        assert_eq!(after_a_crash(committer, &log), [b"a", b"d", b"e", b"f", b"g"]);
+    }
+
+    #[test]
+    fn a_batch_whose_commit_failed_otherwise_may_come_back_and_nothing_is_written_until_then() {
+        let log = MemoryLog::new();
+        let faulty = Faulty { records: MemoryRecords::before_a_log(), fails: Vec::new() };
+        let mut committer =
+            Committer::new(faulty, State::default(), Sequence(0)).behind(Arc::new(log.clone()), 1 << 20);
+        committer.commit(&[&put("a")]).unwrap();
+        committer.records.fails = vec![Failure::Fatal(StoreError::Failed("a disk".into()))];
+        assert!(matches!(committer.commit(&[&put("b")]), Err(StoreError::Failed(_))));
+        assert!(matches!(committer.commit(&[&put("c")]), Err(StoreError::Failed(_))));
+        assert!(!committer.close(), "nothing is known to be durable");
+        assert_eq!(committer.records.records.keys(), [b"a"]);
+        assert_eq!(after_a_crash(committer, &log), [b"a", b"b"]);
+    }
+
+    /// The keys after a power loss that took all that only the log had.
+    fn after_a_crash(committer: Committer<Faulty>, log: &MemoryLog) -> Vec<Vec<u8>> {
+        let records = committer.records.records.durable();
+        let state = records.state();
+        let mut again = Committer::new(records, state, Sequence(0)).behind(Arc::new(log.reopened(0)), 1 << 20);
+        let replayed = again.replay(&mut state.expected.keys.clone()).unwrap();
+        assert_eq!(replayed.behind, None);
+        again.records.keys()
     }
 }

@@ -14,12 +14,19 @@ use std::ops::ControlFlow;
 /// A batch as it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its number; above all that were appended before.
+    /// Its number: above all that the same store has appended before, or got from [`CommitLog::replay`].
     pub sequence: Sequence,
     /// Its writes, and what it follows on, in the catalog's encoding, with a checksum of their own.
     pub entry: Vec<u8>,
     /// The bytes that became durable with it.
     pub payload: Option<Payload>,
+}
+
+impl LogRecord {
+    /// Bytes of its entry and its payload.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.entry.len() + self.payload.as_ref().map_or(0, |payload| payload.bytes.len())) as u64
+    }
 }
 
 /// The reason why a log did not take records.
@@ -51,8 +58,10 @@ pub trait CommitLog: Send + Sync + 'static {
     fn covered(&self, sequence: Sequence);
 
     /// Gives `each` the entries of the records above `after` that were not forgotten, in their order, until it breaks.
+    /// Once, before the first append.
     ///
     /// # Errors
-    /// [`LogError::Failed`] if the log cannot be read. A record that is damaged is left out.
+    /// [`LogError::Failed`] if the log cannot be read. A record that is damaged is left out: the
+    /// store then finds that the next one does not follow.
     fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError>;
 }

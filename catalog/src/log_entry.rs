@@ -1,7 +1,8 @@
 //! The entry of a batch in a log: its writes, and what they follow on.
 //!
 //! ```text
-//! | version 1, u8 | number before, u64 | number, u64 | keys before | keys after | number of writes, u32 | writes | CRC-32C |
+//! | version 1, u8 | 1 if its group ends with it, else 0, u8 | number before, u64 | number, u64 | keys before | keys after |
+//! | number of writes, u32 | writes | CRC-32C, u32 |
 //! put           | 1 | key length, u32 | body length, u32 | key | body |
 //! delete        | 2 | key length, u32 | key |
 //! delete range  | 3 | start | end |      each | 0: unbounded, 1: included, 2: excluded | key length, u32 | key |
@@ -33,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) keys_before: KeyDigest,
     /// The same after it.
     pub(crate) keys_after: KeyDigest,
+    /// True of the last entry of a group, which was committed as one transaction.
+    pub(crate) is_group_end: bool,
 }
 
 /// The reason why bytes are no entry.
@@ -52,7 +55,7 @@ pub(crate) enum EntryError {
 
 /// The bytes of an entry.
 pub(crate) fn encode(link: &Link, writes: &[Write]) -> Vec<u8> {
-    let mut out = vec![VERSION];
+    let mut out = vec![VERSION, u8::from(link.is_group_end)];
     out.extend_from_slice(&link.before.0.to_le_bytes());
     out.extend_from_slice(&link.sequence.0.to_le_bytes());
     out.extend_from_slice(&link.keys_before.to_bytes());
@@ -64,14 +67,6 @@ pub(crate) fn encode(link: &Link, writes: &[Write]) -> Vec<u8> {
     let crc = checksum(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out
-}
-
-/// The place of the entry in `bytes`, without its writes.
-///
-/// # Errors
-/// [`EntryError`].
-pub(crate) fn link(bytes: &[u8]) -> Result<Link, EntryError> {
-    fields(bytes)?.link()
 }
 
 /// The entry in `bytes`.
@@ -175,8 +170,13 @@ impl<'a> Fields<'a> {
     }
 
     fn link(&mut self) -> Result<Link, EntryError> {
+        let is_group_end = match self.byte()? {
+            mark @ (0 | 1) => mark == 1,
+            other => return Err(EntryError::Mark(other)),
+        };
         let (before, sequence) = (self.sequence()?, self.sequence()?);
-        Ok(Link { before, sequence, keys_before: self.digest()?, keys_after: self.digest()? })
+        let (keys_before, keys_after) = (self.digest()?, self.digest()?);
+        Ok(Link { before, sequence, keys_before, keys_after, is_group_end })
     }
 
     fn key(&mut self) -> Result<Vec<u8>, EntryError> {
@@ -219,7 +219,8 @@ mod tests {
         let before = Sequence(rng.below(1 << 40));
         let mut keys_after = digest;
         keys_after.add(b"another");
-        Link { before, sequence: Sequence(before.0 + 1 + rng.below(9)), keys_before: digest, keys_after }
+        let sequence = Sequence(before.0 + 1 + rng.below(9));
+        Link { before, sequence, keys_before: digest, keys_after, is_group_end: rng.below(2) == 0 }
     }
 
     fn any_writes(rng: &mut Rng) -> Vec<Write> {
@@ -243,10 +244,9 @@ mod tests {
         for _ in 0..300 {
             let (placed, writes) = (any_link(&mut rng), any_writes(&mut rng));
             let bytes = encode(&placed, &writes);
-            assert_eq!(link(&bytes).unwrap(), placed);
             assert_eq!(decode(&bytes).unwrap(), (placed, writes));
             for end in 0..bytes.len() {
-                assert!(decode(&bytes[..end]).is_err() && link(&bytes[..end]).is_err(), "cut at {end}");
+                assert!(decode(&bytes[..end]).is_err(), "cut at {end}");
             }
         }
     }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes that are logged before the store is made durable: few, so that crashes find it at all stages.
@@ -38,7 +39,7 @@ struct MemoryState {
 
 /// The entries, and what they were before the transactions that are not durable.
 #[derive(Default)]
-struct MemoryRecords {
+pub(crate) struct MemoryRecords {
     entries: BTreeMap<Vec<u8>, Sealed>,
     /// The state as of the last transaction.
     state: State,
@@ -96,7 +97,8 @@ impl MemoryStore {
             let mut found = known.expected.keys;
             let replayed = committer.replay(&mut found)?;
             assert_eq!(found, committer.state.expected.keys, "nothing is missing in memory");
-            committer.cover().map_err(|failure| committer.break_after(failure))?;
+            // As on a medium, what was replayed is durable now.
+            committer.records.unsynced.clear();
             state.committer = committer;
             store.behind_log = replayed.behind.map(Into::into);
         }
@@ -122,6 +124,17 @@ impl MemoryStore {
         }
         let MemoryRecords { entries, state, .. } = records;
         Self::of(MemoryRecords { entries, state, ..MemoryRecords::default() }, self.delay)
+    }
+
+    /// The store after a crash, opened again with its log, if it has one. Of the transactions that only the log has made
+    /// durable the last `lost` are taken from there.
+    ///
+    /// # Errors
+    /// As [`MemoryStore::with_log`].
+    pub fn restarted(&self, lost: usize) -> Result<Self, StoreError> {
+        let log = self.state.lock().committer.log.clone();
+        let crashed = self.crash_losing(lost);
+        log.map_or_else(|| Ok(crashed.clone()), |log| crashed.clone().with_log(log))
     }
 
     /// How many transactions only the log has made durable.
@@ -199,6 +212,10 @@ impl Store for MemoryStore {
 
     fn behind_log(&self) -> Option<&str> {
         self.behind_log.as_deref()
+    }
+
+    fn retain_log(&self) {
+        self.state.lock().committer.retains_log.store(true, Ordering::Relaxed);
     }
 }
 
@@ -279,6 +296,31 @@ impl Records for MemoryRecords {
 }
 
 impl MemoryRecords {
+    /// No records, whose commits are durable only in a log.
+    #[cfg(test)]
+    pub(crate) fn before_a_log() -> Self {
+        Self { with_log: true, ..Self::default() }
+    }
+
+    /// The records without what only the log has made durable.
+    #[cfg(test)]
+    pub(crate) fn durable(mut self) -> Self {
+        while let Some(undo) = self.unsynced.pop() {
+            self.undo(undo);
+        }
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.entries.keys().cloned().collect()
+    }
+
     fn holds(&self, check: &Check) -> bool {
         match check {
             Check::Absent(key) => !self.entries.contains_key(key),

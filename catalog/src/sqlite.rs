@@ -39,7 +39,7 @@ use rusqlite::Connection;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use writer::{Counters, Writer};
 
 /// Connections of a store that is opened read-only.
@@ -96,6 +96,7 @@ pub struct SqliteStore {
     counters: Arc<Counters>,
     incomplete: Option<String>,
     behind_log: Option<String>,
+    retains_log: Arc<AtomicBool>,
     _lock: File,
 }
 
@@ -151,8 +152,9 @@ impl SqliteStore {
         let readers = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
         let pool = Pool::new(path, readers);
         let counters = Arc::new(Counters::new(committer.state.sequence));
+        let retains_log = committer.retains_log.clone();
         let writer = Some(Writer::start(committer, counters.clone())?);
-        Ok(Self { pool, writer, counters, incomplete, behind_log, _lock: lock })
+        Ok(Self { pool, writer, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -170,7 +172,8 @@ impl SqliteStore {
         let incomplete =
             Walk::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
         let counters = Arc::new(Counters::new(sequence.unwrap_or_default()));
-        Ok(Self { pool: Pool::new(path, readers), writer: None, counters, incomplete, behind_log: None, _lock: lock })
+        let (pool, behind_log, retains_log) = (Pool::new(path, readers), None, Arc::default());
+        Ok(Self { pool, writer: None, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -227,6 +230,10 @@ impl Store for SqliteStore {
     fn behind_log(&self) -> Option<&str> {
         self.behind_log.as_deref()
     }
+
+    fn retain_log(&self) {
+        self.retains_log.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Takes from the log what the file does not have, so that from here on the file and the end of the log are the same
@@ -240,12 +247,10 @@ fn settle_with_log(
     *walked.digests().1 = committer.state.expected;
     committer.state.expected = walked.expected(accept_incomplete);
     match committer.catch_up() {
-        Ok(true) => {}
-        Ok(false) => return Err(StoreError::Full),
-        Err(failure) => return Err(committer.break_after(failure)),
+        Ok(true) => Ok(replayed.behind),
+        Ok(false) => Err(StoreError::Full),
+        Err(failure) => Err(committer.break_after(failure)),
     }
-    committer.cover().map_err(|failure| committer.break_after(failure))?;
-    Ok(replayed.behind)
 }
 
 /// The number of the last batch of the file.

@@ -97,7 +97,9 @@ impl Run<'_> {
 
     /// What was not synced is lost, at all places at once.
     fn lose_power(&mut self, rng: &mut Rng) {
-        self.site.catalog = self.site.catalog.crash();
+        let lost = rng.below(self.site.catalog.unsynced() as u64 + 1) as usize;
+        let restarted = self.site.catalog.restarted(lost);
+        self.site.catalog = restarted.unwrap_or_else(|error| panic!("a log in memory can be read: {error}"));
         let mut state = self.site.overlay.state();
         for drive in 0..state.drives.len() {
             state.power_lost(drive, rng);

@@ -114,6 +114,14 @@ impl Store for PoweredStore {
         self.store.scan(range, limit)
     }
 
+    fn takes_payloads(&self) -> bool {
+        self.store.takes_payloads()
+    }
+
+    fn behind_log(&self) -> Option<&str> {
+        self.store.behind_log()
+    }
+
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.power.step().await;

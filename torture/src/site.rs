@@ -7,7 +7,7 @@ use crate::overlay::Overlay;
 use crate::plan::{Plan, Stream};
 use crate::power::{Power, PoweredStore};
 use crate::trace_judge::TraceJudge;
-use catalog::{Blob, Bucket, Catalog, MemoryStore};
+use catalog::{Blob, Bucket, Catalog, MemoryLog, MemoryStore};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, MemoryDrive};
 use engine::layout::Layout;
@@ -114,7 +114,7 @@ impl Site {
         let journal = Arc::new(Journal::default());
         Self {
             power: Power::default(),
-            catalog: MemoryStore::new().with_delay(plan.commit_delay),
+            catalog: store(&plan),
             overlay,
             judge: Arc::new(Mutex::new(TraceJudge::default())),
             journal,
@@ -321,6 +321,15 @@ impl Site {
             })),
         }
     }
+}
+
+/// An empty store; that of every other seed has a log in front.
+fn store(plan: &Plan) -> MemoryStore {
+    let store = MemoryStore::new().with_delay(plan.commit_delay);
+    if plan.seed.is_multiple_of(2) {
+        return store;
+    }
+    store.with_log(Arc::new(MemoryLog::new())).unwrap_or_else(|error| panic!("a new log can be read: {error}"))
 }
 
 /// A runtime on this thread whose clock goes on when nothing else can.

@@ -410,17 +410,17 @@ fn any_history() -> impl Strategy<Value = Vec<Step>> {
 
 /// The naive judge: it filters everything it has.
 #[derive(Default)]
-struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(crate) struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Judge {
-    fn inside(&self, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn inside(&self, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
         use std::ops::RangeBounds;
         let range = (range.start.clone(), range.end.clone());
         let entries = self.0.iter().filter(|(key, _)| range.contains(*key));
         entries.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    fn failed_check(&self, batch: &Batch) -> Option<usize> {
+    pub(crate) fn failed_check(&self, batch: &Batch) -> Option<usize> {
         batch.checks.iter().position(|check| !match check {
             Check::Absent(key) => !self.0.contains_key(key),
             Check::Present(key) => self.0.contains_key(key),
@@ -429,7 +429,7 @@ impl Judge {
         })
     }
 
-    fn apply(&mut self, batch: &Batch) {
+    pub(crate) fn apply(&mut self, batch: &Batch) {
         for write in &batch.writes {
             match write {
                 Write::Put(key, value) => drop(self.0.insert(key.clone(), value.clone())),
