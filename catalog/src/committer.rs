@@ -1,16 +1,17 @@
 //! Committing batches: evaluate, log, make visible, answer. One implementation for every store.
 //!
-//! A group of batches is one transaction of the store. The checks of each batch are evaluated on what the ones before it
-//! left, the writes of those whose checks hold are done, and the number of the last one is stored. Where a log stands in
-//! front, the group is then appended to it, which makes it durable; only then does the store commit, without a sync, so
-//! that readers never see what may still vanish. So checks, rights, numbers and the log's order are decided in one place.
+//! A group of batches is one transaction of the store. The checks of each batch are evaluated on what the ones before
+//! it left, the writes of those whose checks hold are done, and the number of the last one is stored. Where a log
+//! stands in front, the group is then appended to it, which makes it durable; only then does the store commit, without
+//! a sync, so that readers never see what may still vanish. So checks, rights, numbers and the log's order are decided
+//! in one place.
 //!
 //! No savepoint is needed between the batches of a transaction: the checks of a batch are evaluated before its first
 //! write, and a write that then fails can only be the medium's fault, for which the whole transaction is rolled back.
 //!
 //! **Failures.** Before the append, and if the log has no room, nothing has happened: the store goes on. If the append
-//! fails otherwise, or the commit behind it, it is unknown what a restart finds: nothing is written any more until then.
-//! But if the store had no room for its commit (its file may grow only then), an empty entry is logged that
+//! fails otherwise, or the commit behind it, it is unknown what a restart finds: nothing is written any more until
+//! then. But if the store had no room for its commit (its file may grow only then), an empty entry is logged that
 //! follows on the same batch as the refused ones do. A group before such an entry is not replayed (`replay.rs`), so the
 //! refused batches are gone for good, and the store goes on.
 
@@ -257,7 +258,8 @@ impl<R: Records> Committer<R> {
         Ok(done)
     }
 
-    /// The commit of `done`, which is logged, failed. Has the log leave it out, if it is certain that it did not happen.
+    /// The commit of `done`, which is logged, failed. Has the log leave it out, if it is certain that it did not
+    /// happen.
     fn disown(&mut self, done: &Evaluated, failure: Failure) -> Failure {
         let (Some(log), Failure::Harmless(error)) = (&self.log, &failure) else { return failure };
         let after = State { sequence: Sequence(done.state.sequence.0 + 1), ..self.state };

@@ -3,8 +3,9 @@
 //! The seal of a value proves a record that is found; nothing but this proves that none is missing. One flipped bit in
 //! a key, or in a page that leads to others, hides records from a search although each is whole: what they name would
 //! count as garbage. So every transaction stores the digest beside the sequence number, and every open walks the file
-//! once and compares (`sqlite/mend.rs`); and every entry of a log names the digest before and after it (`log_entry.rs`). The sum is of the keys' CRC-64, modulo 2^64: no single bit, and no exchange of two
-//! records, leaves it as it was.
+//! once and compares (`sqlite/mend.rs`); and every entry of a log names the digest before and after it
+//! (`log_entry.rs`). The sum is of the keys' CRC-64, modulo 2^64: no single bit, and no exchange of two records,
+//! leaves it as it was.
 
 use crc_fast::CrcAlgorithm;
 

@@ -44,7 +44,8 @@ pub enum LogError {
 ///
 /// After a crash it holds every record whose [`CommitLog::append`] was answered, but for those that were forgotten, and
 /// of one that was not answered any number of its first records. Everything that [`CommitLog::replay`] gives is on the
-/// medium: a log that finds, when it is opened, what a failed sync may have left in memory alone, writes it again first.
+/// medium: a log that finds, when it is opened, what a failed sync may have left in memory alone, writes it again
+/// first.
 pub trait CommitLog: Send + Sync + 'static {
     /// Appends `records` in their order. All of them are durable, with one sync, when this returns; until then none of
     /// their payloads can be read.

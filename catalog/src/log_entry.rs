@@ -1,8 +1,8 @@
 //! The entry of a batch in a log: its writes, and what they follow on.
 //!
 //! ```text
-//! | version 1, u8 | 1 if its group ends with it, else 0, u8 | number before, u64 | number, u64 | keys before | keys after |
-//! | number of writes, u32 | writes | CRC-32C, u32 |
+//! | version 1, u8 | 1 if its group ends with it, else 0, u8 | number before, u64 | number, u64 | keys before |
+//! | keys after | number of writes, u32 | writes | CRC-32C, u32 |
 //! put           | 1 | key length, u32 | body length, u32 | key | body |
 //! delete        | 2 | key length, u32 | key |
 //! delete range  | 3 | start | end |      each | 0: unbounded, 1: included, 2: excluded | key length, u32 | key |

@@ -5,8 +5,8 @@
 //! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
 //! store and makes the old one answer nothing but errors.
 //!
-//! With a log in front ([`MemoryStore::with_log`]) the last transactions are durable only there, until the store is made
-//! durable as well: [`MemoryStore::crash_losing`] takes some of them away, as a power loss does.
+//! With a log in front ([`MemoryStore::with_log`]) the last transactions are durable only there, until the store is
+//! made durable as well: [`MemoryStore::crash_losing`] takes some of them away, as a power loss does.
 
 use crate::committer::{Committer, Failure, Records, State};
 use crate::error::StoreError;
@@ -105,8 +105,8 @@ impl MemoryStore {
         Ok(store)
     }
 
-    /// The store after a power loss now, without its log: batches that are not durable are gone, and the old handles are
-    /// dead. What is durable only in the log may be there all the same; here it is.
+    /// The store after a power loss now, without its log: batches that are not durable are gone, and the old handles
+    /// are dead. What is durable only in the log may be there all the same; here it is.
     #[must_use]
     pub fn crash(&self) -> Self {
         self.crash_losing(0)
@@ -126,8 +126,8 @@ impl MemoryStore {
         Self::of(MemoryRecords { entries, state, ..MemoryRecords::default() }, self.delay)
     }
 
-    /// The store after a crash, opened again with its log, if it has one. Of the transactions that only the log has made
-    /// durable the last `lost` are taken from there.
+    /// The store after a crash, opened again with its log, if it has one. Of the transactions that only the log has
+    /// made durable the last `lost` are taken from there.
     ///
     /// # Errors
     /// As [`MemoryStore::with_log`].

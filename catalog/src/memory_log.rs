@@ -93,6 +93,16 @@ impl MemoryLog {
         self.state.lock().payloads.get(&slot).cloned()
     }
 
+    /// Every slot that has a payload.
+    pub fn slots(&self) -> Vec<u64> {
+        self.state.lock().payloads.keys().copied().collect()
+    }
+
+    /// Removes the payload in `slot`.
+    pub fn remove(&self, slot: u64) {
+        self.state.lock().payloads.remove(&slot);
+    }
+
     /// Appends that were answered without an error.
     pub fn appends(&self) -> u64 {
         self.state.lock().appends

@@ -106,15 +106,15 @@ impl Catalog {
         self.put_new((bucket, key), object, (slot, None), condition).await
     }
 
-    /// As [`Catalog::put_object`], with the bytes of the object, which become durable along with its record: in the log
-    /// in front of the store, under `slot`. Until this answers none of them can be read, and if it answers with an
-    /// error other than `Store`, they never can.
+    /// As [`Catalog::put_object`], with the bytes of the workshop file of `slot`, which become durable along with the
+    /// object's record: in the log in front of the store. Until this answers none of them can be read there, and if it
+    /// answers with an error other than `Store`, they never can.
     ///
     /// # Errors
     /// As [`Catalog::put_object`].
     ///
     /// # Panics
-    /// If no log takes them ([`Catalog::takes_payloads`]), or they are not as many as the object has.
+    /// If no log takes them ([`Catalog::takes_payloads`]).
     pub async fn put_logged_object(
         &self,
         at: (&Bucket, &str),
@@ -122,7 +122,6 @@ impl Catalog {
         (slot, bytes): (u64, Bytes),
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
-        assert_eq!(bytes.len() as u64, object.bytes, "the bytes that are logged are those of the object");
         let name = [at.0.name.as_bytes(), &[0], at.1.as_bytes()].concat();
         self.put_new(at, object, (slot, Some(Payload { slot, name, bytes })), condition).await
     }

@@ -115,8 +115,8 @@ pub trait Store: Send + Sync + 'static {
     fn behind_log(&self) -> Option<&str> {
         None
     }
-    /// From now on the log in front of the store, if there is one, forgets nothing: what a newer copy of the store needs
-    /// may be there. A store that is behind its log does so by itself.
+    /// From now on the log in front of the store, if there is one, forgets nothing: what a newer copy of the store
+    /// needs may be there. A store that is behind its log does so by itself.
     fn retain_log(&self) {}
 }
 

@@ -185,6 +185,7 @@ impl Boot<'_> {
             nonce: nonces(random_seed()?),
             catalog,
             staging,
+            small: None,
             spool,
             holds: Holds::default(),
             lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),

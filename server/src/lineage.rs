@@ -16,8 +16,8 @@
 //! 4. What is written while the catalog is known to be older is written **aside**: its run says so (`is_aside`), and
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
-//! Where a log stands in front of the catalog, it shows it as well: it has acknowledged batches that do not follow on the
-//! catalog's last one. Then the catalog remembers of itself that it is older, as in 3.: what is appended later
+//! Where a log stands in front of the catalog, it shows it as well: it has acknowledged batches that do not follow on
+//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3.: what is appended later
 //! follows on it, and would hide the gap. The log forgets nothing while the catalog is older.
 //!
 //! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what

@@ -34,7 +34,8 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// The one connection that writes, and what the walk through the file found. Makes the table if the file is new. A
-/// damaged file is written anew before, if that may better it. A file that is not whole without its log is refused, unless
+/// damaged file is written anew before, if that may better it. A file that is not whole without its log is refused,
+/// unless
 /// `with_log`.
 pub(super) fn open_for_writing(
     path: &Path,

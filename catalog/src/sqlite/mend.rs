@@ -1,10 +1,11 @@
 //! A file whose records are not all there, or not where a search finds them, is written anew when it is opened.
 //!
 //! Every open walks the whole file once: are the keys in order, and are they those of the digest that the last
-//! transaction left (`catalog/src/key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has an order of
-//! its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged file stays,
-//! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
-//! **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a deleted one.
+//! transaction left (`catalog/src/key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has
+//! an order of its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged
+//! file stays, beside it, under another name. What is still missing then is known by number, though not by name: the
+//! file stays **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a
+//! deleted one.
 
 use super::failure::{MEND_DAMAGED, store_error, unusable};
 use super::path::{beside, sync_directory};

@@ -18,8 +18,8 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Pages in SQLite's log (4 KiB each) at which it is folded into the file: what is written to the same page meanwhile is
-/// folded once.
+/// Pages in SQLite's log (4 KiB each) at which it is folded into the file: what is written to the same page meanwhile
+/// is folded once.
 const LOG_PAGES: i64 = 8_192;
 
 /// The records of a file.

@@ -14,7 +14,8 @@ const APPLICATION_ID: i32 = 0x4C52_4452;
 pub(super) const OWNER_ONLY: u32 = 0o600;
 /// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
 const FORMAT_VERSION: i32 = 2;
-/// The same of a file that is not whole without the log in front of it: what was acknowledged last may be in that alone.
+/// The same of a file that is not whole without the log in front of it: what was acknowledged last may be in that
+/// alone.
 const LOGGED_VERSION: i32 = 3;
 
 /// Makes the file for its owner alone, since it holds users' keys, and takes the right to read it from others where an

@@ -266,6 +266,7 @@ impl Site {
                     let nonce = server::world::nonces(!self.seed ^ base_ms);
                     move || nonce()
                 }),
+            small: None,
             spool: Spool::new(self.powered(&self.spooled, Silence::default(), &self.spooled_bytes), self.spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),
