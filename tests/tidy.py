@@ -16,6 +16,7 @@ ARROWS = {
     "engine": {"model"},
     "disk": {"model"},
     "catalog": {"model"},
+    "intake": {"model", "engine"},
     "workshop": {"model", "disk", "catalog"},
     "sim": {"model", "engine"},
     "batch": set(),

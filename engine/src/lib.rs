@@ -38,6 +38,7 @@ mod job_protocol;
 mod jobs;
 pub mod layout;
 pub mod ledger;
+pub mod merge;
 mod numbered;
 mod ops;
 mod overload;

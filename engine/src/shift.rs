@@ -22,6 +22,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::time::Duration;
 use model::{Attempt, Time};
 
@@ -58,6 +59,18 @@ pub enum Overrun {
     Overlap,
     /// The log on duty grows to so many times its size, and then clients are held back.
     Stretch(u32),
+}
+
+/// Drives from which on a pool has two rotations: each needs three, so that in each one drive logs, one is read and one
+/// is written.
+const TWO_ROTATIONS_FROM: u32 = 6;
+
+/// The rotations of a pool of `drives` drives, at least one, by the positions of their drives. Each holds a copy of
+/// every record, and keeps the stages of its drives apart for itself: one copy below six drives, two from six on.
+pub fn rotations(drives: u32) -> Vec<Range<u32>> {
+    assert!(drives > 0, "a pool has a drive");
+    let first = if drives < TWO_ROTATIONS_FROM { drives } else { drives.div_ceil(2) };
+    [0..first, first..drives].into_iter().filter(|share| !share.is_empty()).collect()
 }
 
 /// The settings of a rotation.
@@ -345,6 +358,13 @@ impl Shift {
     /// The stages of `drive` at this moment.
     pub fn stages(&self, drive: PoolDrive) -> Stages {
         self.drives[drive.0 as usize].stages
+    }
+
+    /// Whether `drive` is awake and in no stage, so that work which is none of the rotation's may use it. A lone drive
+    /// always is, since it does everything.
+    pub fn is_free(&self, drive: PoolDrive) -> bool {
+        let state = self.state(drive);
+        state.phase == Phase::Awake && (state.stages == Stages::default() || self.lone() == Some(drive))
     }
 
     /// Whether `drive` sleeps.
@@ -703,7 +723,7 @@ impl Shift {
     }
 
     /// Whether logs and trees can be written to `drive`.
-    fn is_writable(&self, drive: PoolDrive) -> bool {
+    pub fn is_writable(&self, drive: PoolDrive) -> bool {
         let state = self.state(drive);
         state.phase != Phase::Lost && !state.full
     }

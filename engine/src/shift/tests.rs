@@ -314,3 +314,12 @@ fn fault(pool: &mut Pool, rng: &mut Rng, drives: u32) {
         }
     }
 }
+
+#[test]
+fn every_rotation_has_the_drives_that_its_stages_need() {
+    assert_eq!(rotations(1), [0..1]);
+    assert_eq!(rotations(5), [0..5]);
+    assert_eq!(rotations(6), [0..3, 3..6]);
+    assert_eq!(rotations(9), [0..5, 5..9]);
+    assert!((6..100).all(|drives| rotations(drives).iter().all(|share| share.len() >= 3)));
+}

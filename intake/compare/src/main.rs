@@ -1,0 +1,149 @@
+//! The shelf beside redb: the same records in key order, into one file, made durable. Bytes written per byte of keys
+//! and values, the time, and whether a changed byte is noticed when all is read.
+//!
+//! `cargo run --release --manifest-path intake/compare/Cargo.toml -- DIRECTORY`
+
+use intake::medium::{Directory, files::DirectoryOfFiles};
+use intake::{Config, Intake};
+use model::{Rng, Time};
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use std::error::Error;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
+
+/// A file that counts what is written to it.
+#[derive(Debug)]
+struct Counting(File, Arc<AtomicU64>);
+
+impl StorageBackend for Counting {
+    fn len(&self) -> Result<u64, io::Error> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), io::Error> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> Result<(), io::Error> {
+        self.0.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
+        self.1.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.0.write_all_at(data, offset)
+    }
+}
+
+fn records(name: &str, rng: &mut Rng) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut bytes = 64 << 20;
+    let mut records = Vec::new();
+    while bytes > 0 {
+        let length = match name {
+            "100 KB" => 100_000,
+            "4 KB" => 4096,
+            // Log-uniform: as many below twice a length as below that length.
+            _ => (512 << rng.below(5)) + rng.below(512 << rng.below(5)) as usize,
+        };
+        bytes -= length as i64;
+        let key = format!("{:016x}", rng.next_u64()).into_bytes();
+        records.push((key, (0..length.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(length).collect()));
+    }
+    records.sort();
+    records
+}
+
+fn redb(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<dyn Error>> {
+    let written = Arc::new(AtomicU64::new(0));
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+    let began = Instant::now();
+    let mut builder = Database::builder();
+    builder.set_cache_size(32 << 20);
+    let database = builder.create_with_backend(Counting(file, Arc::clone(&written)))?;
+    let transaction = database.begin_write()?;
+    {
+        let mut table = transaction.open_table(TABLE)?;
+        for (key, value) in records {
+            table.insert(key.as_slice(), value.as_slice())?;
+        }
+    }
+    transaction.commit()?;
+    drop(database);
+    Ok((written.load(Ordering::Relaxed), began.elapsed().as_secs_f64()))
+}
+
+/// Changes a byte in the middle, and reads all: whether the change comes through as data.
+fn redb_serves_damage(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<bool, Box<dyn Error>> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    for at in (bytes / 4..bytes / 2).step_by(1_000_003) {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at)?;
+        file.write_all_at(&[byte[0] ^ 1], at)?;
+    }
+    let database = Database::builder().create(path)?;
+    let table = database.begin_read()?.open_table(TABLE)?;
+    for (found, (key, value)) in table.iter()?.zip(records) {
+        let (found_key, found_value) = found?;
+        if found_key.value() != key.as_slice() || found_value.value() != value.as_slice() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Bytes and seconds of the transformation alone.
+fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<dyn Error>> {
+    let began = Instant::now();
+    let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
+    let directory: Box<dyn Directory> = Box::new(DirectoryOfFiles::open(path)?);
+    let config = Config { log_bytes: 1 << 30, queue_bytes: 1 << 30, ..Config::new(7, clock) };
+    let (intake, _) = Intake::open(vec![directory], config)?;
+    let acks: Result<Vec<_>, _> = records
+        .iter()
+        .map(|(key, value)| {
+            let change = intake::Change::Put { key: key.clone(), entry: Vec::new(), value: value.clone() };
+            intake.submit(change, None)
+        })
+        .collect();
+    for ack in acks? {
+        ack.wait()?;
+    }
+    let written = || intake.status().cycles[0].drives[0].written;
+    intake.rotate();
+    let (log, began) = (written(), Instant::now());
+    intake.flush()?;
+    Ok((written().saturating_sub(log), began.elapsed().as_secs_f64()))
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = std::env::args().nth(1).ok_or("name a directory")?;
+    println!("{:>10} {:>8} {:>22} {:>22} {:>9}  a changed byte", "values", "MB", "redb", "shelf (log read, too)", "ratio");
+    for name in ["100 KB", "4 KB", "0.5-16 KB"] {
+        let records = records(name, &mut Rng::for_thing(1, 1));
+        let bytes: usize = records.iter().map(|(key, value)| key.len() + value.len()).sum();
+        let path = Path::new(&root).join(name.replace(' ', "-"));
+        std::fs::create_dir_all(&path)?;
+        let file = path.join("redb");
+        let (redb_bytes, redb_s) = redb(&file, &records)?;
+        let served = if redb_serves_damage(&file, &records).unwrap_or(false) { "is served by redb" } else { "-" };
+        let (shelf_bytes, shelf_s) = shelf(&path.join("intake"), &records)?;
+        let (of_redb, of_shelf) = (redb_bytes as f64 / bytes as f64, shelf_bytes as f64 / bytes as f64);
+        println!(
+            "{name:>10} {:>8.1} {:>10.2} per byte {redb_s:>4.2} s {of_shelf:>9.2} per byte {shelf_s:>4.2} s {:>8.2}x  {served}",
+            bytes as f64 / 1e6,
+            redb_s / shelf_s
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,551 @@
+//! The interpreter of one rotation: what `engine::shift` decides is done here, with files and threads.
+//!
+//! It runs in the writer's thread. What may take long is begun on a drive's own thread or a thread of its own, and
+//! comes back as a message.
+
+use crate::drive::{Drive, Turn};
+use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
+use crate::medium::{File, is_full};
+use crate::merging;
+use crate::names::Name;
+use crate::queue::Message;
+use crate::record::Sequence;
+use crate::shared::{CycleShared, Loss, Shared};
+use crate::shelf::read::Shelf;
+use crate::status::{CycleStatus, DriveStatus};
+use crate::table::{Index, LogTable};
+use crate::transform::{Progress, remove, transform};
+use crate::view::LostPart;
+use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
+use model::{Attempt, Time};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Nobody appends if nobody has for so long.
+const STILL: Duration = Duration::from_secs(1);
+
+/// The log on duty.
+pub(crate) struct OpenLog {
+    pub(crate) log: LogId,
+    pub(crate) drive: PoolDrive,
+    pub(crate) table: Arc<LogTable>,
+    /// Its length, all of it durable.
+    pub(crate) bytes: u64,
+    /// What counts towards its size.
+    charged: u64,
+}
+
+/// A transformation that is under way.
+struct Running {
+    log: LogId,
+    attempt: Attempt,
+    drives: (PoolDrive, PoolDrive),
+    progress: Arc<Progress>,
+    /// Its steps when they were looked at last.
+    seen: u64,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A rotation.
+pub(crate) struct Cycle {
+    number: usize,
+    shared: Arc<Shared>,
+    shift: Shift,
+    /// By position; drives that are missing are not there.
+    pub(crate) drives: Vec<Option<Arc<Drive>>>,
+    pub(crate) open: Option<OpenLog>,
+    /// The log that was left last.
+    previous: Option<Previous>,
+    tables: BTreeMap<LogId, Arc<LogTable>>,
+    /// Logs that are shelves already, and are there for a caller who has not caught up.
+    retained: Vec<Arc<LogTable>>,
+    running: Vec<Running>,
+    /// Drives that are being started.
+    waking: usize,
+    /// The thread that merges, if there is anything to merge; and whether there is more since it began.
+    merging: Option<JoinHandle<()>>,
+    merge_again: bool,
+    /// Whose turn it is at each drive.
+    turns: Vec<Turn>,
+    /// When the log on duty last grew.
+    appended_at: Time,
+}
+
+impl Cycle {
+    pub(crate) fn new(number: usize, shared: Arc<Shared>, shift: Shift, drives: Vec<Option<Arc<Drive>>>) -> Self {
+        Self {
+            number,
+            shared,
+            shift,
+            turns: vec![Turn::Free; drives.len()],
+            drives,
+            open: None,
+            previous: None,
+            tables: BTreeMap::new(),
+            retained: Vec::new(),
+            running: Vec::new(),
+            waking: 0,
+            merging: None,
+            merge_again: false,
+            appended_at: Time::ZERO,
+        }
+    }
+
+    fn common(&self) -> &CycleShared {
+        &self.shared.cycles[self.number]
+    }
+
+    /// Takes over logs of an earlier run, oldest first, and begins. `previous` is the last of them. Logs that are dead
+    /// already are only retained.
+    pub(crate) fn boot(&mut self, logs: Vec<Arc<LogTable>>, dead: Vec<Arc<LogTable>>, previous: Option<Previous>) {
+        self.previous = previous;
+        let mut events = VecDeque::new();
+        for (at, table) in logs.into_iter().enumerate() {
+            let position =
+                self.drives.iter().position(|drive| drive.as_ref().is_some_and(|d| d.uuid == table.drive.uuid));
+            let Some(position) = position else { unreachable!("a log was read from a drive that is there") };
+            let log = LogId(at as u64 + 1);
+            self.tables.insert(log, table);
+            events.push_back(ShiftEvent::Found { log, drive: PoolDrive(position as u32) });
+        }
+        self.retained = dead;
+        for (position, drive) in self.drives.iter().enumerate() {
+            if drive.as_ref().is_none_or(|drive| drive.is_lost()) {
+                events.push_back(ShiftEvent::Lost(PoolDrive(position as u32)));
+            }
+        }
+        events.push_back(ShiftEvent::Booted);
+        self.handle_all(events);
+        self.consider_merging();
+    }
+
+    /// Takes note of an event, and does all that follows from it.
+    pub(crate) fn handle(&mut self, event: ShiftEvent) {
+        self.handle_all(VecDeque::from([event]));
+    }
+
+    fn handle_all(&mut self, mut events: VecDeque<ShiftEvent>) {
+        let mut actions = Vec::new();
+        while let Some(event) = events.pop_front() {
+            if let ShiftEvent::Lost(drive) = event {
+                self.forget_drive(drive);
+            }
+            self.shift.apply((self.shared.config.clock)(), event, &mut actions);
+            for action in actions.drain(..) {
+                self.execute(action, &mut events);
+            }
+            events.extend(self.give_turns());
+        }
+        self.report();
+    }
+
+    /// Lets background work use the drives that have no stage, and no others. The drive on duty counts as one without
+    /// while nobody appends. Drives that do not let go of a piece of work are lost.
+    fn give_turns(&mut self) -> Vec<ShiftEvent> {
+        let mut hung = Vec::new();
+        for (position, drive) in self.drives.iter().enumerate() {
+            let Some(drive) = drive.as_ref().filter(|drive| !drive.is_lost()) else { continue };
+            let position = PoolDrive(position as u32);
+            let is_still = self.is_still() && !self.shift.stages(position).transforms();
+            let is_free = self.shift.is_free(position) || (is_still && self.shift.stages(position).logs);
+            let turn = if is_free { Turn::Free } else { Turn::Taken };
+            // To wait for the piece of work that is under way is worth it only for a change.
+            if std::mem::replace(&mut self.turns[position.0 as usize], turn) != turn
+                && !drive.set_turn(turn, self.shared.config.deadline)
+            {
+                hung.push(ShiftEvent::Lost(position));
+            }
+        }
+        hung
+    }
+
+    /// Whether nobody has appended for a while.
+    fn is_still(&self) -> bool {
+        (self.shared.config.clock)().since(self.appended_at) >= STILL
+    }
+
+    /// When background work may begin to use the drive on duty.
+    pub(crate) fn still_at(&self) -> Option<Time> {
+        (self.merging.is_some() && !self.is_still()).then(|| self.appended_at + STILL)
+    }
+
+    /// Begins to merge what there is to merge.
+    pub(crate) fn consider_merging(&mut self) {
+        if self.merging.is_some() {
+            self.merge_again = true;
+            return;
+        }
+        if self.common().view().shelves.is_empty() {
+            return;
+        }
+        let drives = self.drives.iter().enumerate().filter_map(|(position, drive)| {
+            let writable = self.shift.is_writable(PoolDrive(position as u32));
+            Some((Arc::clone(drive.as_ref()?), writable))
+        });
+        let (drives, shared, cycle) = (drives.collect::<Vec<_>>(), Arc::clone(&self.shared), self.number);
+        let work = move || {
+            merging::run(&shared, &shared.cycles[cycle], &drives);
+            shared.queue.send(Message::Merged { cycle });
+        };
+        let thread = thread::Builder::new().name("intake-merge".into()).spawn(work);
+        self.merging = thread.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
+    }
+
+    /// The merging thread has nothing more to do. There may be room now.
+    pub(crate) fn merged(&mut self) {
+        self.merging = None;
+        for position in (0..self.drives.len() as u32).map(PoolDrive) {
+            let is_there = self.drives[position.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost());
+            if is_there && !self.shift.is_writable(position) {
+                self.handle(ShiftEvent::Back(position));
+            }
+        }
+        if std::mem::take(&mut self.merge_again) {
+            self.consider_merging();
+        }
+    }
+
+    fn execute(&mut self, action: ShiftAction, events: &mut VecDeque<ShiftEvent>) {
+        match action {
+            ShiftAction::OpenLog { log, drive } => {
+                if let Err(error) = self.open_log(log, drive) {
+                    events.push_back(self.write_failed(drive, &error));
+                }
+            }
+            ShiftAction::Transform { log, from, to, attempt } => self.begin_transform(log, (from, to), attempt),
+            ShiftAction::RemoveLog { log, drive } => {
+                if self.remove_log(log) {
+                    // There may be room now.
+                    events.push_back(ShiftEvent::Back(drive));
+                }
+            }
+            ShiftAction::LogLost { log, .. } => self.log_lost(log),
+            ShiftAction::Admit(_) => {}
+            ShiftAction::Wake(drive) => self.wake(drive),
+            ShiftAction::Sleep(drive) => self.sleep(drive),
+        }
+    }
+
+    fn drive(&self, drive: PoolDrive) -> io::Result<Arc<Drive>> {
+        self.drives[drive.0 as usize].clone().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The event that follows from a write that failed.
+    pub(crate) fn write_failed(&self, drive: PoolDrive, error: &io::Error) -> ShiftEvent {
+        tracing::error!(drive = drive.0, cycle = self.number, %error, "a drive of the pool cannot be written");
+        if is_full(error) { ShiftEvent::Full(drive) } else { ShiftEvent::Lost(drive) }
+    }
+
+    fn open_log(&mut self, log: LogId, position: PoolDrive) -> io::Result<()> {
+        if let Some(open) = self.open.take() {
+            self.previous = Some(Previous { file: open.table.file, bytes: open.bytes });
+        }
+        let drive = self.drive(position)?;
+        let identity = self.shared.new_file(drive.uuid);
+        let first = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
+        let header = LogHeader { identity, first, previous: self.previous }.encode();
+        let create = drive.begin(move |drive| {
+            let file = drive.directory.create(&Name::Log(identity.file).to_string())?;
+            drive.append(file.as_ref(), &header, 0)?;
+            drive.sync_names()?;
+            Ok(file)
+        });
+        let medium: Arc<dyn File> = create.wait(self.shared.config.deadline)?.into();
+        let index = RwLock::new(Index { bytes: RECORDS_OFFSET, ..Index::default() });
+        let table = Arc::new(LogTable { file: identity.file, drive, medium, first, index });
+        self.tables.insert(log, Arc::clone(&table));
+        self.common().change(|view| {
+            let mut view = view.clone();
+            view.logs.push(Arc::clone(&table));
+            view
+        });
+        self.open = Some(OpenLog { log, drive: position, table, bytes: RECORDS_OFFSET, charged: 0 });
+        Ok(())
+    }
+
+    /// The log on duty. If its file could not be made, for want of room, that is tried again.
+    pub(crate) fn open_log_again(&mut self) {
+        if self.open.is_none()
+            && let Some((log, drive)) = self.shift.on_duty()
+            && let Err(error) = self.open_log(log, drive)
+        {
+            let event = self.write_failed(drive, &error);
+            self.handle(event);
+        }
+    }
+
+    /// The log on duty has `bytes` more, which count as `charged`.
+    pub(crate) fn appended(&mut self, bytes: u64, charged: u64) {
+        let Some(open) = &mut self.open else { return };
+        open.bytes += bytes;
+        open.charged += charged;
+        open.table.index.write().bytes = open.bytes;
+        self.appended_at = (self.shared.config.clock)();
+        let event = ShiftEvent::Appended { log: open.log, bytes: open.charged };
+        self.handle(event);
+    }
+
+    fn begin_transform(&mut self, log: LogId, drives: (PoolDrive, PoolDrive), attempt: Attempt) {
+        let progress = Arc::new(Progress::default());
+        let mut running =
+            Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, thread: None };
+        let (shared, cycle) = (Arc::clone(&self.shared), self.number);
+        let (table, to) = (self.tables.get(&log).cloned(), self.drive(drives.1));
+        let work = move || {
+            let outcome = match (table, to) {
+                (Some(table), Ok(to)) => transform(&shared, &shared.cycles[cycle], &table, &to, &progress),
+                (None, _) => Err(TransformOutcome::SourceLost),
+                (_, Err(_)) => Err(TransformOutcome::TargetLost),
+            };
+            let outcome = outcome.err().unwrap_or(TransformOutcome::Done);
+            shared.queue.send(Message::Transformed { cycle, log, attempt, outcome });
+        };
+        match thread::Builder::new().name("intake-shelf".into()).spawn(work) {
+            Ok(thread) => running.thread = Some(thread),
+            Err(error) => {
+                tracing::error!(%error, "a log cannot be transformed for want of a thread");
+                let outcome = TransformOutcome::Failed;
+                self.shared.queue.send(Message::Transformed { cycle, log, attempt, outcome });
+            }
+        }
+        self.running.push(running);
+    }
+
+    pub(crate) fn transformed(&mut self, log: LogId, attempt: Attempt, outcome: TransformOutcome) {
+        let Some(at) = self.running.iter().position(|running| (running.log, running.attempt) == (log, attempt)) else {
+            return;
+        };
+        let running = self.running.swap_remove(at);
+        if outcome == TransformOutcome::TargetLost {
+            self.forget_drive(running.drives.1);
+        }
+        self.handle(ShiftEvent::TransformEnded { log, attempt, outcome });
+        self.consider_merging();
+    }
+
+    /// Gives up on transformations that have made no step since the last look: the drive that they wait for is lost.
+    pub(crate) fn look_for_hangs(&mut self) {
+        let mut hung = Vec::new();
+        for running in &mut self.running {
+            let steps = running.progress.steps.load(Ordering::Relaxed);
+            if steps == running.seen {
+                running.progress.abandoned.store(true, Ordering::Relaxed);
+                let writes = running.progress.writes.load(Ordering::Relaxed);
+                hung.push(if writes { running.drives.1 } else { running.drives.0 });
+            }
+            running.seen = steps;
+        }
+        self.running.retain(|running| !running.progress.abandoned.load(Ordering::Relaxed));
+        for drive in hung {
+            self.handle(ShiftEvent::Lost(drive));
+        }
+    }
+
+    /// Ends: what is under way is given up, and begun again when the pool is opened next.
+    pub(crate) fn end(&mut self) {
+        for running in &self.running {
+            running.progress.abandoned.store(true, Ordering::Relaxed);
+        }
+        for drive in self.drives.iter().flatten().filter(|drive| !drive.is_lost()) {
+            // Behind everything that was begun on it.
+            drive.set_turn(Turn::Ended, self.shared.config.deadline);
+            drive.begin(|_| Ok(())).wait(self.shared.config.deadline).ok();
+        }
+        let works = self.drives.iter().flatten().all(|drive| !drive.is_lost());
+        if let Some(thread) = self.merging.take().filter(|_| works)
+            && thread.join().is_err()
+        {
+            tracing::error!("a merge panicked");
+        }
+        for running in self.running.drain(..) {
+            let drives = [running.drives.0, running.drives.1].map(|drive| self.drives[drive.0 as usize].as_ref());
+            // A thread that waits for a drive that hangs is left to itself.
+            let works = drives.iter().all(|drive| drive.is_some_and(|drive| !drive.is_lost()));
+            if let Some(thread) = running.thread.filter(|_| works)
+                && thread.join().is_err()
+            {
+                tracing::error!("a transformation panicked");
+            }
+        }
+    }
+
+    /// Whether anything is under way that will end with a message.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.running.is_empty() || self.waking > 0
+    }
+
+    /// Removes a log that is dead, or retains it; `false` if there is no file.
+    fn remove_log(&mut self, log: LogId) -> bool {
+        let Some(table) = self.tables.remove(&log) else { return false };
+        if self.open.as_ref().is_some_and(|open| open.log == log) {
+            self.open = None;
+        }
+        // An empty log was never transformed.
+        self.common().change(|view| view.replaced(&[table.file], None));
+        self.retained.push(table);
+        self.remove_covered(self.shared.covered());
+        true
+    }
+
+    /// Removes the dead logs of which the caller knows all.
+    pub(crate) fn remove_covered(&mut self, covered: Sequence) {
+        let (gone, retained) = self.retained.drain(..).partition(|table| table.index.read().last <= covered);
+        self.retained = retained;
+        let gone: Vec<Arc<LogTable>> = gone;
+        for table in gone {
+            self.common().undeleted.lock().insert(table.file);
+            let (shared, cycle) = (Arc::clone(&self.shared), self.number);
+            let drive = Arc::clone(&table.drive);
+            // Nobody waits for it.
+            drop(drive.begin(move |drive| {
+                remove(&shared.cycles[cycle], drive, Name::Log(table.file));
+                Ok(())
+            }));
+        }
+    }
+
+    /// Logs that are there for a caller who has not caught up.
+    pub(crate) fn retained(&self) -> usize {
+        self.retained.len()
+    }
+
+    fn wake(&mut self, position: PoolDrive) {
+        self.waking += 1;
+        let (shared, cycle) = (Arc::clone(&self.shared), self.number);
+        let wake = move |drive: &Drive| {
+            let awake = drive.directory.wake().inspect_err(|error| tracing::error!(%error, "a drive does not start"));
+            shared.queue.send(Message::Awoke { cycle, drive: position, awake: awake.is_ok() });
+            Ok(())
+        };
+        match self.drive(position) {
+            Ok(drive) => drop(drive.begin(wake)),
+            Err(_) => self.shared.queue.send(Message::Awoke { cycle: self.number, drive: position, awake: false }),
+        }
+    }
+
+    pub(crate) fn awoke(&mut self, drive: PoolDrive, awake: bool) {
+        self.waking -= 1;
+        self.handle(if awake { ShiftEvent::Awoke(drive) } else { ShiftEvent::Lost(drive) });
+    }
+
+    fn sleep(&self, position: PoolDrive) {
+        if let Ok(drive) = self.drive(position) {
+            let warn = |error: &io::Error| tracing::warn!(%error, "a drive does not stop");
+            drop(drive.begin(move |drive| drive.directory.sleep().inspect_err(warn)));
+        }
+    }
+
+    /// Nothing more is asked of the drive, and what lies on it is not looked for.
+    fn forget_drive(&mut self, position: PoolDrive) {
+        let Some(drive) = self.drives[position.0 as usize].clone() else { return };
+        if self.common().view().missing && drive.is_lost() {
+            return;
+        }
+        drive.set_lost();
+        let view = self.common().view();
+        let is_on_it = |shelf: &Arc<Shelf>| shelf.drive.uuid == drive.uuid;
+        let mut lost = Vec::new();
+        for shelf in view.shelves.iter().filter(|shelf| is_on_it(shelf)) {
+            let Some((first, last)) = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec())) else {
+                continue;
+            };
+            let keys = (first.clone(), last.clone(), shelf.records());
+            lost.push(LostPart { keys: Some((first, last)), max: shelf.sequences().1 });
+            if self.shared.cycles.len() == 1 {
+                self.shared.lose(Loss::Shelf { file: shelf.file, drive: drive.uuid, keys });
+            }
+        }
+        self.common().change(|view| {
+            let mut view = view.without(lost);
+            view.missing = true;
+            view.shelves.retain(|shelf| !is_on_it(shelf));
+            view.settle();
+            view
+        });
+    }
+
+    /// Names what only this log held.
+    fn log_lost(&mut self, log: LogId) {
+        let Some(table) = self.tables.remove(&log) else { return };
+        if self.open.as_ref().is_some_and(|open| open.log == log) {
+            self.open = None;
+        }
+        let index = table.index.read();
+        let ends = index.keys.first_key_value().zip(index.keys.last_key_value());
+        let keys = ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec()));
+        // What was in a shelf already is not lost.
+        let is_alive = self.common().view().logs.iter().any(|log| log.file == table.file);
+        if !is_alive || index.last == Sequence(0) {
+            return;
+        }
+        self.common().change(|view| {
+            let lost = LostPart { keys: keys.filter(|_| index.masks.is_empty()), max: index.last };
+            view.replaced(&[table.file], None).without([lost])
+        });
+        let others = self.shared.cycles.iter().enumerate().filter(|(number, _)| *number != self.number);
+        let others: Vec<_> = others.map(|(_, cycle)| cycle.view()).collect();
+        for (key, slot) in &index.keys {
+            let sequence = slot.head.sequence;
+            let is_elsewhere = others.iter().any(|view| view.is_whole() || view.holds(key, sequence));
+            if !is_elsewhere {
+                self.shared.lose(Loss::Version { key: key.to_vec(), sequence });
+            }
+        }
+    }
+
+    /// The number behind the last log that has records.
+    pub(crate) fn logs_end(&self) -> LogId {
+        let last = self.tables.iter().rfind(|(_, table)| table.index.read().last > Sequence(0));
+        LogId(last.map_or(0, |(log, _)| log.0 + 1))
+    }
+
+    /// Whether there are logs with numbers below `end` that are not shelves yet.
+    pub(crate) fn has_logs_before(&self, end: LogId) -> bool {
+        self.tables.range(..end).next().is_some()
+    }
+
+    /// Whether any drive is there that has not failed.
+    pub(crate) fn lives(&self) -> bool {
+        self.drives.iter().flatten().any(|drive| !drive.is_lost())
+    }
+
+    /// The rotation's own state.
+    pub(crate) fn shift(&self) -> &Shift {
+        &self.shift
+    }
+
+    /// Writes down what the status shows.
+    fn report(&self) {
+        let view = self.common().view();
+        let mut drives = Vec::new();
+        for (position, drive) in self.drives.iter().enumerate() {
+            let Some(drive) = drive else { continue };
+            let position = PoolDrive(position as u32);
+            let on_it = || view.shelves.iter().filter(|shelf| shelf.drive.uuid == drive.uuid);
+            drives.push(DriveStatus {
+                uuid: drive.uuid,
+                stages: self.shift.stages(position),
+                asleep: self.shift.is_asleep(position),
+                lost: drive.is_lost(),
+                shelves: on_it().count(),
+                shelf_bytes: on_it().map(|shelf| shelf.bytes).sum(),
+                written: drive.written.load(Ordering::Relaxed),
+                syncs: drive.syncs.load(Ordering::Relaxed),
+            });
+        }
+        *self.common().status.lock() = CycleStatus {
+            drives,
+            alternation: self.shift.alternation(),
+            stats: self.shift.stats(),
+            backlog: self.shift.backlog(),
+            log_bytes: self.open.as_ref().map_or(0, |open| open.bytes),
+            admits: self.shift.admits(),
+            incomplete: !view.is_whole(),
+        };
+    }
+}

@@ -1,0 +1,151 @@
+//! A drive of the pool: its directory, its counters, and a thread that does what the writer must not wait for forever.
+//!
+//! A request that has not ended by its deadline counts as failed, and the drive as lost: nothing more is asked of it.
+//! The thread, and what the request holds, are given back when the drive answers, if it ever does.
+
+use crate::medium::{Directory, File};
+use crate::names::DriveUuid;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Whose turn it is at a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Background work may use it.
+    Free,
+    /// It has a stage, or sleeps.
+    Taken,
+    /// The intake ends.
+    Ended,
+}
+
+/// A drive of the pool.
+#[derive(Debug)]
+pub(crate) struct Drive {
+    pub(crate) uuid: DriveUuid,
+    pub(crate) directory: Box<dyn Directory>,
+    /// Bytes that were written to it since it was opened.
+    pub(crate) written: AtomicU64,
+    /// Syncs of it since it was opened.
+    pub(crate) syncs: AtomicU64,
+    lost: AtomicBool,
+    turn: Mutex<Turn>,
+    turned: Condvar,
+    jobs: Mutex<Option<Sender<Job>>>,
+}
+
+/// A request that is under way.
+pub(crate) struct Pending<T>(Receiver<io::Result<T>>);
+
+impl<T> Pending<T> {
+    /// Its result; [`io::ErrorKind::TimedOut`] if there is none after `deadline`.
+    pub(crate) fn wait(self, deadline: Duration) -> io::Result<T> {
+        match self.0.recv_timeout(deadline) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("the drive's thread has ended")),
+        }
+    }
+}
+
+impl Drive {
+    pub(crate) fn new(uuid: DriveUuid, directory: Box<dyn Directory>) -> Self {
+        let (written, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
+        let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
+        Self { uuid, directory, written, syncs, lost, turn, turned, jobs }
+    }
+
+    /// Does a piece of background work, at most some MiB, as soon as it is its turn.
+    pub(crate) fn background<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let mut turn = self.turn.lock();
+        while *turn == Turn::Taken && !self.is_lost() {
+            self.turned.wait_for(&mut turn, Duration::from_secs(1));
+        }
+        if *turn == Turn::Ended || self.is_lost() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        work()
+    }
+
+    /// Sets whose turn it is, behind the piece of work that is under way; `false` if that does not end by `deadline`.
+    pub(crate) fn set_turn(&self, next: Turn, deadline: Duration) -> bool {
+        let Some(mut turn) = self.turn.try_lock_for(deadline) else { return false };
+        if *turn != Turn::Ended {
+            *turn = next;
+        }
+        drop(turn);
+        self.turned.notify_all();
+        true
+    }
+
+    /// Whether nothing more is to be asked of it.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Begins `job` on the drive's thread, after all jobs before.
+    pub(crate) fn begin<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        let (answer, answered) = channel();
+        let drive = Arc::clone(self);
+        let job: Job = Box::new(move || {
+            let result = job(&drive);
+            // Whoever gets the answer may be the last to hold the drive.
+            drop(drive);
+            // Nobody waits any more if the deadline has passed.
+            answer.send(result).ok();
+        });
+        let mut jobs = self.jobs.lock();
+        if jobs.is_none() {
+            *jobs = worker(self.uuid).ok();
+        }
+        if let Some(jobs) = jobs.as_ref() {
+            jobs.send(job).ok();
+        }
+        Pending(answered)
+    }
+
+    /// Writes `bytes` to `file` at `offset` and makes them durable.
+    pub(crate) fn append(&self, file: &dyn File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_at(bytes, offset)?;
+        self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.sync(file)
+    }
+
+    /// Makes `file` durable.
+    pub(crate) fn sync(&self, file: &dyn File) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        file.sync()
+    }
+
+    /// Makes names durable.
+    pub(crate) fn sync_names(&self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.directory.sync()
+    }
+}
+
+/// A thread that does jobs until nobody can send any.
+fn worker(uuid: DriveUuid) -> io::Result<Sender<Job>> {
+    let (jobs, queue) = channel::<Job>();
+    let work = move || {
+        for job in queue {
+            job();
+        }
+    };
+    std::thread::Builder::new().name(format!("intake-{:04x}", uuid.0 & 0xffff)).spawn(work)?;
+    Ok(jobs)
+}

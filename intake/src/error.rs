@@ -1,0 +1,87 @@
+//! The errors of the intake, one narrow enum for each kind of operation.
+
+use crate::bytes::Damage;
+use std::error::Error;
+use std::io;
+
+/// A caller's own reason to refuse a change, as its `prepare` gave it.
+pub type Refusal = Box<dyn Error + Send + Sync>;
+
+/// The reasons why a change was not acknowledged.
+#[derive(Debug, thiserror::Error)]
+pub enum PutError {
+    /// The caller's `prepare` refused it. Nothing was written.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    /// The key, the entry or the value is longer than a record may be. Nothing was written.
+    #[error("{what} of {bytes} bytes is too long: the limit is {limit}")]
+    TooLong {
+        /// The part that is too long.
+        what: &'static str,
+        /// Its length.
+        bytes: usize,
+        /// The longest that is taken.
+        limit: usize,
+    },
+    /// So much waits already that no more is taken in; later there may be room. Nothing was written.
+    #[error("too much waits to be written")]
+    Busy,
+    /// No drive of the pool has room. Nothing was written.
+    #[error("no drive has room")]
+    NoSpace,
+    /// No drive of the pool takes writes any more. It may or may not be there when the intake is opened again.
+    #[error("no drive takes writes")]
+    Unknown,
+    /// The intake was closed before it was written.
+    #[error("the intake is closed")]
+    Closed,
+}
+
+/// The reasons why something cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The drive failed.
+    #[error("the drive failed: {0}")]
+    Drive(#[from] io::Error),
+    /// It is not there, but may have been on what was lost.
+    #[error("it may have been on what was lost")]
+    Lost,
+    /// What lies there is not what was written.
+    #[error("what was read is damaged: {0}")]
+    Damaged(#[from] Damage),
+}
+
+/// The reasons why an intake cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No drive, or more than a pool may have.
+    #[error("a pool has 1 to {limit} drives, and these are {drives}")]
+    Drives {
+        /// Their number.
+        drives: usize,
+        /// The most.
+        limit: usize,
+    },
+    /// A drive cannot be used.
+    #[error("drive {drive} of the pool: {error}")]
+    Drive {
+        /// Its position among the directories.
+        drive: usize,
+        /// Why.
+        error: ReadError,
+    },
+    /// Two directories have the same drive, or drives of different pools.
+    #[error("drive {drive} {problem}")]
+    Mixed {
+        /// Its position among the directories.
+        drive: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// No drive takes writes.
+    #[error("no drive of the pool takes writes")]
+    NoDrive,
+    /// A thread cannot be started.
+    #[error("a thread cannot be started: {0}")]
+    Thread(io::Error),
+}

@@ -1,0 +1,312 @@
+//! The handle of an intake: what callers use. See the head of the crate.
+
+use crate::ack::{Ack, ack};
+use crate::config::{Config, ENTRY_BYTES_MAX};
+use crate::cycle::Cycle;
+use crate::error::{OpenError, PutError, ReadError};
+use crate::follower::{Follower, NoFollower};
+use crate::medium::Directory;
+use crate::names::DriveUuid;
+use crate::opening::{self, OpenedCycle};
+use crate::queue::{Message, Prepare, Submission};
+use crate::record::{KEY_BYTES_MAX, Kind, Sequence};
+use crate::replay::Replay;
+use crate::scan::Scan;
+use crate::shared::{Loss, Shared};
+use crate::status::Status;
+use crate::view::{Stored, Want};
+use crate::writer::{Writer, submission};
+use engine::shift::{Model, Overrun, Shift, ShiftPolicy};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A change of the contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The key has this entry and value from now on.
+    Put {
+        /// At most [`KEY_BYTES_MAX`] bytes, not empty.
+        key: Vec<u8>,
+        /// The caller's metadata: at most [`ENTRY_BYTES_MAX`] bytes.
+        entry: Vec<u8>,
+        /// At most [`Config::value_bytes_max`] bytes.
+        value: Vec<u8>,
+    },
+    /// The key is gone, whether it was there or not.
+    Delete {
+        /// The key.
+        key: Vec<u8>,
+        /// The caller's metadata, for who follows the log: nobody can read it afterwards.
+        entry: Vec<u8>,
+    },
+    /// All versions of the keys from `from` on and before `to`, up to the number `up_to`, are gone.
+    Forget {
+        /// The first key.
+        from: Vec<u8>,
+        /// The end, which is not in the range; `None` is all keys from `from` on.
+        to: Option<Vec<u8>>,
+        /// The last number that is forgotten.
+        up_to: Sequence,
+    },
+}
+
+/// What was found when an intake was opened.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// The changes above [`Config::covered`]; none if that is `None`.
+    pub replay: Replay,
+    /// The last number that was given.
+    pub last: Sequence,
+    /// Copies of each record that the pool holds.
+    pub copies: usize,
+    /// Members of the pool that were not among the directories.
+    pub missing: Vec<DriveUuid>,
+    /// Bytes of torn tails, which nobody was ever answered for.
+    pub torn_bytes: u64,
+}
+
+/// A store of small records. Clones of an `Arc` of it are used by many threads at once.
+pub struct Intake {
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Intake {
+    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty.
+    ///
+    /// # Errors
+    /// If drives do not belong together, none can be used, or a log that the caller needs cannot be read.
+    pub fn open(directories: Vec<Box<dyn Directory>>, config: Config) -> Result<(Self, Opened), OpenError> {
+        Self::open_with(directories, config, |_| Ok(NoFollower))
+    }
+
+    /// The same with a follower, which `catch_up` makes, who gets what was found first.
+    ///
+    /// # Errors
+    /// The same, and those of `catch_up`.
+    pub fn open_with<F: Follower>(
+        directories: Vec<Box<dyn Directory>>,
+        config: Config,
+        catch_up: impl FnOnce(&mut Replay) -> Result<F, ReadError>,
+    ) -> Result<(Self, Opened), OpenError> {
+        config.check();
+        let (shared, cycles) = opening::open(directories, config)?;
+        let mut opened = opened(&shared, &cycles).map_err(|error| OpenError::Drive { drive: 0, error })?;
+        let follower = catch_up(&mut opened.replay).map_err(|error| OpenError::Drive { drive: 0, error })?;
+        let mut writer = Writer {
+            shared: Arc::clone(&shared),
+            cycles: Vec::new(),
+            follower: Box::new(follower),
+            flushes: Vec::new(),
+        };
+        for (number, cycle) in cycles.into_iter().enumerate() {
+            let OpenedCycle { drives, logs, dead, previous, .. } = cycle;
+            let shift = Shift::new(policy(&shared.config), drives.len() as u32);
+            let mut cycle = Cycle::new(number, Arc::clone(&shared), shift, drives);
+            cycle.boot(logs, dead, previous);
+            writer.cycles.push(cycle);
+        }
+        if !writer.cycles.iter().any(|cycle| cycle.lives()) {
+            return Err(OpenError::NoDrive);
+        }
+        writer.level().map_err(|error| OpenError::Drive { drive: 0, error })?;
+        let thread = thread::Builder::new().name("intake-writer".into()).spawn(move || writer.run());
+        Ok((Self { shared, writer: Some(thread.map_err(OpenError::Thread)?) }, opened))
+    }
+
+    /// Takes in a change. `prepare` runs when it gets its number, and may refuse it (see [`crate::Draft`]). The answer
+    /// comes once the change is durable; changes take effect in the order of their numbers.
+    ///
+    /// # Errors
+    /// [`PutError::TooLong`], and [`PutError::Busy`] if too much waits already: [`Self::pace`] says how much to slow
+    /// down to avoid that.
+    pub fn submit(&self, change: Change, prepare: Option<Prepare>) -> Result<Ack, PutError> {
+        let (submission, ack) = self.submission(change, prepare)?;
+        self.shared.queue.try_push(submission).map_err(|_| PutError::Busy)?;
+        Ok(ack)
+    }
+
+    /// The same from a thread that may wait for room, and then for the answer.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn submit_and_wait(&self, change: Change, prepare: Option<Prepare>) -> Result<Sequence, PutError> {
+        let (submission, ack) = self.submission(change, prepare)?;
+        let pace = self.pace();
+        if pace > Duration::ZERO {
+            thread::sleep(pace);
+        }
+        self.shared.queue.push(submission);
+        ack.wait()
+    }
+
+    /// How long a caller should wait before the next change, so that others are not refused.
+    pub fn pace(&self) -> Duration {
+        self.shared.queue.pace()
+    }
+
+    /// Writes a key, and waits until it is durable.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn put(&self, key: &[u8], entry: &[u8], value: &[u8]) -> Result<Sequence, PutError> {
+        let change = Change::Put { key: key.to_vec(), entry: entry.to_vec(), value: value.to_vec() };
+        self.submit_and_wait(change, None)
+    }
+
+    /// Removes a key, and waits until that is durable.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn delete(&self, key: &[u8]) -> Result<Sequence, PutError> {
+        self.submit_and_wait(Change::Delete { key: key.to_vec(), entry: Vec::new() }, None)
+    }
+
+    /// Removes all versions up to the number `up_to` of a range of keys in one operation, and waits until that is
+    /// durable.
+    ///
+    /// # Errors
+    /// Those of the change.
+    pub fn forget(&self, from: &[u8], to: Option<&[u8]>, up_to: Sequence) -> Result<Sequence, PutError> {
+        let change = Change::Forget { from: from.to_vec(), to: to.map(<[u8]>::to_vec), up_to };
+        self.submit_and_wait(change, None)
+    }
+
+    /// The newest version of `key`, with its whole value. After a loss it may be an older one: [`Stored::certain`].
+    ///
+    /// # Errors
+    /// If the drive fails, what it holds is damaged, or what is not there may have been lost.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, ReadError> {
+        self.read(key, Want::Range(0, u64::MAX))
+    }
+
+    /// The same with the bytes `range` of the value, as far as it has them.
+    ///
+    /// # Errors
+    /// If the drive fails, or what it holds is damaged.
+    pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Stored>, ReadError> {
+        self.read(key, Want::Range(range.start, range.end.saturating_sub(range.start)))
+    }
+
+    /// The same without the value.
+    ///
+    /// # Errors
+    /// If the drive fails, or what it holds is damaged.
+    pub fn head(&self, key: &[u8]) -> Result<Option<Stored>, ReadError> {
+        self.read(key, Want::Entry)
+    }
+
+    fn read(&self, key: &[u8], want: Want) -> Result<Option<Stored>, ReadError> {
+        self.shared.read(|view| view.get(key, want))
+    }
+
+    /// The keys from `from` on and before `to` (`None` is to the end), in order, with their values.
+    pub fn scan(&self, from: &[u8], to: Option<&[u8]>) -> Scan {
+        let want = Want::Range(0, u64::MAX);
+        Scan::new(Arc::clone(&self.shared), from.to_vec(), to.map(<[u8]>::to_vec), want)
+    }
+
+    /// The same without the values.
+    pub fn scan_entries(&self, from: &[u8], to: Option<&[u8]>) -> Scan {
+        Scan::new(Arc::clone(&self.shared), from.to_vec(), to.map(<[u8]>::to_vec), Want::Entry)
+    }
+
+    /// Leaves the log on duty. The answer comes once it and all logs before it are shelves.
+    pub fn rotate(&self) -> Ack {
+        let (answerer, ack) = ack();
+        self.shared.queue.send(Message::Flush(answerer));
+        ack
+    }
+
+    /// Leaves the log on duty, and waits until all logs are shelves. What was acknowledged is durable without it.
+    ///
+    /// # Errors
+    /// [`PutError::NoSpace`] if no drive has room for shelves.
+    pub fn flush(&self) -> Result<(), PutError> {
+        self.rotate().wait().map(|_| ())
+    }
+
+    /// The caller knows all changes up to `sequence`: logs that are only there for it can go.
+    pub fn covered(&self, sequence: Sequence) {
+        self.shared.queue.send(Message::Covered(sequence));
+    }
+
+    /// What was lost since this was last asked: at most 65,536 losses; [`Status::losses`] counts all.
+    pub fn take_losses(&self) -> Vec<Loss> {
+        std::mem::take(&mut self.shared.losses.lock().latest)
+    }
+
+    /// The state. No drive is asked.
+    pub fn status(&self) -> Status {
+        let cycles: Vec<_> = self.shared.cycles.iter().map(|cycle| cycle.status.lock().clone()).collect();
+        let counts = &self.shared.counts;
+        Status {
+            copies: cycles.iter().filter(|cycle| cycle.admits).count(),
+            cycles,
+            last: Sequence(self.shared.last.load(Ordering::Relaxed)),
+            queued_bytes: self.shared.queue.bytes(),
+            accepted_bytes: counts.accepted_bytes.load(Ordering::Relaxed),
+            batches: counts.batches.load(Ordering::Relaxed),
+            accepted: counts.accepted.load(Ordering::Relaxed),
+            losses: self.shared.losses.lock().total,
+        }
+    }
+
+    fn submission(&self, change: Change, prepare: Option<Prepare>) -> Result<(Submission, Ack), PutError> {
+        let (kind, key, entry, value) = match change {
+            Change::Put { key, entry, value } => (Kind::Put, key, entry, value),
+            Change::Delete { key, entry } => (Kind::Delete, key, entry, Vec::new()),
+            Change::Forget { from, to, up_to } => {
+                (Kind::Forget, from, up_to.0.to_le_bytes().to_vec(), to.unwrap_or_default())
+            }
+        };
+        let value_limit = if kind == Kind::Forget { KEY_BYTES_MAX } else { self.shared.config.value_bytes_max };
+        for (what, bytes, limit) in [
+            ("key", key.len(), KEY_BYTES_MAX),
+            ("entry", entry.len(), ENTRY_BYTES_MAX),
+            ("value", value.len(), value_limit),
+        ] {
+            if bytes > limit {
+                return Err(PutError::TooLong { what, bytes, limit });
+            }
+        }
+        let (answerer, ack) = ack();
+        Ok((Submission { prepare, ..submission(kind, key, entry, value, answerer) }, ack))
+    }
+}
+
+impl Drop for Intake {
+    /// Writes what waits, and ends. Transformations that are under way end by themselves.
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the intake's writer panicked");
+        }
+    }
+}
+
+fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> {
+    let logs: Vec<_> = cycles.iter().flat_map(|cycle| cycle.dead.iter().chain(&cycle.logs)).cloned().collect();
+    let replay = shared.config.covered.map(|covered| Replay::of(&logs, covered)).transpose()?;
+    Ok(Opened {
+        replay: replay.unwrap_or_default(),
+        last: Sequence(shared.last.load(Ordering::Relaxed)),
+        copies: cycles.len(),
+        missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
+        torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
+    })
+}
+
+fn policy(config: &Config) -> ShiftPolicy {
+    ShiftPolicy {
+        model: Model::Enhanced,
+        log_bytes: config.log_bytes,
+        overrun: Overrun::Stretch(config.stretch),
+        idle_timeout: config.idle_timeout,
+    }
+}

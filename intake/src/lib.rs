@@ -1,0 +1,95 @@
+//! Takes in small records: a log that rotates over drives, and B+tree shelves behind it (Pan, Yue and Xiong, Workload
+//! Shifting). Usable alone: a key-value store for values of some bytes to some MiB that are written much and read
+//! seldom.
+//!
+//! ```
+//! # use intake::medium::memory::World;
+//! # use intake::{Change, Config, Intake, Kind};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (directories, clock) = (World::new(1).directories(), || model::Time::ZERO);
+//! // One directory for each drive: `medium::files::DirectoryOfFiles::open(path)`. The bits are random.
+//! let (intake, _) = Intake::open(directories, Config::new(0x5eed, clock))?;
+//! intake.put(b"key", b"the caller's metadata", b"value")?;
+//!
+//! // A condition, checked in the order of numbers; and the answer as a future, or by waiting.
+//! let change = Change::Delete { key: b"key".to_vec(), entry: Vec::new() };
+//! let ack = intake.submit(change, Some(Box::new(|draft| match draft.pending(b"key") {
+//!     Some((_, Kind::Put, _)) => Err("it has just been written".into()),
+//!     _ => Ok(()),
+//! })))?;
+//! ack.wait()?;
+//! assert_eq!(intake.get(b"key")?, None);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **Promises.**
+//! - What was answered with a number is durable: in the log of each rotation that takes writes, synced. Changes take
+//!   effect in the order of their numbers, and readers see a change before it is answered.
+//! - A change that was not answered, or with [`PutError::Unknown`], may be there after a restart; those that waited
+//!   with it then are there up to some number, and none after it.
+//! - A crash at any moment leaves either a log or its shelf, and the same contents. A torn tail is cut off and
+//!   reported; rot is told apart from it, and named ([`Loss`]).
+//! - Nothing is removed before what replaces it is durable, and nothing by its name alone.
+//!
+//! **Rotation.** `engine::shift` decides which drive logs, which is read and which is written; with four drives or more
+//! no drive does two of these at once. One to three drives do it as well as they can. From six drives on there are two
+//! rotations side by side, each of at least three drives, and every record is in both: [`Opened::copies`] says it.
+//!
+//! **A catalog that follows** is a [`Follower`]: it gets each batch after the sync and before anybody is answered, so
+//! one sync covers data and metadata. Conditions are checked by `prepare` (see [`Draft`]) in the writer's thread,
+//! against its tables and the pending changes of the batch. It says with [`Intake::covered`] what it has made durable
+//! itself; after a crash it gets everything above [`Config::covered`] again, in order, from [`Opened::replay`]. How
+//! much that is is bounded by logs, not by the number of records.
+//!
+//! **Bounds**, for each rotation of n drives, with L = `log_bytes` x `stretch` + one batch:
+//! - memory: indexes of at most n + 1 logs, each at most L (a record counts with its index entry if that is more), one
+//!   image of a log for each transformation that is under way (n / 2 at most), 2 MiB for each shelf that is written;
+//!   for the whole intake `queue_bytes` and two batches; for a scan one page (4 MiB and a leaf for each shelf);
+//! - disk: at most n + 1 logs, 64 more while a follower does not catch up (beyond that nothing is taken in), and
+//!   shelves; each record is written once to a log, once to a shelf, and once for each tier of shelves that it is
+//!   merged into;
+//! - open files: one for each log and each shelf;
+//! - start: three reads for each shelf, and reading all logs.
+mod ack;
+mod bytes;
+mod config;
+mod cycle;
+mod drive;
+mod error;
+mod follower;
+mod intake;
+mod log;
+mod mask;
+pub mod medium;
+mod merging;
+mod names;
+mod opening;
+mod pool;
+mod queue;
+mod record;
+mod replay;
+mod scan;
+mod shared;
+mod shelf;
+mod status;
+mod table;
+mod transform;
+mod view;
+mod writer;
+
+pub use ack::{Ack, Answer};
+pub use bytes::Damage;
+pub use config::{COPIES_FROM_DRIVES, Clock, Config, DRIVES_MAX, ENTRY_BYTES_MAX};
+pub use error::{OpenError, PutError, ReadError, Refusal};
+pub use follower::{Applied, Follower, NoFollower};
+pub use intake::{Change, Intake, Opened};
+pub use log::Rot;
+pub use names::{DriveUuid, FileId, PoolUuid};
+pub use queue::{Draft, Prepare};
+pub use record::{KEY_BYTES_MAX, Kind, Sequence};
+pub use replay::{Replay, Replayed};
+pub use scan::Scan;
+pub use shared::Loss;
+pub use status::{CycleStatus, DriveStatus, Status};
+pub use view::{Item, Stored};

@@ -1,0 +1,160 @@
+//! The log: a file to which records are appended, batch after batch, each batch with one sync.
+//!
+//! A log begins with a block: whose it is, the number from which its records begin, and how long the log before it was
+//! when it was left. Every record says how many bytes of its log had been synced when it was written.
+//!
+//! **A torn tail differs from rot.** A crash leaves any part of the last batch, since only that was not synced. So a
+//! damaged place is a torn tail, and cut off with all that follows it, if no whole record says that bytes beyond it had
+//! been synced, and the next log does not say that this one was longer. Otherwise what is damaged had been
+//! acknowledged: it is rot, and reported with what it costs, and what lies behind it is read. Rot in the very last
+//! batch of a log that was not left in order cannot be told from a torn tail; the number of bytes that were cut is
+//! reported.
+
+use crate::bytes::{BLOCK_BYTES, Damage, block, open_block};
+use crate::names::{FileId, Identity};
+use crate::record::{Head, Sequence};
+
+/// The format version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"LARDILOG";
+
+/// Where the first record begins.
+pub(crate) const RECORDS_OFFSET: u64 = BLOCK_BYTES as u64;
+
+/// The log before, as it was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Previous {
+    pub(crate) file: FileId,
+    /// Its length: all of it was synced.
+    pub(crate) bytes: u64,
+}
+
+/// The first block of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogHeader {
+    pub(crate) identity: Identity,
+    /// Numbers in it are not below this one.
+    pub(crate) first: Sequence,
+    pub(crate) previous: Option<Previous>,
+}
+
+impl LogHeader {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        block(MAGIC, VERSION, |out| {
+            self.identity.put(out);
+            out.extend_from_slice(&self.first.0.to_le_bytes());
+            if let Some(previous) = self.previous {
+                previous.file.put(out);
+                out.extend_from_slice(&previous.bytes.to_le_bytes());
+            }
+        })
+    }
+
+    /// The header that `bytes` begin with, of the file that `identity` says.
+    pub(crate) fn decode(bytes: &[u8], identity: Identity) -> Result<Self, Damage> {
+        let mut fields = open_block(bytes, MAGIC, VERSION)?;
+        identity.check(&mut fields)?;
+        let first = Sequence(fields.u64()?);
+        let (file, length) = (FileId::take(&mut fields)?, fields.u64()?);
+        fields.end()?;
+        // The length of a log is never 0: it has its first block.
+        let previous = (length > 0).then_some(Previous { file, bytes: length });
+        Ok(Self { identity, first, previous })
+    }
+}
+
+/// A place in a log that cannot be read although it had been acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rot {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The key of the record and its number, if at least these can be read.
+    pub record: Option<(Vec<u8>, Sequence)>,
+}
+
+/// The contents of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// The whole records: where each begins, and its head.
+    pub(crate) records: Vec<(u64, Head)>,
+    /// The length of the log without its torn tail.
+    pub(crate) bytes: u64,
+    /// Bytes of the torn tail.
+    pub(crate) torn: u64,
+    pub(crate) rot: Vec<Rot>,
+}
+
+/// What a search finds at a place of a log.
+enum Found {
+    Whole(Head),
+    /// A head that can be trusted, of a record that is damaged, and its key if that is whole.
+    Body(Head, Option<Vec<u8>>),
+    Nothing,
+}
+
+/// Reads a log. `image` is the file with its header, `sealed` its length if a later log says it.
+pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>) -> Contents {
+    let end = sealed.map_or(image.len(), |sealed| image.len().min(sealed as usize));
+    let image = &image[..end];
+    let mut contents = Contents::default();
+    let (mut at, mut last) = (BLOCK_BYTES, None);
+    let mut durable = sealed.unwrap_or(0);
+    while at < image.len() {
+        let (length, record) = match look(&image[at..], stamp) {
+            // What is older than the record before it is the rest of a longer batch that failed.
+            Found::Whole(head) if last.is_some_and(|last| head.sequence <= last) => break,
+            Found::Whole(head) => {
+                contents.records.push((at as u64, head));
+                last = Some(head.sequence);
+                durable = durable.max(head.durable);
+                at += head.bytes();
+                continue;
+            }
+            Found::Body(head, key) => (head.bytes(), key.map(|key| (key, head.sequence))),
+            Found::Nothing => (next_head(&image[at..], stamp), None),
+        };
+        contents.rot.push(Rot { offset: at as u64, bytes: length.min(image.len() - at) as u64, record });
+        at += length;
+    }
+    contents.bytes = (at.min(image.len())) as u64;
+    contents.torn = (image.len() as u64) - contents.bytes;
+    if let Some(missing) = sealed.filter(|sealed| *sealed > image.len() as u64) {
+        let offset = (image.len() as u64).max(RECORDS_OFFSET);
+        contents.rot.push(Rot { offset, bytes: missing - offset, record: None });
+    }
+    contents.cut(durable);
+    contents
+}
+
+impl Contents {
+    /// Cuts off the torn tail: it begins at the first damaged place behind what had been synced.
+    fn cut(&mut self, durable: u64) {
+        let Some(tail) = self.rot.iter().position(|rot| rot.offset >= durable) else { return };
+        let begin = self.rot[tail].offset;
+        self.rot.truncate(tail);
+        self.records.retain(|(offset, _)| *offset < begin);
+        self.torn += self.bytes.saturating_sub(begin);
+        self.bytes = self.bytes.min(begin);
+    }
+}
+
+fn look(bytes: &[u8], stamp: u64) -> Found {
+    let Ok(head) = Head::decode(bytes, stamp) else { return Found::Nothing };
+    match head.record(bytes) {
+        Ok(_) => Found::Whole(head),
+        Err(_) => Found::Body(head, head.key(bytes).ok().map(<[u8]>::to_vec)),
+    }
+}
+
+/// How far the next head is, or the end. Records begin at multiples of 8.
+fn next_head(bytes: &[u8], stamp: u64) -> usize {
+    let places = (8..bytes.len()).step_by(8);
+    places.into_iter().find(|at| Head::decode(&bytes[*at..], stamp).is_ok()).unwrap_or(bytes.len())
+}
+
+#[cfg(test)]
+#[path = "log_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! Real files: a directory of a file system.
+
+use crate::medium::{Directory, File};
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The file by whose lock a second process is kept out.
+const LOCK: &str = "intake.lock";
+
+/// A directory of a file system, locked against other processes as long as it lives.
+#[derive(Debug)]
+pub struct DirectoryOfFiles {
+    path: PathBuf,
+    handle: fs::File,
+    _lock: fs::File,
+}
+
+impl DirectoryOfFiles {
+    /// The directory at `path`, which is made if it is not there.
+    ///
+    /// # Errors
+    /// Those of the file system, and [`io::ErrorKind::WouldBlock`] if another process has it.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        fs::create_dir_all(path)?;
+        let lock = fs::File::options().create(true).append(true).open(path.join(LOCK))?;
+        lock.try_lock().map_err(io::Error::from)?;
+        Ok(Self { path: path.to_owned(), handle: fs::File::open(path)?, _lock: lock })
+    }
+}
+
+impl Directory for DirectoryOfFiles {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for found in fs::read_dir(&self.path)? {
+            // A name that is no text is none of ours.
+            if let Ok(name) = found?.file_name().into_string()
+                && name != LOCK
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
+        let file = fs::File::options().read(true).write(true).create_new(true).open(self.path.join(name))?;
+        Ok(Box::new(RealFile(file)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(RealFile(fs::File::options().read(true).write(true).open(self.path.join(name))?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(fs::File);
+
+impl File for RealFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,208 @@
+//! Merging shelves, and removing those in which nothing is left: background work, which uses a drive only while it has
+//! no stage of the rotation.
+//!
+//! 1. `engine::merge` chooses shelves. Cursors go through them in key order.
+//! 2. Of each key the newest version is written to a new shelf, unless it is masked. That a key is gone is written as
+//!    long as an older version may lie elsewhere, be it on a drive that is missing; masks stay as long.
+//! 3. The new shelf is published like that of a log ([`crate::transform`]), and its sources are removed.
+//!
+//! A shelf that turns out to be damaged is reported, and left as it is.
+
+use crate::drive::Drive;
+use crate::error::ReadError;
+use crate::mask::Mask;
+use crate::names::{FileId, Name};
+use crate::record::{Kind, Sequence};
+use crate::shared::{CycleShared, Loss, Shared, is_hidden};
+use crate::shelf::access::Access;
+use crate::shelf::build::ShelfBuilder;
+use crate::shelf::read::{Cursor, Shelf};
+use crate::transform::{discard, publish, remove, superseded};
+use crate::view::View;
+use engine::merge::{Choice, MergePolicy, ShelfFacts, TargetFacts, choose, target};
+use std::sync::Arc;
+
+/// A drive, and whether it takes writes.
+pub(crate) type Target = (Arc<Drive>, bool);
+
+/// Merges and removes until nothing is left to do.
+pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
+    while step(shared, cycle, drives) {}
+}
+
+/// Does one thing; `false` if there was none, or it failed.
+fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
+    let view = cycle.view();
+    let damaged = cycle.damaged.lock().clone();
+    // Oldest first.
+    let shelves: Vec<_> = view.shelves.iter().rev().filter(|shelf| !damaged.contains(&shelf.file)).collect();
+    let Ok(facts) = shelves.iter().map(|shelf| facts(cycle, &view, shelf)).collect::<Result<Vec<_>, _>>() else {
+        return false;
+    };
+    let policy = MergePolicy { log_bytes: shared.config.log_bytes, fan_in: shared.config.fan_in };
+    match choose(policy, &facts) {
+        None => false,
+        Some(Choice::Remove(at)) => {
+            cycle.change(|view| view.replaced(&[shelves[at].file], None));
+            remove_shelf(cycle, shelves[at])
+        }
+        Some(Choice::Merge(inputs)) => {
+            let inputs: Vec<_> = inputs.into_iter().map(|at| Arc::clone(shelves[at])).collect();
+            let Some(to) = target_of(&view, &inputs, drives) else { return false };
+            merge(shared, cycle, &inputs, to).inspect_err(|error| failed(shared, cycle, &inputs, error)).is_ok()
+        }
+    }
+}
+
+/// What the choice needs to know of a shelf.
+fn facts(cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) -> Result<ShelfFacts, ReadError> {
+    let masks = view.all_masks();
+    let (_, max) = shelf.sequences();
+    let is_hidden = shelf.keys().is_none_or(|keys| masks.iter().any(|mask| mask.hides_all(keys, max)));
+    let mut forgotten_bytes = 0;
+    if is_hidden && shelf.records() > 0 {
+        forgotten_bytes = shelf.bytes;
+    } else if let Some(keys) = shelf.keys() {
+        // Where newer versions may be among them, nobody knows how much is hidden.
+        for mask in masks.iter().filter(|mask| mask.up_to >= max && mask.may_hide(keys, max)) {
+            forgotten_bytes += shelf.bytes_in(mask)?;
+        }
+    }
+    let rest = Rest::of(view, &[shelf.file]);
+    let undeleted = cycle.undeleted.lock();
+    let is_needed = shelf.masks().iter().any(|mask| rest.may_need(mask))
+        || shelf.superseded().iter().any(|file| undeleted.contains(file));
+    Ok(ShelfFacts { bytes: shelf.bytes, forgotten_bytes, removable: is_hidden && !is_needed })
+}
+
+fn target_of(view: &View, inputs: &[Arc<Shelf>], drives: &[Target]) -> Option<Arc<Drive>> {
+    let facts = drives.iter().map(|(drive, writable)| {
+        let is_on_it = |shelf: &&Arc<Shelf>| shelf.drive.uuid == drive.uuid;
+        let bytes = view.shelves.iter().filter(is_on_it).map(|shelf| shelf.bytes).sum();
+        let writable = *writable && !drive.is_lost();
+        TargetFacts { writable, is_read: inputs.iter().any(|shelf| is_on_it(&shelf)), bytes }
+    });
+    let chosen = target(&facts.collect::<Vec<_>>())?;
+    Some(Arc::clone(&drives[chosen.0 as usize].0))
+}
+
+fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
+    cycle.undeleted.lock().insert(shelf.file);
+    let removed = shelf.drive.background(|| {
+        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+        Ok(())
+    });
+    removed.is_ok()
+}
+
+/// A merge failed: the shelves that are to blame are left alone from now on.
+fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &ReadError) {
+    tracing::warn!(%error, "shelves were not merged");
+    if !matches!(error, ReadError::Damaged(_)) {
+        return;
+    }
+    for shelf in inputs {
+        if let Err(ReadError::Damaged(damage)) = shelf.verify(Access::Background, || Ok(())) {
+            cycle.damaged.lock().insert(shelf.file);
+            let (name, problem) = (Name::Shelf(shelf.file).to_string(), damage.to_string());
+            shared.lose(Loss::File { name, drive: shelf.drive.uuid, problem });
+        }
+    }
+}
+
+fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: Arc<Drive>) -> Result<(), ReadError> {
+    let files: Vec<FileId> = inputs.iter().map(|shelf| shelf.file).collect();
+    let view = cycle.view();
+    let rest = Rest::of(&view, &files);
+    let identity = shared.new_file(to.uuid);
+    let access = Access::Background;
+    let write = || {
+        let mut builder = ShelfBuilder::begin(&to, identity, access)?;
+        let mut cursors = inputs.iter().map(|shelf| shelf.cursor(&[], access)).collect::<Result<Vec<_>, _>>()?;
+        let masks = view.all_masks();
+        while let Some(newest) = newest(&cursors)? {
+            add_newest(&mut builder, &mut cursors, newest, &masks, &rest)?;
+        }
+        let mut needed: Vec<Mask> = inputs.iter().flat_map(|shelf| shelf.masks()).cloned().collect();
+        needed.sort_unstable();
+        needed.dedup();
+        needed.retain(|mask| rest.may_need(mask));
+        builder.finish(needed, superseded(cycle, &files))?;
+        publish(&to, identity, access, || Ok(()))
+    };
+    let shelf = write().inspect_err(|_| discard(&to, identity.file))?;
+    // A shelf on a drive that is lost before it is removed is not to come back.
+    cycle.undeleted.lock().extend(&files);
+    cycle.change(|view| view.replaced(&files, Some(shelf)));
+    for shelf in inputs {
+        remove_shelf(cycle, shelf);
+    }
+    Ok(())
+}
+
+/// Where the newest version of the least key is.
+fn newest(cursors: &[Cursor]) -> Result<Option<usize>, ReadError> {
+    let mut best: Option<(usize, &[u8], Sequence)> = None;
+    for (at, cursor) in cursors.iter().enumerate() {
+        let Some(record) = cursor.record()? else { continue };
+        let is_better =
+            best.is_none_or(|(_, key, sequence)| record.key < key || (record.key == key && record.sequence > sequence));
+        if is_better {
+            best = Some((at, record.key, record.sequence));
+        }
+    }
+    Ok(best.map(|(at, ..)| at))
+}
+
+/// Adds what is left of the key at cursor `newest`, and leaves the key with all cursors.
+fn add_newest(
+    builder: &mut ShelfBuilder<'_>,
+    cursors: &mut [Cursor],
+    newest: usize,
+    masks: &[Mask],
+    rest: &Rest,
+) -> Result<(), ReadError> {
+    let Some((head, record)) = cursors[newest].head_and_record()? else { return Ok(()) };
+    let is_gone = record.kind == Kind::Delete && !rest.may_have_older();
+    if !is_gone && !is_hidden(masks, record.key, record.sequence) {
+        builder.add(&record, head.value_crc())?;
+    }
+    let key = record.key.to_vec();
+    for cursor in cursors {
+        if cursor.record()?.is_some_and(|record| record.key == key) {
+            cursor.advance()?;
+        }
+    }
+    Ok(())
+}
+
+/// What lies outside of a merge, as far as it matters for what may be dropped.
+struct Rest {
+    /// A drive is missing that may hold anything.
+    missing: bool,
+    /// The smallest number outside.
+    min: Option<Sequence>,
+    /// The largest number inside.
+    max: Sequence,
+}
+
+impl Rest {
+    fn of(view: &View, inputs: &[FileId]) -> Self {
+        let is_input = |shelf: &&Arc<Shelf>| inputs.contains(&shelf.file);
+        let max = view.shelves.iter().filter(is_input).map(|shelf| shelf.sequences().1).max().unwrap_or_default();
+        let outside = view.shelves.iter().filter(|shelf| !is_input(shelf) && shelf.records() > 0);
+        let shelves = outside.map(|shelf| shelf.sequences().0);
+        let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
+        Self { missing: view.missing, min, max }
+    }
+
+    /// Whether there may be versions outside that are older than some inside.
+    fn may_have_older(&self) -> bool {
+        self.missing || self.min.is_some_and(|min| min < self.max)
+    }
+
+    /// Whether there may be something outside that `mask` hides.
+    fn may_need(&self, mask: &Mask) -> bool {
+        self.missing || self.min.is_some_and(|min| min <= mask.up_to)
+    }
+}

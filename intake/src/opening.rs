@@ -1,0 +1,262 @@
+//! Opening a pool: what its drives hold, after whatever happened to them.
+//!
+//! 1. Labels say which drives belong together, and which are missing.
+//! 2. Shelves that have their name are opened; what has not got its name yet is removed.
+//! 3. Every shelf says which files are dead because it is whole. Dead shelves are removed; dead logs as soon as the
+//!    caller knows their changes.
+//! 4. Logs are read, torn tails cut, rot reported. Their indexes are what readers use until they are shelves.
+//!
+//! Memory and time are bounded by the logs (one image at a time, and all indexes) and by the number of shelves, not by
+//! what lies in shelves.
+
+use crate::bytes::Damage;
+use crate::config::Config;
+use crate::drive::Drive;
+use crate::error::{OpenError, ReadError};
+use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET, Rot};
+use crate::medium::{Directory, File};
+use crate::names::{DriveUuid, FileId, Identity, Name};
+use crate::pool::{self, Pool};
+use crate::record::{Sequence, decode};
+use crate::shared::{Loss, Shared};
+use crate::shelf::read::Shelf;
+use crate::table::{Index, LogTable};
+use crate::transform::remove;
+use crate::view::{LostPart, View};
+use parking_lot::RwLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A log as its header has it.
+struct FoundLog {
+    drive: Arc<Drive>,
+    medium: Box<dyn File>,
+    /// `None` if the header is damaged.
+    header: Option<LogHeader>,
+    file: FileId,
+}
+
+/// What the drives of one rotation hold.
+#[derive(Default)]
+struct Found {
+    logs: Vec<FoundLog>,
+    shelves: Vec<Arc<Shelf>>,
+    /// A file cannot be read.
+    lost_file: bool,
+}
+
+/// The drives and the contents of one rotation.
+#[derive(Default)]
+pub(crate) struct OpenedCycle {
+    /// By position; `None` is missing.
+    pub(crate) drives: Vec<Option<Arc<Drive>>>,
+    /// Oldest first.
+    pub(crate) logs: Vec<Arc<LogTable>>,
+    /// Logs that are shelves already.
+    pub(crate) dead: Vec<Arc<LogTable>>,
+    /// The log that was on duty last.
+    pub(crate) previous: Option<Previous>,
+    /// Bytes of torn tails.
+    pub(crate) torn: u64,
+    pub(crate) missing: Vec<DriveUuid>,
+    /// What rot took.
+    lost: Vec<LostPart>,
+    /// A file cannot be read, so nobody knows what it held.
+    lost_file: bool,
+}
+
+/// Opens the pool in `directories`.
+pub(crate) fn open(
+    directories: Vec<Box<dyn Directory>>,
+    config: Config,
+) -> Result<(Arc<Shared>, Vec<OpenedCycle>), OpenError> {
+    let Pool { uuid, members, drives, unwritable } = pool::open(&directories, config.entropy)?;
+    let cycles = members.iter().map(|member| usize::from(member.cycle) + 1).max().unwrap_or(1);
+    let shared = Arc::new(Shared::new(config, uuid, cycles));
+    let mut there = BTreeMap::new();
+    for (at, (directory, uuid)) in directories.into_iter().zip(drives).enumerate() {
+        let drive = Arc::new(Drive::new(uuid, directory));
+        if unwritable.contains(&at) {
+            drive.set_lost();
+        }
+        there.insert(uuid, drive);
+    }
+    let mut opened = Vec::new();
+    for number in 0..cycles {
+        let members = members.iter().filter(|member| usize::from(member.cycle) == number);
+        let drives: Vec<_> = members.map(|member| (member.uuid, there.get(&member.uuid).cloned())).collect();
+        let missing = drives.iter().filter(|(_, drive)| drive.is_none()).map(|(uuid, _)| *uuid).collect();
+        let drives = drives.into_iter().map(|(_, drive)| drive).collect();
+        opened.push(OpenedCycle { missing, ..open_cycle(&shared, number, drives)? });
+    }
+    // Whatever there was until now may have been on a drive that is not there.
+    let max = Sequence(shared.last.load(Ordering::Relaxed));
+    for (cycle, opened) in shared.cycles.iter().zip(&opened) {
+        if opened.lost_file || cycle.view().missing {
+            cycle.change(|view| view.without([LostPart { keys: None, max }]));
+        }
+    }
+    Ok((shared, opened))
+}
+
+fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -> Result<OpenedCycle, OpenError> {
+    let mut found = Found::default();
+    for (at, drive) in drives.iter().enumerate() {
+        let Some(drive) = drive else { continue };
+        if let Err(error) = look(shared, drive, &mut found) {
+            tracing::error!(%error, drive = %drive.uuid, "a drive of the pool cannot be read");
+            drive.set_lost();
+            if drives.len() == 1 {
+                return Err(OpenError::Drive { drive: at, error });
+            }
+        }
+    }
+    let missing = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
+    let dead: BTreeSet<FileId> = found.shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
+    let cycle = &shared.cycles[number];
+    cycle.undeleted.lock().extend(&dead);
+    let (gone, shelves) = found.shelves.into_iter().partition::<Vec<_>, _>(|shelf| dead.contains(&shelf.file));
+    for shelf in gone {
+        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+    }
+    let mut opened = OpenedCycle { drives, lost_file: found.lost_file, ..OpenedCycle::default() };
+    let last = shelves.iter().map(|shelf| shelf.sequences().1).max().unwrap_or_default();
+    read_logs(shared, found.logs, &dead, &mut opened);
+    if !missing {
+        // What is dead and not there is gone for good.
+        let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).collect();
+        cycle.undeleted.lock().retain(|file| there.contains(file));
+    }
+    let logs = opened.logs.iter().chain(&opened.dead).map(|table| table.index.read().last.max(before(table.first)));
+    let last = logs.max().unwrap_or_default().max(last);
+    shared.last.fetch_max(last.0, Ordering::Relaxed);
+    cycle.change(|_| {
+        let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
+        view.lost[0].append(&mut opened.lost);
+        view.settle();
+        view
+    });
+    Ok(opened)
+}
+
+fn before(sequence: Sequence) -> Sequence {
+    Sequence(sequence.0.saturating_sub(1))
+}
+
+/// Collects what lies on a drive.
+fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), ReadError> {
+    drive.directory.wake()?;
+    for name in drive.directory.list()? {
+        let (pool, uuid) = (shared.pool, drive.uuid);
+        let identity = |file| Identity { pool, drive: uuid, file };
+        let problem = match Name::parse(&name) {
+            None => continue,
+            Some(Name::Unfinished(_)) => {
+                // It has never been more than this drive's own draft.
+                drive.directory.remove(&name)?;
+                continue;
+            }
+            Some(Name::Shelf(file)) => {
+                let medium = drive.directory.open(&name)?;
+                match Shelf::open(drive, medium, identity(file)) {
+                    Ok(shelf) => {
+                        found.shelves.push(Arc::new(shelf));
+                        continue;
+                    }
+                    Err(ReadError::Damaged(damage)) => damage,
+                    Err(error) => return Err(error),
+                }
+            }
+            Some(Name::Log(file)) => match found_log(drive, &name, identity(file))? {
+                Ok(log) => {
+                    found.logs.extend(log);
+                    continue;
+                }
+                Err(damage) => damage,
+            },
+        };
+        found.lost_file = true;
+        shared.lose(Loss::File { name, drive: drive.uuid, problem: problem.to_string() });
+    }
+    Ok(())
+}
+
+/// A log, nothing if it was never begun, or why it is none of ours.
+fn found_log(
+    drive: &Arc<Drive>,
+    name: &str,
+    identity: Identity,
+) -> Result<Result<Option<FoundLog>, Damage>, ReadError> {
+    let medium = drive.directory.open(name)?;
+    let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET) as usize];
+    medium.read_at(&mut bytes, 0)?;
+    let header = match LogHeader::decode(&bytes, identity) {
+        Ok(header) => Some(header),
+        Err(damage @ (Damage::Elsewhere | Damage::Version(_))) => return Ok(Err(damage)),
+        Err(_) if medium.bytes()? <= RECORDS_OFFSET => {
+            // Records come only after the header is durable.
+            drive.directory.remove(name)?;
+            return Ok(Ok(None));
+        }
+        Err(_) => None,
+    };
+    Ok(Ok(Some(FoundLog { drive: Arc::clone(drive), medium, header, file: identity.file })))
+}
+
+/// Reads logs, oldest first.
+fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut OpenedCycle) {
+    found.sort_by_key(|log| (log.header.map(|header| header.first), log.file));
+    let sealed: BTreeMap<FileId, u64> =
+        found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
+    for log in found {
+        let length = sealed.get(&log.file).copied();
+        let is_dead = dead.contains(&log.file);
+        match read_log(&log, length) {
+            Ok((table, torn, rot)) => {
+                opened.torn += torn;
+                // What a shelf has of it was read when it was whole.
+                for rot in rot.into_iter().filter(|_| !is_dead) {
+                    let max = table.index.read().last;
+                    let keys = rot.record.as_ref().map(|(key, _)| (key.clone(), key.clone()));
+                    opened.lost.push(LostPart { keys, max });
+                    shared.lose(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
+                }
+                opened.previous = Some(Previous { file: table.file, bytes: table.index.read().bytes });
+                let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
+                tables.push(Arc::new(table));
+            }
+            Err(error) => {
+                opened.lost_file = true;
+                let name = Name::Log(log.file).to_string();
+                shared.lose(Loss::File { name, drive: log.drive.uuid, problem: error.to_string() });
+            }
+        }
+    }
+}
+
+/// The index of a log, bytes of its torn tail, and its rot.
+fn read_log(log: &FoundLog, sealed: Option<u64>) -> Result<(LogTable, u64, Vec<Rot>), ReadError> {
+    let image = image(log.medium.as_ref())?;
+    let stamp = log.file.stamp();
+    let contents = log::read(&image, stamp, sealed);
+    let mut index = Index { bytes: contents.bytes, ..Index::default() };
+    for (offset, head) in contents.records {
+        let (_, record) = decode(&image[offset as usize..], stamp)?;
+        index.insert(offset, head, &record);
+    }
+    let first = index.keys.values().map(|slot| slot.head.sequence).min();
+    let first = log.header.map(|header| header.first).or(first).unwrap_or_default();
+    let medium = log.drive.directory.open(&Name::Log(log.file).to_string())?.into();
+    let table = LogTable { file: log.file, drive: Arc::clone(&log.drive), medium, first, index: RwLock::new(index) };
+    Ok((table, contents.torn, contents.rot))
+}
+
+/// All bytes of a file.
+pub(crate) fn image(medium: &dyn File) -> Result<Vec<u8>, ReadError> {
+    let mut image = vec![0; medium.bytes()? as usize];
+    for (at, part) in image.chunks_mut(1 << 20).enumerate() {
+        medium.read_at(part, (at as u64) << 20)?;
+    }
+    Ok(image)
+}

@@ -1,0 +1,257 @@
+//! The pool: which drives belong together, by a label on each.
+//!
+//! Every label lists all members in their order, so that a drive that is missing is known to be. A drive without a
+//! label joins the pool: the list grows, and gets the next version. The highest version counts. A drive that is missing
+//! stays a member; until it is back, nothing is dropped that what it holds might need to be hidden.
+
+use crate::bytes::{BLOCK_BYTES, Damage, block, open_block};
+use crate::config::{COPIES_FROM_DRIVES, DRIVES_MAX};
+use crate::error::{OpenError, ReadError};
+use crate::medium::Directory;
+use crate::names::{DriveUuid, PoolUuid};
+use engine::shift::rotations;
+use std::io;
+
+/// The format version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"LARDPOOL";
+
+/// The file of the label, and its name while it is written.
+const LABEL: &str = "intake.pool";
+const NEW_LABEL: &str = "intake.pool-new";
+
+/// The version of labels of a pool that is being made. Nothing was ever stored in it.
+const MAKING: u64 = 0;
+
+/// A member of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) uuid: DriveUuid,
+    /// The rotation that it is part of.
+    pub(crate) cycle: u8,
+}
+
+/// A label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Label {
+    pool: PoolUuid,
+    drive: DriveUuid,
+    version: u64,
+    members: Vec<Member>,
+}
+
+impl Label {
+    fn encode(&self) -> Vec<u8> {
+        block(MAGIC, VERSION, |out| {
+            out.extend_from_slice(&self.pool.0.to_le_bytes());
+            out.extend_from_slice(&self.drive.0.to_le_bytes());
+            out.extend_from_slice(&self.version.to_le_bytes());
+            out.extend_from_slice(&(self.members.len() as u32).to_le_bytes());
+            for member in &self.members {
+                out.extend_from_slice(&member.uuid.0.to_le_bytes());
+                out.push(member.cycle);
+            }
+        })
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let mut fields = open_block(bytes, MAGIC, VERSION)?;
+        let (pool, drive, version) = (PoolUuid(fields.u128()?), DriveUuid(fields.u128()?), fields.u64()?);
+        let count = fields.u32()? as usize;
+        if count == 0 || count > DRIVES_MAX {
+            return Err(Damage::Field("number of members"));
+        }
+        let mut members = Vec::new();
+        for _ in 0..count {
+            members.push(Member { uuid: DriveUuid(fields.u128()?), cycle: fields.u8()? });
+        }
+        fields.end()?;
+        let is_member = members.iter().any(|member| member.uuid == drive);
+        if !is_member || members.iter().any(|member| member.cycle > 1) {
+            return Err(Damage::Field("list of members"));
+        }
+        Ok(Self { pool, drive, version, members })
+    }
+}
+
+/// The label on a drive; `None` if it has none.
+fn read(directory: &dyn Directory) -> Result<Option<Label>, ReadError> {
+    let file = match directory.open(LABEL) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut bytes = [0; BLOCK_BYTES];
+    file.read_at(&mut bytes, 0)?;
+    Ok(Some(Label::decode(&bytes)?))
+}
+
+fn write(directory: &dyn Directory, label: &Label) -> io::Result<()> {
+    if directory.list()?.iter().any(|name| name == NEW_LABEL) {
+        directory.remove(NEW_LABEL)?;
+    }
+    let file = directory.create(NEW_LABEL)?;
+    file.write_at(&label.encode(), 0)?;
+    file.sync()?;
+    directory.rename(NEW_LABEL, LABEL)?;
+    directory.sync()
+}
+
+/// A pool whose labels were read and written.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) uuid: PoolUuid,
+    pub(crate) members: Vec<Member>,
+    /// Which member each directory is.
+    pub(crate) drives: Vec<DriveUuid>,
+    /// Directories whose labels could not be written: they take no writes.
+    pub(crate) unwritable: Vec<usize>,
+}
+
+/// Reads the labels of `directories`, and writes those that are missing or old.
+pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Pool, OpenError> {
+    if directories.is_empty() || directories.len() > DRIVES_MAX {
+        return Err(OpenError::Drives { drives: directories.len(), limit: DRIVES_MAX });
+    }
+    let mut labels = Vec::new();
+    for (drive, directory) in directories.iter().enumerate() {
+        labels.push(read(directory.as_ref()).map_err(|error| OpenError::Drive { drive, error })?);
+    }
+    check(&labels)?;
+    if labels.iter().flatten().all(|label| label.version == MAKING) {
+        labels = make(directories, entropy)?;
+    }
+    let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
+    let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
+    let mut drives = Vec::new();
+    for (drive, label) in labels.iter().enumerate() {
+        let uuid = match label {
+            Some(label) => label.drive,
+            None => join(directories[drive].as_ref(), &mut newest, uuid_of(entropy, drive))
+                .map_err(|error| OpenError::Drive { drive, error: error.into() })?,
+        };
+        drives.push(uuid);
+    }
+    if newest.members.len() > DRIVES_MAX {
+        return Err(OpenError::Drives { drives: newest.members.len(), limit: DRIVES_MAX });
+    }
+    newest.version = newest.version.max(MAKING + 1);
+    let mut pool = Pool { uuid: newest.pool, members: newest.members.clone(), drives, unwritable: Vec::new() };
+    for (drive, label) in labels.iter().enumerate() {
+        let current = Label { drive: pool.drives[drive], ..newest.clone() };
+        if label.as_ref() != Some(&current)
+            && let Err(error) = write(directories[drive].as_ref(), &current)
+        {
+            tracing::error!(drive, %error, "the label of a drive cannot be written");
+            pool.unwritable.push(drive);
+        }
+    }
+    Ok(pool)
+}
+
+fn uuid_of(entropy: u128, drive: usize) -> DriveUuid {
+    DriveUuid(entropy.wrapping_add((drive as u128 + 1) << 64))
+}
+
+/// Makes a pool. Until all drives have a label, each says that it is being made, and nothing is stored.
+fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<Label>>, OpenError> {
+    let shares = rotations(directories.len() as u32);
+    assert!((shares.len() > 1) == (directories.len() >= COPIES_FROM_DRIVES), "copies are as they are documented");
+    let member = |at: usize| {
+        let cycle = shares.iter().position(|share| share.contains(&(at as u32))).unwrap_or_default() as u8;
+        Member { uuid: uuid_of(entropy, at), cycle }
+    };
+    let members: Vec<_> = (0..directories.len()).map(member).collect();
+    let mut labels = Vec::new();
+    for (drive, directory) in directories.iter().enumerate() {
+        let label =
+            Label { pool: PoolUuid(entropy), drive: members[drive].uuid, version: MAKING, members: members.clone() };
+        write(directory.as_ref(), &label).map_err(|error| OpenError::Drive { drive, error: error.into() })?;
+        labels.push(Some(label));
+    }
+    Ok(labels)
+}
+
+/// Adds a drive to the smaller rotation. Its own label is the first to say so: a drive that is listed has a label.
+fn join(directory: &dyn Directory, newest: &mut Label, uuid: DriveUuid) -> io::Result<DriveUuid> {
+    let size = |cycle| newest.members.iter().filter(|member| member.cycle == cycle).count();
+    let cycle = u8::from(size(1) > 0 && size(1) < size(0));
+    newest.members.push(Member { uuid, cycle });
+    newest.version += 1;
+    write(directory, &Label { drive: uuid, ..newest.clone() })?;
+    Ok(uuid)
+}
+
+/// All labels are of one pool, and no drive is there twice.
+fn check(labels: &[Option<Label>]) -> Result<(), OpenError> {
+    for (drive, label) in labels.iter().enumerate() {
+        let Some(label) = label else { continue };
+        for other in labels[..drive].iter().flatten() {
+            if other.pool != label.pool {
+                return Err(OpenError::Mixed { drive, problem: "belongs to another pool" });
+            }
+            if other.drive == label.drive {
+                return Err(OpenError::Mixed { drive, problem: "is a copy of another one" });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::medium::memory::World;
+
+    fn cycles(pool: &Pool) -> Vec<u8> {
+        pool.members.iter().map(|member| member.cycle).collect()
+    }
+
+    #[test]
+    fn a_pool_is_found_again_in_any_order_and_with_drives_missing() {
+        let world = World::new(7);
+        let made = open(&world.directories(), 77).expect("it is new");
+        assert_eq!(cycles(&made), [0, 0, 0, 0, 1, 1, 1]);
+        let reversed: Vec<_> = (2..7).rev().map(|drive| world.directory(drive)).collect();
+        let again = open(&reversed, 78).expect("it is there");
+        assert_eq!((again.uuid, &again.members), (made.uuid, &made.members));
+        assert_eq!(again.drives[0], made.drives[6]);
+    }
+
+    #[test]
+    fn a_drive_joins_the_smaller_rotation() {
+        let world = World::new(8);
+        let first: Vec<_> = (0..7).map(|drive| world.directory(drive)).collect();
+        open(&first, 77).expect("it is new");
+        let pool = open(&world.directories(), 78).expect("it grows");
+        assert_eq!(cycles(&pool), [0, 0, 0, 0, 1, 1, 1, 1]);
+        let few = World::new(6);
+        let first: Vec<_> = (0..5).map(|drive| few.directory(drive)).collect();
+        assert_eq!(cycles(&open(&first, 77).expect("it is new")), [0; 5]);
+        assert_eq!(cycles(&open(&few.directories(), 78).expect("it grows")), [0; 6], "copies are set when it is made");
+    }
+
+    #[test]
+    fn drives_of_two_pools_and_copies_of_one_are_refused() {
+        let (one, other) = (World::new(2), World::new(1));
+        open(&one.directories(), 1).expect("it is new");
+        open(&other.directories(), 2).expect("it is new");
+        let mixed = vec![one.directory(0), other.directory(0)];
+        assert!(matches!(open(&mixed, 3), Err(OpenError::Mixed { drive: 1, .. })));
+        let twice = vec![one.directory(0), one.directory(0)];
+        assert!(matches!(open(&twice, 3), Err(OpenError::Mixed { drive: 1, .. })));
+        assert!(matches!(open(&[], 3), Err(OpenError::Drives { .. })));
+    }
+
+    #[test]
+    fn a_damaged_label_is_refused() {
+        let world = World::new(1);
+        open(&world.directories(), 1).expect("it is new");
+        for at in [0, 9, 30, 60, 500, 4095] {
+            world.corrupt(0, LABEL, |bytes| bytes[at] ^= 1);
+            assert!(matches!(open(&world.directories(), 3), Err(OpenError::Drive { drive: 0, .. })), "byte {at}");
+            world.corrupt(0, LABEL, |bytes| bytes[at] ^= 1);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The queue in front of the writer: changes that wait, bounded in bytes, and messages from everybody else.
+//!
+//! Admission slows before it stops. From half of the bound on, [`Queue::pace`] says how long a caller should wait
+//! before it adds more, up to [`PACE_MAX`]; at the bound there is no more room.
+
+use crate::ack::Answerer;
+use crate::error::Refusal;
+use crate::record::{Kind, Sequence};
+use engine::shift::{LogId, PoolDrive, TransformOutcome};
+use model::Attempt;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// The longest pause of a caller whom the queue slows.
+pub(crate) const PACE_MAX: Duration = Duration::from_millis(20);
+
+/// A change that has its number, and can still be refused.
+pub struct Draft<'a> {
+    /// The number that it will have if it is not refused.
+    pub sequence: Sequence,
+    /// The caller's metadata, which may be completed here: at most [`crate::ENTRY_BYTES_MAX`] bytes.
+    pub entry: Vec<u8>,
+    pub(crate) batch: &'a BTreeMap<Vec<u8>, (Sequence, Kind, Vec<u8>)>,
+}
+
+impl Draft<'_> {
+    /// The newest change of `key` among those that come before this one and were not applied yet: its number, its kind
+    /// and its entry. All earlier ones have been through [`crate::Follower::apply`].
+    pub fn pending(&self, key: &[u8]) -> Option<(Sequence, Kind, &[u8])> {
+        self.batch.get(key).map(|(sequence, kind, entry)| (*sequence, *kind, entry.as_slice()))
+    }
+}
+
+/// Runs in the writer's thread, in the order of numbers: where preconditions and rights are checked. It must be quick.
+pub type Prepare = Box<dyn FnOnce(&mut Draft<'_>) -> Result<(), Refusal> + Send>;
+
+/// A change that waits.
+pub(crate) struct Submission {
+    pub(crate) kind: Kind,
+    pub(crate) key: Vec<u8>,
+    pub(crate) entry: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) value_crc: u32,
+    pub(crate) prepare: Option<Prepare>,
+    pub(crate) answerer: Answerer,
+}
+
+impl Submission {
+    /// What it counts in the queue.
+    fn bytes(&self) -> usize {
+        crate::record::HEAD_BYTES + self.key.len() + self.entry.len() + self.value.len()
+    }
+}
+
+/// A message to the writer.
+pub(crate) enum Message {
+    /// A transformation ended.
+    Transformed { cycle: usize, log: LogId, attempt: Attempt, outcome: TransformOutcome },
+    /// There is nothing more to merge.
+    Merged { cycle: usize },
+    /// A drive has woken, or has not.
+    Awoke { cycle: usize, drive: PoolDrive, awake: bool },
+    /// The log on duty is to be left; answered once it and all before it are shelves.
+    Flush(Answerer),
+    /// The caller knows all changes up to this one.
+    Covered(Sequence),
+}
+
+#[derive(Default)]
+struct State {
+    submissions: VecDeque<Submission>,
+    bytes: usize,
+    messages: VecDeque<Message>,
+    closed: bool,
+}
+
+/// The queue.
+pub(crate) struct Queue {
+    limit: usize,
+    state: Mutex<State>,
+    /// There is something for the writer.
+    filled: Condvar,
+    /// There is room again.
+    drained: Condvar,
+}
+
+/// Something for the writer.
+pub(crate) enum Work {
+    Message(Message),
+    Batch(Vec<Submission>),
+    /// The time is over.
+    Nothing,
+    /// The queue is closed and empty.
+    End,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { limit, state: Mutex::default(), filled: Condvar::new(), drained: Condvar::new() }
+    }
+
+    /// Adds a change, or gives it back if there is no room. One change alone always has room.
+    pub(crate) fn try_push(&self, submission: Submission) -> Result<(), Submission> {
+        let mut state = self.state.lock();
+        let bytes = submission.bytes();
+        if state.bytes > 0 && state.bytes + bytes > self.limit {
+            return Err(submission);
+        }
+        Self::add(&mut state, submission);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Adds a change as soon as there is room.
+    pub(crate) fn push(&self, submission: Submission) {
+        let mut state = self.state.lock();
+        let bytes = submission.bytes();
+        while state.bytes > 0 && state.bytes + bytes > self.limit && !state.closed {
+            self.drained.wait(&mut state);
+        }
+        Self::add(&mut state, submission);
+        drop(state);
+        self.filled.notify_one();
+    }
+
+    fn add(state: &mut State, submission: Submission) {
+        // A submission that is dropped answers that the intake is closed.
+        if !state.closed {
+            state.bytes += submission.bytes();
+            state.submissions.push_back(submission);
+        }
+    }
+
+    /// How long a caller should wait before it adds more.
+    pub(crate) fn pace(&self) -> Duration {
+        let half = self.limit / 2;
+        let over = self.state.lock().bytes.saturating_sub(half).min(half);
+        if half == 0 { Duration::ZERO } else { PACE_MAX.mul_f64(over as f64 / half as f64) }
+    }
+
+    pub(crate) fn send(&self, message: Message) {
+        self.state.lock().messages.push_back(message);
+        self.filled.notify_one();
+    }
+
+    /// No more changes are taken in.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_one();
+        self.drained.notify_all();
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state.lock().bytes
+    }
+
+    /// The next work: messages first, then so many changes as `most` bytes have, if they are `wanted`.
+    pub(crate) fn next(&self, most: usize, wanted: bool, patience: Duration) -> Work {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(message) = state.messages.pop_front() {
+                return Work::Message(message);
+            }
+            if wanted && !state.submissions.is_empty() {
+                return Work::Batch(self.batch(&mut state, most));
+            }
+            if state.closed && (state.submissions.is_empty() || !wanted) {
+                return Work::End;
+            }
+            if self.filled.wait_for(&mut state, patience).timed_out() {
+                return Work::Nothing;
+            }
+        }
+    }
+
+    fn batch(&self, state: &mut State, most: usize) -> Vec<Submission> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while let Some(next) = state.submissions.front() {
+            if bytes > 0 && bytes + next.bytes() > most {
+                break;
+            }
+            bytes += next.bytes();
+            batch.extend(state.submissions.pop_front());
+        }
+        state.bytes -= bytes;
+        self.drained.notify_all();
+        batch
+    }
+}

@@ -1,0 +1,172 @@
+//! The common ground of readers, the writer and the threads behind it.
+
+use crate::config::Config;
+use crate::error::ReadError;
+use crate::log::Rot;
+use crate::mask::Mask;
+use crate::names::{DriveUuid, FileId, Identity, PoolUuid};
+use crate::queue::Queue;
+use crate::record::Sequence;
+use crate::status::CycleStatus;
+use crate::view::View;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Losses that are held until they are taken; of more only the number is known.
+const LOSSES_MAX: usize = 65_536;
+
+/// Something that was acknowledged and cannot be read any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// One version of a key.
+    Version {
+        /// The key.
+        key: Vec<u8>,
+        /// Its number.
+        sequence: Sequence,
+    },
+    /// A place in a log; the records in it are not known.
+    Place {
+        /// The log.
+        file: FileId,
+        /// Its drive.
+        drive: DriveUuid,
+        /// Where, and how much.
+        rot: Rot,
+    },
+    /// A shelf.
+    Shelf {
+        /// Which one.
+        file: FileId,
+        /// Its drive.
+        drive: DriveUuid,
+        /// Its first and last key, and the number of its records.
+        keys: (Vec<u8>, Vec<u8>, u64),
+    },
+    /// A file that cannot be read as what its name says. It is left where it is.
+    File {
+        /// Its name.
+        name: String,
+        /// Its drive.
+        drive: DriveUuid,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The losses that nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Losses {
+    pub(crate) total: u64,
+    pub(crate) latest: Vec<Loss>,
+}
+
+/// What all threads share of one rotation.
+#[derive(Default)]
+pub(crate) struct CycleShared {
+    view: RwLock<Arc<View>>,
+    /// Files that are dead, and whose removal is not known to be durable.
+    pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
+    /// Shelves that turned out to be damaged: they are not merged.
+    pub(crate) damaged: Mutex<BTreeSet<FileId>>,
+    pub(crate) status: Mutex<CycleStatus>,
+}
+
+impl CycleShared {
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read())
+    }
+
+    /// Replaces the view by what `change` makes of it.
+    pub(crate) fn change(&self, change: impl FnOnce(&View) -> View) {
+        let mut view = self.view.write();
+        *view = Arc::new(change(&view));
+    }
+}
+
+/// What all threads share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) pool: PoolUuid,
+    pub(crate) queue: Queue,
+    pub(crate) cycles: Vec<CycleShared>,
+    pub(crate) losses: Mutex<Losses>,
+    /// The last number that was given.
+    pub(crate) last: AtomicU64,
+    /// The caller knows all changes up to this one.
+    covered: AtomicU64,
+    pub(crate) counts: Counts,
+    next_file: AtomicU64,
+}
+
+/// Counts since the intake was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) accepted: AtomicU64,
+    pub(crate) accepted_bytes: AtomicU64,
+    pub(crate) batches: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, pool: PoolUuid, cycles: usize) -> Self {
+        let queue = Queue::new(config.queue_bytes);
+        let cycles = (0..cycles).map(|_| CycleShared::default()).collect();
+        let (last, next_file) = (AtomicU64::new(0), AtomicU64::new(0));
+        let covered = AtomicU64::new(config.covered.map_or(u64::MAX, |covered| covered.0));
+        let (losses, counts) = (Mutex::default(), Counts::default());
+        Self { config, pool, queue, cycles, losses, last, covered, counts, next_file }
+    }
+
+    /// The last change up to which the caller knows all.
+    pub(crate) fn covered(&self) -> Sequence {
+        Sequence(self.covered.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_covered(&self, covered: Sequence) {
+        self.covered.fetch_max(covered.0, Ordering::Relaxed);
+    }
+
+    /// The identity of a new file on `drive`.
+    pub(crate) fn new_file(&self, drive: DriveUuid) -> Identity {
+        let count = self.next_file.fetch_add(1, Ordering::Relaxed);
+        Identity { pool: self.pool, drive, file: FileId { nonce: self.config.entropy as u64, count } }
+    }
+
+    pub(crate) fn lose(&self, loss: Loss) {
+        tracing::error!(?loss, "the intake lost something");
+        let mut losses = self.losses.lock();
+        losses.total += 1;
+        if losses.latest.len() < LOSSES_MAX {
+            losses.latest.push(loss);
+        }
+    }
+}
+
+/// Whether any of `masks` hides this version.
+pub(crate) fn is_hidden(masks: &[Mask], key: &[u8], sequence: Sequence) -> bool {
+    masks.iter().any(|mask| mask.hides(key, sequence))
+}
+
+impl Shared {
+    /// Reads from a rotation that has everything, or from the next one if that fails; if none has everything, from all
+    /// of them together.
+    pub(crate) fn read<T>(&self, read: impl Fn(&View) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        let views: Vec<_> = self.cycles.iter().map(CycleShared::view).collect();
+        let mut failed = None;
+        for view in views.iter().filter(|view| view.is_whole()) {
+            match read(view) {
+                Ok(found) => return Ok(found),
+                Err(error) => {
+                    tracing::warn!(%error, "a read failed");
+                    failed = Some(error);
+                }
+            }
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => read(&View::union(&views)),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The bytes of a shelf around its records: header, inner nodes, tail, footer.
+
+use crate::bytes::{BLOCK_BYTES, Damage, Fields, aligned, block, crc32c, open_block, put_text};
+use crate::mask::Mask;
+use crate::names::{FileId, Identity};
+use crate::record::Sequence;
+
+/// The format version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+
+const HEADER: [u8; 8] = *b"LARDSHLF";
+const FOOTER: [u8; 8] = *b"LARDSHFT";
+const NODE: [u8; 4] = *b"LNOD";
+
+/// Bytes of the header and of the footer.
+pub(super) const EDGE_BYTES: u64 = BLOCK_BYTES as u64;
+
+/// Bytes of a leaf or an inner node at which it is complete; one record or two children may make it larger.
+pub(super) const NODE_BYTES: usize = 16 << 10;
+
+/// Bytes of the head of an inner node.
+const NODE_HEAD_BYTES: usize = 32;
+
+/// Levels of inner nodes at most: two children each would be enough for any file.
+const LEVELS_MAX: u8 = 40;
+
+pub(super) fn encode_header(identity: Identity) -> Vec<u8> {
+    block(HEADER, VERSION, |out| identity.put(out))
+}
+
+pub(super) fn check_header(bytes: &[u8], identity: Identity) -> Result<(), Damage> {
+    let mut fields = open_block(bytes, HEADER, VERSION)?;
+    identity.check(&mut fields)?;
+    fields.end()
+}
+
+/// Where a node lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+}
+
+/// A child of an inner node: the first key below it, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Child {
+    pub(super) first: Vec<u8>,
+    pub(super) extent: Extent,
+}
+
+impl Child {
+    pub(super) fn bytes(&self) -> usize {
+        8 + 4 + 2 + self.first.len()
+    }
+}
+
+/// An inner node of `level` (1 has leaves below it).
+pub(super) fn encode_node(children: &[Child], level: u8, stamp: u64) -> Vec<u8> {
+    let mut body = Vec::with_capacity(NODE_BYTES + 1024);
+    for child in children {
+        body.extend_from_slice(&child.extent.offset.to_le_bytes());
+        body.extend_from_slice(&child.extent.bytes.to_le_bytes());
+        put_text(&mut body, &child.first);
+    }
+    let mut node = Vec::with_capacity(NODE_HEAD_BYTES + body.len() + 8);
+    node.extend_from_slice(&NODE);
+    node.extend_from_slice(&u32::from(level).to_le_bytes());
+    node.extend_from_slice(&stamp.to_le_bytes());
+    node.extend_from_slice(&(children.len() as u32).to_le_bytes());
+    node.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    node.extend_from_slice(&crc32c(&body).to_le_bytes());
+    node.extend_from_slice(&crc32c(&node).to_le_bytes());
+    node.extend_from_slice(&body);
+    node.resize(aligned(node.len()), 0);
+    node
+}
+
+/// The children of the inner node `bytes`, which must be of `level` and of the file of `stamp`.
+pub(super) fn decode_node(bytes: &[u8], level: u8, stamp: u64) -> Result<Vec<Child>, Damage> {
+    let mut fields = Fields(bytes);
+    let head = Fields(bytes).take(NODE_HEAD_BYTES - 4)?;
+    if fields.take(4)? != NODE {
+        return Err(Damage::Magic);
+    }
+    let (found_level, found_stamp) = (fields.u32()?, fields.u64()?);
+    let (count, length, body_crc, head_crc) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
+    if head_crc != crc32c(head) {
+        return Err(Damage::Checksum);
+    }
+    if found_stamp != stamp || found_level != u32::from(level) {
+        return Err(Damage::Elsewhere);
+    }
+    let body = fields.take(length as usize)?;
+    if body_crc != crc32c(body) {
+        return Err(Damage::Checksum);
+    }
+    fields.end()?;
+    let mut body = Fields(body);
+    let mut children: Vec<Child> = Vec::new();
+    for _ in 0..count {
+        let extent = Extent { offset: body.u64()?, bytes: body.u32()? };
+        let first = body.text()?.to_vec();
+        if children.last().is_some_and(|last| last.first >= first) {
+            return Err(Damage::Field("order of keys"));
+        }
+        children.push(Child { first, extent });
+    }
+    if children.is_empty() || !body.0.is_empty() {
+        return Err(Damage::Field("number of children"));
+    }
+    Ok(children)
+}
+
+/// The tail: masks, and the files that are superseded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tail {
+    pub(super) masks: Vec<Mask>,
+    pub(super) superseded: Vec<FileId>,
+    /// The first and the last key; empty if there are no records.
+    pub(super) keys: (Vec<u8>, Vec<u8>),
+}
+
+impl Tail {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&(self.masks.len() as u32).to_le_bytes());
+        self.masks.iter().for_each(|mask| mask.put(&mut out));
+        out.extend_from_slice(&(self.superseded.len() as u32).to_le_bytes());
+        self.superseded.iter().for_each(|file| file.put(&mut out));
+        put_text(&mut out, &self.keys.0);
+        put_text(&mut out, &self.keys.1);
+        out.resize(aligned(out.len()), 0);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let mut fields = Fields(bytes);
+        let mut tail = Self::default();
+        for _ in 0..fields.u32()? {
+            tail.masks.push(Mask::take(&mut fields)?);
+        }
+        for _ in 0..fields.u32()? {
+            tail.superseded.push(FileId::take(&mut fields)?);
+        }
+        tail.keys = (fields.text()?.to_vec(), fields.text()?.to_vec());
+        fields.end()?;
+        Ok(tail)
+    }
+}
+
+/// The footer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Footer {
+    /// Levels of inner nodes; 0 is a leaf as the root.
+    pub(super) levels: u8,
+    /// The root; of 0 bytes if there are no records.
+    pub(super) root: Extent,
+    pub(super) tail: Extent,
+    pub(super) tail_crc: u32,
+    pub(super) records: u64,
+    /// The smallest and the largest number of a record; 0 if there are none.
+    pub(super) sequences: (Sequence, Sequence),
+}
+
+impl Footer {
+    pub(super) fn encode(&self, identity: Identity) -> Vec<u8> {
+        block(FOOTER, VERSION, |out| {
+            identity.put(out);
+            out.extend_from_slice(&u64::from(self.levels).to_le_bytes());
+            for extent in [self.root, self.tail] {
+                out.extend_from_slice(&extent.offset.to_le_bytes());
+                out.extend_from_slice(&u64::from(extent.bytes).to_le_bytes());
+            }
+            out.extend_from_slice(&u64::from(self.tail_crc).to_le_bytes());
+            for number in [self.records, self.sequences.0.0, self.sequences.1.0] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        })
+    }
+
+    /// The footer of a file that has `length` bytes.
+    pub(super) fn decode(bytes: &[u8], identity: Identity, length: u64) -> Result<Self, Damage> {
+        let mut fields = open_block(bytes, FOOTER, VERSION)?;
+        identity.check(&mut fields)?;
+        let small = |number: u64| u32::try_from(number).map_err(|_| Damage::Field("length"));
+        let levels = u8::try_from(fields.u64()?).ok().filter(|levels| *levels <= LEVELS_MAX);
+        let levels = levels.ok_or(Damage::Field("number of levels"))?;
+        let root = Extent { offset: fields.u64()?, bytes: small(fields.u64()?)? };
+        let tail = Extent { offset: fields.u64()?, bytes: small(fields.u64()?)? };
+        let tail_crc = small(fields.u64()?)?;
+        let records = fields.u64()?;
+        let sequences = (Sequence(fields.u64()?), Sequence(fields.u64()?));
+        fields.end()?;
+        if tail.offset.checked_add(u64::from(tail.bytes) + EDGE_BYTES) != Some(length) {
+            return Err(Damage::Field("length"));
+        }
+        Ok(Self { levels, root, tail, tail_crc, records, sequences })
+    }
+}

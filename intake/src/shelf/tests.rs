@@ -1,0 +1,110 @@
+//! Tests of shelves: what was put in comes out, and no damage makes the decoder panic or invent a record.
+
+use super::*;
+use crate::medium::memory::World;
+use crate::names::{DriveUuid, Name, PoolUuid};
+use crate::record::Kind;
+use crate::shelf::build::ShelfBuilder;
+use model::Rng;
+use std::collections::BTreeMap;
+
+type Reference = BTreeMap<Vec<u8>, (u64, Vec<u8>)>;
+
+fn identity() -> Identity {
+    Identity { pool: PoolUuid(1), drive: DriveUuid(2), file: FileId { nonce: 3, count: 4 } }
+}
+
+fn reference(rng: &mut Rng, records: u64, value_bytes: u64) -> Reference {
+    let record = |rng: &mut Rng| {
+        let value = (0..rng.below(value_bytes)).map(|_| rng.next_u64() as u8).collect();
+        (format!("key {:06}", 2 * rng.below(4 * records)).into_bytes(), (1 + rng.below(1000), value))
+    };
+    (0..records).map(|_| record(rng)).collect()
+}
+
+fn write(world: &World, reference: &Reference, masks: Vec<Mask>) -> Arc<Drive> {
+    let drive = Arc::new(Drive::new(DriveUuid(2), world.directory(0)));
+    let mut builder = ShelfBuilder::begin(&drive, identity(), Access::Stage).expect("memory works");
+    for (key, (sequence, value)) in reference {
+        let record = Record { kind: Kind::Put, sequence: Sequence(*sequence), key, entry: b"entry", value };
+        builder.add(&record, crc32c(value)).expect("memory works");
+    }
+    builder.finish(masks, vec![FileId { nonce: 8, count: 9 }]).expect("memory works");
+    drive
+}
+
+fn open(drive: &Arc<Drive>) -> Result<Arc<Shelf>, ReadError> {
+    Shelf::open_unfinished(drive, identity()).map(Arc::new)
+}
+
+fn all(shelf: &Arc<Shelf>, from: &[u8]) -> Result<Reference, ReadError> {
+    let mut cursor = shelf.from(from)?;
+    let mut found = Reference::new();
+    while let Some(record) = cursor.record()? {
+        found.insert(record.key.to_vec(), (record.sequence.0, record.value.to_vec()));
+        cursor.advance()?;
+    }
+    Ok(found)
+}
+
+#[test]
+fn what_was_put_in_comes_out_from_any_key_on() {
+    let mut rng = Rng::for_thing(1, 0);
+    for (records, value_bytes) in [(0, 1), (1, 10), (7, 40_000), (300, 300), (20_000, 60)] {
+        let world = World::new(1);
+        let reference = reference(&mut rng, records, value_bytes);
+        let mask = Mask { from: b"a".to_vec(), to: None, up_to: Sequence(5) };
+        let shelf = open(&write(&world, &reference, vec![mask.clone()])).expect("it is whole");
+        shelf.verify(Access::Stage, || Ok(())).expect("it is whole");
+        assert_eq!(shelf.records(), reference.len() as u64);
+        assert_eq!((shelf.masks(), shelf.superseded()), (&[mask][..], &[FileId { nonce: 8, count: 9 }][..]));
+        assert_eq!(all(&shelf, b"").expect("it is whole"), reference);
+        for _ in 0..50 {
+            let key = format!("key {:06}", rng.below(8 * records + 2)).into_bytes();
+            let expected = reference.range(key.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+            let found = all(&shelf, &key).expect("it is whole");
+            assert_eq!(found, expected, "from {key:?}");
+        }
+    }
+}
+
+#[test]
+fn bytes_in_a_range_are_counted_by_leaves() {
+    let world = World::new(1);
+    let reference = reference(&mut Rng::for_thing(2, 0), 20_000, 60);
+    let shelf = open(&write(&world, &reference, Vec::new())).expect("it is whole");
+    let keys: Vec<_> = reference.keys().cloned().collect();
+    let half = Mask { from: Vec::new(), to: Some(keys[keys.len() / 2].clone()), up_to: Sequence(1000) };
+    let counted = shelf.bytes_in(&half).expect("it is whole");
+    let share = counted as f64 / shelf.bytes as f64;
+    assert!((0.45..0.5).contains(&share), "{share}");
+}
+
+#[test]
+fn damage_is_refused_or_beside_what_is_read() {
+    let mut rng = Rng::for_thing(3, 0);
+    let world = World::new(1);
+    let reference = reference(&mut rng, 2_000, 100);
+    let drive = write(&world, &reference, Vec::new());
+    let name = Name::Unfinished(identity().file).to_string();
+    let whole = world.files(0).remove(0).1;
+    for round in 0..2_000 {
+        let at = rng.below(whole.len() as u64) as usize;
+        world.corrupt(0, &name, |bytes| {
+            bytes.clone_from(&whole);
+            match round % 4 {
+                0 => bytes.truncate(at),
+                1 => {
+                    let end = (at + 100).min(whole.len());
+                    bytes[at..end].fill(0);
+                }
+                _ => bytes[at] ^= 1 << rng.below(8),
+            }
+        });
+        if let Ok(shelf) = open(&drive)
+            && let Ok(found) = all(&shelf, b"")
+        {
+            assert_eq!(found, reference, "damage at {at}");
+        }
+    }
+}

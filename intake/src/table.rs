@@ -1,0 +1,91 @@
+//! The index of one log, in memory: where the newest record of each key lies.
+//!
+//! Memory: for each key of the log its bytes and some 100 more. [`charged`] says what a record counts towards the size
+//! of its log, so that a log of tiny records is left before its index takes more memory than a log has bytes.
+
+use crate::bytes::Damage;
+use crate::drive::Drive;
+use crate::error::ReadError;
+use crate::mask::Mask;
+use crate::medium::File;
+use crate::names::FileId;
+use crate::record::{HEAD_BYTES, Head, Record, Sequence, decode};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Memory of a key in the index beside its bytes, generously.
+const SLOT_BYTES: u64 = 128;
+
+/// What a record counts towards the size of its log.
+pub(crate) fn charged(record: &Record<'_>) -> u64 {
+    (record.bytes() as u64).max(SLOT_BYTES + record.key.len() as u64)
+}
+
+/// Where a record lies in a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) offset: u64,
+    pub(crate) head: Head,
+}
+
+/// A log and its index.
+#[derive(Debug)]
+pub(crate) struct LogTable {
+    pub(crate) file: FileId,
+    pub(crate) drive: Arc<Drive>,
+    pub(crate) medium: Arc<dyn File>,
+    /// No number in it is below this one.
+    pub(crate) first: Sequence,
+    pub(crate) index: RwLock<Index>,
+}
+
+/// The keys of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    pub(crate) keys: BTreeMap<Box<[u8]>, Slot>,
+    pub(crate) masks: Vec<Mask>,
+    /// The largest number so far.
+    pub(crate) last: Sequence,
+    /// The length of the file that is known to be durable.
+    pub(crate) bytes: u64,
+}
+
+impl Index {
+    /// Takes note of a record at `offset` that is durable.
+    pub(crate) fn insert(&mut self, offset: u64, head: Head, record: &Record<'_>) {
+        self.last = self.last.max(head.sequence);
+        if let Some(mask) = Mask::of(record) {
+            self.masks.push(mask);
+        } else {
+            self.keys.insert(record.key.into(), Slot { offset, head });
+        }
+    }
+}
+
+impl LogTable {
+    /// The newest record of `key`, and the last number of it that is forgotten.
+    pub(crate) fn find(&self, key: &[u8]) -> (Option<Slot>, Sequence) {
+        let index = self.index.read();
+        let hidden = index.masks.iter().filter(|mask| mask.hides(key, Sequence(0))).map(|mask| mask.up_to).max();
+        (index.keys.get(key).copied(), hidden.unwrap_or_default())
+    }
+
+    /// The bytes of the record at `slot`, its value included if `whole`.
+    pub(crate) fn read(&self, slot: Slot, whole: bool) -> Result<Vec<u8>, ReadError> {
+        let described = HEAD_BYTES + slot.head.key_bytes as usize + slot.head.entry_bytes as usize;
+        let mut bytes = vec![0; if whole { slot.head.bytes() } else { described }];
+        self.medium.read_at(&mut bytes, slot.offset)?;
+        let same = Head::decode(&bytes, self.file.stamp())? == slot.head;
+        if !same {
+            return Err(Damage::Elsewhere.into());
+        }
+        Ok(bytes)
+    }
+
+    /// The record that `bytes` of this log begin with.
+    pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, ReadError> {
+        let (_, record) = decode(bytes, self.file.stamp())?;
+        Ok(record)
+    }
+}

@@ -1,0 +1,177 @@
+//! Turning a log into a shelf.
+//!
+//! 1. The log is read from front to back into memory.
+//! 2. Of each key the newest version is written to a new shelf, unless it is masked; that it is gone is a version, too.
+//! 3. The shelf is synced, read back, named, and the name synced. From now on the sources are dead, and the shelf says
+//!    so itself: a crash on either side of this step leaves the same contents.
+//! 4. Readers get the new view. Only then are the sources removed.
+//!
+//! Memory: one log, and what building a shelf takes.
+
+use crate::drive::Drive;
+use crate::error::ReadError;
+use crate::medium::is_full;
+use crate::names::{FileId, Identity, Name};
+use crate::record::{Sequence, decode};
+use crate::shared::{CycleShared, Loss, Shared, is_hidden};
+use crate::shelf::access::Access;
+use crate::shelf::build::ShelfBuilder;
+use crate::shelf::read::Shelf;
+use crate::table::LogTable;
+use crate::view::LostPart;
+use engine::shift::TransformOutcome;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 1 << 20;
+
+/// What the writer knows of a thread that works for it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Grows as long as the thread gets on.
+    pub(crate) steps: AtomicU64,
+    /// The source has been read, the target is written.
+    pub(crate) writes: AtomicBool,
+    /// The writer has given up on it: what it makes is not to be used.
+    pub(crate) abandoned: AtomicBool,
+}
+
+impl Progress {
+    /// One step further, unless the writer has given up.
+    fn step(&self) -> io::Result<()> {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        if self.abandoned.load(Ordering::Relaxed) { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
+    }
+}
+
+/// Reads the log of `table` as far as it is durable.
+fn image(table: &LogTable, progress: &Progress) -> io::Result<Vec<u8>> {
+    let mut image = vec![0; table.index.read().bytes as usize];
+    for (at, part) in image.chunks_mut(READ_BYTES).enumerate() {
+        table.medium.read_at(part, (at * READ_BYTES) as u64)?;
+        progress.step()?;
+    }
+    Ok(image)
+}
+
+/// Turns the log of `table`, which grows no more, into a shelf on `to`.
+pub(crate) fn transform(
+    shared: &Shared,
+    cycle: &CycleShared,
+    table: &LogTable,
+    to: &Arc<Drive>,
+    progress: &Progress,
+) -> Result<(), TransformOutcome> {
+    let image = image(table, progress).map_err(|error| source_outcome(table, &error))?;
+    progress.writes.store(true, Ordering::Relaxed);
+    let shelf = write_log(shared, cycle, table, &image, to, progress).map_err(|error| target_outcome(&error))?;
+    if progress.abandoned.load(Ordering::Relaxed) {
+        return Err(TransformOutcome::Failed);
+    }
+    cycle.undeleted.lock().insert(table.file);
+    cycle.change(|view| view.replaced(&[table.file], Some(shelf)));
+    Ok(())
+}
+
+/// What an error means for a log.
+fn source_outcome(table: &LogTable, error: &io::Error) -> TransformOutcome {
+    if error.kind() == io::ErrorKind::Interrupted {
+        return TransformOutcome::Failed;
+    }
+    tracing::error!(%error, log = %table.file, "a log cannot be read");
+    TransformOutcome::SourceLost
+}
+
+/// What an error means for the drive of a shelf.
+fn target_outcome(error: &ReadError) -> TransformOutcome {
+    if let ReadError::Drive(error) = error
+        && error.kind() == io::ErrorKind::Interrupted
+    {
+        return TransformOutcome::Failed;
+    }
+    tracing::error!(%error, "a shelf cannot be written");
+    match error {
+        ReadError::Drive(error) if is_full(error) => TransformOutcome::TargetFull,
+        _ => TransformOutcome::TargetLost,
+    }
+}
+
+fn write_log(
+    shared: &Shared,
+    cycle: &CycleShared,
+    table: &LogTable,
+    image: &[u8],
+    to: &Arc<Drive>,
+    progress: &Progress,
+) -> Result<Arc<Shelf>, ReadError> {
+    let masks = cycle.view().all_masks();
+    let index = table.index.read();
+    let identity = shared.new_file(to.uuid);
+    let write = || {
+        let mut builder = ShelfBuilder::begin(to, identity, Access::Stage)?;
+        for (key, slot) in &index.keys {
+            if is_hidden(&masks, key, slot.head.sequence) {
+                continue;
+            }
+            match decode(&image[slot.offset as usize..], table.file.stamp()) {
+                Ok((head, record)) if head == slot.head => builder.add(&record, head.value_crc())?,
+                _ => lose(shared, cycle, key, slot.head.sequence),
+            }
+            progress.step()?;
+        }
+        let superseded = superseded(cycle, &[table.file]);
+        builder.finish(index.masks.clone(), superseded)?;
+        publish(to, identity, Access::Stage, || progress.step())
+    };
+    write().inspect_err(|_| discard(to, identity.file))
+}
+
+/// A record that was whole once cannot be read any more.
+fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) {
+    shared.lose(Loss::Version { key: key.to_vec(), sequence });
+    let lost = LostPart { keys: Some((key.to_vec(), key.to_vec())), max: sequence };
+    cycle.change(|view| view.without([lost]));
+}
+
+/// The dead files that a new shelf has to know.
+pub(crate) fn superseded(cycle: &CycleShared, sources: &[FileId]) -> Vec<FileId> {
+    cycle.undeleted.lock().iter().chain(sources).copied().collect()
+}
+
+/// Reads a shelf back, and gives it its name.
+pub(crate) fn publish(
+    drive: &Arc<Drive>,
+    identity: Identity,
+    access: Access,
+    step: impl Fn() -> io::Result<()>,
+) -> Result<Arc<Shelf>, ReadError> {
+    let shelf = Arc::new(Shelf::open_unfinished(drive, identity)?);
+    shelf.verify(access, step)?;
+    let (old, new) = (Name::Unfinished(identity.file).to_string(), Name::Shelf(identity.file).to_string());
+    access.run(drive, || {
+        drive.directory.rename(&old, &new)?;
+        drive.sync_names()
+    })?;
+    Ok(shelf)
+}
+
+/// Removes what a shelf that failed has left; if that fails as well, it is removed at the next start.
+pub(crate) fn discard(drive: &Drive, file: FileId) {
+    drive.directory.remove(&Name::Unfinished(file).to_string()).ok();
+}
+
+/// Removes a dead file; if that fails, shelves to come remember that it is dead.
+pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
+    let (Name::Log(file) | Name::Shelf(file) | Name::Unfinished(file)) = name;
+    if drive.is_lost() {
+        return;
+    }
+    match drive.directory.remove(&name.to_string()).and_then(|()| drive.sync_names()) {
+        Ok(()) => {
+            cycle.undeleted.lock().remove(&file);
+        }
+        Err(error) => tracing::warn!(%error, %name, "a dead file cannot be removed"),
+    }
+}

@@ -1,0 +1,188 @@
+//! Drives that fail, fill and hang: nothing is lost in silence, and the rotation goes on.
+
+mod common;
+
+use common::{config, put_many};
+use intake::medium::memory::{Fault, World};
+use intake::{Config, Intake, Loss, PutError, ReadError, Sequence};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+type Written = BTreeMap<Vec<u8>, Sequence>;
+
+fn open(world: &World, seed: u64) -> Intake {
+    let config = Config { deadline: Duration::from_millis(300), ..config(seed) };
+    Intake::open(world.directories(), config).expect("the pool can be opened").0
+}
+
+/// The keys whose newest version cannot be read. No other version is taken for it.
+fn unreadable(intake: &Intake, written: &Written) -> Vec<Vec<u8>> {
+    let mut gone = Vec::new();
+    for (key, sequence) in written {
+        match intake.get(key) {
+            Ok(Some(stored)) if stored.sequence == *sequence => {}
+            Ok(Some(stored)) => {
+                assert!(!stored.certain, "an older version is not taken for the newest");
+                gone.push(key.clone());
+            }
+            Err(ReadError::Lost) => gone.push(key.clone()),
+            other => panic!("{key:?}: {other:?}"),
+        }
+    }
+    gone
+}
+
+/// All of `gone` are named by the losses.
+fn are_named(gone: &[Vec<u8>], losses: &[Loss]) {
+    for key in gone {
+        let is_named = losses.iter().any(|loss| match loss {
+            Loss::Version { key: named, .. } => named == key,
+            Loss::Shelf { keys: (first, last, _), .. } => first <= key && key <= last,
+            Loss::Place { .. } | Loss::File { .. } => false,
+        });
+        assert!(is_named, "{key:?}");
+    }
+}
+
+#[test]
+fn a_drive_that_breaks_leaves_the_rotation_and_what_only_it_held_is_named() {
+    for (seed, fault) in [(1, Fault::Broken), (2, Fault::ReadOnly), (3, Fault::Broken), (4, Fault::Hang)] {
+        for broken in 0..4 {
+            let world = World::new(4);
+            let intake = open(&world, seed);
+            let mut written = Written::new();
+            put_many(&intake, &mut written, 0..150);
+            world.set_fault(broken, fault);
+            put_many(&intake, &mut written, 100..350);
+            intake.flush().expect("three drives are left");
+            let losses = intake.take_losses();
+            let gone = unreadable(&intake, &written);
+            are_named(&gone, &losses);
+            assert!(gone.len() < 150, "what was written since is there");
+            let status = intake.status();
+            assert_eq!(status.cycles[0].drives.iter().filter(|drive| drive.lost).count(), 1);
+            assert!(status.cycles[0].admits);
+            world.set_fault(broken, Fault::None);
+        }
+    }
+}
+
+#[test]
+fn with_two_copies_a_drive_that_breaks_takes_nothing() {
+    for broken in 0..6 {
+        let world = World::new(6);
+        let intake = open(&world, 20);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..200);
+        world.set_fault(broken, Fault::Broken);
+        put_many(&intake, &mut written, 100..300);
+        intake.flush().expect("five drives are left");
+        assert_eq!(intake.take_losses(), []);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.scan(b"", None).count(), 300);
+        assert_eq!(intake.status().copies, 2);
+        drop(intake);
+        // It stays so when it is opened without that drive, and with it again.
+        let there: Vec<_> = (0..6).filter(|drive| *drive != broken).map(|drive| world.directory(drive)).collect();
+        let (intake, opened) = Intake::open(there, config(21)).expect("five are there");
+        assert_eq!(opened.missing.len(), 1);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        put_many(&intake, &mut written, 50..120);
+        drop(intake);
+        world.set_fault(broken, Fault::None);
+        let intake = open(&world, 22);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.scan(b"", None).filter(Result::is_ok).count(), 300);
+    }
+}
+
+#[test]
+fn a_drive_that_is_missing_is_known_to_be_and_comes_back_without_old_versions() {
+    let world = World::new(4);
+    let mut written = Written::new();
+    let intake = open(&world, 30);
+    put_many(&intake, &mut written, 0..200);
+    intake.flush().expect("the drives work");
+    drop(intake);
+    let three: Vec<_> = (0..3).map(|drive| world.directory(drive)).collect();
+    let (intake, opened) = Intake::open(three, config(31)).expect("three are there");
+    assert_eq!(opened.missing.len(), 1);
+    let gone = unreadable(&intake, &written);
+    assert!(!gone.is_empty());
+    let deleted: Vec<_> = written.keys().filter(|key| key.ends_with(b"7")).cloned().collect();
+    for key in &deleted {
+        intake.delete(key).expect("three are there");
+        written.remove(key);
+    }
+    put_many(&intake, &mut written, 90..150);
+    // Merges must not drop that keys are gone, since the missing drive may hold them.
+    for _ in 0..12 {
+        put_many(&intake, &mut written, 1000..1010);
+        intake.flush().expect("three are there");
+    }
+    drop(intake);
+    let intake = open(&world, 32);
+    assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+    for key in deleted.iter().filter(|key| !written.contains_key(*key)) {
+        assert_eq!(intake.get(key).expect("all drives are there"), None);
+    }
+}
+
+#[test]
+fn a_drive_that_fills_is_left_and_one_alone_refuses_until_there_is_room() {
+    let world = World::new(4);
+    let intake = open(&world, 40);
+    let mut written = Written::new();
+    for full in 0..3 {
+        put_many(&intake, &mut written, 100 * full..100 * full + 100);
+        world.set_fault(full as usize, Fault::Full);
+    }
+    put_many(&intake, &mut written, 300..400);
+    assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+    assert_eq!(intake.take_losses(), []);
+    world.set_fault(3, Fault::Full);
+    let refused = (0..200).find_map(|_| intake.put(b"more", b"", &[7; 1000]).err());
+    assert!(matches!(refused, Some(PutError::NoSpace)), "{refused:?}");
+    assert!(unreadable(&intake, &written).is_empty());
+    for drive in 0..4 {
+        world.set_fault(drive, Fault::None);
+    }
+    put_many(&intake, &mut written, 400..500);
+    drop(intake);
+    let intake = open(&world, 41);
+    assert!(unreadable(&intake, &written).is_empty());
+}
+
+#[test]
+fn one_drive_that_breaks_ends_everything_and_says_so() {
+    let world = World::new(1);
+    let intake = open(&world, 50);
+    let mut written = Written::new();
+    put_many(&intake, &mut written, 0..50);
+    world.set_fault(0, Fault::ReadOnly);
+    assert!(matches!(intake.put(b"new", b"", b"value"), Err(PutError::Unknown)));
+    assert!(matches!(intake.put(b"newer", b"", b"value"), Err(PutError::Unknown)));
+    assert_eq!(intake.status().copies, 0);
+    drop(intake);
+    world.set_fault(0, Fault::None);
+    let intake = open(&world, 51);
+    assert!(unreadable(&intake, &written).is_empty());
+}
+
+#[test]
+fn rot_is_named_and_all_else_is_read() {
+    let world = World::new(1);
+    let mut written = Written::new();
+    let intake = open(&world, 60);
+    put_many(&intake, &mut written, 0..30);
+    drop(intake);
+    let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.ends_with(".log"));
+    let name = name.expect("there is a log");
+    // In the middle, among what later batches say was synced.
+    world.corrupt(0, &name, |bytes| bytes[6100] ^= 1);
+    let intake = open(&world, 61);
+    let losses = intake.take_losses();
+    assert_eq!(losses.len(), 1, "{losses:?}");
+    assert_eq!(unreadable(&intake, &written).len(), 1);
+    assert!(matches!(&losses[0], Loss::Place { rot, .. } if rot.record.is_some()));
+}
