@@ -212,7 +212,11 @@ impl ObjectStore for ObjectService {
             {
                 files.admit(slot, object.bytes);
             }
-            let writer = self.context.staging.create(slot, reservation).await.map_err(stage_error)?;
+            let created = self.context.staging.create(slot, reservation).await;
+            let writer = created.map_err(|error| {
+                self.context.small.iter().for_each(|small| small.files.settled(slot));
+                stage_error(error)
+            })?;
             let (service, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
             Ok(Box::new(Sink { service, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
         })

@@ -98,8 +98,8 @@ impl SmallFiles {
         Self { files, records, pending_bytes_max, pending: Mutex::default() }
     }
 
-    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record. False if there is no memory for it:
-    /// then it becomes a file.
+    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record. False if there is no memory for
+    /// it: then it becomes a file.
     pub fn admit(&self, slot: u64, bytes: u64) -> bool {
         let file_bytes = StagedLayout { bytes_max: bytes }.file_bytes();
         let mut pending = self.pending.lock();
@@ -268,5 +268,80 @@ impl Drive for SmallFiles {
 
     async fn stop(&self) -> Result<(), DriveError> {
         self.files.stop().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Staging;
+    use catalog::{CommitLog, LogRecord, Payload, Sequence};
+    use disk::MemoryDrive;
+    use futures::TryStreamExt;
+
+    struct Site {
+        disk: Arc<MemoryDrive>,
+        log: MemoryLog,
+        files: Arc<SmallFiles>,
+        staging: Staging,
+    }
+
+    fn site(disk: Arc<MemoryDrive>, log: MemoryLog) -> Site {
+        let files = Arc::new(SmallFiles::new(disk.clone(), Arc::new(log.clone()), 10_000));
+        let staging = Staging::new(files.clone(), 1 << 20);
+        Site { disk, log, files, staging }
+    }
+
+    /// Stages `bytes` in `slot`.
+    async fn staged(site: &Site, slot: u64, bytes: &[u8]) {
+        let room = site.staging.reserve_growing(bytes.len() as u64).unwrap();
+        let mut writer = site.staging.create(slot, room).await.unwrap();
+        writer.write(bytes).await.unwrap();
+        writer.finish_for(slot, 0, "b", "k").await.unwrap();
+    }
+
+    async fn read(site: &Site, slot: u64) -> Vec<u8> {
+        let reader = site.staging.open(slot).await.unwrap();
+        reader.read(0..reader.bytes()).try_collect::<Vec<Bytes>>().await.unwrap().concat()
+    }
+
+    fn commit(site: &Site, slot: u64) {
+        let payload = Payload { slot, name: Vec::new(), bytes: site.files.payload(slot).unwrap() };
+        let record = LogRecord { sequence: Sequence(slot), entry: vec![1], payload: Some(payload) };
+        site.log.append(&[record]).unwrap();
+        site.files.settled(slot);
+    }
+
+    #[tokio::test]
+    async fn what_is_admitted_is_a_record_and_like_any_staged_file() {
+        let mut site = site(Arc::new(MemoryDrive::new(1 << 30)), MemoryLog::new());
+        for (slot, bytes) in [(1, 5_000), (2, 0), (3, 4_000)] {
+            assert!(site.files.admit(slot, bytes));
+            staged(&site, slot, &vec![slot as u8; bytes as usize]).await;
+            assert_eq!(read(&site, slot).await, vec![slot as u8; bytes as usize], "before it is committed");
+        }
+        assert!(site.disk.list().await.unwrap().is_empty(), "nothing of them is a file");
+        let used = site.staging.usage().staged_bytes;
+        commit(&site, 1);
+        commit(&site, 2);
+        // There is no memory for more: it becomes a file, and has no payload.
+        assert!(!site.files.admit(4, 9_000));
+        staged(&site, 4, &[4; 9_000]).await;
+        assert_eq!((site.files.payload(4), site.disk.list().await.unwrap().len()), (None, 1));
+        assert_eq!(read(&site, 1).await, [1; 5_000]);
+        // The third was refused: it is freed like any other, and its memory with it.
+        site.staging.free(3).await.unwrap();
+        assert!(site.staging.usage().staged_bytes > used - 8_192);
+        assert!(site.files.admit(5, 9_000));
+        // After a crash the records and the files are what there is.
+        site = self::site(site.disk, site.log.reopened(0));
+        let swept = site.staging.sweep(|slot| slot != 2).await.unwrap();
+        assert_eq!((swept.kept, swept.unknown.len(), swept.unknown[0].slot), (2, 1, 2));
+        assert_eq!(swept.unknown[0].stamp.unwrap().version, 2);
+        assert_eq!((read(&site, 1).await, read(&site, 4).await), (vec![1; 5_000], vec![4; 9_000]));
+        site.staging.free_all(&[1, 2, 4]).await.unwrap();
+        assert_eq!((site.log.slots(), site.staging.usage().staged_bytes), (Vec::new(), 0));
+        assert!(site.staging.inventory().await.unwrap().slots.is_empty());
     }
 }
