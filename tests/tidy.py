@@ -21,7 +21,7 @@ ARROWS = {
     "sim": {"model", "engine"},
     "batch": set(),
     "s3": {"model", "catalog", "disk"},
-    "server": {"model", "engine", "disk", "catalog", "workshop", "batch", "s3"},
+    "server": {"model", "engine", "disk", "catalog", "intake", "workshop", "batch", "s3"},
     "torture": {"model", "engine", "disk", "catalog", "workshop", "s3", "server"},
     "cli": {"model", "engine", "sim", "server", "torture"},
 }

@@ -48,7 +48,7 @@ impl Catalog {
         assert_eq!(drives.len(), blob.drives.len(), "no two stacks of a blob are on one drive");
         let at = key::intent(blob.blob);
         let checks = vec![Check::Absent(at.clone()), Check::Absent(key::blob(blob.blob))];
-        let batch = Batch { checks, writes: vec![Write::Put(at, encode(blob))] };
+        let batch = Batch::new(checks, vec![Write::Put(at, encode(blob))]);
         self.apply_or(batch, CatalogError::PreconditionFailed).await
     }
 
@@ -217,7 +217,7 @@ impl Catalog {
         let mut writes = vec![Write::Delete(at.clone())];
         writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
         writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
-        let forgotten = self.apply(Batch { checks, writes }).await?;
+        let forgotten = self.apply(Batch::new(checks, writes)).await?;
         let in_use = !forgotten && self.is_blob_living(blob).await?;
         if in_use { Err(CatalogError::BlobInUse(blob)) } else { Ok(()) }
     }
@@ -260,7 +260,7 @@ pub(crate) fn commit_batch(blob: &Blob) -> Batch {
     let checks = vec![Check::Present(intent.clone()), Check::Absent(key::blob(blob.blob))];
     let mut writes = vec![Write::Delete(intent), Write::Put(key::blob(blob.blob), encode(blob))];
     writes.extend(blob.drives.iter().map(|&drive| Write::Put(key::on_drive(drive, blob.blob), Vec::new())));
-    Batch { checks, writes }
+    Batch::new(checks, writes)
 }
 
 /// Adds to `batch`: `member`, which is not staged any more, is dead in `blob`.

@@ -30,7 +30,7 @@ impl Catalog {
     async fn user_batch(&self, user: &User, check: Check) -> Result<Batch, CatalogError> {
         let mut writes = self.new_access_key(&user.name, Some(&user.access_key)).await?;
         writes.push(Write::Put(key::user(&user.name), encode(user)));
-        Ok(Batch { checks: vec![check], writes })
+        Ok(Batch::new(vec![check], writes))
     }
 
     /// Forgets the user `name`. What is called by that name elsewhere (the owner of a bucket) stays. Requests
@@ -43,7 +43,7 @@ impl Catalog {
         let checks = vec![Check::Present(at.clone())];
         let mut writes = self.new_access_key(name, None).await?;
         writes.push(Write::Delete(at));
-        self.apply_or(Batch { checks, writes }, CatalogError::NoSuchUser).await
+        self.apply_or(Batch::new(checks, writes), CatalogError::NoSuchUser).await
     }
 
     /// Has `name`, who need be no user that the catalog knows, sign with `access_key` from now on and with no other.
@@ -86,7 +86,7 @@ impl Catalog {
         let at = key::bucket(&bucket.name);
         let objects = KeyRange::prefix(&key::object(&bucket.name, ""));
         checks.extend([Check::Absent(at.clone()), Check::Empty(objects)]);
-        self.apply(Batch { checks, writes: vec![Write::Put(at, encode(bucket))] }).await
+        self.apply(Batch::new(checks, vec![Write::Put(at, encode(bucket))])).await
     }
 
     /// # Errors
@@ -168,7 +168,7 @@ impl Catalog {
             Check::Empty(KeyRange::prefix(&key::object(name, ""))),
             Check::Empty(KeyRange::prefix(&key::uploads(name, ""))),
         ];
-        if self.apply(Batch { checks, writes: vec![Write::Delete(at)] }).await? {
+        if self.apply(Batch::new(checks, vec![Write::Delete(at)])).await? {
             return Ok(());
         }
         self.bucket(name).await?;

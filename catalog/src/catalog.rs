@@ -72,6 +72,9 @@ impl Catalog {
     /// [`StoreError::Unusable`] if the records are of another format.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         let catalog = Self::over(store);
+        if catalog.found_older().await?.is_some() {
+            catalog.retain_log();
+        }
         let at = key::meta("format");
         let found = catalog.store.get(&at).await?;
         match found.map(|value| decode::<u32>(&at, &value)) {
@@ -86,10 +89,8 @@ impl Catalog {
                 Err(StoreError::Unusable(format!("{what}; use the Larder that wrote them")).into())
             }
             None => {
-                let batch = Batch {
-                    checks: vec![Check::Empty(KeyRange::all())],
-                    writes: vec![Write::Put(key::meta("format"), encode(&FORMAT))],
-                };
+                let is_new = vec![Check::Empty(KeyRange::all())];
+                let batch = Batch::new(is_new, vec![Write::Put(key::meta("format"), encode(&FORMAT))]);
                 if catalog.apply(batch).await? {
                     return Ok(catalog);
                 }
@@ -109,6 +110,21 @@ impl Catalog {
     /// Why records are missing that should be here, if some are. Then nothing is known to be garbage.
     pub fn incomplete(&self) -> Option<&str> {
         self.store.incomplete()
+    }
+
+    /// True if the bytes of an object may travel with its batch ([`Catalog::put_logged_object`]).
+    pub fn takes_payloads(&self) -> bool {
+        self.store.takes_payloads()
+    }
+
+    /// Why the log in front of the store has acknowledged batches that the store has not, if that is so.
+    pub fn behind_log(&self) -> Option<&str> {
+        self.store.behind_log()
+    }
+
+    /// From now on the log in front of the store forgets nothing: what a newer copy of this catalog needs may be there.
+    pub fn retain_log(&self) {
+        self.store.retain_log();
     }
 
     /// `error`, that something does not exist; or, where records are missing, that this is unknown.
@@ -181,7 +197,7 @@ impl Catalog {
 
     /// Sets one value, whatever was there.
     pub(crate) async fn put(&self, at: Vec<u8>, value: Vec<u8>) -> Result<(), CatalogError> {
-        let batch = Batch { checks: Vec::new(), writes: vec![Write::Put(at, value)] };
+        let batch = Batch::new(Vec::new(), vec![Write::Put(at, value)]);
         rules::assert_obeyed(&batch);
         Ok(self.store.commit(batch).await?)
     }
@@ -216,7 +232,7 @@ impl Catalog {
 
     /// Commits `writes`, whatever was there.
     pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<(), CatalogError> {
-        self.apply(Batch { checks: Vec::new(), writes }).await.map(drop)
+        self.apply(Batch::new(Vec::new(), writes)).await.map(drop)
     }
 
     /// As [`Catalog::apply`], if the right of `grant` still holds.
@@ -227,7 +243,8 @@ impl Catalog {
             let mut checks = if early { Vec::new() } else { grant.checks() };
             let rights = checks.len();
             checks.extend_from_slice(&batch.checks);
-            match self.store.commit(Batch { checks, writes: batch.writes.clone() }).await {
+            let (writes, payload) = (batch.writes.clone(), batch.payload.clone());
+            match self.store.commit(Batch { checks, writes, payload }).await {
                 Ok(()) => return Ok(true),
                 Err(StoreError::CheckFailed(index)) if index >= rights => return Ok(false),
                 Err(StoreError::CheckFailed(_)) => self.renew(grant).await?,
@@ -343,7 +360,7 @@ impl Catalog {
             let Some((mut record, raw)) = self.read_raw::<T>(&at).await? else { return Ok(None) };
             change(&mut record);
             let writes = vec![Write::Put(at.clone(), encode(&record))];
-            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
                 return Ok(Some(record));
             }
         }

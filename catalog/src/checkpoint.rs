@@ -35,7 +35,7 @@ impl Catalog {
         checkpoint: &JobCheckpoint,
         read: &[(VersionId, Arc<str>)],
     ) -> Result<(), CatalogError> {
-        let batch = |writes| Batch { checks: vec![Check::Present(key::job(job))], writes };
+        let batch = |writes| Batch::new(vec![Check::Present(key::job(job))], writes);
         for page in read.chunks(STEP) {
             let put = |(version, key): &(VersionId, Arc<str>)| {
                 Write::Put(key::checkpoint_input(job, checkpoint.serial, *version), encode(&&**key))

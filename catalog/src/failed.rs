@@ -32,8 +32,7 @@ impl Catalog {
     /// [`CatalogError::Store`].
     pub async fn fail_drive(&self, drive: DriveId, now_ms: u64) -> Result<bool, CatalogError> {
         let at = key::failed(drive);
-        self.apply(Batch { checks: vec![Check::Absent(at.clone())], writes: vec![Write::Put(at, encode(&now_ms))] })
-            .await
+        self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await
     }
 
     /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not
@@ -88,7 +87,7 @@ impl Catalog {
         let (check, write) = self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?;
         checks.push(check);
         writes.push(write);
-        if self.apply(Batch { checks, writes }).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
+        if self.apply(Batch::new(checks, writes)).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }
 
     /// Marks a page of the stacks on `drive` as lost, those behind `after`. Their bytes, and where to go on.
@@ -248,7 +247,7 @@ impl Catalog {
                 Write::Delete(key::on_drive(from, blob)),
                 Write::Put(key::on_drive(to, blob), Vec::new()),
             ];
-            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
                 return Ok(true);
             }
         }

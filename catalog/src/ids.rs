@@ -70,7 +70,7 @@ impl Catalog {
             let end = end(start);
             let writes = COPIES.map(|copy| Write::Put(key::counter(name, copy), encode(&end))).into();
             assert!(start <= end && checks.len() == COPIES.len(), "a counter only grows, from what every copy says");
-            if start == end || self.apply(Batch { checks, writes }).await? {
+            if start == end || self.apply(Batch::new(checks, writes)).await? {
                 return Ok(start..end);
             }
         }

@@ -26,7 +26,7 @@ impl Catalog {
             let _permit = retries.next().await?;
             let note = |known: &mut Initialised| known.extend(drives.iter().map(|drive| (drive.0, now_ms)));
             let (check, write) = self.change_of_initialised(note).await?;
-            if self.apply(Batch { checks: vec![check], writes: vec![write] }).await? {
+            if self.apply(Batch::new(vec![check], vec![write])).await? {
                 return Ok(());
             }
         }

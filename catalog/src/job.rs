@@ -112,7 +112,7 @@ impl Catalog {
             let job = Job { job: highest + 1, ..job.clone() };
             let at = key::job(job.job);
             let writes = vec![Write::Put(at.clone(), encode(&job))];
-            if self.apply(Batch { checks: vec![Check::Absent(at)], writes }).await? {
+            if self.apply(Batch::new(vec![Check::Absent(at)], writes)).await? {
                 return Ok(job);
             }
         }
@@ -142,8 +142,7 @@ impl Catalog {
         assert_eq!(old.job, new.job, "the number of a job never changes");
         let at = key::job(old.job);
         let writes = vec![Write::Put(at.clone(), encode(new))];
-        self.apply_or(Batch { checks: vec![Check::Is(at, encode(old))], writes }, CatalogError::PreconditionFailed)
-            .await
+        self.apply_or(Batch::new(vec![Check::Is(at, encode(old))], writes), CatalogError::PreconditionFailed).await
     }
 
     /// Forgets a job that is over, and what it had read.
@@ -170,7 +169,7 @@ impl Catalog {
                 Write::Put(key::job_input(job, *version), encode(&(bucket, &**key)))
             };
             let writes = page.iter().map(put).collect();
-            let batch = Batch { checks: vec![Check::Present(key::job(job))], writes };
+            let batch = Batch::new(vec![Check::Present(key::job(job))], writes);
             self.apply_or(batch, CatalogError::PreconditionFailed).await?;
         }
         Ok(())
@@ -202,7 +201,7 @@ impl Catalog {
         let mut retries = self.retries();
         loop {
             let _permit = retries.next().await?;
-            let mut batch = Batch { checks: Vec::new(), writes: vec![done.clone()] };
+            let mut batch = Batch::new(Vec::new(), vec![done.clone()]);
             let mut displaced = Displaced::Nothing;
             let is_read = |placed: &PlacedObject| placed.object.version == *version;
             let living = self.living(bucket, key).await?;
@@ -271,7 +270,7 @@ impl Catalog {
         loop {
             let _permit = retries.next().await?;
             let is_there = Check::Is(key::bucket(&bucket.name), self.same_bucket(bucket).await?);
-            let mut batch = Batch { checks: vec![is_there], writes: Vec::new() };
+            let mut batch = Batch::new(vec![is_there], Vec::new());
             for publication in publications {
                 self.move_out(&bucket.name, publication, &mut batch).await?;
             }

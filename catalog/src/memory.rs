@@ -4,29 +4,65 @@
 //! after half of it and is answered after the other half, on tokio's clock; so a crash finds batches that were never
 //! applied and batches that were applied and never answered. [`MemoryStore::crash`] leaves what was durable to a new
 //! store and makes the old one answer nothing but errors.
+//!
+//! With a log in front ([`MemoryStore::with_log`]) the last transactions are durable only there, until the store is
+//! made durable as well: [`MemoryStore::crash_losing`] takes some of them away, as a power loss does.
 
+use crate::committer::{Committer, Failure, Records, State};
 use crate::error::StoreError;
+use crate::key_digest::KeyDigest;
+use crate::log::CommitLog;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, StoreFuture, Write};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Bytes that are logged before the store is made durable: few, so that crashes find it at all stages.
+const COVER_AFTER_BYTES: u64 = 64 << 10;
+
 /// A [`Store`] in memory. A clone is another handle on the same entries.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 pub struct MemoryStore {
     state: Arc<Mutex<MemoryState>>,
     delay: Duration,
+    behind_log: Option<Arc<str>>,
 }
 
-#[derive(Debug, Default)]
 struct MemoryState {
-    entries: BTreeMap<Vec<u8>, Sealed>,
-    sequence: Sequence,
+    committer: Committer<MemoryRecords>,
     crashed: bool,
+}
+
+/// The entries, and what they were before the transactions that are not durable.
+#[derive(Default)]
+pub(crate) struct MemoryRecords {
+    entries: BTreeMap<Vec<u8>, Sealed>,
+    /// The state as of the last transaction.
+    state: State,
+    /// The open transaction.
+    open: Option<Undo>,
+    /// Those that are committed and not durable.
+    unsynced: Vec<Undo>,
+    /// True if there is a log, so that a commit is not durable by itself.
+    with_log: bool,
     full: bool,
+}
+
+/// A transaction, as what was there before it.
+struct Undo {
+    state: State,
+    /// The values before its writes, the first write first.
+    values: Vec<(Vec<u8>, Option<Sealed>)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::of(MemoryRecords::default(), Duration::ZERO)
+    }
 }
 
 impl MemoryStore {
@@ -38,72 +74,128 @@ impl MemoryStore {
     /// The same entries behind a handle whose commits take `delay` of tokio's time, durable half-way.
     #[must_use]
     pub fn with_delay(self, delay: Duration) -> Self {
-        Self { state: self.state, delay }
+        Self { delay, ..self }
     }
 
-    /// The store after a power loss now: batches that are not durable are gone, and the old handles are dead.
+    fn of(records: MemoryRecords, delay: Duration) -> Self {
+        let state = records.state;
+        let committer = Committer::new(records, state, state.sequence);
+        Self { state: Arc::new(Mutex::new(MemoryState { committer, crashed: false })), delay, behind_log: None }
+    }
+
+    /// The store with `log` in front, from which it takes what it does not have. This handle is dead from then on.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] if the log cannot be read.
+    pub fn with_log(self, log: Arc<dyn CommitLog>) -> Result<Self, StoreError> {
+        let mut store = self.crash();
+        {
+            let mut state = store.state.lock();
+            let MemoryRecords { entries, state: known, full, .. } = std::mem::take(&mut state.committer.records);
+            let records = MemoryRecords { entries, state: known, full, with_log: true, ..MemoryRecords::default() };
+            let mut committer = Committer::new(records, known, known.sequence).behind(log, COVER_AFTER_BYTES);
+            let mut found = known.expected.keys;
+            let replayed = committer.replay(&mut found)?;
+            assert_eq!(found, committer.state.expected.keys, "nothing is missing in memory");
+            // As on a medium, what was replayed is durable now.
+            committer.records.unsynced.clear();
+            state.committer = committer;
+            store.behind_log = replayed.behind.map(Into::into);
+        }
+        Ok(store)
+    }
+
+    /// The store after a power loss now, without its log: batches that are not durable are gone, and the old handles
+    /// are dead. What is durable only in the log may be there all the same; here it is.
     #[must_use]
     pub fn crash(&self) -> Self {
-        let mut old = self.state.lock();
-        old.crashed = true;
-        let (entries, sequence) = (std::mem::take(&mut old.entries), old.sequence);
-        let state = MemoryState { entries, sequence, ..MemoryState::default() };
-        Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
+        self.crash_losing(0)
     }
 
-    /// A copy of the store as it is durable now: a backup.
+    /// As [`MemoryStore::crash`], without the last `transactions` of those that only the log has made durable.
+    #[must_use]
+    pub fn crash_losing(&self, transactions: usize) -> Self {
+        let mut old = self.state.lock();
+        old.crashed = true;
+        let mut records = std::mem::take(&mut old.committer.records);
+        for _ in 0..transactions {
+            let Some(undo) = records.unsynced.pop() else { break };
+            records.undo(undo);
+        }
+        let MemoryRecords { entries, state, .. } = records;
+        Self::of(MemoryRecords { entries, state, ..MemoryRecords::default() }, self.delay)
+    }
+
+    /// The store after a crash, opened again with its log, if it has one. Of the transactions that only the log has
+    /// made durable the last `lost` are taken from there.
+    ///
+    /// # Errors
+    /// As [`MemoryStore::with_log`].
+    pub fn restarted(&self, lost: usize) -> Result<Self, StoreError> {
+        let log = self.state.lock().committer.log.clone();
+        let crashed = self.crash_losing(lost);
+        log.map_or_else(|| Ok(crashed.clone()), |log| crashed.clone().with_log(log))
+    }
+
+    /// How many transactions only the log has made durable.
+    pub fn unsynced(&self) -> usize {
+        self.state.lock().committer.records.unsynced.len()
+    }
+
+    /// A copy of the store as it is now, without its log: a backup.
     #[must_use]
     pub fn snapshot(&self) -> Self {
         let now = self.state.lock();
-        let state = MemoryState { entries: now.entries.clone(), sequence: now.sequence, ..MemoryState::default() };
-        Self { state: Arc::new(Mutex::new(state)), delay: self.delay }
+        let MemoryRecords { entries, state, .. } = &now.committer.records;
+        Self::of(MemoryRecords { entries: entries.clone(), state: *state, ..MemoryRecords::default() }, self.delay)
     }
 
     /// Sets if the medium counts as full: then batches that set anything answer [`StoreError::Full`].
     pub fn set_full(&self, full: bool) {
-        self.state.lock().full = full;
+        self.state.lock().committer.records.full = full;
     }
 
     /// Sets the bytes under `key` as they lie on the medium, as bit rot or another program would.
     pub fn corrupt(&self, key: &[u8], corrupt: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state.lock();
-        if let Some(value) = state.entries.get_mut(key) {
+        if let Some(value) = state.committer.records.entries.get_mut(key) {
             let mut bytes = value.as_bytes().to_vec();
             corrupt(&mut bytes);
             *value = Sealed::from_bytes(bytes);
         }
     }
 
-    fn read<T>(&self, read: impl FnOnce(&MemoryState) -> T) -> Result<T, StoreError> {
+    fn read<T>(&self, read: impl FnOnce(&MemoryRecords) -> T) -> Result<T, StoreError> {
         let state = self.state.lock();
         state.alive()?;
-        Ok(read(&state))
+        Ok(read(&state.committer.records))
     }
 }
 
 impl Store for MemoryStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        let answer = self.read(|state| state.entries.get(key).cloned());
+        let answer = self.read(|records| records.entries.get(key).cloned());
         Box::pin(std::future::ready(answer))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        let answer = self.read(|state| keys.iter().map(|key| state.entries.get(key).cloned()).collect());
+        let answer = self.read(|records| keys.iter().map(|key| records.entries.get(key).cloned()).collect());
         Box::pin(std::future::ready(answer))
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        let answer = self.read(|state| state.range(range).take(limit).map(entry).collect());
+        let answer = self.read(|records| records.range(range).take(limit).map(entry).collect());
         Box::pin(std::future::ready(answer))
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        assert!(self.takes_payloads() || batch.payload.is_none(), "a payload travels only where a log takes it");
         if self.delay.is_zero() {
-            return Box::pin(std::future::ready(self.state.lock().apply(batch)));
+            return Box::pin(std::future::ready(self.state.lock().apply(&batch)));
         }
         Box::pin(async move {
             tokio::time::sleep(self.delay / 2).await;
-            let answer = self.state.lock().apply(batch);
+            let answer = self.state.lock().apply(&batch);
             tokio::time::sleep(self.delay / 2).await;
             self.state.lock().alive()?;
             answer
@@ -111,7 +203,19 @@ impl Store for MemoryStore {
     }
 
     fn sequence(&self) -> Sequence {
-        self.state.lock().sequence
+        self.state.lock().committer.state.sequence
+    }
+
+    fn takes_payloads(&self) -> bool {
+        self.state.lock().committer.log.is_some()
+    }
+
+    fn behind_log(&self) -> Option<&str> {
+        self.behind_log.as_deref()
+    }
+
+    fn retain_log(&self) {
+        self.state.lock().committer.retains_log.store(true, Ordering::Relaxed);
     }
 }
 
@@ -120,47 +224,135 @@ impl MemoryState {
         if self.crashed { Err(StoreError::Failed("the store lost its power".into())) } else { Ok(()) }
     }
 
-    fn apply(&mut self, batch: Batch) -> Result<(), StoreError> {
+    fn apply(&mut self, batch: &Batch) -> Result<(), StoreError> {
         self.alive()?;
-        if let Some(failed) = batch.checks.into_iter().position(|check| !self.holds(check)) {
-            return Err(StoreError::CheckFailed(failed));
+        match self.committer.commit(&[batch])?[..] {
+            [None] => Ok(()),
+            [Some(check)] => Err(StoreError::CheckFailed(check)),
+            _ => unreachable!("one batch has one verdict"),
         }
-        if self.full && batch.writes.iter().any(|write| matches!(write, Write::Put(..))) {
-            return Err(StoreError::Full);
-        }
-        assert!(!self.crashed, "a store without power takes nothing");
-        self.sequence.0 += 1;
-        for write in batch.writes {
-            self.write(write);
+    }
+}
+
+impl Records for MemoryRecords {
+    fn begin(&mut self) -> Result<(), Failure> {
+        assert!(self.open.is_none(), "one transaction after another");
+        self.open = Some(Undo { state: self.state, values: Vec::new() });
+        Ok(())
+    }
+
+    fn failed_check(&self, batch: &Batch) -> Result<Option<usize>, Failure> {
+        Ok(batch.checks.iter().position(|check| !self.holds(check)))
+    }
+
+    fn write(&mut self, write: &Write, sequence: Sequence, keys: &mut KeyDigest) -> Result<(), Failure> {
+        match write {
+            Write::Put(..) if self.full => return Err(Failure::Harmless(StoreError::Full)),
+            Write::Put(key, body) => {
+                let value = Sealed::seal(key, body.clone(), sequence);
+                self.set(key.clone(), Some(value), keys);
+            }
+            Write::Delete(key) => self.set(key.clone(), None, keys),
+            Write::DeleteRange(range) => {
+                let removed: Vec<_> = self.range(range.clone()).map(|(key, _)| key.clone()).collect();
+                for key in removed {
+                    self.set(key, None, keys);
+                }
+            }
         }
         Ok(())
     }
 
-    fn holds(&self, check: Check) -> bool {
+    fn set_state(&mut self, state: State) -> Result<(), Failure> {
+        assert!(self.open.is_some(), "the state changes in a transaction");
+        self.state = state;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        let done = self.open.take();
+        assert!(done.is_some(), "there is a transaction to commit");
+        if self.with_log {
+            self.unsynced.extend(done);
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self) -> Result<(), Failure> {
+        if let Some(undo) = self.open.take() {
+            self.undo(undo);
+        }
+        Ok(())
+    }
+
+    fn make_durable(&mut self) -> Result<(), Failure> {
+        self.unsynced.clear();
+        Ok(())
+    }
+
+    fn is_due(&self) -> Result<bool, Failure> {
+        Ok(false)
+    }
+}
+
+impl MemoryRecords {
+    /// No records, whose commits are durable only in a log.
+    #[cfg(test)]
+    pub(crate) fn before_a_log() -> Self {
+        Self { with_log: true, ..Self::default() }
+    }
+
+    /// The records without what only the log has made durable.
+    #[cfg(test)]
+    pub(crate) fn durable(mut self) -> Self {
+        while let Some(undo) = self.unsynced.pop() {
+            self.undo(undo);
+        }
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.entries.keys().cloned().collect()
+    }
+
+    fn holds(&self, check: &Check) -> bool {
         match check {
-            Check::Absent(key) => !self.entries.contains_key(&key),
-            Check::Present(key) => self.entries.contains_key(&key),
-            Check::Is(key, body) => self.entries.get(&key).is_some_and(|value| value.has_body(&body)),
-            Check::Empty(range) => self.range(range).next().is_none(),
+            Check::Absent(key) => !self.entries.contains_key(key),
+            Check::Present(key) => self.entries.contains_key(key),
+            Check::Is(key, body) => self.entries.get(key).is_some_and(|value| value.has_body(body)),
+            Check::Empty(range) => self.range(range.clone()).next().is_none(),
         }
     }
 
-    fn write(&mut self, write: Write) {
-        match write {
-            Write::Put(key, body) => {
-                let value = Sealed::seal(&key, body, self.sequence);
-                self.entries.insert(key, value);
-            }
-            Write::Delete(key) => {
-                self.entries.remove(&key);
-            }
-            Write::DeleteRange(range) => {
-                let removed: Vec<_> = self.range(range).map(|(key, _)| key.clone()).collect();
-                for key in removed {
-                    self.entries.remove(&key);
-                }
-            }
+    fn set(&mut self, key: Vec<u8>, value: Option<Sealed>, keys: &mut KeyDigest) {
+        let is_there = value.is_some();
+        let before = match value {
+            Some(value) => self.entries.insert(key.clone(), value),
+            None => self.entries.remove(&key),
+        };
+        match (before.is_some(), is_there) {
+            (false, true) => keys.add(&key),
+            (true, false) => keys.remove(&key),
+            _ => {}
         }
+        let open = self.open.as_mut().expect("records change in a transaction");
+        open.values.push((key, before));
+    }
+
+    fn undo(&mut self, Undo { state, values }: Undo) {
+        for (key, before) in values.into_iter().rev() {
+            match before {
+                Some(value) => self.entries.insert(key, value),
+                None => self.entries.remove(&key),
+            };
+        }
+        self.state = state;
     }
 
     /// The entries of `range`. The map would panic at a range that ends before it begins; here it is empty.

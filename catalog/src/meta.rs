@@ -35,7 +35,7 @@ impl Catalog {
             Some((None, damaged)) => Check::Is(at.clone(), damaged),
             _ => Check::Absent(at.clone()),
         }];
-        let set = self.apply(Batch { checks, writes: vec![Write::Put(at, encode(&uuid))] }).await?;
+        let set = self.apply(Batch::new(checks, vec![Write::Put(at, encode(&uuid))])).await?;
         if set || self.rack_uuid().await? == Some(uuid) { Ok(()) } else { Err(CatalogError::PreconditionFailed) }
     }
 

@@ -8,7 +8,8 @@ use crate::record::{
     decode_at, encode,
 };
 use crate::seal::Sequence;
-use crate::store::{Batch, Check, KeyRange, Write};
+use crate::store::{Batch, Check, KeyRange, Payload, Write};
+use bytes::Bytes;
 use model::{BlobId, GroupId};
 
 /// The precondition of a PUT or a DELETE.
@@ -102,6 +103,36 @@ impl Catalog {
         slot: u64,
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
+        self.put_new((bucket, key), object, (slot, None), condition).await
+    }
+
+    /// As [`Catalog::put_object`], with the bytes of the workshop file of `slot`, which become durable along with the
+    /// object's record: in the log in front of the store. Until this answers none of them can be read there, and if it
+    /// answers with an error other than `Store`, they never can.
+    ///
+    /// # Errors
+    /// As [`Catalog::put_object`].
+    ///
+    /// # Panics
+    /// If no log takes them ([`Catalog::takes_payloads`]).
+    pub async fn put_logged_object(
+        &self,
+        at: (&Bucket, &str),
+        object: &Object,
+        (slot, bytes): (u64, Bytes),
+        condition: &PutCondition,
+    ) -> Result<Displaced, CatalogError> {
+        let name = [at.0.name.as_bytes(), &[0], at.1.as_bytes()].concat();
+        self.put_new(at, object, (slot, Some(Payload { slot, name, bytes })), condition).await
+    }
+
+    async fn put_new(
+        &self,
+        (bucket, key): (&Bucket, &str),
+        object: &Object,
+        (slot, payload): (u64, Option<Payload>),
+        condition: &PutCondition,
+    ) -> Result<Displaced, CatalogError> {
         assert!(slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let (name, at) = (bucket.name.as_str(), key::bucket(&bucket.name));
         let mut bucket_raw = encode(bucket);
@@ -118,6 +149,7 @@ impl Catalog {
             let Ok(displaced) = self.displace(name, key, old.as_ref(), &mut batch).await? else { continue };
             batch.checks.push(Check::Absent(key::version(object.version)));
             place_new(name, key, object, Place::Staged { slot }, &mut batch);
+            batch.payload.clone_from(&payload);
             if self.apply(batch).await? {
                 return Ok(displaced);
             }
@@ -241,7 +273,7 @@ impl Catalog {
             }
             object.modified_ms = replacement.modified_ms;
             let writes = vec![Write::Put(at.clone(), encode(&placed))];
-            if self.apply(Batch { checks: vec![Check::Is(at.clone(), raw)], writes }).await? {
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
                 return Ok(Some(placed.object));
             }
         }

@@ -2,7 +2,9 @@
 //!
 //! Invariants:
 //! - all changes go through one writer thread, which puts every waiting batch into one transaction (group commit) and
-//!   answers them once it is durable (WAL, `synchronous = FULL`), so that all of them share one sync;
+//!   answers them once it is durable, so that all of them share one sync: that of SQLite's own log (WAL, `synchronous =
+//!   FULL`), or of the log in front of the store, if there is one (`catalog/src/log.rs`);
+//! - a file with a log in front says so, and is opened without it only after it was closed in order;
 //! - reads use connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
 //! - after an error that leaves open what is durable (a failed sync), nothing is written until the file is opened
@@ -14,33 +16,39 @@
 
 mod failure;
 mod file;
-mod key_digest;
 mod mend;
 mod path;
 mod pool;
+mod records;
 mod schema;
 mod settle;
 mod statements;
 mod writer;
 
+use crate::committer::{Committer, State};
 use crate::error::StoreError;
+use crate::log::CommitLog;
 use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
 use mend::Walk;
 use pool::Pool;
+use records::SqliteRecords;
 use rusqlite::Connection;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use writer::{Counters, Writer};
 
 /// Connections of a store that is opened read-only.
 const READ_ONLY_READERS: usize = 2;
 /// Faults of the pages that are reported.
 const PAGE_FAULTS_MAX: u32 = 20;
+
+/// See [`SqliteOptions::cover_after_bytes`].
+const COVER_AFTER_BYTES: u64 = 64 << 20;
 
 /// Options of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +63,15 @@ pub struct SqliteOptions {
     pub sequence_min: Sequence,
     /// Gives up records that are missing: the file counts as complete from now on.
     pub accept_incomplete: bool,
+    /// Bytes logged in front of the store, with payloads, after which the store is made durable, so that the log may
+    /// forget them. Bounds what a start replays.
+    pub cover_after_bytes: u64,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        Self { readers: 4, max_bytes: None, sequence_min: Sequence::default(), accept_incomplete: false }
+        let (sequence_min, accept_incomplete) = (Sequence::default(), false);
+        Self { readers: 4, max_bytes: None, sequence_min, accept_incomplete, cover_after_bytes: COVER_AFTER_BYTES }
     }
 }
 
@@ -70,6 +82,8 @@ pub struct SqliteStats {
     pub batches: u64,
     /// Transactions that they were put into.
     pub transactions: u64,
+    /// How often the store was made durable for its log.
+    pub covers: u64,
 }
 
 /// A [`Store`] in one SQLite file.
@@ -81,6 +95,8 @@ pub struct SqliteStore {
     writer: Option<Writer>,
     counters: Arc<Counters>,
     incomplete: Option<String>,
+    behind_log: Option<String>,
+    retains_log: Arc<AtomicBool>,
     _lock: File,
 }
 
@@ -99,18 +115,46 @@ impl SqliteStore {
     /// # Errors
     /// As [`SqliteStore::open`].
     pub fn open_with(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
-        let path: Arc<Path> = path.as_ref().into();
+        Self::open_behind(path.as_ref(), options, None)
+    }
+
+    /// As [`SqliteStore::open_with`], with `log` in front: what the file does not have yet is taken from there. If the
+    /// two do not fit, [`Store::behind_log`] says so, and nothing is taken.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_with_log(
+        path: impl AsRef<Path>,
+        options: SqliteOptions,
+        log: Arc<dyn CommitLog>,
+    ) -> Result<Self, StoreError> {
+        Self::open_behind(path.as_ref(), options, Some(log))
+    }
+
+    fn open_behind(path: &Path, options: SqliteOptions, log: Option<Arc<dyn CommitLog>>) -> Result<Self, StoreError> {
+        let path: Arc<Path> = path.into();
         let lock = file::lock(&path)?;
-        let (connection, walked) = file::open_for_writing(&path, options.max_bytes)?;
-        let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
-        let expected = walked.expected(options.accept_incomplete);
-        let readers = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
-        let pool = Pool::new(path.clone(), readers);
+        let (connection, mut walked) = file::open_for_writing(&path, options.max_bytes, log.is_some())?;
         let last = last_sequence(&connection, &path)?;
-        let sequence = last.max(options.sequence_min);
-        let counters = Arc::new(Counters::new(last));
-        let writer = Some(Writer::start(connection, path, counters.clone(), sequence, expected)?);
-        Ok(Self { pool, writer, counters, incomplete, _lock: lock })
+        let state = State { sequence: last, expected: *walked.digests().1 };
+        if log.is_some() {
+            schema::begin_log(&connection, &path)?;
+        }
+        let mut committer = Committer::new(SqliteRecords::new(connection, path.clone()), state, options.sequence_min);
+        let mut behind_log = None;
+        if let Some(log) = log {
+            committer = committer.behind(log, options.cover_after_bytes);
+            behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
+            committer.records = committer.records.without_sync()?;
+        }
+        committer.state.expected = walked.expected(options.accept_incomplete);
+        let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
+        let readers = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
+        let pool = Pool::new(path, readers);
+        let counters = Arc::new(Counters::new(committer.state.sequence));
+        let retains_log = committer.retains_log.clone();
+        let writer = Some(Writer::start(committer, counters.clone())?);
+        Ok(Self { pool, writer, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -122,13 +166,14 @@ impl SqliteStore {
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
         let readers = (0..READ_ONLY_READERS).map(|_| file::open_read_only(&path)).collect::<Result<Vec<_>, _>>()?;
-        schema::check_identity(&readers[0], &path)?;
+        schema::check_identity(&readers[0], &path, false)?;
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
         // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
         let incomplete =
             Walk::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
         let counters = Arc::new(Counters::new(sequence.unwrap_or_default()));
-        Ok(Self { pool: Pool::new(path, readers), writer: None, counters, incomplete, _lock: lock })
+        let (pool, behind_log, retains_log) = (Pool::new(path, readers), None, Arc::default());
+        Ok(Self { pool, writer: None, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -144,6 +189,7 @@ impl SqliteStore {
         SqliteStats {
             batches: self.counters.batches.load(Ordering::Relaxed),
             transactions: self.counters.transactions.load(Ordering::Relaxed),
+            covers: self.counters.covers.load(Ordering::Relaxed),
         }
     }
 }
@@ -175,6 +221,35 @@ impl Store for SqliteStore {
 
     fn incomplete(&self) -> Option<&str> {
         self.incomplete.as_deref()
+    }
+
+    fn takes_payloads(&self) -> bool {
+        self.writer.as_ref().is_some_and(Writer::takes_payloads)
+    }
+
+    fn behind_log(&self) -> Option<&str> {
+        self.behind_log.as_deref()
+    }
+
+    fn retain_log(&self) {
+        self.retains_log.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Takes from the log what the file does not have, so that from here on the file and the end of the log are the same
+/// state, durably. Why they do not fit, if they do not.
+fn settle_with_log(
+    committer: &mut Committer<SqliteRecords>,
+    walked: &mut Walk,
+    accept_incomplete: bool,
+) -> Result<Option<String>, StoreError> {
+    let replayed = committer.replay(walked.digests().0)?;
+    *walked.digests().1 = committer.state.expected;
+    committer.state.expected = walked.expected(accept_incomplete);
+    match committer.catch_up() {
+        Ok(true) => Ok(replayed.behind),
+        Ok(false) => Err(StoreError::Full),
+        Err(failure) => Err(committer.break_after(failure)),
     }
 }
 

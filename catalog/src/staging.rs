@@ -141,7 +141,7 @@ impl Catalog {
                 return Ok(None);
             }
             let Some(group) = self.group_of(blob, (bucket, key), &raw).await? else { continue };
-            let mut batch = Batch { checks: vec![Check::Is(at.clone(), raw)], writes: Vec::new() };
+            let mut batch = Batch::new(vec![Check::Is(at.clone(), raw)], Vec::new());
             let bytes = placed.object.bytes;
             placed.place = Place::Staged { slot };
             batch.writes.push(Write::Put(at.clone(), encode(&placed)));

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::seal::{Sealed, Sequence};
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use std::ops::Bound;
 
@@ -57,6 +58,26 @@ pub struct Batch {
     pub checks: Vec<Check>,
     /// The changes.
     pub writes: Vec<Write>,
+    /// Bytes that become durable along with them, where a log takes them.
+    pub payload: Option<Payload>,
+}
+
+/// The bytes of a small object, which the log in front of a store holds from the batch on that makes them visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The slot under which they are found again. Used once by one catalog.
+    pub slot: u64,
+    /// What they are sorted by when they leave the log: the bucket, a zero byte, the key.
+    pub name: Vec<u8>,
+    /// They themselves.
+    pub bytes: Bytes,
+}
+
+impl Batch {
+    /// These changes under these preconditions.
+    pub fn new(checks: Vec<Check>, writes: Vec<Write>) -> Self {
+        Self { checks, writes, payload: None }
+    }
 }
 
 /// A durable store of ordered keys.
@@ -74,6 +95,9 @@ pub trait Store: Send + Sync + 'static {
     /// At most `limit` entries of `range`, in key order, as of one moment.
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>>;
     /// Applies `batch` if all its checks hold; durable when it answers. [`StoreError::CheckFailed`] changes nothing.
+    ///
+    /// # Panics
+    /// If it has a payload, and no log takes it ([`Store::takes_payloads`]).
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
     /// The number of the last batch that changed something. The next one gets a higher one.
     fn sequence(&self) -> Sequence;
@@ -82,6 +106,18 @@ pub trait Store: Send + Sync + 'static {
     fn incomplete(&self) -> Option<&str> {
         None
     }
+    /// True if a log stands in front of the store, which takes the payloads of batches.
+    fn takes_payloads(&self) -> bool {
+        false
+    }
+    /// Why the log in front of the store has acknowledged batches that the store has not, if that was so when it was
+    /// opened: the store is an older one that was put back, or the log belongs to another.
+    fn behind_log(&self) -> Option<&str> {
+        None
+    }
+    /// From now on the log in front of the store, if there is one, forgets nothing: what a newer copy of the store
+    /// needs may be there. A store that is behind its log does so by itself.
+    fn retain_log(&self) {}
 }
 
 impl KeyRange {

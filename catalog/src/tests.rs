@@ -7,6 +7,7 @@ mod damage;
 mod history;
 mod jobs;
 mod listing;
+mod log;
 mod objects;
 mod rights;
 mod small;

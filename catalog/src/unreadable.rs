@@ -44,7 +44,7 @@ impl Catalog {
         let (bucket, key, reason) = (found.bucket.clone(), found.key.clone(), reason.to_owned());
         let unreadable = Unreadable { version, bucket, key, bytes, place, since_ms, reason };
         let checks = vec![Check::Is(object_at, raw), Check::Absent(at.clone())];
-        let put = Batch { checks, writes: vec![Write::Put(at.clone(), encode(&unreadable))] };
+        let put = Batch::new(checks, vec![Write::Put(at.clone(), encode(&unreadable))]);
         Ok(self.apply(put).await? || self.read::<Unreadable>(&at).await?.is_some())
     }
 

@@ -84,7 +84,7 @@ impl Catalog {
         let owner_at = key::version(upload.version);
         let checks = vec![Check::Present(key::bucket(bucket)), Check::Absent(owner_at.clone())];
         let writes = vec![Write::Put(at, encode(upload)), Write::Put(owner_at, encode(&owner))];
-        self.apply_or(Batch { checks, writes }, CatalogError::NoSuchBucket).await
+        self.apply_or(Batch::new(checks, writes), CatalogError::NoSuchBucket).await
     }
 
     /// The upload of that number to `key`.
@@ -124,7 +124,7 @@ impl Catalog {
             let (old, raw) = self.read_to_replace::<Part>(&at).await?.unzip();
             let unchanged = raw.map_or_else(|| Check::Absent(at.clone()), |raw| Check::Is(at.clone(), raw));
             let checks = vec![Check::Present(upload_at.clone()), unchanged];
-            if self.apply(Batch { checks, writes: vec![Write::Put(at.clone(), encode(part))] }).await? {
+            if self.apply(Batch::new(checks, vec![Write::Put(at.clone(), encode(part))])).await? {
                 return Ok(old.flatten());
             }
             self.upload(bucket, key, number).await?;
@@ -198,10 +198,8 @@ impl Catalog {
         loop {
             let _permit = retries.next().await?;
             self.upload(bucket, key, number).await?;
-            let mut batch = Batch {
-                checks: vec![Check::Present(at.clone())],
-                writes: vec![Write::Delete(at.clone()), Write::Delete(key::version(number))],
-            };
+            let writes = vec![Write::Delete(at.clone()), Write::Delete(key::version(number))];
+            let mut batch = Batch::new(vec![Check::Present(at.clone())], writes);
             let parts = self.all_parts(number, &mut batch).await?;
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(number))));
             if self.apply(batch).await? {

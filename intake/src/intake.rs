@@ -130,6 +130,19 @@ impl Intake {
         Ok(ack)
     }
 
+    /// Takes in changes that get numbers one after another, from a thread that may wait for room; with one sync, if
+    /// they fit into a batch ([`Config::batch_bytes`]). Their answers, in their order. The bound on what waits may be
+    /// exceeded by them.
+    ///
+    /// # Errors
+    /// [`PutError::TooLong`], and then nothing is taken in.
+    pub fn submit_all(&self, changes: Vec<Change>) -> Result<Vec<Ack>, PutError> {
+        let submissions = changes.into_iter().map(|change| self.submission(change, None));
+        let (submissions, acks) = submissions.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        self.shared.queue.push_all(submissions);
+        Ok(acks)
+    }
+
     /// The same from a thread that may wait for room, and then for the answer.
     ///
     /// # Errors

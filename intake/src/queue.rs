@@ -113,6 +113,20 @@ impl Queue {
         Ok(())
     }
 
+    /// Adds changes one behind the other, so that they are written with one sync as far as a batch goes. Waits until
+    /// nothing else is in the way.
+    pub(crate) fn push_all(&self, submissions: Vec<Submission>) {
+        let mut state = self.state.lock();
+        while state.bytes >= self.limit && !state.closed {
+            self.drained.wait(&mut state);
+        }
+        for submission in submissions {
+            Self::add(&mut state, submission);
+        }
+        drop(state);
+        self.filled.notify_one();
+    }
+
     /// Adds a change as soon as there is room.
     pub(crate) fn push(&self, submission: Submission) {
         let mut state = self.state.lock();

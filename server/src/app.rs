@@ -9,12 +9,13 @@
 use crate::admin;
 use crate::boot;
 use crate::config::Config;
-use crate::context::{Context, WorldCounters, nonces};
+use crate::context::{Context, SmallObjects, WorldCounters, nonces};
 use crate::data_dir::DataDir;
 use crate::descriptors::Descriptors;
 use crate::error::ServerError;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
+use crate::intake_log::IntakeLog;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
@@ -24,7 +25,7 @@ use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, ClockAnchor, Sequence, SqliteOptions, SqliteStore};
+use catalog::{Catalog, ClockAnchor, CommitLog, Sequence, SqliteOptions, SqliteStore};
 use disk::clock::{self, wall_ms};
 use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
@@ -39,7 +40,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use workshop::{Spool, Staging};
+use workshop::{SmallFiles, Spool, Staging};
+
+/// The directory of the intake in the workshop.
+const INTAKE: &str = "intake";
+
+/// Memory for small objects that are being received, in bytes; those that find none become files.
+const PENDING_BYTES: u64 = 64 << 20;
 
 /// Stripes that the spool holds at least, so that a recall always fits while another one is read.
 const SPOOL_STRIPES_MIN: u64 = 2;
@@ -171,10 +178,15 @@ impl Boot<'_> {
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
         let accept_incomplete = self.config.accept_older_catalog;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
-        let catalog = Catalog::open(Arc::new(SqliteStore::open_with(self.dir.catalog(), options)?)).await?;
+        let log = self.intake_log()?;
+        let store = match &log {
+            Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
+            None => SqliteStore::open_with(self.dir.catalog(), options),
+        };
+        let catalog = Catalog::open(Arc::new(store?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
-        let (staging, spool) = self.workshop(&catalog).await?;
+        let (staging, small, spool) = self.workshop(&catalog, log).await?;
         let pins = self.config.pins.clone();
         let mut context = Context {
             clock,
@@ -185,6 +197,7 @@ impl Boot<'_> {
             nonce: nonces(random_seed()?),
             catalog,
             staging,
+            small,
             spool,
             holds: Holds::default(),
             lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),
@@ -239,7 +252,23 @@ impl Boot<'_> {
         })
     }
 
-    async fn workshop(&self, catalog: &Catalog) -> Result<(Staging, Spool), ServerError> {
+    /// The log in front of the catalog, if small objects go there, or ever did.
+    fn intake_log(&self) -> Result<Option<Arc<IntakeLog>>, ServerError> {
+        let path = self.dir.workshop().join(INTAKE);
+        if self.config.intake.below_bytes == 0 && !path.exists() {
+            return Ok(None);
+        }
+        let entropy = u128::from(random_seed()?) << 64 | u128::from(random_seed()?);
+        let opened = IntakeLog::open(&path, entropy);
+        let log = opened.map_err(|source| io_error(&format!("opening the intake {}", path.display()), source))?;
+        Ok(Some(Arc::new(log)))
+    }
+
+    async fn workshop(
+        &self,
+        catalog: &Catalog,
+        log: Option<Arc<IntakeLog>>,
+    ) -> Result<(Staging, Option<SmallObjects>, Spool), ServerError> {
         let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
             let path = self.dir.workshop().join(name);
             std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
@@ -250,6 +279,12 @@ impl Boot<'_> {
         let free_bytes = staged.space().await?.free_bytes;
         let staged_bytes = catalog.staged_usage().await?.bytes + catalog.upload_usage().await?.bytes;
         let capacity_bytes = self.config.workshop.capacity_bytes(free_bytes, staged_bytes);
+        let below_bytes = self.config.intake.below_bytes;
+        let small = log.map(|log| {
+            let files = Arc::new(SmallFiles::new(Arc::clone(&staged), log, PENDING_BYTES));
+            SmallObjects { files, below_bytes }
+        });
+        let staged = small.as_ref().map_or(staged, |small| Arc::clone(&small.files) as Arc<dyn Drive>);
         let staging = Staging::new(staged, capacity_bytes).with_nonces({
             let nonce = nonces(random_seed()?);
             move || nonce()
@@ -264,7 +299,7 @@ impl Boot<'_> {
             );
             return Err(ServerError::Refused(what));
         }
-        Ok((staging, Spool::new(recalls, spool_bytes)))
+        Ok((staging, small, Spool::new(recalls, spool_bytes)))
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Config {
     pub accept_older_catalog: bool,
     /// The staging area.
     pub workshop: WorkshopConfig,
+    /// The intake of small objects.
+    pub intake: IntakeConfig,
     /// The rules by which data moves to the rack.
     pub migrate: MigrateConfig,
     /// Each class's queues.
@@ -139,6 +141,7 @@ impl Default for Config {
             evacuate_permille: 500,
             accept_older_catalog: false,
             workshop: WorkshopConfig::default(),
+            intake: IntakeConfig::default(),
             migrate: MigrateConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
@@ -176,6 +179,16 @@ impl Default for WorkshopConfig {
         let abort_uploads_after = Some(Duration::from_hours(7 * 24));
         Self { capacity: None, spool: None, regular_permille: 300, critical_permille: 800, abort_uploads_after }
     }
+}
+
+/// The intake of small objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IntakeConfig {
+    /// Objects of fewer bytes become durable in the log in front of the catalog, by one sync with their record, and not
+    /// in files of their own. 0 is none.
+    #[serde(rename = "below", deserialize_with = "text::size")]
+    pub below_bytes: u64,
 }
 
 impl WorkshopConfig {

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use workshop::{Spool, Staging};
+use workshop::{SmallFiles, Spool, Staging};
 
 /// Starts a task that nobody waits for.
 pub type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
@@ -43,6 +43,15 @@ pub type PinOf = Arc<dyn Fn(&str, &str) -> Option<ClassId> + Send + Sync>;
 /// Takes the records of the engine's trace.
 pub type Tracer = Arc<dyn Fn(&Record) + Send + Sync>;
 
+/// The part of the staging area that is in the log in front of the catalog.
+#[derive(Clone)]
+pub struct SmallObjects {
+    /// The drive that the staging area works on.
+    pub files: Arc<SmallFiles>,
+    /// Objects below so many bytes go there.
+    pub below_bytes: u64,
+}
+
 /// Everything a server does its work with.
 #[derive(Clone)]
 pub struct Context {
@@ -62,6 +71,8 @@ pub struct Context {
     pub catalog: Catalog,
     /// Staged files.
     pub staging: Staging,
+    /// Where small objects go, if not into files of their own.
+    pub small: Option<SmallObjects>,
     /// Recalls.
     pub spool: Spool,
     /// Blobs that somebody reads.

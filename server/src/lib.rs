@@ -15,6 +15,7 @@ pub mod descriptors;
 pub mod error;
 pub mod holds;
 mod host_room;
+mod intake_log;
 pub mod lineage;
 pub mod losses;
 pub mod notices;

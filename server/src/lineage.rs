@@ -16,6 +16,10 @@
 //! 4. What is written while the catalog is known to be older is written **aside**: its run says so (`is_aside`), and
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
+//! Where a log stands in front of the catalog, it shows it as well: it has acknowledged batches that do not follow on
+//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3.: what is appended later
+//! follows on it, and would hide the gap. The log forgets nothing while the catalog is older.
+//!
 //! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what
 //! is not found in it may be what is missing. A staged file shows it as a stack does: its run and the catalog's commit
 //! sequence number are in its footer.
@@ -159,12 +163,17 @@ pub(crate) async fn begin_run(
 ) -> Result<Vec<u64>, ServerError> {
     let (blobs_end, sequence) = (catalog.blobs_end().await?, catalog.sequence_at_open().0);
     if let Some(flaw) = catalog.incomplete() {
+        catalog.retain_log();
         lineage.note_incomplete(flaw);
     }
     let (known, marked) = (catalog.runs().await?, staging.marked_runs().await?);
     // Where the record of the runs is damaged, the drives have to show it.
     let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
     let runs = known.unwrap_or_default();
+    let behind = catalog.behind_log().filter(|_| !lineage.accepted);
+    if let Some(why) = behind {
+        catalog.set_found_older(Some(why)).await?;
+    }
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
     let slots_end = staging.highest_slot().await?.map_or(0, |slot| slot + 1);
@@ -178,6 +187,7 @@ pub(crate) async fn begin_run(
     if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
+        catalog.retain_log();
         lineage.note(found_before.unwrap_or_else(marked));
         catalog.set_runs(&with_this).await?;
         return Ok(runs);
@@ -200,6 +210,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
         return;
     }
     assert_ne!(run, lineage.run(), "what this run has written is no sign of a newer catalog");
+    catalog.retain_log();
     lineage.note(why.clone());
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;

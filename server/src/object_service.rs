@@ -6,7 +6,7 @@
 //!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
-use crate::context::{Context, usage_of};
+use crate::context::{Context, SmallObjects, usage_of};
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -206,7 +206,17 @@ impl ObjectStore for ObjectService {
             let reservation =
                 self.context.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
-            let writer = self.context.staging.create(slot, reservation).await.map_err(stage_error)?;
+            if let Some(SmallObjects { files, below_bytes }) = &self.context.small
+                && object.bytes < *below_bytes
+                && self.context.catalog.takes_payloads()
+            {
+                files.admit(slot, object.bytes);
+            }
+            let created = self.context.staging.create(slot, reservation).await;
+            let writer = created.map_err(|error| {
+                self.context.small.iter().for_each(|small| small.files.settled(slot));
+                stage_error(error)
+            })?;
             let (service, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
             Ok(Box::new(Sink { service, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
         })
@@ -356,6 +366,26 @@ impl ObjectService {
         self.world.report(Event::StagingChanged(usage_of(&self.context)));
     }
 
+    /// Makes `object` visible, whose staged file is that of `slot`: durable already, or along with its batch.
+    async fn put_staged(
+        &self,
+        at: (&Bucket, &str),
+        object: &Object,
+        slot: u64,
+        condition: &PutCondition,
+    ) -> Result<Displaced, CatalogError> {
+        let catalog = &self.context.catalog;
+        let small = self.context.small.as_ref().and_then(|small| Some((small, small.files.payload(slot)?)));
+        let Some((small, bytes)) = small else { return catalog.put_object(at, object, slot, condition).await };
+        let put = catalog.put_logged_object(at, object, (slot, bytes), condition).await;
+        // What was refused is freed like any staged file. After an error that leaves open what is durable, nobody
+        // refers to it before the next start.
+        if !put.as_ref().is_err_and(is_refusal) {
+            small.files.settled(slot);
+        }
+        put
+    }
+
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
     /// taken, which bounds how many there can be; after a crash the next start removes it.
     pub(crate) fn free(&self, slots: Vec<u64>) {
@@ -411,7 +441,7 @@ impl Sink {
         assert_eq!(staged.slot, slot, "the file that is committed is the one that was written");
         let created_ms = if object.created_ms == 0 { modified_ms } else { object.created_ms };
         let object = Object { version, etag, checksums, modified_ms, created_ms, ..object };
-        match service.context.catalog.put_object((&bucket, &key), &object, slot, &condition).await {
+        match service.put_staged((&bucket, &key), &object, slot, &condition).await {
             Ok(displaced) => {
                 service.displaced(displaced);
                 Ok(modified_ms)

@@ -188,6 +188,7 @@ impl Site {
             nonce: nonces(run.seed),
             catalog,
             staging: Staging::new(disk(WORKSHOP_BYTES), WORKSHOP_BYTES),
+            small: None,
             spool: Spool::new(disk(spool_bytes * 2), spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),

@@ -32,7 +32,9 @@ mod spool_sink;
 mod state;
 mod transfer;
 
-pub use crate::context::{Absences, Context, Nonce, PinOf, Spawn, Tracer, WallClock, WorldCounters, nonces};
+pub use crate::context::{
+    Absences, Context, Nonce, PinOf, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
+};
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};

@@ -97,7 +97,9 @@ impl Run<'_> {
 
     /// What was not synced is lost, at all places at once.
     fn lose_power(&mut self, rng: &mut Rng) {
-        self.site.catalog = self.site.log.crash(&self.site.catalog);
+        let unsynced = self.site.catalog.unsynced() as u64;
+        let lost = if unsynced == 0 { 0 } else { rng.below(unsynced + 1) as usize };
+        self.site.catalog = self.site.log.crash(&self.site.catalog, lost);
         let mut state = self.site.overlay.state();
         for drive in 0..state.drives.len() {
             state.power_lost(drive, rng);

@@ -9,7 +9,7 @@ use crate::overlay::Overlay;
 use crate::plan::{Plan, Stream};
 use crate::power::Power;
 use crate::trace_judge::TraceJudge;
-use catalog::{Blob, Bucket, Catalog, MemoryStore};
+use catalog::{Blob, Bucket, Catalog, MemoryLog, MemoryStore};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, MemoryDrive};
 use engine::layout::Layout;
@@ -27,7 +27,7 @@ use server::processor::Processor;
 use server::repartition::Repartitions;
 use server::status_service::StatusService;
 use server::users::Users;
-use server::world::{Context, Nonce, Spawn, WorldCounters, WorldHandle, nonces};
+use server::world::{Context, Nonce, SmallObjects, Spawn, WorldCounters, WorldHandle, nonces};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
-use workshop::{Spool, Staging};
+use workshop::{SmallFiles, Spool, Staging};
 
 /// The bucket of all clients.
 pub(crate) const BUCKET: &str = "shelf";
@@ -49,6 +49,12 @@ const LIFE_MAX: Duration = Duration::from_hours(200 * 24);
 /// The capacity of the disks of workshop and spool, in bytes: enough for what they are given, and not for more.
 const DISK_BYTES: u64 = 1 << 30;
 
+/// Objects below so many bytes are in the log, where there is one: about half of them.
+const SMALL_BELOW_BYTES: u64 = 20_000;
+
+/// Memory for small objects that are not committed: little, so that some become files.
+const PENDING_BYTES: u64 = 60_000;
+
 /// The earliest that a wall clock that jumps may show, in milliseconds of the Unix epoch.
 const WALL_MIN_MS: i64 = 1_000_000_000_000;
 
@@ -59,8 +65,10 @@ pub(crate) struct Site {
     pub(crate) layout: Layout,
     pub(crate) power: Power,
     pub(crate) catalog: MemoryStore,
-    /// The end of the catalog's log.
+    /// The end of the catalog's own log.
     pub(crate) log: Log,
+    /// The log in front of the catalog, in which small objects are, if there is one.
+    front: Option<MemoryLog>,
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
@@ -116,10 +124,13 @@ impl Site {
         media.extend([medium(DISK_BYTES), medium(DISK_BYTES)]);
         let overlay = Overlay::new(media, usize::from(spec.code.parity), (plan.beyond, Stream::Media.of(plan.seed)));
         let journal = Arc::new(Journal::default());
+        // Every other seed has one.
+        let front = (!plan.seed.is_multiple_of(2)).then(MemoryLog::new);
         Self {
             power: Power::default(),
-            catalog: MemoryStore::new().with_delay(plan.commit_delay),
+            catalog: store(&plan, front.as_ref()),
             log: Log::default(),
+            front,
             overlay,
             judge: Arc::new(Mutex::new(TraceJudge::default())),
             journal,
@@ -209,6 +220,12 @@ impl Site {
                 }
             }));
         })
+    }
+
+    fn small(&self, staged: &Arc<dyn Drive>) -> Option<SmallObjects> {
+        let log = Arc::new(self.front.clone()?);
+        let files = Arc::new(SmallFiles::new(Arc::clone(staged), log, PENDING_BYTES));
+        Some(SmallObjects { files, below_bytes: SMALL_BELOW_BYTES })
     }
 
     fn nonce(&self, salt: u64) -> Nonce {
@@ -311,6 +328,8 @@ impl Site {
     ) -> Context {
         let (base_ms, jumped, shown) = (self.wall_ms, Arc::clone(&self.jumped_ms), Arc::clone(&self.shown_ms));
         let [staged, spooled] = self.disks().map(|disk| self.faulty(disk));
+        let small = self.small(&staged);
+        let staged = small.as_ref().map_or(staged, |small| Arc::clone(&small.files) as Arc<dyn Drive>);
         let file_nonce = self.nonce(2);
         let (judge, journal, power) = (Arc::clone(&self.judge), Arc::clone(&self.journal), self.power.clone());
         Context {
@@ -328,6 +347,7 @@ impl Site {
             processor: Processor::Modelled { bytes_per_s: 500_000_000 },
             catalog: catalog.clone(),
             staging: Staging::new(staged, self.plan.workshop_bytes).with_nonces(move || file_nonce()),
+            small,
             spool: Spool::new(spooled, self.plan.spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),
@@ -340,6 +360,13 @@ impl Site {
             })),
         }
     }
+}
+
+/// An empty store, with `log` in front if there is one.
+fn store(plan: &Plan, log: Option<&MemoryLog>) -> MemoryStore {
+    let store = MemoryStore::new().with_delay(plan.commit_delay);
+    let Some(log) = log else { return store };
+    store.with_log(Arc::new(log.clone())).unwrap_or_else(|error| panic!("a new log can be read: {error}"))
 }
 
 /// A runtime on this thread whose clock goes on when nothing else can.

@@ -26,6 +26,7 @@ mod pack_format;
 mod recall;
 mod run_mark;
 mod slots;
+mod small;
 mod spool;
 mod spool_entries;
 mod spool_file;
@@ -47,6 +48,7 @@ pub use pack_format::{
 };
 pub use recall::SpoolError;
 pub use slots::{Reservation, SlotHold};
+pub use small::{SmallFiles, SmallRecords};
 pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};

@@ -34,10 +34,16 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 }
 
 /// The one connection that writes, and what the walk through the file found. Makes the table if the file is new. A
-/// damaged file is written anew before, if that may better it.
-pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(Connection, Walk), StoreError> {
+/// damaged file is written anew before, if that may better it. A file that is not whole without its log is refused,
+/// unless
+/// `with_log`.
+pub(super) fn open_for_writing(
+    path: &Path,
+    max_bytes: Option<u64>,
+    with_log: bool,
+) -> Result<(Connection, Walk), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
-    let connection = open_settled(path, max_bytes)?;
+    let connection = open_settled(path, max_bytes, with_log)?;
     let walked = Walk::through(&connection).map_err(say)?;
     let flaw = match walked.flaw().filter(|_| walked.may_be_mended()) {
         Some(flaw) => flaw,
@@ -47,13 +53,13 @@ pub(super) fn open_for_writing(path: &Path, max_bytes: Option<u64>) -> Result<(C
         },
     };
     mend::rewrite(connection, path, &flaw)?;
-    let connection = open_settled(path, max_bytes)?;
+    let connection = open_settled(path, max_bytes, with_log)?;
     let walked = Walk::through(&connection).map_err(say)?;
     Ok((connection, walked))
 }
 
 /// The connection that writes, on a file whose log is folded in.
-fn open_settled(path: &Path, max_bytes: Option<u64>) -> Result<Connection, StoreError> {
+fn open_settled(path: &Path, max_bytes: Option<u64>, with_log: bool) -> Result<Connection, StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     close_to_others(path);
     settle::rewrite_log(path)?;
@@ -62,7 +68,7 @@ fn open_settled(path: &Path, max_bytes: Option<u64>) -> Result<Connection, Store
     if is_new(&connection).map_err(say)? {
         create(&connection, path)?;
     }
-    check_identity(&connection, path)?;
+    check_identity(&connection, path, with_log)?;
     let mode = prepare(&connection).map_err(say)?;
     if mode != "wal" {
         let what = format!("cannot be kept with a write-ahead log here (SQLite chose {mode:?})");

@@ -1,17 +1,18 @@
 //! A file whose records are not all there, or not where a search finds them, is written anew when it is opened.
 //!
 //! Every open walks the whole file once: are the keys in order, and are they those of the digest that the last
-//! transaction left (`key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has an order of
-//! its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged file stays,
-//! beside it, under another name. What is still missing then is known by number, though not by name: the file stays
-//! **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a deleted one.
+//! transaction left (`catalog/src/key_digest.rs`)? If not, whatever the walk gave is copied into a new file, which has
+//! an order of its own; a record whose seal opens when one bit of its key is flipped back gets that key. The damaged
+//! file stays, beside it, under another name. What is still missing then is known by number, though not by name: the
+//! file stays **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a
+//! deleted one.
 
 use super::failure::{MEND_DAMAGED, store_error, unusable};
-use super::key_digest::{ExpectedKeys, KeyDigest};
 use super::path::{beside, sync_directory};
-use super::schema::make_new;
+use super::schema::{copy_version, make_new};
 use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
 use crate::error::StoreError;
+use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::seal::Sealed;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
@@ -31,9 +32,14 @@ pub(super) struct Walk {
 impl Walk {
     /// Walks the whole file. Where it is damaged what should be there, what is there counts.
     pub(super) fn through(connection: &Connection) -> rusqlite::Result<Self> {
-        let (found, in_order) = KeyDigest::of_file(connection)?;
+        let (found, in_order) = digest_of_file(connection)?;
         let complete = || ExpectedKeys { keys: found, ..ExpectedKeys::default() };
         Ok(Self { found, expected: read_expected(connection)?.unwrap_or_else(complete), in_order })
+    }
+
+    /// The records that are there and those that should be, to be replayed onto.
+    pub(super) fn digests(&mut self) -> (&mut KeyDigest, &mut ExpectedKeys) {
+        (&mut self.found, &mut self.expected)
     }
 
     /// The flaw of the file, if there is one.
@@ -60,6 +66,22 @@ impl Walk {
         let keys = if accepted { self.found } else { self.expected.keys };
         ExpectedKeys { keys, missing: keys.minus(self.found) }
     }
+}
+
+/// The digest of the records in the file, walked in the order in which they lie, and whether that is the order of keys.
+fn digest_of_file(connection: &Connection) -> rusqlite::Result<(KeyDigest, bool)> {
+    let (mut digest, mut last, mut in_order) = (KeyDigest::default(), None::<Vec<u8>>, true);
+    let mut walk = connection.prepare("SELECT k FROM kv")?;
+    let mut rows = walk.query([])?;
+    while let Some(row) = rows.next()? {
+        let key = row.get_ref(0)?.as_blob()?;
+        digest.add(key);
+        in_order &= last.as_deref().is_none_or(|last| last < key);
+        let last = last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+    }
+    Ok((digest, in_order))
 }
 
 /// Writes the file at `path` anew from what can be read of it. `connection` is on it, and its log is folded in.
@@ -114,6 +136,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
         let sequence = read_sequence(from)?.map_or_else(|| highest_sequence(from), Ok)?;
         let keys = read_expected(from)?.map_or(found, |expected| expected.keys);
         write_sequence(&to, sequence, ExpectedKeys { keys, missing: keys.minus(found) })?;
+        copy_version(from, &to)?;
         to.execute_batch("COMMIT")
     };
     copied().map_err(|error| match store_error(into, &error) {

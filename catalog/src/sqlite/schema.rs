@@ -14,6 +14,9 @@ const APPLICATION_ID: i32 = 0x4C52_4452;
 pub(super) const OWNER_ONLY: u32 = 0o600;
 /// `PRAGMA user_version`: the format of the table. Records carry versions of their own.
 const FORMAT_VERSION: i32 = 2;
+/// The same of a file that is not whole without the log in front of it: what was acknowledged last may be in that
+/// alone.
+const LOGGED_VERSION: i32 = 3;
 
 /// Makes the file for its owner alone, since it holds users' keys, and takes the right to read it from others where an
 /// older Larder has left it to them. SQLite gives its log and its shared memory the rights of the file.
@@ -67,22 +70,49 @@ pub(super) fn create(connection: &Connection, path: &Path) -> Result<(), StoreEr
     sync_directory(path).map_err(|error| StoreError::Failed(format!("{}: {error}", path.display())))
 }
 
-/// The file must be a catalog of this format.
-pub(super) fn check_identity(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// The file must be a catalog of this format; and one that is whole without a log, unless `with_log`.
+pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: bool) -> Result<(), StoreError> {
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
     if application != APPLICATION_ID {
         return Err(unusable(path, "is not a catalog of Larder", MEND_FOREIGN));
     }
-    let version = pragma("user_version").map_err(|error| store_error(path, &error))?;
-    if version != FORMAT_VERSION {
-        let what = format!("has catalog format {version}, and this Larder knows {FORMAT_VERSION}");
-        let mend = if version < FORMAT_VERSION {
-            "it is from a trial version of Larder: begin with a new data directory"
-        } else {
-            "use the Larder that wrote it"
-        };
-        return Err(unusable(path, &what, mend));
+    match pragma("user_version").map_err(|error| store_error(path, &error))? {
+        FORMAT_VERSION => Ok(()),
+        LOGGED_VERSION if with_log => Ok(()),
+        LOGGED_VERSION => {
+            let what = "was not closed in order, and what was acknowledged last may be in its log alone";
+            Err(unusable(path, what, "start Larder on it once and stop it in order"))
+        }
+        version => {
+            let known = format!("{FORMAT_VERSION} and {LOGGED_VERSION}");
+            let what = format!("has catalog format {version}, and this Larder knows {known}");
+            let mend = if version < FORMAT_VERSION {
+                "it is from a trial version of Larder: begin with a new data directory"
+            } else {
+                "use the Larder that wrote it"
+            };
+            Err(unusable(path, &what, mend))
+        }
     }
-    Ok(())
+}
+
+/// Marks the file as one that is not whole without its log. Durable where commits are.
+pub(super) fn begin_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    set_version(connection, path, LOGGED_VERSION)
+}
+
+/// Marks the file as one that is whole without a log.
+pub(super) fn end_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    set_version(connection, path, FORMAT_VERSION)
+}
+
+/// Gives the file of `to` the mark of that of `from`.
+pub(super) fn copy_version(from: &Connection, to: &Connection) -> rusqlite::Result<()> {
+    let version: i32 = from.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    to.pragma_update(None, "user_version", version)
+}
+
+fn set_version(connection: &Connection, path: &Path, version: i32) -> Result<(), StoreError> {
+    connection.pragma_update(None, "user_version", version).map_err(|error| store_error(path, &error))
 }

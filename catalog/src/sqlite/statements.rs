@@ -1,6 +1,6 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
-use super::key_digest::{ExpectedKeys, KeyDigest};
+use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};

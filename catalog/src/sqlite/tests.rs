@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 fn put(key: &[u8], value: &[u8]) -> Batch {
-    Batch { checks: Vec::new(), writes: vec![Write::Put(key.to_vec(), value.to_vec())] }
+    Batch::new(Vec::new(), vec![Write::Put(key.to_vec(), value.to_vec())])
 }
 
 fn refusal(path: &Path) -> String {
@@ -128,7 +128,7 @@ fn another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("catalog");
     drop(SqliteStore::open(&path).unwrap());
-    for (version, mend) in [(3, "use the Larder that wrote it"), (1, "begin with a new data directory")] {
+    for (version, mend) in [(4, "use the Larder that wrote it"), (1, "begin with a new data directory")] {
         Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
         let refusal = refusal(&path);
         assert!(refusal.contains(&format!("format {version}")) && refusal.contains(mend), "{refusal}");
@@ -234,7 +234,7 @@ async fn a_full_disk_fails_what_does_not_fit_and_nothing_else() {
     }
     assert_eq!(store.get(b"large").await.unwrap(), None);
     assert_eq!(store.scan(KeyRange::all(), 99).await.unwrap().len(), 21);
-    store.commit(Batch { checks: Vec::new(), writes: vec![Write::DeleteRange(KeyRange::all())] }).await.unwrap();
+    store.commit(Batch::new(Vec::new(), vec![Write::DeleteRange(KeyRange::all())])).await.unwrap();
 }
 
 #[tokio::test]

@@ -252,7 +252,7 @@ async fn varied() -> Catalog {
 async fn contradictions_after(write: Write) -> u64 {
     let catalog = varied().await;
     sound(&catalog).await;
-    catalog.store.commit(Batch { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+    catalog.store.commit(Batch::new(Vec::new(), vec![write])).await.unwrap();
     catalog.audit().await.unwrap().contradictions
 }
 

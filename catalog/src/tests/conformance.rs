@@ -4,46 +4,75 @@
 use crate::error::StoreError;
 use crate::seal::Sealed;
 use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
-use crate::{MemoryStore, SqliteStore};
+use crate::{MemoryLog, MemoryStore, SqliteOptions, SqliteStore};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A store under test, and what is needed to open it again.
+/// A store under test, and what is needed to open it again: with a log in front or without.
 pub(crate) enum Bench {
-    Memory(MemoryStore),
-    Sqlite { dir: tempfile::TempDir, store: Option<Arc<SqliteStore>> },
+    Memory { store: MemoryStore, log: Option<MemoryLog> },
+    Sqlite { dir: tempfile::TempDir, store: Option<Arc<SqliteStore>>, log: Option<MemoryLog> },
 }
+
+/// Few bytes, so that a store is made durable for its log again and again.
+const COVER_AFTER_BYTES: u64 = 300;
 
 impl Bench {
     pub(crate) fn memory() -> Self {
-        Self::Memory(MemoryStore::new())
+        Self::Memory { store: MemoryStore::new(), log: None }
+    }
+
+    pub(crate) fn memory_with_log() -> Self {
+        let log = MemoryLog::new();
+        let store = MemoryStore::new().with_log(Arc::new(log.clone())).unwrap();
+        Self::Memory { store, log: Some(log) }
     }
 
     pub(crate) fn sqlite() -> Self {
+        Self::sqlite_in_front(None)
+    }
+
+    pub(crate) fn sqlite_with_log() -> Self {
+        Self::sqlite_in_front(Some(MemoryLog::new()))
+    }
+
+    fn sqlite_in_front(log: Option<MemoryLog>) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let store = Some(Arc::new(SqliteStore::open(dir.path().join("catalog")).unwrap()));
-        Self::Sqlite { dir, store }
+        let mut bench = Self::Sqlite { dir, store: None, log };
+        bench.reopen();
+        bench
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         match self {
-            Self::Memory(store) => Arc::new(store.clone()),
+            Self::Memory { store, .. } => Arc::new(store.clone()),
             Self::Sqlite { store, .. } => store.clone().unwrap(),
         }
     }
 
-    /// As after the end of the process: closed and opened again.
+    /// As after the end of the process: closed and opened again. In memory with a log, without what only that has.
     fn reopen(&mut self) {
         match self {
-            Self::Memory(store) => *store = store.crash(),
-            Self::Sqlite { dir, store } => {
-                let last = store.take().unwrap();
-                assert_eq!(Arc::strong_count(&last), 1, "a test holds on to the store it wants reopened");
-                drop(last);
-                *store = Some(Arc::new(SqliteStore::open(dir.path().join("catalog")).unwrap()));
+            Self::Memory { store, log: None } => *store = store.crash(),
+            Self::Memory { store, log: Some(log) } => {
+                *log = log.reopened(0);
+                *store = store.crash_losing(store.unsynced()).with_log(Arc::new(log.clone())).unwrap();
+            }
+            Self::Sqlite { dir, store, log } => {
+                if let Some(last) = store.take() {
+                    assert_eq!(Arc::strong_count(&last), 1, "a test holds on to the store it wants reopened");
+                }
+                let path = dir.path().join("catalog");
+                let options = SqliteOptions { cover_after_bytes: COVER_AFTER_BYTES, ..SqliteOptions::default() };
+                *log = log.take().map(|log| log.reopened(0));
+                let opened = match log {
+                    Some(log) => SqliteStore::open_with_log(path, options, Arc::new(log.clone())),
+                    None => SqliteStore::open(path),
+                };
+                *store = Some(Arc::new(opened.unwrap()));
             }
         }
     }
@@ -73,6 +102,13 @@ macro_rules! suite {
         mod memory {
             $(#[tokio::test] async fn $test() { super::$test(super::Bench::memory()).await; })*
         }
+        mod memory_with_log {
+            $(#[tokio::test] async fn $test() { super::$test(super::Bench::memory_with_log()).await; })*
+        }
+        mod sqlite_with_log {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() { super::$test(super::Bench::sqlite_with_log()).await; })*
+        }
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() { super::$test(super::Bench::sqlite()).await; })*
@@ -101,7 +137,7 @@ fn put(key: &[u8], value: &[u8]) -> Write {
 }
 
 fn writes(writes: Vec<Write>) -> Batch {
-    Batch { checks: Vec::new(), writes }
+    Batch::new(Vec::new(), writes)
 }
 
 fn range(start: Bound<&[u8]>, end: Bound<&[u8]>) -> KeyRange {
@@ -135,7 +171,7 @@ async fn empty_keys_and_values_are_like_any_other(bench: Bench) {
     assert_eq!(get(&store, b"y").await.unwrap(), b"");
     assert_eq!(keys(&store, KeyRange::all()).await, [&b""[..], b"y"]);
     let checks = vec![Check::Is(b"y".to_vec(), Vec::new()), Check::Present(Vec::new())];
-    store.commit(Batch { checks, writes: vec![Write::Delete(Vec::new())] }).await.unwrap();
+    store.commit(Batch::new(checks, vec![Write::Delete(Vec::new())])).await.unwrap();
     assert_eq!(keys(&store, KeyRange::all()).await, [b"y"]);
 }
 
@@ -211,11 +247,11 @@ async fn every_check_holds_and_fails_as_it_should(bench: Bench) {
         Check::Empty(KeyRange::all()),
         Check::Empty(range(Bound::Included(b"b"), Bound::Included(b"c"))),
     ];
-    store.commit(Batch { checks: good.clone(), writes: Vec::new() }).await.unwrap();
+    store.commit(Batch::new(good.clone(), Vec::new())).await.unwrap();
     for failing in bad {
         let mut checks = good.clone();
         checks.push(failing);
-        let answer = store.commit(Batch { checks, writes: vec![put(b"x", b"")] }).await;
+        let answer = store.commit(Batch::new(checks, vec![put(b"x", b"")])).await;
         assert!(matches!(answer, Err(StoreError::CheckFailed(index)) if index == good.len()));
     }
     assert_eq!(get(&store, b"x").await, None);
@@ -224,10 +260,8 @@ async fn every_check_holds_and_fails_as_it_should(bench: Bench) {
 async fn a_batch_with_a_failed_check_changes_nothing(bench: Bench) {
     let store = bench.store();
     fill(&store, &[b"a"]).await;
-    let batch = Batch {
-        checks: vec![Check::Absent(b"a".to_vec())],
-        writes: vec![put(b"b", b""), Write::Delete(b"a".to_vec()), Write::DeleteRange(KeyRange::all())],
-    };
+    let writes = vec![put(b"b", b""), Write::Delete(b"a".to_vec()), Write::DeleteRange(KeyRange::all())];
+    let batch = Batch::new(vec![Check::Absent(b"a".to_vec())], writes);
     assert!(matches!(store.commit(batch).await, Err(StoreError::CheckFailed(0))));
     assert_eq!(keys(&store, KeyRange::all()).await, [b"a"]);
 }
@@ -261,7 +295,7 @@ async fn every_batch_has_a_higher_number_than_all_before_it(mut bench: Bench) {
     for round in 0..4_u8 {
         let store = bench.store();
         store.commit(writes(vec![put(b"a", &[round]), put(b"b", b"")])).await.unwrap();
-        let refused = Batch { checks: vec![Check::Absent(b"a".to_vec())], writes: vec![put(b"b", b"x")] };
+        let refused = Batch::new(vec![Check::Absent(b"a".to_vec())], vec![put(b"b", b"x")]);
         assert!(store.commit(refused).await.is_err());
         let (a, b) = (store.get(b"a").await.unwrap().unwrap(), store.get(b"b").await.unwrap().unwrap());
         let number = a.open(b"a").unwrap().1;
@@ -279,7 +313,7 @@ async fn increment(store: Arc<dyn Store>) {
         let old = get(&store, b"n").await;
         let number = old.as_ref().map_or(0, |raw| u64::from_be_bytes(raw[..].try_into().unwrap()));
         let check = old.map_or_else(|| Check::Absent(b"n".to_vec()), |raw| Check::Is(b"n".to_vec(), raw));
-        let batch = Batch { checks: vec![check], writes: vec![put(b"n", &(number + 1).to_be_bytes())] };
+        let batch = Batch::new(vec![check], vec![put(b"n", &(number + 1).to_be_bytes())]);
         match store.commit(batch).await {
             Ok(()) => return,
             Err(StoreError::CheckFailed(0)) => {}
@@ -362,7 +396,7 @@ fn any_batch() -> impl Strategy<Value = Batch> {
         1 => any_range().prop_map(Write::DeleteRange),
     ];
     (prop::collection::vec(check, 0..2), prop::collection::vec(write, 0..6))
-        .prop_map(|(checks, writes)| Batch { checks, writes })
+        .prop_map(|(checks, writes)| Batch::new(checks, writes))
 }
 
 fn any_history() -> impl Strategy<Value = Vec<Step>> {
@@ -376,17 +410,17 @@ fn any_history() -> impl Strategy<Value = Vec<Step>> {
 
 /// The naive judge: it filters everything it has.
 #[derive(Default)]
-struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
+pub(crate) struct Judge(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Judge {
-    fn inside(&self, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn inside(&self, range: &KeyRange) -> Vec<(Vec<u8>, Vec<u8>)> {
         use std::ops::RangeBounds;
         let range = (range.start.clone(), range.end.clone());
         let entries = self.0.iter().filter(|(key, _)| range.contains(*key));
         entries.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    fn failed_check(&self, batch: &Batch) -> Option<usize> {
+    pub(crate) fn failed_check(&self, batch: &Batch) -> Option<usize> {
         batch.checks.iter().position(|check| !match check {
             Check::Absent(key) => !self.0.contains_key(key),
             Check::Present(key) => self.0.contains_key(key),
@@ -395,7 +429,7 @@ impl Judge {
         })
     }
 
-    fn apply(&mut self, batch: &Batch) {
+    pub(crate) fn apply(&mut self, batch: &Batch) {
         for write in &batch.writes {
             match write {
                 Write::Put(key, value) => drop(self.0.insert(key.clone(), value.clone())),
@@ -449,4 +483,14 @@ fn random_histories_in_memory_agree_with_a_map() {
 #[test]
 fn random_histories_in_sqlite_agree_with_a_map() {
     follow_random_histories(Bench::sqlite, 40);
+}
+
+#[test]
+fn random_histories_in_memory_with_a_log_agree_with_a_map() {
+    follow_random_histories(Bench::memory_with_log, 500);
+}
+
+#[test]
+fn random_histories_in_sqlite_with_a_log_agree_with_a_map() {
+    follow_random_histories(Bench::sqlite_with_log, 40);
 }

@@ -179,14 +179,14 @@ async fn a_put_and_the_removal_of_its_bucket_never_both_succeed() {
 #[tokio::test]
 async fn a_store_with_foreign_records_or_another_format_is_refused() {
     let store = MemoryStore::new();
-    let foreign = crate::Batch { checks: Vec::new(), writes: vec![Write::Put(b"x".to_vec(), Vec::new())] };
+    let foreign = crate::Batch::new(Vec::new(), vec![Write::Put(b"x".to_vec(), Vec::new())]);
     store.commit(foreign).await.unwrap();
     let refused = Catalog::open(Arc::new(store)).await.err().unwrap();
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));
     let store = MemoryStore::new();
     Catalog::open(Arc::new(store.clone())).await.unwrap();
     let newer = Write::Put(crate::key::meta("format"), crate::record::encode(&4_u32));
-    store.commit(crate::Batch { checks: Vec::new(), writes: vec![newer] }).await.unwrap();
+    store.commit(crate::Batch::new(Vec::new(), vec![newer])).await.unwrap();
     let refused = Catalog::open(Arc::new(store)).await.err().unwrap();
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));
 }

@@ -56,6 +56,7 @@ impl Site {
             nonce: server::world::nonces(SEED),
             catalog,
             staging: Staging::new(medium(), WORKSHOP_BYTES),
+            small: None,
             spool: Spool::new(medium(), SPOOL_BYTES),
             holds: Holds::default(),
             lineage: Arc::default(),

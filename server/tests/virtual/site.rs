@@ -5,7 +5,7 @@
 
 use crate::steps::{Power, Powered, PoweredStore, Silence};
 use bytes::Bytes;
-use catalog::{Bucket, Catalog, ListRequest, MemoryStore, Object, Place, PutCondition};
+use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::{
@@ -151,7 +151,7 @@ impl Site {
             spool_bytes: 64 * MIB,
             seed: 1,
             power: Power::default(),
-            catalog: MemoryStore::new(),
+            catalog: MemoryStore::new().with_log(Arc::new(MemoryLog::new())).unwrap(),
             unseen: false,
             staged: medium(),
             spooled: medium(),
@@ -209,7 +209,7 @@ impl Site {
 
     /// Bytes that were not synced are lost, at all places at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
-        self.catalog = self.catalog.crash();
+        self.catalog = self.catalog.restarted(torn.below(self.catalog.unsynced() as u64 + 1) as usize).unwrap();
         for drive in self.media.iter().chain([&self.staged, &self.spooled]) {
             if torn.below(2) == 0 { drive.crash() } else { drive.crash_torn(torn) }
         }
@@ -266,6 +266,7 @@ impl Site {
                     let nonce = server::world::nonces(!self.seed ^ base_ms);
                     move || nonce()
                 }),
+            small: None,
             spool: Spool::new(self.powered(&self.spooled, Silence::default(), &self.spooled_bytes), self.spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),

@@ -1,0 +1,202 @@
+//! A log in memory, for virtual time and tests: bytes, of which a crash leaves a part.
+//!
+//! Its image is what a file would hold: one frame for each record, with a checksum. What was appended and not synced is
+//! behind the synced bytes; [`MemoryLog::reopened`] cuts the image anywhere there, and leaves out a torn frame. Faults
+//! are planned by [`MemoryLog::fail`].
+
+use crate::log::{CommitLog, LogError, LogRecord};
+use crate::seal::Sequence;
+use bytes::Bytes;
+use crc_fast::CrcAlgorithm;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Number, length of the entry, length of the payload, slot.
+const HEAD_BYTES: usize = 8 + 4 + 4 + 8;
+const CRC_BYTES: usize = 4;
+
+/// The fate of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFault {
+    /// There is no room: [`LogError::Full`].
+    Full,
+    /// It fails, and a crash leaves this much of its bytes: all of them if there are fewer.
+    Failed {
+        /// How many bytes.
+        written_bytes: usize,
+    },
+}
+
+/// A [`CommitLog`] in memory. A clone is another handle on the same bytes.
+#[derive(Clone, Default)]
+pub struct MemoryLog {
+    state: Arc<Mutex<LogState>>,
+}
+
+#[derive(Default)]
+struct LogState {
+    /// What is synced.
+    image: Vec<u8>,
+    /// What was appended by a call that failed.
+    unsynced: Vec<u8>,
+    covered: Sequence,
+    payloads: BTreeMap<u64, Bytes>,
+    fault: Option<LogFault>,
+    broken: bool,
+    appends: u64,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The log as it is found after a crash that left `unsynced_bytes` of what was appended and not synced.
+    #[must_use]
+    pub fn reopened(&self, unsynced_bytes: usize) -> Self {
+        let old = self.state.lock();
+        let mut image = old.image.clone();
+        image.extend_from_slice(&old.unsynced[..unsynced_bytes.min(old.unsynced.len())]);
+        let new = Self::from_image(&image, old.covered);
+        new.state.lock().payloads.extend(old.payloads.iter().map(|(slot, bytes)| (*slot, bytes.clone())));
+        new
+    }
+
+    /// The log whose bytes are `image`, without what is torn at its end, and of which everything up to `covered` may be
+    /// forgotten.
+    pub fn from_image(image: &[u8], covered: Sequence) -> Self {
+        let mut state = LogState { covered, ..LogState::default() };
+        let mut rest = image;
+        while let Some((frame, behind)) = split_frame(rest) {
+            state.image.extend_from_slice(&rest[..rest.len() - behind.len()]);
+            state.payloads.extend(frame.payload.map(|(slot, bytes)| (slot, Bytes::copy_from_slice(bytes))));
+            rest = behind;
+        }
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Its bytes, as far as they are synced.
+    pub fn image(&self) -> Vec<u8> {
+        self.state.lock().image.clone()
+    }
+
+    /// Up to which number it may forget.
+    pub fn covered_up_to(&self) -> Sequence {
+        self.state.lock().covered
+    }
+
+    /// The payload in `slot`.
+    pub fn payload(&self, slot: u64) -> Option<Bytes> {
+        self.state.lock().payloads.get(&slot).cloned()
+    }
+
+    /// Every slot that has a payload.
+    pub fn slots(&self) -> Vec<u64> {
+        self.state.lock().payloads.keys().copied().collect()
+    }
+
+    /// Removes the payload in `slot`.
+    pub fn remove(&self, slot: u64) {
+        self.state.lock().payloads.remove(&slot);
+    }
+
+    /// Appends that were answered without an error.
+    pub fn appends(&self) -> u64 {
+        self.state.lock().appends
+    }
+
+    /// The next append meets `fault`.
+    pub fn fail(&self, fault: LogFault) {
+        self.state.lock().fault = Some(fault);
+    }
+}
+
+impl CommitLog for MemoryLog {
+    fn append(&self, records: &[LogRecord]) -> Result<(), LogError> {
+        let mut state = self.state.lock();
+        assert!(!state.broken, "nothing is appended after a failure: what is durable is unknown");
+        let frames: Vec<u8> = records.iter().flat_map(frame).collect();
+        match state.fault.take() {
+            None => {}
+            Some(LogFault::Full) => return Err(LogError::Full),
+            Some(LogFault::Failed { written_bytes }) => {
+                state.unsynced = frames[..written_bytes.min(frames.len())].to_vec();
+                state.broken = true;
+                return Err(LogError::Failed("an error that was asked for".into()));
+            }
+        }
+        assert!(records.is_sorted_by(|a, b| a.sequence < b.sequence), "numbers grow");
+        state.image.extend_from_slice(&frames);
+        for record in records {
+            state.payloads.extend(record.payload.as_ref().map(|payload| (payload.slot, payload.bytes.clone())));
+        }
+        state.appends += 1;
+        Ok(())
+    }
+
+    fn covered(&self, sequence: Sequence) {
+        let mut state = self.state.lock();
+        state.covered = state.covered.max(sequence);
+        let mut kept = Vec::new();
+        let mut rest = &state.image[..];
+        while let Some((frame, behind)) = split_frame(rest) {
+            if frame.sequence > sequence {
+                kept.extend_from_slice(&rest[..rest.len() - behind.len()]);
+            }
+            rest = behind;
+        }
+        state.image = kept;
+    }
+
+    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+        let image = self.image();
+        let mut rest = &image[..];
+        while let Some((frame, behind)) = split_frame(rest) {
+            rest = behind;
+            if frame.sequence > after && each(frame.entry).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A record in the image.
+struct Frame<'a> {
+    sequence: Sequence,
+    entry: &'a [u8],
+    payload: Option<(u64, &'a [u8])>,
+}
+
+fn frame(record: &LogRecord) -> Vec<u8> {
+    let (slot, payload) = record.payload.as_ref().map_or((0, &[][..]), |payload| (payload.slot, &payload.bytes[..]));
+    let mut out = Vec::with_capacity(HEAD_BYTES + record.entry.len() + payload.len() + CRC_BYTES);
+    out.extend_from_slice(&record.sequence.0.to_le_bytes());
+    out.extend_from_slice(&(record.entry.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+    out.extend_from_slice(&slot.to_le_bytes());
+    out.extend_from_slice(&record.entry);
+    out.extend_from_slice(payload);
+    let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &out) as u32;
+    out.extend_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// The first frame of `image`, and what is behind it; `None` if it is torn.
+fn split_frame(image: &[u8]) -> Option<(Frame<'_>, &[u8])> {
+    let number = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));
+    let length = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
+    let (entry, payload, slot) = (length(8)?, length(12)?, number(16)?);
+    let end = HEAD_BYTES + entry + payload;
+    let (body, behind) = image.split_at_checked(end + CRC_BYTES)?;
+    let (body, crc) = body.split_at(end);
+    if crc != (crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, body) as u32).to_le_bytes() {
+        return None;
+    }
+    let (entry, bytes) = body[HEAD_BYTES..].split_at(entry);
+    let payload = (slot > 0).then_some((slot, bytes));
+    Some((Frame { sequence: Sequence(number(0)?), entry, payload }, behind))
+}

@@ -1,0 +1,162 @@
+//! Replay: a store that is opened takes from its log what it does not have.
+//!
+//! Entries name the batch that they follow on, and the digest of all keys at that moment. Beginning at the store's
+//! state, each entry that follows on the last one is applied. Entries that follow on nothing stay where they are, and
+//! the store is **behind** its log if the last entry of all is not reached: then batches were acknowledged that it does
+//! not have, since an older copy of it was put back, or the log is another catalog's. Then the log is to retain what it
+//! has, for the newer copy.
+//!
+//! A group that the store disowned (`committer.rs`) is followed by an entry that follows on the same batch as the group
+//! did. So a group is applied only when the next one is seen, or the end of the log.
+//!
+//! What is replayed is what was evaluated when it was logged: checks are not repeated. A replay that is cut short goes
+//! on where it was. Its time follows from the length of the log, its memory from the longest group and transaction.
+
+use crate::committer::{Committer, Failure, Records, failure_of_log};
+use crate::error::StoreError;
+use crate::key_digest::KeyDigest;
+use crate::log::CommitLog;
+use crate::log_entry::{self, Link};
+use crate::seal::Sequence;
+use crate::store::Write;
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+/// Writes of a transaction, unless a single batch has more.
+const TRANSACTION_WRITES: usize = 16_384;
+
+/// How a store and its log fitted when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replayed {
+    /// Batches that were taken from the log.
+    pub(crate) batches: u64,
+    /// Why the log has acknowledged batches that the store has not, if that is so.
+    pub(crate) behind: Option<String>,
+}
+
+/// A replay under way.
+struct Replay<'a, R> {
+    committer: &'a mut Committer<R>,
+    /// The digest of the records that are there.
+    found: &'a mut KeyDigest,
+    /// The group that was read last, and is not applied yet.
+    group: Vec<(Link, Vec<Write>)>,
+    /// Writes of the open transaction; `None` if there is none.
+    open: Option<usize>,
+    batches: u64,
+    /// The highest number in the log.
+    last: Sequence,
+    /// Entries that cannot be read.
+    damaged: u64,
+}
+
+impl<R: Records> Committer<R> {
+    /// Takes from the log what the store does not have, durably, and numbers what follows above all that the log has.
+    /// `found` is the digest of the records that are there: that of those which should be, unless some are missing.
+    pub(crate) fn replay(&mut self, found: &mut KeyDigest) -> Result<Replayed, StoreError> {
+        let Some(log) = self.log.clone() else { return Ok(Replayed::default()) };
+        let group = Vec::new();
+        let (batches, last, damaged) = (0, Sequence::default(), 0);
+        let mut replay = Replay { committer: self, found, group, open: None, batches, last, damaged };
+        let done = replay.run(&*log);
+        let (replayed, last) = (replay.replayed(), replay.last);
+        done.map_err(|failure| self.break_after(failure))?;
+        self.floor = self.floor.max(last);
+        self.retains_log.fetch_or(replayed.behind.is_some(), Ordering::Relaxed);
+        if replayed.batches > 0 {
+            tracing::info!(batches = replayed.batches, "batches were taken from the catalog's log");
+        }
+        Ok(replayed)
+    }
+}
+
+impl<R: Records> Replay<'_, R> {
+    fn run(&mut self, log: &dyn CommitLog) -> Result<(), Failure> {
+        let mut applied = Ok(());
+        let read = log.replay(self.committer.state.sequence, &mut |entry| {
+            applied = self.take(entry);
+            if applied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        let done = applied.and(read.map_err(failure_of_log));
+        let done = done.and_then(|()| self.apply_group()).and_then(|()| self.end_transaction());
+        if done.is_err() {
+            self.committer.records.roll_back()?;
+        }
+        done
+    }
+
+    fn replayed(&self) -> Replayed {
+        let at = self.committer.state.sequence;
+        let behind = if self.damaged > 0 {
+            Some(format!("{} entries of the catalog's log cannot be read", self.damaged))
+        } else {
+            (self.last > at).then(|| {
+                let (last, at) = (self.last.0, at.0);
+                format!("its log has batches up to number {last} that do not follow on its own last one, number {at}")
+            })
+        };
+        Replayed { batches: self.batches, behind }
+    }
+
+    fn take(&mut self, entry: &[u8]) -> Result<(), Failure> {
+        let (link, writes) = match log_entry::decode(entry) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                tracing::error!(%error, "an entry of the catalog's log is damaged");
+                self.damaged += 1;
+                return Ok(());
+            }
+        };
+        self.last = self.last.max(link.sequence);
+        if self.group.first().is_some_and(|(first, _)| first.before == link.before) {
+            self.group.clear();
+        } else if self.group.last().is_some_and(|(last, _)| last.is_group_end) {
+            self.apply_group()?;
+        }
+        if self.follows(&link) {
+            self.group.push((link, writes));
+        }
+        Ok(())
+    }
+
+    fn follows(&self, link: &Link) -> bool {
+        let state = &self.committer.state;
+        let end = (state.sequence, state.expected.keys);
+        let end = self.group.last().map_or(end, |(last, _)| (last.sequence, last.keys_after));
+        (link.before, link.keys_before) == end && link.sequence > link.before
+    }
+
+    fn apply_group(&mut self) -> Result<(), Failure> {
+        for (link, writes) in std::mem::take(&mut self.group) {
+            self.apply(&link, &writes)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, link: &Link, writes: &[Write]) -> Result<(), Failure> {
+        if self.open.is_none() {
+            self.committer.records.begin()?;
+        }
+        for write in writes {
+            self.committer.records.write(write, link.sequence, self.found)?;
+        }
+        let state = &mut self.committer.state;
+        state.sequence = link.sequence;
+        // Where records are missing, a write changes other keys than it did then.
+        state.expected.keys = link.keys_after;
+        state.expected.missing = link.keys_after.minus(*self.found);
+        self.batches += 1;
+        let open = self.open.unwrap_or_default() + writes.len();
+        self.open = Some(open);
+        if open < TRANSACTION_WRITES { Ok(()) } else { self.end_transaction() }
+    }
+
+    fn end_transaction(&mut self) -> Result<(), Failure> {
+        if self.open.take().is_none() {
+            return Ok(());
+        }
+        let state = self.committer.state;
+        self.committer.records.set_state(state)?;
+        self.committer.records.commit()
+    }
+}

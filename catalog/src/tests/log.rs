@@ -1,0 +1,380 @@
+//! Stores with a log in front: crash images at every stage, against what was acknowledged; logs that fail; copies that
+//! do not fit.
+
+use super::conformance::Judge;
+use crate::log_entry;
+use crate::{
+    Batch, Check, CommitLog, KeyRange, LogError, LogFault, LogRecord, MemoryLog, MemoryStore, Payload, Sequence,
+    SqliteOptions, SqliteStore, Store, StoreError, Write,
+};
+use bytes::Bytes;
+use futures::future::join_all;
+use model::Rng;
+use parking_lot::Mutex;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Few bytes, so that stores are made durable for their logs again and again.
+const OFTEN: SqliteOptions = SqliteOptions {
+    readers: 2,
+    max_bytes: None,
+    sequence_min: Sequence(0),
+    accept_incomplete: false,
+    cover_after_bytes: 3_000,
+};
+/// Never, but for open and close.
+const NEVER: SqliteOptions = SqliteOptions { cover_after_bytes: u64::MAX, ..OFTEN };
+
+/// Bytes of a page of SQLite's log with its head, and of the head of the log.
+const WAL_FRAME_BYTES: usize = 24 + 4096;
+const WAL_HEAD_BYTES: usize = 32;
+
+fn put(key: &str, value: &str) -> Batch {
+    Batch::new(Vec::new(), vec![Write::Put(key.into(), value.into())])
+}
+
+fn any_batch(rng: &mut Rng, slot: u64) -> Batch {
+    let key = |rng: &mut Rng| format!("{:02}", rng.below(40)).into_bytes();
+    let check = match rng.below(4) {
+        0 => vec![Check::Absent(key(rng))],
+        1 => vec![Check::Present(key(rng))],
+        _ => Vec::new(),
+    };
+    let write = |rng: &mut Rng| match rng.below(8) {
+        0 => Write::DeleteRange(KeyRange::prefix(&key(rng)[..1])),
+        1 | 2 => Write::Delete(key(rng)),
+        _ => Write::Put(key(rng), vec![rng.next_u64() as u8; rng.below(300) as usize]),
+    };
+    let writes = (0..=rng.below(4)).map(|_| write(rng)).collect();
+    let bytes = Bytes::from(vec![slot as u8; rng.below(200) as usize]);
+    let payload = (rng.below(2) == 0).then(|| Payload { slot, name: b"b\0k".to_vec(), bytes });
+    Batch { payload, ..Batch::new(check, writes) }
+}
+
+/// Everything in `store`, without seals.
+async fn contents(store: &dyn Store) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let entries = store.scan(KeyRange::all(), usize::MAX).await.unwrap();
+    entries.into_iter().map(|entry| (entry.key.clone(), entry.value.open(&entry.key).unwrap().0.to_vec())).collect()
+}
+
+/// The last number in a log, and how many entries it has.
+fn last_of(log: &MemoryLog) -> (u64, usize) {
+    let (mut last, mut count) = (log.covered_up_to().0, 0);
+    let each = &mut |entry: &[u8]| {
+        last = log_entry::decode(entry).unwrap().0.sequence.0;
+        count += 1;
+        ControlFlow::Continue(())
+    };
+    log.replay(Sequence(0), each).unwrap();
+    (last, count)
+}
+
+/// A log that takes a picture of all media between each of its syncs and the commit that follows.
+struct Filming {
+    log: MemoryLog,
+    path: PathBuf,
+    pictures: Mutex<Vec<Picture>>,
+    /// SQLite's log as it was when it was last known to be durable.
+    durable: Mutex<Vec<u8>>,
+}
+
+/// Media at one moment.
+struct Picture {
+    file: Vec<u8>,
+    wal: Vec<u8>,
+    /// So much of `wal` is durable.
+    wal_durable: usize,
+    /// The log, and how long it was before the append that was just done.
+    log: Vec<u8>,
+    log_before: usize,
+    covered: Sequence,
+}
+
+impl Filming {
+    fn new(path: &Path) -> Self {
+        let log = MemoryLog::new();
+        Self { log, path: path.into(), pictures: Mutex::default(), durable: Mutex::default() }
+    }
+
+    fn wal(&self) -> Vec<u8> {
+        std::fs::read(format!("{}-wal", self.path.display())).unwrap_or_default()
+    }
+}
+
+impl CommitLog for Filming {
+    fn append(&self, records: &[LogRecord]) -> Result<(), LogError> {
+        let log_before = self.log.image().len();
+        self.log.append(records)?;
+        let (wal, durable) = (self.wal(), self.durable.lock());
+        // Begun anew, SQLite's log has other salts in its head; then all that it had is in the file.
+        let is_same = wal.len() >= WAL_HEAD_BYTES && durable.get(..WAL_HEAD_BYTES) == wal.get(..WAL_HEAD_BYTES);
+        let wal_durable = if is_same { durable.len() } else { 0 };
+        let (file, log) = (std::fs::read(&self.path).unwrap(), self.log.image());
+        let covered = self.log.covered_up_to();
+        self.pictures.lock().push(Picture { file, wal, wal_durable, log, log_before, covered });
+        Ok(())
+    }
+
+    fn covered(&self, sequence: Sequence) {
+        *self.durable.lock() = self.wal();
+        self.log.covered(sequence);
+    }
+
+    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+        self.log.replay(after, each)
+    }
+}
+
+/// The states that a store had, by how many batches had changed something.
+struct History {
+    judge: Judge,
+    states: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl History {
+    fn new() -> Self {
+        Self { judge: Judge::default(), states: vec![Vec::new()] }
+    }
+
+    /// Commits `batches` at once, and compares the answers.
+    async fn commit(&mut self, store: &dyn Store, batches: Vec<Batch>) {
+        let waiting: Vec<_> = batches.iter().map(|batch| store.commit(batch.clone())).collect();
+        for (batch, answer) in batches.iter().zip(join_all(waiting).await) {
+            match (answer, self.judge.failed_check(batch)) {
+                (Ok(()), None) => {
+                    self.judge.apply(batch);
+                    self.states.push(self.judge.inside(&KeyRange::all()));
+                }
+                (Err(StoreError::CheckFailed(index)), Some(wanted)) => assert_eq!(index, wanted),
+                (answer, wanted) => panic!("{answer:?} where the judge says {wanted:?}"),
+            }
+        }
+    }
+}
+
+/// A store of a picture, with the log cut at `log_cut` and SQLite's own at `wal_cut`.
+fn developed(picture: &Picture, dir: &Path, (log_cut, wal_cut): (usize, usize), zeroed: bool) -> (SqliteStore, u64) {
+    let path = dir.join("image");
+    for suffix in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{}{suffix}", path.display()));
+    }
+    std::fs::write(&path, &picture.file).unwrap();
+    let mut wal = picture.wal.clone();
+    // What was not synced may be there in part: here a hole, and then the rest.
+    if zeroed {
+        let end = wal.len().min(wal_cut + WAL_FRAME_BYTES);
+        wal[wal_cut..end].fill(0);
+    } else {
+        wal.truncate(wal_cut);
+    }
+    std::fs::write(format!("{}-wal", path.display()), wal).unwrap();
+    let log = MemoryLog::from_image(&picture.log[..log_cut], picture.covered);
+    let (last, _) = last_of(&log);
+    (SqliteStore::open_with_log(&path, OFTEN, Arc::new(log)).unwrap(), last)
+}
+
+async fn crash_anywhere(seed: u64, options: SqliteOptions) -> usize {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("catalog");
+    let (filming, mut rng, mut history) = (Arc::new(Filming::new(&path)), Rng::new(seed), History::new());
+    for _ in 0..2 {
+        let store = SqliteStore::open_with_log(&path, options, filming.clone()).unwrap();
+        assert_eq!(store.behind_log(), None);
+        for round in 0..12 {
+            let batches = (0..=rng.below(5)).map(|turn| any_batch(&mut rng, 1 + round * 10 + turn)).collect();
+            history.commit(&store, batches).await;
+        }
+    }
+    let mut images = 0;
+    let pictures = std::mem::take(&mut *filming.pictures.lock());
+    for picture in &pictures {
+        for _ in 0..4 {
+            let log_cut = match rng.below(3) {
+                0 => picture.log.len(),
+                _ => picture.log_before + rng.below((picture.log.len() - picture.log_before + 1) as u64) as usize,
+            };
+            let unsynced = picture.wal.len() - picture.wal_durable.min(picture.wal.len());
+            let at = match rng.below(3) {
+                0 => rng.below(unsynced as u64 + 1) as usize,
+                _ => rng.below((unsynced / WAL_FRAME_BYTES) as u64 + 1) as usize * WAL_FRAME_BYTES,
+            };
+            let wal_cut = (picture.wal_durable + at).min(picture.wal.len());
+            let (store, last) = developed(picture, dir.path(), (log_cut, wal_cut), rng.below(4) == 0);
+            assert_eq!(store.behind_log(), None, "seed {seed}: {log_cut} {wal_cut}");
+            assert_eq!((store.sequence().0, store.incomplete()), (last, None), "seed {seed}");
+            assert_eq!(contents(&store).await, history.states[last as usize], "seed {seed}: batch {last}");
+            // And it goes on.
+            store.commit(put("z", "after")).await.unwrap();
+            images += 1;
+        }
+    }
+    images
+}
+
+#[tokio::test]
+async fn after_a_power_loss_anywhere_every_acknowledged_batch_is_there_in_order() {
+    let mut images = 0;
+    for seed in 0..8 {
+        images += crash_anywhere(seed, if seed % 2 == 0 { OFTEN } else { NEVER }).await;
+    }
+    assert!(images > 500, "{images} images: too few for a test");
+}
+
+#[tokio::test]
+async fn in_memory_as_well_whatever_only_the_log_has() {
+    for seed in 0..200 {
+        let (mut rng, mut history, mut log) = (Rng::new(seed), History::new(), MemoryLog::new());
+        let mut store = MemoryStore::new().with_log(Arc::new(log.clone())).unwrap();
+        for turn in 0..30 {
+            let batch = any_batch(&mut rng, 1 + turn);
+            history.commit(&store, vec![batch.clone()]).await;
+            if rng.below(4) == 0 {
+                log = log.reopened(0);
+                let lost = rng.below(store.unsynced() as u64 + 1) as usize;
+                store = store.crash_losing(lost).with_log(Arc::new(log.clone())).unwrap();
+            }
+            assert_eq!(contents(&store).await, *history.states.last().unwrap(), "seed {seed}, turn {turn}");
+            assert_eq!((store.behind_log(), store.sequence().0 as usize), (None, history.states.len() - 1));
+        }
+        for slot in 1..=30 {
+            if let Some(bytes) = log.payload(slot) {
+                assert!(bytes.iter().all(|byte| *byte == slot as u8), "the bytes of slot {slot}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_full_log_refuses_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = MemoryLog::new();
+    let store = SqliteStore::open_with_log(dir.path().join("catalog"), NEVER, Arc::new(log.clone())).unwrap();
+    log.fail(LogFault::Full);
+    assert!(matches!(store.commit(put("a", "1")).await, Err(StoreError::Full)));
+    assert_eq!(store.get(b"a").await.unwrap(), None);
+    store.commit(put("b", "2")).await.unwrap();
+    // What may be forgotten makes room: the store sees to that by itself.
+    let covered = log.covered_up_to();
+    log.fail(LogFault::Full);
+    store.commit(put("c", "3")).await.unwrap();
+    assert!(log.covered_up_to() > covered);
+    assert_eq!(contents(&store).await.len(), 2);
+}
+
+#[tokio::test]
+async fn after_a_log_failed_nothing_is_written_until_the_store_is_opened_again() {
+    for written_bytes in [0, 60, 100_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, log) = (dir.path().join("catalog"), MemoryLog::new());
+        let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+        store.commit(put("a", "1")).await.unwrap();
+        log.fail(LogFault::Failed { written_bytes });
+        assert!(matches!(store.commit(put("a", "2")).await, Err(StoreError::Failed(_))));
+        assert!(matches!(store.commit(put("b", "3")).await, Err(StoreError::Failed(_))));
+        assert_eq!(contents(&store).await, [(b"a".to_vec(), b"1".to_vec())], "as it was acknowledged");
+        drop(store);
+        assert!(SqliteStore::open_with(&path, NEVER).is_err(), "its log has what it needs");
+        let log = log.reopened(usize::MAX);
+        let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log)).unwrap();
+        let wanted: &[u8] = if written_bytes == 100_000 { b"2" } else { b"1" };
+        assert_eq!(contents(&store).await, [(b"a".to_vec(), wanted.to_vec())]);
+        store.commit(put("b", "3")).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_whole_without_its_log_only_if_it_was_closed_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, image) = (dir.path().join("catalog"), dir.path().join("image"));
+    let log = MemoryLog::new();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    std::fs::copy(&path, &image).unwrap();
+    std::fs::copy(dir.path().join("catalog-wal"), dir.path().join("image-wal")).unwrap();
+    for refused in [SqliteStore::open(&image).err(), SqliteStore::open_read_only(&image).err()] {
+        let Some(StoreError::Unusable(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.contains("was not closed in order"), "{why}");
+    }
+    drop(store);
+    assert_eq!(last_of(&log).1, 0, "the log has nothing that the file has not");
+    let store = SqliteStore::open(&path).unwrap();
+    store.commit(put("b", "2")).await.unwrap();
+    drop(store);
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.reopened(0))).unwrap();
+    assert_eq!((contents(&store).await.len(), store.behind_log()), (2, None));
+}
+
+#[tokio::test]
+async fn a_store_that_its_log_does_not_follow_on_takes_nothing_and_says_so() {
+    let log = MemoryLog::new();
+    let store = MemoryStore::new().with_log(Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    let older = store.snapshot();
+    let store = store.with_log(Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "2")).await.unwrap();
+    // As long as the log has all that happened since, the older copy becomes the newest one.
+    let caught_up = older.snapshot().with_log(Arc::new(log.reopened(0))).unwrap();
+    assert_eq!((caught_up.behind_log(), contents(&caught_up).await), (None, contents(&store).await));
+    // But once the store is durable by itself, the log has only what happened since.
+    log.covered(store.sequence());
+    store.commit(put("b", "3")).await.unwrap();
+    let behind = older.snapshot().with_log(Arc::new(log.reopened(0))).unwrap();
+    assert!(behind.behind_log().unwrap().contains("number 3"), "{:?}", behind.behind_log());
+    assert_eq!(contents(&behind).await, [(b"a".to_vec(), b"1".to_vec())]);
+    // It goes on with higher numbers than the log has; the newest one then sees that it did.
+    let shared = log.reopened(0);
+    let behind = older.with_log(Arc::new(shared.clone())).unwrap();
+    behind.commit(put("c", "4")).await.unwrap();
+    assert!(behind.sequence() > Sequence(3));
+    assert!(behind.unsynced() > 0);
+    for turn in 0..300 {
+        behind.commit(put("c", &format!("{turn:01000}"))).await.unwrap();
+    }
+    assert!(behind.unsynced() < 300, "it is made durable");
+    // But the log forgets nothing, so that the newest finds all that it had acknowledged when it comes back.
+    let newest = store.crash_losing(1).with_log(Arc::new(shared.reopened(0))).unwrap();
+    assert!(newest.behind_log().is_some());
+    assert_eq!(contents(&newest).await.len(), 2, "but it has all that it had acknowledged");
+    // A log of another store, by chance with a number that follows.
+    let other = MemoryStore::new();
+    other.commit(put("x", "1")).await.unwrap();
+    let log = MemoryLog::new();
+    let store = MemoryStore::new().with_log(Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    store.commit(put("a", "2")).await.unwrap();
+    let other = other.with_log(Arc::new(log.reopened(0))).unwrap();
+    assert!(other.behind_log().is_some());
+    assert_eq!(contents(&other).await, [(b"x".to_vec(), b"1".to_vec())]);
+}
+
+#[tokio::test]
+async fn what_is_replayed_onto_a_file_with_missing_records_leaves_the_others_known_as_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, image) = (dir.path().join("catalog"), dir.path().join("image"));
+    let log = MemoryLog::new();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    for key in ["a", "b", "c", "d"] {
+        store.commit(put(key, "1")).await.unwrap();
+    }
+    drop(store);
+    std::fs::copy(&path, &image).unwrap();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "2")).await.unwrap();
+    store.commit(put("e", "2")).await.unwrap();
+    let log = log.reopened(0);
+    drop(store);
+    // The file as of before, of which two records are lost: one of them comes back with the log.
+    let lossy = rusqlite::Connection::open(&image).unwrap();
+    lossy.execute("DELETE FROM kv WHERE k IN (x'61', x'62')", []).unwrap();
+    drop(lossy);
+    let store = SqliteStore::open_with_log(&image, NEVER, Arc::new(log.clone())).unwrap();
+    assert_eq!(store.incomplete(), Some("1 of 5 records are missing"));
+    assert_eq!(store.behind_log(), None);
+    let keys: Vec<Vec<u8>> = contents(&store).await.into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, [b"a", b"c", b"d", b"e"]);
+    drop(store);
+    let accepted = SqliteOptions { accept_incomplete: true, ..NEVER };
+    drop(SqliteStore::open_with_log(&image, accepted, Arc::new(log.reopened(0))).unwrap());
+    assert_eq!(SqliteStore::open(&image).unwrap().incomplete(), None);
+}

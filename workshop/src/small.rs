@@ -1,0 +1,347 @@
+//! Small staged files whose bytes become durable along with their batch of the catalog, by one sync: they are not files
+//! but records of the log in front of the catalog.
+//!
+//! To the staging area they are files like all others: this is the drive that it works on. The file of an admitted slot
+//! is written to memory; [`SmallFiles::payload`] gives its bytes to whoever commits the batch, and from the moment that
+//! batch is durable on they are read from the log ([`SmallRecords`]). Everything else (rooms, holds, sweeps, packs,
+//! audits) is as with any staged file, down to its format.
+//!
+//! Invariants:
+//! - the file of an admitted slot is durable with its batch and not before: nothing else may refer to it;
+//! - memory: what was admitted and is not committed yet, `pending_bytes_max` at most; what does not fit becomes a file.
+
+use crate::names::{slot_of, staged_name};
+use crate::staged_format::StagedLayout;
+use async_trait::async_trait;
+use bytes::Bytes;
+use catalog::MemoryLog;
+use disk::{Buffer, Drive, DriveError, FileName, Space};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::future::ready;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Staged files as records, by slot.
+pub trait SmallRecords: Send + Sync + 'static {
+    /// The length of the record of `slot` in bytes; `None` if there is none.
+    fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>>;
+    /// The bytes of `range` of the record of `slot`, as far as it has them; `None` if there is none.
+    fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
+    /// Removes the record of `slot`. It may be there again after a crash.
+    fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>>;
+    /// Every slot that has a record.
+    fn slots(&self) -> BoxFuture<'_, io::Result<Vec<u64>>>;
+}
+
+/// In memory, for virtual time.
+impl SmallRecords for MemoryLog {
+    fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        Box::pin(ready(Ok(self.payload(slot).map(|bytes| bytes.len() as u64))))
+    }
+
+    fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+        let cut = |bytes: Bytes| {
+            let end = (range.end as usize).min(bytes.len());
+            bytes[(range.start as usize).min(end)..end].to_vec()
+        };
+        Box::pin(ready(Ok(self.payload(slot).map(cut))))
+    }
+
+    fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>> {
+        MemoryLog::remove(self, slot);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn slots(&self) -> BoxFuture<'_, io::Result<Vec<u64>>> {
+        Box::pin(ready(Ok(MemoryLog::slots(self))))
+    }
+}
+
+/// A drive of staged files, of which some are records.
+pub struct SmallFiles {
+    files: Arc<dyn Drive>,
+    records: Arc<dyn SmallRecords>,
+    pending_bytes_max: u64,
+    pending: Mutex<Pending>,
+}
+
+/// The files that are not committed yet.
+#[derive(Default)]
+struct Pending {
+    bytes: u64,
+    files: HashMap<u64, PendingFile>,
+}
+
+enum PendingFile {
+    /// Room for so many bytes is reserved.
+    Admitted(u64),
+    Writing(Vec<u8>),
+    Written(Bytes),
+}
+
+impl PendingFile {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Admitted(bytes) => *bytes,
+            Self::Writing(bytes) => bytes.len() as u64,
+            Self::Written(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl SmallFiles {
+    /// `files`, and beside them `records`. Memory for what is not committed yet: `pending_bytes_max` bytes.
+    pub fn new(files: Arc<dyn Drive>, records: Arc<dyn SmallRecords>, pending_bytes_max: u64) -> Self {
+        Self { files, records, pending_bytes_max, pending: Mutex::default() }
+    }
+
+    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record. False if there is no memory for
+    /// it: then it becomes a file.
+    pub fn admit(&self, slot: u64, bytes: u64) -> bool {
+        let file_bytes = StagedLayout { bytes_max: bytes }.file_bytes();
+        let mut pending = self.pending.lock();
+        if file_bytes > self.pending_bytes_max - pending.bytes {
+            return false;
+        }
+        pending.bytes += file_bytes;
+        let before = pending.files.insert(slot, PendingFile::Admitted(file_bytes));
+        assert!(before.is_none(), "a slot is used once");
+        true
+    }
+
+    /// The bytes of the finished file of `slot`, if it is to become a record.
+    pub fn payload(&self, slot: u64) -> Option<Bytes> {
+        let mut pending = self.pending.lock();
+        let file = pending.files.get_mut(&slot)?;
+        if let PendingFile::Writing(bytes) = file {
+            *file = PendingFile::Written(std::mem::take(bytes).into());
+        }
+        match file {
+            PendingFile::Written(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+
+    /// The batch of the file of `slot` was answered: its bytes are a record, or never will be.
+    pub fn settled(&self, slot: u64) {
+        self.forget(slot);
+    }
+
+    /// True if the file of `slot` was pending.
+    fn forget(&self, slot: u64) -> bool {
+        let mut pending = self.pending.lock();
+        let Some(file) = pending.files.remove(&slot) else { return false };
+        pending.bytes -= file.bytes();
+        true
+    }
+
+    /// What `look` makes of the pending file called `name`, if it is one that is written or being written.
+    fn pending<T>(&self, name: &FileName, look: impl FnOnce(&mut PendingFile) -> T) -> Option<T> {
+        let slot = slot_of(name)?;
+        self.pending.lock().files.get_mut(&slot).map(look)
+    }
+}
+
+fn failed(name: &FileName, source: io::Error) -> DriveError {
+    DriveError::Io { context: format!("the record of {name}"), source }
+}
+
+#[async_trait]
+impl Drive for SmallFiles {
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        let begun = self.pending(name, |file| {
+            if let PendingFile::Admitted(reserved) = file {
+                assert!(bytes <= *reserved, "a file is as long as it was admitted");
+                *file = PendingFile::Writing(vec![0; *reserved as usize]);
+            }
+        });
+        if begun.is_some() { Ok(()) } else { self.files.create(name, bytes).await }
+    }
+
+    async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        if self.pending(name, |_| ()).is_some() {
+            return self.create(name, bytes).await;
+        }
+        self.files.create_sparse(name, bytes).await
+    }
+
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
+        let written = self.pending(name, |file| {
+            let PendingFile::Writing(bytes) = file else { return false };
+            let place = bytes.get_mut(offset as usize..offset as usize + data.len());
+            place.map(|place| place.copy_from_slice(&data)).is_some()
+        });
+        match written {
+            Some(true) => Ok(data),
+            Some(false) => Err(DriveError::Short(name.clone())),
+            None => self.files.write_at(name, offset, data).await,
+        }
+    }
+
+    async fn read_at(&self, name: &FileName, offset: u64, mut into: Buffer) -> Result<Buffer, DriveError> {
+        let range = offset as usize..offset as usize + into.len();
+        let held = self.pending(name, |file| match file {
+            PendingFile::Admitted(_) => None,
+            PendingFile::Writing(bytes) => bytes.get(range.clone()).map(Bytes::copy_from_slice),
+            PendingFile::Written(bytes) => (range.end <= bytes.len()).then(|| bytes.slice(range.clone())),
+        });
+        let found = match held {
+            Some(Some(bytes)) => bytes,
+            Some(None) => return Err(DriveError::Short(name.clone())),
+            None => {
+                let Some(slot) = slot_of(name) else { return self.files.read_at(name, offset, into).await };
+                let wanted = offset..offset + into.len() as u64;
+                match self.files.len(name).await {
+                    Err(DriveError::NotFound(_)) => {}
+                    _ => return self.files.read_at(name, offset, into).await,
+                }
+                let found = self.records.read(slot, wanted).await.map_err(|error| failed(name, error))?;
+                found.ok_or_else(|| DriveError::NotFound(name.clone()))?.into()
+            }
+        };
+        if found.len() < into.len() {
+            return Err(DriveError::Short(name.clone()));
+        }
+        into.copy_from_slice(&found);
+        Ok(into)
+    }
+
+    /// An admitted file is durable along with its batch.
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        if self.pending(name, |_| ()).is_some() { Ok(()) } else { self.files.sync(name).await }
+    }
+
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        let Some(slot) = slot_of(name) else { return self.files.remove(name).await };
+        if self.forget(slot) {
+            return Ok(());
+        }
+        match self.files.remove(name).await {
+            Err(DriveError::NotFound(_)) => {}
+            other => return other,
+        }
+        let there = self.records.bytes(slot).await.map_err(|error| failed(name, error))?;
+        there.ok_or_else(|| DriveError::NotFound(name.clone()))?;
+        self.records.remove(slot).await.map_err(|error| failed(name, error))
+    }
+
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        if let Some(bytes) = self.pending(name, |file| file.bytes()) {
+            return Ok(bytes);
+        }
+        match (self.files.len(name).await, slot_of(name)) {
+            (Err(DriveError::NotFound(_)), Some(slot)) => {
+                let found = self.records.bytes(slot).await.map_err(|error| failed(name, error))?;
+                found.ok_or_else(|| DriveError::NotFound(name.clone()))
+            }
+            (other, _) => other,
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        let mut names = self.files.list().await?;
+        let listed = |source| DriveError::Io { context: "the records of small files".into(), source };
+        names.extend(self.records.slots().await.map_err(listed)?.into_iter().map(staged_name));
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.files.space().await
+    }
+
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.files.spin_up().await
+    }
+
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.files.mount().await
+    }
+
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.files.unmount().await
+    }
+
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.files.stop().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Staging;
+    use catalog::{CommitLog, LogRecord, Payload, Sequence};
+    use disk::MemoryDrive;
+    use futures::TryStreamExt;
+
+    struct Site {
+        disk: Arc<MemoryDrive>,
+        log: MemoryLog,
+        files: Arc<SmallFiles>,
+        staging: Staging,
+    }
+
+    fn site(disk: Arc<MemoryDrive>, log: MemoryLog) -> Site {
+        let files = Arc::new(SmallFiles::new(disk.clone(), Arc::new(log.clone()), 10_000));
+        let staging = Staging::new(files.clone(), 1 << 20);
+        Site { disk, log, files, staging }
+    }
+
+    /// Stages `bytes` in `slot`.
+    async fn staged(site: &Site, slot: u64, bytes: &[u8]) {
+        let room = site.staging.reserve_growing(bytes.len() as u64).unwrap();
+        let mut writer = site.staging.create(slot, room).await.unwrap();
+        writer.write(bytes).await.unwrap();
+        writer.finish_for(slot, 0, "b", "k").await.unwrap();
+    }
+
+    async fn read(site: &Site, slot: u64) -> Vec<u8> {
+        let reader = site.staging.open(slot).await.unwrap();
+        reader.read(0..reader.bytes()).try_collect::<Vec<Bytes>>().await.unwrap().concat()
+    }
+
+    fn commit(site: &Site, slot: u64) {
+        let payload = Payload { slot, name: Vec::new(), bytes: site.files.payload(slot).unwrap() };
+        let record = LogRecord { sequence: Sequence(slot), entry: vec![1], payload: Some(payload) };
+        site.log.append(&[record]).unwrap();
+        site.files.settled(slot);
+    }
+
+    #[tokio::test]
+    async fn what_is_admitted_is_a_record_and_like_any_staged_file() {
+        let mut site = site(Arc::new(MemoryDrive::new(1 << 30)), MemoryLog::new());
+        for (slot, bytes) in [(1, 5_000), (2, 0), (3, 4_000)] {
+            assert!(site.files.admit(slot, bytes));
+            staged(&site, slot, &vec![slot as u8; bytes as usize]).await;
+            assert_eq!(read(&site, slot).await, vec![slot as u8; bytes as usize], "before it is committed");
+        }
+        assert!(site.disk.list().await.unwrap().is_empty(), "nothing of them is a file");
+        let used = site.staging.usage().staged_bytes;
+        commit(&site, 1);
+        commit(&site, 2);
+        // There is no memory for more: it becomes a file, and has no payload.
+        assert!(!site.files.admit(4, 9_000));
+        staged(&site, 4, &[4; 9_000]).await;
+        assert_eq!((site.files.payload(4), site.disk.list().await.unwrap().len()), (None, 1));
+        assert_eq!(read(&site, 1).await, [1; 5_000]);
+        // The third was refused: it is freed like any other, and its memory with it.
+        site.staging.free(3).await.unwrap();
+        assert!(site.staging.usage().staged_bytes > used - 8_192);
+        assert!(site.files.admit(5, 9_000));
+        // After a crash the records and the files are what there is.
+        site = self::site(site.disk, site.log.reopened(0));
+        let swept = site.staging.sweep(|slot| slot != 2).await.unwrap();
+        assert_eq!((swept.kept, swept.unknown.len(), swept.unknown[0].slot), (2, 1, 2));
+        assert_eq!(swept.unknown[0].stamp.unwrap().version, 2);
+        assert_eq!((read(&site, 1).await, read(&site, 4).await), (vec![1; 5_000], vec![4; 9_000]));
+        site.staging.free_all(&[1, 2, 4]).await.unwrap();
+        assert_eq!((site.log.slots(), site.staging.usage().staged_bytes), (Vec::new(), 0));
+        assert!(site.staging.inventory().await.unwrap().slots.is_empty());
+    }
+}
