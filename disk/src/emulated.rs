@@ -360,9 +360,9 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// From now on `open_requests` says how many requests wait or are served in the rack, which is what makes load heavy
-    /// where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only the
-    /// first call counts.
+    /// From now on `open_requests` says how many requests wait or are served in the rack, which is what makes load
+    /// heavy where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only
+    /// the first call counts.
     pub fn watch_requests(&self, open_requests: impl Fn() -> u32 + Send + Sync + 'static) {
         let _ = self.shared.open_requests.set(Box::new(open_requests));
     }

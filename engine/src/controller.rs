@@ -37,8 +37,8 @@ pub trait Controller {
     /// it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
 
-    /// Operations that are known: those that wait, and those in service. By how many there are a description may say that
-    /// load is heavy ([`model::HeavyLoad`]).
+    /// Operations that are known: those that wait, and those in service. By how many there are a description may say
+    /// that load is heavy ([`model::HeavyLoad`]).
     fn open_operations(&self) -> usize;
 
     /// The time spent on waking so far.

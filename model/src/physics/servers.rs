@@ -1,8 +1,8 @@
 //! The servers of a rack and their load, on which the time of a mount depends (Pelican, section 5: two load regimes).
 //!
 //! A server is a domain of the description's first resource that is counted in bytes/s (Pelican: the root of a PCIe
-//! hierarchy); without such a resource there is one server. The paper does not say what makes its load heavy: the rack's
-//! description does ([`HeavyLoad`]), and this is what it comes to, for simulated and emulated racks alike.
+//! hierarchy); without such a resource there is one server. The paper does not say what makes its load heavy: the
+//! rack's description does ([`HeavyLoad`]), and this is what it comes to, for simulated and emulated racks alike.
 //!
 //! Where a stream is seen as requests one after another, it goes on for [`STREAM_GAP`] after each of them, so that it
 //! does not end while its next request is on the way.

@@ -170,8 +170,8 @@ pub struct RateSpread {
     pub drive_permille: u16,
 }
 
-/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two load regimes
-/// and does not say.
+/// What makes the load of a server heavy, so that mounts take the profile's `mount_busy`. The paper has two load
+/// regimes and does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeavyLoad {
