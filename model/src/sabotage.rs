@@ -52,7 +52,7 @@ pub const BUILT_IN: bool = cfg!(feature = "sabotage");
 
 /// True if `bug` is switched on for this thread.
 #[cfg(not(feature = "sabotage"))]
-#[inline(always)]
+#[inline]
 pub const fn is_on(_bug: Sabotage) -> bool {
     false
 }
