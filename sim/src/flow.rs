@@ -163,7 +163,7 @@ impl<T> Flow<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Flows<T> {
     capacities: Vec<u64>,
-    flows: Places<Flow<T>>,
+    under_way: Places<Flow<T>>,
     /// The places of the flows on each link.
     on_link: Vec<Vec<u32>>,
     /// When the flow of each place ends; [`Time::MAX`] where there is none.
@@ -220,7 +220,7 @@ impl<T> Flows<T> {
         let links = capacities.len();
         Self {
             capacities,
-            flows: Places::default(),
+            under_way: Places::default(),
             on_link: vec![Vec::new(); links],
             ends: Vec::new(),
             next_end: Time::MAX,
@@ -236,19 +236,19 @@ impl<T> Flows<T> {
         assert!(stream_bytes > 0 && demand.stream_bytes_per_s > 0, "a flow moves bytes, and drives that move some");
         let (number, left_nano) = (self.begun, u128::from(stream_bytes) * NANO);
         self.begun += 1;
-        let place = self.flows.put(Flow { what, demand, number, rate: 0, since: now, left_nano });
+        let place = self.under_way.put(Flow { what, demand, number, rate: 0, since: now, left_nano });
         if self.ends.len() == place as usize {
             self.ends.push(Time::MAX);
             self.affected.flow_known.push(false);
         }
-        let demand = &self.flows.get(place).demand;
+        let demand = &self.under_way.get(place).demand;
         for (link, _) in &demand.crosses {
             self.on_link[*link].push(place);
         }
         self.affected.add_links(demand);
         self.affected.add_flow(place);
         self.share(now);
-        self.flows.get(place).rate
+        self.under_way.get(place).rate
     }
 
     /// The moment at which the next flow ends, if none begins before; [`Time::MAX`] without flows.
@@ -263,8 +263,8 @@ impl<T> Flows<T> {
             return None;
         }
         let ending = (0..self.ends.len()).filter(|place| self.ends[*place] == self.next_end);
-        let place = ending.map(|place| place as u32).min_by_key(|place| self.flows.get(*place).number)?;
-        let flow = self.flows.take(place);
+        let place = ending.map(|place| place as u32).min_by_key(|place| self.under_way.get(*place).number)?;
+        let flow = self.under_way.take(place);
         assert!(flow.left_nano(now) == 0, "a flow ends with bytes left");
         self.ends[place as usize] = Time::MAX;
         for (link, _) in &flow.demand.crosses {
@@ -277,17 +277,17 @@ impl<T> Flows<T> {
 
     /// True if nothing moves.
     fn is_empty(&self) -> bool {
-        self.flows.is_empty()
+        self.under_way.is_empty()
     }
 
     /// Shares the affected links anew among all flows on them.
     fn share(&mut self, now: Time) {
         self.reach();
-        let Self { affected, filling, flows, .. } = self;
-        let demand_of = |flow: usize| &flows.get(affected.flows[flow]).demand;
+        let Self { affected, filling, under_way, .. } = self;
+        let demand_of = |flow: usize| &under_way.get(affected.flows[flow]).demand;
         filling.fill(&self.capacities, &affected.links, affected.flows.len(), demand_of);
         for (place, rate) in affected.flows.iter().zip(&filling.rates) {
-            let flow = flows.get_mut(*place);
+            let flow = under_way.get_mut(*place);
             if flow.rate != *rate {
                 self.ends[*place as usize] = flow.set_rate(now, *rate);
             }
@@ -304,7 +304,7 @@ impl<T> Flows<T> {
             next += 1;
             for place in &self.on_link[*link] {
                 if self.affected.add_flow(*place) {
-                    self.affected.add_links(&self.flows.get(*place).demand);
+                    self.affected.add_links(&self.under_way.get(*place).demand);
                 }
             }
         }

@@ -45,7 +45,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 impl BlobsInGroups {
     fn none(layout: &Layout) -> Self {
         let mut members: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
-        members.iter_mut().for_each(|members| members.sort_unstable());
+        for members in &mut members {
+            members.sort_unstable();
+        }
         let most = members.iter().map(Vec::len).max().unwrap_or(0);
         Self { members, rows: Vec::new(), row_words: 1 + most.div_ceil(WORD_BITS) }
     }

@@ -89,7 +89,7 @@ impl FaultyStore {
     async fn misread(&self, key: &[u8], found: Option<Sealed>) -> Result<Option<Sealed>, StoreError> {
         let Some(found) = found else { return Ok(None) };
         let reads = self.reads.load(Ordering::Relaxed);
-        if reads % 2 == 0 {
+        if reads.is_multiple_of(2) {
             let others = self.store.scan(KeyRange::prefix_after(&key[..1], key), 1).await?;
             if let Some(other) = others.into_iter().next() {
                 return Ok(Some(other.value));
@@ -121,7 +121,7 @@ impl Store for FaultyStore {
         Box::pin(async move {
             let reads = self.reads.fetch_add(1, Ordering::Relaxed);
             if is_on(Sabotage::StaleCatalogRead)
-                && reads % STALE_OF == 0
+                && reads.is_multiple_of(STALE_OF)
                 && let Some(stale) = self.before.lock().get(&key)
             {
                 return Ok(stale.clone());

@@ -127,6 +127,7 @@ struct Limited {
 
 /// An operation that has not been answered.
 #[derive(Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // facts of an operation, each on its own
 struct OpenOp {
     priority: PriorityClass,
     weight: u64,

@@ -125,10 +125,10 @@ impl<M: Controller> World<M> {
         let rate = self.flows.begin(self.now, transfer, demand, moving.stream_bytes);
         assert!(rate <= moving.stream_bytes_per_s, "{} is faster than its drives", moving.op);
         let fragment_bytes = u64::from(self.rack.spec().code.fragment_bytes).min(moving.stream_bytes);
-        if let Some(open) = self.open.get_mut(moving.op) {
-            if open.first_byte == Time::MAX {
-                open.first_byte = self.now + transfer_time(fragment_bytes, rate);
-            }
+        if let Some(open) = self.open.get_mut(moving.op)
+            && open.first_byte == Time::MAX
+        {
+            open.first_byte = self.now + transfer_time(fragment_bytes, rate);
         }
     }
 
