@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::{DomainId, DomainLimit, Rng};
+use crate::{DomainId, DomainLimit, HeavyLoad, Rng};
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -41,6 +41,23 @@ fn a_switch_of_a_pelican_group_takes_the_calibrated_time() {
     }
     let mean = total / rounds;
     assert!((Duration::from_millis(13_300)..Duration::from_millis(13_700)).contains(&mean), "{mean:?}");
+}
+
+#[test]
+fn what_makes_load_heavy_is_described() {
+    let with = |line: &str| {
+        let text = shipped("nas8").replace("[drive]\n", &format!("[drive]\n{line}\n"));
+        parse(&text, "nas8.toml").map(|spec| spec.profile.heavy_load).map_err(|error| error.to_string())
+    };
+    assert_eq!(with(""), Ok(HeavyLoad::StreamOnServer));
+    assert_eq!(with("heavy_load = \"stream\""), Ok(HeavyLoad::StreamOnServer));
+    assert_eq!(with("heavy_load = { streams = 36 }"), Ok(HeavyLoad::StreamsInRack(36)));
+    assert_eq!(with("heavy_load = { requests = 2000 }"), Ok(HeavyLoad::OpenRequests(2_000)));
+    for wrong in ["\"often\"", "7", "{}", "{ streams = 1, requests = 2 }"] {
+        let refused = with(&format!("heavy_load = {wrong}")).unwrap_err();
+        assert!(refused.contains("{ streams = 36 } or { requests = 2000 }"), "{wrong}: {refused}");
+    }
+    assert!(with("heavy_load = { requests = 0 }").unwrap_err().contains("1"), "none is no load");
 }
 
 #[test]
