@@ -161,7 +161,9 @@ impl Forecaster<'_> {
             let turn = if serving == Some(priority) { self.scheduler().quantum / 2 } else { Duration::ZERO };
             alone.saturating_mul(shares.of(priority)) / shares.client.max(1) + turn
         });
-        others.fold(alone, Duration::saturating_add)
+        let beside = others.fold(alone, Duration::saturating_add);
+        assert!(beside >= alone, "beside others it is expected to take no less than alone");
+        beside
     }
 
     fn scheduler(&self) -> &SchedulerPolicy {

@@ -184,7 +184,9 @@ impl Jobs {
     pub fn operation_begins(&mut self, of: JobClass, op: OpId) -> bool {
         let Some(job) = self.known.get_mut(&of.job) else { return false };
         let goes_on = !job.paused;
-        job.working().is_some_and(|at_work| at_work.operation_begins(of.class, op, goes_on))
+        let goes_on = job.working().is_some_and(|at_work| at_work.operation_begins(of.class, op, goes_on));
+        assert!(!goes_on || self.turn == Some(of.job), "{op} goes on in the turn of its job");
+        goes_on
     }
 
     /// An operation has ended, whosever it was.

@@ -274,6 +274,7 @@ fn finished(spec: &RackSpec, constraints: &Constraints, plan: &Plan, bound: Boun
         layout.groups.extend(groups.iter().map(group));
     }
     assert!(layout.groups.iter().all(|group| group.drives.len() == constraints.group_drives), "a group has g drives");
+    assert!(layout.classes.iter().all(|groups| !groups.is_empty()), "a class has groups");
     layout.group_of = by_drive(&layout.groups);
     layout.spares = spec.drives.iter().map(|d| d.id).filter(|d| layout.group_of(*d).is_none()).collect();
     let grouped = layout.groups.len() * constraints.group_drives;

@@ -58,13 +58,19 @@ pub fn choose(policy: MergePolicy, shelves: &[ShelfFacts]) -> Option<Choice> {
         tiers.entry(tier(policy, shelf.bytes)).or_default().push(at);
     }
     let full = tiers.into_values().find(|tier| tier.len() >= policy.fan_in)?;
-    Some(Choice::Merge(full.into_iter().take(policy.fan_in).collect()))
+    let oldest: Vec<usize> = full.into_iter().take(policy.fan_in).collect();
+    assert!(oldest.is_sorted_by(|older, newer| older < newer), "a shelf is merged once, the oldest first");
+    Some(Choice::Merge(oldest))
 }
 
 /// The tier of a shelf of `bytes`.
 fn tier(policy: MergePolicy, bytes: u64) -> u32 {
     // A shelf is somewhat larger than the log that it was made of.
-    (bytes / policy.log_bytes / 2).checked_ilog(policy.fan_in as u64).map_or(0, |tier| tier + 1)
+    let logs = bytes / policy.log_bytes / 2;
+    let tier = logs.checked_ilog(policy.fan_in as u64).map_or(0, |tier| tier + 1);
+    let bound = (policy.fan_in as u128).saturating_pow(tier);
+    assert!(u128::from(logs) < bound, "a shelf of {bytes} bytes is below the bound of tier {tier}");
+    tier
 }
 
 /// A drive, as the target of a merge.

@@ -45,6 +45,10 @@ const OPERATION_IN_KEPT: u64 = 4;
 /// How often what others ordered may come to nothing before a reader gives up.
 const JOINS_MAX: u32 = 5;
 
+const _: () = assert!(FIRST_IN_CAPACITY >= OPERATION_IN_CAPACITY, "a first segment is a part of its operation");
+const _: () = assert!(AHEAD_IN_CAPACITY < OPERATION_IN_CAPACITY, "there is room to order an operation ahead");
+const _: () = assert!(HEAD_BYTES <= OPERATION_BYTES_MAX, "one operation brings what a client is answered with");
+
 /// How long a client may take for a block before its segments may be evicted from the spool.
 pub const BLOCK_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a stream waits for room in the spool for its next segment.
@@ -142,6 +146,7 @@ impl Recall {
         let end = wanted.min(whole_stripes(start, most, stripe));
         let first_end = end.min(whole_stripes(start, self.spool.first_bytes(), stripe));
         assert!((start..first_end).contains(&at), "an operation reads a stripe at least");
+        assert!(first_end <= end && end <= self.blob.payload_bytes, "an operation lies within its blob");
         RecallOperation { spool: self.spool, stripe_bytes: stripe, range: start..end, segment: start..first_end }
     }
 
@@ -198,6 +203,7 @@ impl SpoolShape {
 
 /// The end of as many whole stripes from `start` on as `bytes` hold, and of one at least.
 fn whole_stripes(start: u64, bytes: u64, stripe_bytes: u64) -> u64 {
+    assert!(start.is_multiple_of(stripe_bytes), "whole stripes begin with a stripe");
     start.saturating_add((bytes - bytes % stripe_bytes).max(stripe_bytes))
 }
 
@@ -244,6 +250,7 @@ impl RecallOperation {
         }
         let end = if most >= left { self.range.end } else { self.range.end.min(whole_stripes(start, most, stripe)) };
         self.segment = start..end;
+        assert!(start < end && end <= self.range.end, "a segment goes on within its operation");
         Some(self.segment())
     }
 }

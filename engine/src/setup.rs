@@ -10,6 +10,8 @@ use core::time::Duration;
 use model::physics::{READ_SEEKS, READ_SEEKS_MAX, ServerLoad, WRITE_SEEKS};
 use model::{ClassId, DriveId, GroupId, RackSpec, Time, transfer_time};
 
+const _: () = assert!(READ_SEEKS <= READ_SEEKS_MAX, "a transfer is not expected to take longer than it may");
+
 /// A rack's description, layout and policy.
 pub(crate) struct Setup {
     pub spec: RackSpec,

@@ -35,6 +35,8 @@ const RETRY: Duration = Duration::from_secs(30);
 /// A transformation that took this part of the logging period or more was as long, in percent.
 const IDEAL_PERCENT: u128 = 95;
 
+const _: () = assert!(0 < IDEAL_PERCENT && IDEAL_PERCENT <= 100, "ideal is a part of the logging period");
+
 /// A drive of the pool, by its position in the cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolDrive(pub u32);
@@ -70,7 +72,9 @@ const TWO_ROTATIONS_FROM: u32 = 6;
 pub fn rotations(drives: u32) -> Vec<Range<u32>> {
     assert!(drives > 0, "a pool has a drive");
     let first = if drives < TWO_ROTATIONS_FROM { drives } else { drives.div_ceil(2) };
-    [0..first, first..drives].into_iter().filter(|share| !share.is_empty()).collect()
+    let shares: Vec<Range<u32>> = [0..first, first..drives].into_iter().filter(|share| !share.is_empty()).collect();
+    assert!(drives < 3 || shares.iter().all(|share| share.len() >= 3), "a rotation keeps its three stages apart");
+    shares
 }
 
 /// The settings of a rotation.
@@ -394,6 +398,8 @@ impl Shift {
 
     /// Counts since the beginning.
     pub fn stats(&self) -> ShiftStats {
+        let logs = self.stats.transformed + self.stats.lost + self.sealed.len() as u64;
+        assert!(logs <= self.next_log.0, "a log becomes a tree or is lost, and that once");
         self.stats
     }
 }
@@ -429,6 +435,7 @@ impl Shift {
         };
         self.alternation = Some(judged);
         self.stats.alternations[judged as usize] += 1;
+        assert!(self.stats.alternations.iter().sum::<u64>() < self.next_log.0, "a log is judged once");
     }
 
     fn ended(
@@ -485,6 +492,7 @@ impl Shift {
             self.interrupt(log, Time::ZERO);
         }
         assert!(self.stages(drive) == Stages::default(), "nothing goes on on a drive that is lost");
+        assert!(!self.has_log(drive), "no log waits on a drive that is lost");
     }
 
     fn lose_log(&mut self, log: LogId, actions: &mut Vec<ShiftAction>) {
@@ -506,6 +514,8 @@ impl Shift {
         sealed.not_before = not_before;
         let (from, transform) = (sealed.drive, sealed.under_way.take());
         if let Some(Transform { to, .. }) = transform {
+            assert!(self.stages(from).reads > 0, "{log:?} was being read from {from:?}");
+            assert!(self.stages(to).writes > 0, "the tree of {log:?} was being written to {to:?}");
             self.drive_mut(from).stages.reads -= 1;
             self.drive_mut(to).stages.writes -= 1;
         }
@@ -536,8 +546,12 @@ impl Shift {
         if !self.woken(next, actions) {
             return;
         }
+        assert!(!self.state(next).full, "{next:?} has room for a log");
+        let apart = self.policy.overrun != Overrun::Overlap && self.lone().is_none();
+        assert!(!apart || !self.stages(next).transforms(), "{next:?} logs, and is in no other stage");
         self.leave(actions);
         let log = self.next_log;
+        assert!(!self.sealed.contains_key(&log), "the number of {log:?} is used once");
         self.next_log = LogId(log.0 + 1);
         (self.duty, self.flush) = (next, false);
         self.drive_mut(next).stages.logs = true;
@@ -548,12 +562,16 @@ impl Shift {
     /// The log on duty, if there is one, is complete.
     fn leave(&mut self, actions: &mut Vec<ShiftAction>) {
         let Some(OpenLog { log, drive, bytes, .. }) = self.open.take() else { return };
+        assert!(self.stages(drive).logs, "{drive:?} was on duty for {log:?}");
         self.drive_mut(drive).stages.logs = false;
         if bytes == 0 {
             actions.push(ShiftAction::RemoveLog { log, drive });
         } else {
-            self.sealed.insert(log, SealedLog { drive, not_before: Time::ZERO, under_way: None });
+            let before = self.sealed.insert(log, SealedLog { drive, not_before: Time::ZERO, under_way: None });
+            assert!(before.is_none(), "{log:?} is left once");
         }
+        let overlaps = self.policy.overrun == Overrun::Overlap;
+        assert!(overlaps || self.sealed.len() <= self.drives.len(), "no more logs wait than there are drives");
     }
 
     /// Whether so many logs wait that there are to be no more: what is known of them is held in memory.
@@ -603,12 +621,15 @@ impl Shift {
                 assert!(self.stages(drive) == Stages::default(), "{drive:?} does nothing else");
             }
         }
+        assert!(self.is_writable(to), "{to:?} has room for the tree of {log:?}");
         self.attempts = self.attempts.wrapping_add(1);
         let attempt = Attempt(self.attempts);
         self.drive_mut(from).stages.reads += 1;
         self.drive_mut(to).stages.writes += 1;
         if let Some(sealed) = self.sealed.get_mut(&log) {
-            sealed.under_way = Some(Transform { to, attempt, since: now });
+            assert!(sealed.drive == from, "{log:?} is read where it lies");
+            let before = sealed.under_way.replace(Transform { to, attempt, since: now });
+            assert!(before.is_none(), "{log:?} is transformed once at a time");
         }
         actions.push(ShiftAction::Transform { log, from, to, attempt });
     }
@@ -703,6 +724,7 @@ impl Shift {
 
     /// What always holds. See the head of this file.
     fn check(&self) {
+        let (mut reads, mut writes) = (0, 0);
         for (position, state) in self.drives.iter().enumerate() {
             let drive = PoolDrive(position as u32);
             assert!(
@@ -710,7 +732,15 @@ impl Shift {
                 "{drive:?} is on duty if its log is open"
             );
             assert!(state.phase == Phase::Awake || state.stages == Stages::default(), "{drive:?} works awake");
+            (reads, writes) = (reads + state.stages.reads as usize, writes + state.stages.writes as usize);
         }
+        let under_way = self.sealed.values().filter(|log| log.under_way.is_some()).count();
+        assert_eq!((reads, writes), (under_way, under_way), "a transformation reads one drive and writes one");
+        assert!(self.open.is_none_or(|open| open.drive == self.duty), "the open log is that of the drive on duty");
+        assert!(self.open.is_none_or(|open| open.log < self.next_log), "logs are numbered upwards");
+        let newer = self.open.map_or(self.next_log, |open| open.log);
+        assert!(self.sealed.last_key_value().is_none_or(|(last, _)| *last < newer), "logs wait in the order of duty");
+        assert!(!self.admits || self.open.is_some(), "who may append has a log to append to");
     }
 
     /// Whether a log lies on `drive` that is not a tree yet.

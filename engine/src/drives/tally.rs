@@ -69,6 +69,7 @@ impl Tally {
         let (was_away, is_away) = (usize::from(before.is_away()), usize::from(phase.is_away()));
         assert!(self.away >= was_away, "{drive} was counted as away");
         self.away = self.away - was_away + is_away;
+        assert!(self.away <= self.group_of.len(), "no more drives are away than there are");
         let Some(group) = self.group_of[drive.index()] else { return };
         let group = &mut self.groups[group.index()];
         if let Some(count) = group.count(before) {
@@ -83,6 +84,7 @@ impl Tally {
     /// A drive failed for good.
     pub fn fail(&mut self) {
         self.failed += 1;
+        assert!(self.failed <= self.group_of.len(), "a drive fails for good once");
     }
 
     /// One that had is replaced.

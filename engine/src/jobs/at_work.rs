@@ -180,6 +180,7 @@ impl AtWork {
                 return;
             }
         }
+        assert!(self.planner.in_hand(class).is_none(), "a step that is over is in hand no more");
         self.checkpoints.changed();
         self.classes[index].retry.went_on();
         self.ask_all();
@@ -224,6 +225,7 @@ impl AtWork {
     /// A step ended without anything done: the class tries again, now or later, or the job ends.
     fn came_to_nothing(&mut self, now: Time, index: usize, step: &StepInHand, result: &StepResult) {
         let class = &mut self.classes[index];
+        assert!(class.step.is_none(), "what came to nothing is in hand no more");
         let reason = match (result, step.refused) {
             (StepResult::NoRoom, _) => Some(BlockReason::Room),
             // Withdrawn, by the job itself or in favour of somebody else.

@@ -67,7 +67,9 @@ impl Retry {
             BlockReason::Queue => (Duration::from_millis(20), Duration::from_secs(1)),
             _ => (Duration::from_secs(5), Duration::from_mins(1)),
         };
-        first.saturating_mul(1 << self.tries.min(16)).min(most)
+        let pause = first.saturating_mul(1 << self.tries.min(16)).min(most);
+        assert!(pause >= first, "a pause grows with the tries");
+        pause
     }
 
     /// A moment has come at which it may be different: the class tries again at once, if it waits.

@@ -52,12 +52,10 @@ pub(super) fn assign(constraints: &Constraints, share: &Share, taken: &[u32], ex
         state.assign_round(round, &mut uses);
     }
     state.fit_in(exchanges);
-    state
-        .groups
-        .into_iter()
-        .map(|group| group.drives)
-        .filter(|drives| drives.len() == constraints.group_drives)
-        .collect()
+    let whole = |drives: &Vec<u32>| drives.len() == constraints.group_drives;
+    let groups: Vec<Vec<u32>> = state.groups.into_iter().map(|group| group.drives).filter(whole).collect();
+    assert!(groups.len() * constraints.group_drives <= share.drives.len(), "a drive is in one group");
+    groups
 }
 
 /// The drives, those of one domain of the tightest hard resource together, within it by failure domains, larger ones

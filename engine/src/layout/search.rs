@@ -2,7 +2,7 @@
 
 use super::assignment;
 use super::classes::{self, Share};
-use super::constraints::{Constraints, Plan};
+use super::constraints::{Constraints, Domain, Plan};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -189,7 +189,10 @@ fn attempt(constraints: &Constraints, drives: &[u32], count: usize, soft: bool) 
             plan.push(class);
         }
     }
-    split_off(constraints, plan, &mut taken)
+    let plan = split_off(constraints, plan, &mut taken);
+    let kept = |(domain, taken): (&Domain, &u32)| !domain.hard() || *taken <= domain.limit;
+    assert!(constraints.domains.iter().zip(&taken).all(kept), "one group of each class keeps every hard limit");
+    plan
 }
 
 /// The need of a class in each domain if its drives are assigned evenly.

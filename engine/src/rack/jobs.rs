@@ -74,6 +74,8 @@ impl Rack {
     /// The next order of a class of a job, if the write that it has in hand writes so many bytes and nothing comes
     /// between; only if that is a write as well ([`JobPlanner::ahead`]).
     pub fn job_ahead(&self, of: JobClass, bytes: u64) -> Option<Order> {
-        self.job_planner(of.job)?.ahead(of.class, bytes)
+        let next = self.job_planner(of.job)?.ahead(of.class, bytes)?;
+        assert!(next.writes(), "nothing but a write is prepared ahead");
+        Some(next)
     }
 }

@@ -37,7 +37,6 @@ impl Rack {
 
     fn leave_sleep(&mut self, class: ClassId, step: &mut Step) -> bool {
         let Some((group, priority)) = self.classes[class.index()].pick(step.now, None) else { return false };
-        assert!(self.setup.class_of(group) == class, "a class wakes a group of its own");
         if !self.may_start(group, priority, step.now) {
             self.give_up_for_budget(class, step);
             return true;
@@ -75,6 +74,7 @@ impl Rack {
     }
 
     fn begin_waking(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, now: Time) {
+        assert!(self.setup.class_of(group) == class, "a class wakes a group of its own");
         let state = &mut self.classes[class.index()];
         state.begin_switch(priority, now);
         state.begin_waking(group, now, now + self.setup.switch_timeout());
@@ -140,6 +140,7 @@ impl Rack {
 
     /// Begins to put the group of `class` that is up to sleep.
     pub(super) fn rest(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        assert!(self.setup.class_of(group) == class, "a class puts a group of its own to sleep");
         self.classes[class.index()].begin_resting(group, step.now, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);

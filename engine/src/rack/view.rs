@@ -159,7 +159,9 @@ impl Rack {
         let reclaims = groups.iter().any(|group| self.reclaim.dead_bytes(*group) > 0);
         let (load, class) = (self.load_beside(class), &self.classes[class.index()]);
         let (setup, estimates, ops) = (&self.setup, &self.estimates, &self.ops);
-        Forecaster { setup, estimates, load, ops, class, reclaims, now }.read(group)
+        let forecast = Forecaster { setup, estimates, load, ops, class, reclaims, now }.read(group);
+        assert!(forecast.min <= forecast.expected && forecast.expected <= forecast.max, "a forecast lies in its range");
+        forecast
     }
 
     /// The load that `class` works beside, by what the description says makes it heavy: so many requests, or that

@@ -154,6 +154,7 @@ impl Runs {
         self.whole.operations += 1;
         self.whole.weight += weight;
         let run = self.get_mut(run);
+        assert!(run.operations == 0 || run.last != slot, "{slot} is appended once");
         if run.operations == 0 {
             run.first = slot;
         }
@@ -165,6 +166,7 @@ impl Runs {
     /// The operation at `slot` leaves `run`; its neighbours there, if it has any, are `[before, behind]`. True if it
     /// leaves from between others or from behind, so that the headroom of those left must be noted anew.
     pub fn leave(&mut self, run: RunId, slot: Slot, weight: u64, [before, behind]: [Slot; 2]) -> bool {
+        assert!(self.whole.operations > 0 && self.whole.weight >= weight, "what leaves the queue was counted");
         self.whole.operations -= 1;
         self.whole.weight -= weight;
         let left = self.get_mut(run);
@@ -172,16 +174,19 @@ impl Runs {
         left.operations -= 1;
         left.weight -= weight;
         if left.operations == 0 {
+            assert!(left.weight == 0, "a run without operations weighs nothing");
             left.tightest.clear();
             self.close(run);
             return false;
         }
         if slot == left.first {
+            assert!(behind != NIL, "a run that goes on has a first operation");
             left.first = behind;
             left.tightest.pop_front_if(|(tightest, _)| *tightest == slot);
             return false;
         }
         if slot == left.last {
+            assert!(before != NIL, "a run that goes on has a last operation");
             left.last = before;
         }
         left.tightest.clear();
@@ -201,6 +206,7 @@ impl Runs {
             Some(run) => run.neighbours[BEFORE] = before,
             None => self.ends[BEHIND] = before,
         }
+        assert!((self.ends[BEFORE] == NIL) == (self.ends[BEHIND] == NIL), "a queue has two ends, or none");
         self.free.push(run);
         assert!(self.free.len() <= self.arena.len(), "a run is closed once");
     }
@@ -229,6 +235,8 @@ impl Runs {
             span.weight += weight;
             span.changes += self.differ(other, neighbours[1 - side]);
         }
+        assert!(span.operations <= self.whole.operations, "a part of the queue is no longer than the queue");
+        assert!(span.changes <= self.whole.changes, "the group changes no more often in a part of the queue");
         span
     }
 

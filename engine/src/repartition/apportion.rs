@@ -74,6 +74,7 @@ impl Apportion {
                 left -= 1;
             }
         }
+        assert_eq!(self.given.iter().sum::<u64>(), output, "output is apportioned to the byte");
         &self.given
     }
 }

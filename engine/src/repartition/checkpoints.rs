@@ -92,6 +92,7 @@ impl Checkpoints {
 
     /// Not now: the job goes on as if none had been due.
     pub fn put_off(&mut self, now: Time) {
+        assert!(self.waited[0] <= self.waited[1], "time that was waited does not come back");
         (self.phase, self.last, self.waited[0]) = (CheckpointPhase::Working, Some(now), self.waited[1]);
     }
 }

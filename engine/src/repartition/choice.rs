@@ -120,6 +120,9 @@ impl Strategy for Chosen {
         if let Step::Visit { group } = step {
             assert!(group < accounting.groups(), "a strategy visits a group of the class");
         }
+        if let Step::Offload { target } = step {
+            assert!(accounting.awake() != Some(target), "nothing is offloaded to its own destination");
+        }
         step
     }
 }

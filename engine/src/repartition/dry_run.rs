@@ -102,6 +102,7 @@ impl DryRun {
     /// `expected` to the groups of all its classes. A day for each class; what follows the last is one that has just
     /// begun.
     pub fn new(mut planner: JobPlanner, terms: Terms, expected: &Expected, days: &[Day]) -> Self {
+        assert!(planner.classes().all(|class| planner.in_hand(class).is_none()), "no order is in hand yet");
         planner.hold_choices();
         planner.empty_buffers(false);
         let (sizes, chunk_bytes) = (planner.spec().sizes, planner.spec().chunk_bytes);
@@ -195,6 +196,7 @@ impl DryRun {
         let Some(group) = order.group() else { return };
         let waited = class.wake(group, self.now, &self.terms);
         let moved = self.moved(index, order);
+        assert!(moved > 0, "an order that moves nothing would be given again for ever");
         let class = &mut self.classes[index];
         let taken = class.take(order, moved, &self.terms, self.sizes.together_bytes);
         class.ends = Some(self.now + waited + taken);
@@ -240,6 +242,10 @@ impl DryRun {
             class_run.cost.peak_offloaded_bytes = class_run.cost.peak_offloaded_bytes.max(lies);
         }
         class_run.ends = None;
+        let Cost { starts, switches, bytes_offloaded, bytes_written, waiting, .. } = class_run.cost;
+        assert!(starts <= switches, "drives start when their group is woken");
+        assert!(bytes_offloaded <= bytes_written, "what is offloaded is written");
+        assert!(waiting <= ends, "nobody waits for longer than it takes");
         class_run.cost.time = ends.saturating_sub(class_run.cost.waiting);
         self.checkpoints.changed();
         self.ask_all();
@@ -263,6 +269,7 @@ impl ClassRun {
 
     /// The time that an order takes which moves so many bytes.
     fn take(&mut self, order: Order, bytes: u64, terms: &Terms, together_bytes: u64) -> Duration {
+        assert!(self.at == order.group(), "an order is done on the group that is awake");
         let goes_on = matches!(order, Order::Read { group, .. } if self.reads == Some(group));
         self.reads = None;
         let (streams, moving) = match order {
@@ -291,7 +298,9 @@ impl ClassRun {
         let before = *read;
         *read += bytes;
         let first = if goes_on { before.saturating_sub(1) / together_bytes + 1 } else { before / together_bytes };
-        ((*read - 1) / together_bytes + 1).saturating_sub(first)
+        let begun = ((*read - 1) / together_bytes + 1).saturating_sub(first);
+        assert!(begun <= bytes / together_bytes + 2, "a stream begins where input does not lie together");
+        begun
     }
 
     /// The time that a write takes, if what was written before it left time to encode some of it.
@@ -321,6 +330,7 @@ impl Starts {
         if today >= per_day.max(1) {
             let tomorrow = DAY.saturating_mul(u32::try_from(self.today + 1).unwrap_or(u32::MAX));
             waited = tomorrow.saturating_sub(gone);
+            assert!(waited <= DAY, "the next day begins within one");
             self.enter(self.today + 1);
         }
         let (today, in_all) = self.of.entry(group).or_default();

@@ -74,12 +74,14 @@ pub fn baseline_s(question: &Question) -> f64 {
 
 /// Formula (6), in seconds.
 pub fn buffpack_s(question: &Question) -> f64 {
+    assert!(question.groups > 0, "a job needs a group");
     let others = question.groups as f64 - 1.0;
     question.once_s() + question.switch_s() * question.output() * others / (2.0 * question.memory_bytes as f64)
 }
 
 /// Formula (7), in seconds.
 pub fn offpack_s(question: &Question) -> f64 {
+    assert!(question.groups > 0 && question.memory_bytes > 0, "a job needs a group, and memory");
     let groups = question.groups as f64;
     let output = question.output();
     question.read_s((groups - 1.0) / groups * output + question.data_bytes as f64)
@@ -202,6 +204,7 @@ pub fn skewed_fillpack_s(question: &Question, skew: Skew<'_>) -> f64 {
     skew.assert_valid(question.groups);
     let output = question.output();
     let at_once: f64 = skew.input.iter().zip(skew.output).map(|(lies, falls)| lies * falls).sum();
+    assert!((0.0..1.01).contains(&at_once), "{at_once} of the output is delivered at once");
     let offloaded = output * (1.0 - at_once);
     let carried = |on: usize, target: usize| {
         let run = output * skew.input[on] * skew.output[target];
@@ -247,7 +250,10 @@ fn carries(fills: f64) -> f64 {
 /// 2, and so on. Each part takes the cheaper way. Reading the input n times, and keeping another part of it each time,
 /// lets n parts be carried over one switch, n over two; the bound is the least over all n. Seeks are left out.
 pub fn lower_bound_s(question: &Question) -> f64 {
-    (1..=question.groups).map(|passes| bound_for_passes(question, passes)).fold(f64::INFINITY, f64::min)
+    let bounds = (1..=question.groups).map(|passes| bound_for_passes(question, passes));
+    let least = bounds.fold(f64::INFINITY, f64::min);
+    assert!(least >= question.once_s(), "nothing takes less than to read and to write once");
+    least
 }
 
 fn bound_for_passes(question: &Question, passes: usize) -> f64 {

@@ -458,11 +458,13 @@ impl ClassPlanner {
             Some(awake) if accounting.buffered(awake) > 0 => awake,
             Some(awake) if offloads => {
                 let (on, target) = (self.groups[awake], self.groups[fullest]);
+                assert!(on != target, "nothing is offloaded to its own destination");
                 return Order::Offload { on, target, bytes: accounting.buffered(fullest) };
             }
             _ => fullest,
         };
         accounting.set_awake(Some(at));
+        assert!(accounting.buffered(at) > 0, "a buffer is emptied by writing something");
         Order::Deliver { group: self.groups[at], bytes: accounting.buffered(at) }
     }
 
@@ -487,7 +489,9 @@ impl ClassPlanner {
                     return Order::Offload { on, target, bytes };
                 }
                 (Step::Refill { target, bytes }, Some(on)) => {
-                    return Order::Refill { on, target: self.groups[target], bytes };
+                    let target = self.groups[target];
+                    assert!(bytes > 0 && on != target, "a strategy refills something, from another group");
+                    return Order::Refill { on, target, bytes };
                 }
                 (_, None) => unreachable!("a strategy visits a group before it does something there"),
             }

@@ -188,6 +188,8 @@ impl JobSpec {
         let weight = |part: &Part| part.shares.iter().map(|share| u128::from(*share)).sum::<u128>();
         let whole: u128 = self.parts.iter().map(weight).sum();
         assert!(whole > 0, "output falls to some group");
-        least + (u128::from(spare) * weight(&self.parts[index]) / whole) as u64
+        let share = least + (u128::from(spare) * weight(&self.parts[index]) / whole) as u64;
+        assert!((least..=self.memory_bytes).contains(&share), "a part's share is a part of the memory");
+        share
     }
 }

@@ -40,6 +40,7 @@ pub(super) struct OffloadPhase {
 impl OffloadPhase {
     /// The next step; there must be input left.
     pub fn next(&mut self, accounting: &Accounting) -> Step {
+        assert!(accounting.input_left() > 0, "input is left as long as more is offloaded");
         let Some(awake) = accounting.awake() else { return visit_input(accounting, 0) };
         self.emptying = (self.emptying || accounting.full()) && accounting.buffered_in_all() > 0;
         if self.emptying {

@@ -100,6 +100,8 @@ impl<'a> Simulation<'a> {
         }
         assert!(self.accounting.done(), "a strategy ended before all output was delivered");
         self.cost.time += self.cost.switching + self.cost.seeking;
+        assert!(self.cost.starts <= self.cost.switches, "drives start when their group is woken");
+        assert!(self.cost.bytes_offloaded <= self.cost.bytes_written, "what is offloaded is written");
         self.cost
     }
 
