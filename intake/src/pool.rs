@@ -118,10 +118,11 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
     for (drive, directory) in directories.iter().enumerate() {
         labels.push(read(directory.as_ref()).map_err(|error| OpenError::Drive { drive, error })?);
     }
-    check(&labels)?;
     if labels.iter().flatten().all(|label| label.version == MAKING) {
+        // Labels of a pool whose making was cut short twice may be of two pools. Nothing is stored in either.
         labels = make(directories, entropy)?;
     }
+    check(&labels)?;
     let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
     let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
     let mut drives = Vec::new();
