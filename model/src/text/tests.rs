@@ -57,7 +57,7 @@ fn what_makes_load_heavy_is_described() {
         let refused = with(&format!("heavy_load = {wrong}")).unwrap_err();
         assert!(refused.contains("{ streams = 36 } or { requests = 2000 }"), "{wrong}: {refused}");
     }
-    assert!(with("heavy_load = { requests = 0 }").unwrap_err().contains("1"), "none is no load");
+    assert!(with("heavy_load = { requests = 0 }").unwrap_err().contains('1'), "none is no load");
 }
 
 #[test]
