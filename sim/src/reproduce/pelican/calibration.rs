@@ -101,6 +101,11 @@ impl Calibration {
         limit / 1_000 * self.u_permille
     }
 
+    /// The text's u of a limit in bytes of payload, the inverse of [`Self::u_bytes`] for whole megabytes.
+    pub fn u_of(&self, payload_bytes: u64) -> u64 {
+        payload_bytes / self.u_permille * 1_000
+    }
+
     pub(super) fn change(&self, profile: &mut DriveProfile) {
         profile.heavy_load = self.heavy_load;
         if let Some((min, max, draws)) = self.mount_busy_ms {
@@ -133,4 +138,18 @@ pub fn compared(made: &ByCalibration) -> Table {
     let counts = made.iter().map(|(_, rows)| Cell::words(judge::findings(rows)));
     table.push([Cell::words("all rows"), Cell::Empty].into_iter().chain(counts).collect());
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OTHERS, SHIPPED};
+
+    #[test]
+    fn what_u_counts_can_be_counted_back() {
+        for calibration in OTHERS.iter().chain([&SHIPPED]) {
+            for u in [0, 50_000_000_000, 350_000_000_000, 1_000_000_000_000] {
+                assert_eq!(calibration.u_of(calibration.u_bytes(u)), u, "{}", calibration.name);
+            }
+        }
+    }
 }

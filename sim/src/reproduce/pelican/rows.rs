@@ -255,8 +255,10 @@ fn reordering<'a>(runs: &'a Runs) -> Vec<Row> {
     let p99 = |view: View<'a>, gigabytes| view.at_u(gigabytes).ttfb_s.p99.unwrap_or(0.0);
     let ratio = |one, other| runs.sample(move |view| gbit(view.at_u(one)) / gbit(view.at_u(other)));
     let least = |view: View<'a>| {
-        let limits = view.of(ByU).map(|point| point.parameters.overtake_limit / GB).filter(|limit| *limit > 0);
-        limits.min_by(|a, b| p99(view, *a).total_cmp(&p99(view, *b))).unwrap_or(0) as f64
+        let limited = view.of(ByU).filter(|point| point.parameters.overtake_limit > 0);
+        let wait = |point: &Point| point.ttfb_s.p99.unwrap_or(0.0);
+        let best = limited.min_by(|a, b| wait(a).total_cmp(&wait(b)));
+        best.map_or(0.0, |point| runs.u_gigabytes(point.parameters.overtake_limit))
     };
     let seconds = |from, to| format!("{} s to {} s", short(p99(runs.all(), from)), short(p99(runs.all(), to)));
     let at_350 = short(p99(runs.all(), 350));

@@ -128,6 +128,11 @@ impl Runs {
         self.calibration.u_bytes(gigabytes * GB)
     }
 
+    /// The text's u, in gigabytes, of a limit in bytes of payload.
+    pub fn u_gigabytes(&self, limit: u64) -> f64 {
+        self.calibration.u_of(limit) as f64 / GB as f64
+    }
+
     /// All seeds taken together.
     pub fn all(&self) -> View<'_> {
         View { runs: self, seed: None }
