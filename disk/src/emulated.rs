@@ -71,8 +71,8 @@ struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
     notified: Notify,
-    /// Counts the requests that wait or are served in the rack, once somebody knows.
-    open_requests: OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>,
+    /// How full the queues of the rack are, in thousandths, once somebody knows.
+    queue_fill_permille: OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>,
 }
 
 struct Truth {
@@ -261,7 +261,7 @@ impl EmulatedRack {
             clock,
             truth: Mutex::new(truth),
             notified: Notify::new(),
-            open_requests: OnceLock::new(),
+            queue_fill_permille: OnceLock::new(),
         });
         let emulated = |id: DriveId| EmulatedDrive {
             id,
@@ -360,11 +360,11 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// From now on `open_requests` says how many requests wait or are served in the rack, which is what makes load
-    /// heavy where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only
-    /// the first call counts.
-    pub fn watch_requests(&self, open_requests: impl Fn() -> u32 + Send + Sync + 'static) {
-        let _ = self.shared.open_requests.set(Box::new(open_requests));
+    /// From now on `fill_permille` says how full the rack's queues are, which is what makes load heavy where the
+    /// description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only the first call
+    /// counts.
+    pub fn watch_queues(&self, fill_permille: impl Fn() -> u32 + Send + Sync + 'static) {
+        let _ = self.shared.queue_fill_permille.set(Box::new(fill_permille));
     }
 
     /// The time by which the inner drives were slower than the model.
@@ -380,7 +380,7 @@ impl EmulatedDrive {
         timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
     ) -> Result<Begun, DriveError> {
         let (mut truth, now) = self.shared.truth();
-        truth.servers.set_open_requests(self.shared.open_requests.get().map_or(0, |count| count()));
+        truth.servers.set_queue_fill(self.shared.queue_fill_permille.get().map_or(0, |fill| fill()));
         let load = truth.servers.load(now, self.id);
         let one = &mut truth.drives[self.id.index()];
         let follows_at_once = self.shared.clock.to_wall(now.since(one.lag_seen)) < SHORTEST_WAIT;

@@ -37,9 +37,9 @@ pub trait Controller {
     /// it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
 
-    /// Operations that are known: those that wait, and those in service. By how many there are a description may say
-    /// that load is heavy ([`model::HeavyLoad`]).
-    fn open_operations(&self) -> usize;
+    /// Operations that are known, those that wait and those in service, in thousandths of what the queues for clients
+    /// may hold. By it a description may say that load is heavy ([`model::HeavyLoad`]).
+    fn queue_fill_permille(&self) -> u32;
 
     /// The time spent on waking so far.
     fn waking(&self) -> Waking;

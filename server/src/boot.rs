@@ -94,7 +94,7 @@ pub async fn boot(
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
     let counters = Arc::clone(&context.counters);
-    emulated.watch_requests(move || counters.open_operations.load(Ordering::Relaxed));
+    emulated.watch_queues(move || counters.queue_fill_permille.load(Ordering::Relaxed));
     for fact in facts {
         handle.report(fact);
     }

@@ -108,8 +108,8 @@ pub struct WorldCounters {
     pub open_part_bytes: AtomicU64,
     /// Stripes that reads have found lost.
     pub losses: Losses,
-    /// Operations that the engine knows: those that wait, and those in service.
-    pub open_operations: AtomicU32,
+    /// Operations that the engine knows, in thousandths of what the queues for clients may hold.
+    pub queue_fill_permille: AtomicU32,
     /// Set while the engine says that the rack has no room for staged objects.
     pub rack_full: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.

@@ -36,8 +36,8 @@ impl Controller for Restless {
         self.0.picked_at(op)
     }
 
-    fn open_operations(&self) -> usize {
-        Controller::open_operations(&self.0)
+    fn queue_fill_permille(&self) -> u32 {
+        Controller::queue_fill_permille(&self.0)
     }
 
     fn waking(&self) -> Waking {

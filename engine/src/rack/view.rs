@@ -143,6 +143,14 @@ impl Rack {
         self.ops.len()
     }
 
+    /// The same, in thousandths of what the clients' queues of all classes may hold; more than 1,000 while other
+    /// priority classes have work as well.
+    pub fn queue_fill_permille(&self) -> u32 {
+        let depth = u64::from(self.setup.policy.scheduler.queue_depth);
+        let held = (depth * self.classes.len() as u64).max(1);
+        u32::try_from(self.ops.len() as u64 * 1_000 / held).unwrap_or(u32::MAX)
+    }
+
     /// Whether enough of the drives that a blob lies on are there, or may be soon, to read it.
     ///
     /// # Errors
@@ -164,12 +172,12 @@ impl Rack {
         forecast
     }
 
-    /// The load that `class` works beside, by what the description says makes it heavy: so many requests, or that
+    /// The load that `class` works beside, by what the description says makes it heavy: how full queues are, or that
     /// another class has work.
     pub(super) fn load_beside(&self, class: ClassId) -> ServerLoad {
         let other = |(index, state): (usize, &Class)| index != class.index() && state.has_work();
         let is_heavy = match self.setup.spec.profile.heavy_load {
-            HeavyLoad::OpenRequests(requests) => self.ops.len() >= requests as usize,
+            HeavyLoad::QueueFill(permille) => self.queue_fill_permille() >= u32::from(permille),
             HeavyLoad::StreamOnServer | HeavyLoad::StreamsInRack(_) => self.classes.iter().enumerate().any(other),
         };
         if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
@@ -227,8 +235,8 @@ impl Controller for Rack {
         class.serves(op).map(|_| class.picked_at)
     }
 
-    fn open_operations(&self) -> usize {
-        Self::open_operations(self)
+    fn queue_fill_permille(&self) -> u32 {
+        Self::queue_fill_permille(self)
     }
 
     fn waking(&self) -> Waking {

@@ -39,8 +39,8 @@ pub struct Servers {
     moves_until: Vec<Time>,
     /// The same of each drive.
     drive_moves_until: Vec<Time>,
-    /// Requests that wait or are served in the whole rack.
-    open_requests: u32,
+    /// Requests that wait or are served, in thousandths of what the rack's queues for clients may hold.
+    queue_fill_permille: u32,
 }
 
 impl Servers {
@@ -57,7 +57,7 @@ impl Servers {
             streams: vec![0; count],
             moves_until: vec![Time::ZERO; count],
             drive_moves_until: vec![Time::ZERO; spec.drives.len()],
-            open_requests: 0,
+            queue_fill_permille: 0,
         }
     }
 
@@ -72,9 +72,9 @@ impl Servers {
         self.of_drive[drive.index()]
     }
 
-    /// So many requests wait or are served in the whole rack from now on.
-    pub fn set_open_requests(&mut self, requests: u32) {
-        self.open_requests = requests;
+    /// So many requests wait or are served from now on, in thousandths of what the rack's queues for clients may hold.
+    pub fn set_queue_fill(&mut self, permille: u32) {
+        self.queue_fill_permille = permille;
     }
 
     /// A stream of `drive` begins.
@@ -108,7 +108,7 @@ impl Servers {
                 self.streams[server] > 0 || now < self.moves_until[server]
             }
             HeavyLoad::StreamsInRack(streams) => self.streams_at(now) >= streams as usize,
-            HeavyLoad::OpenRequests(requests) => self.open_requests >= requests,
+            HeavyLoad::QueueFill(permille) => self.queue_fill_permille >= u32::from(permille),
         };
         if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
     }
@@ -151,11 +151,11 @@ mod tests {
             Servers::new(&RackSpec::validated(draft).unwrap())
         };
         let (now, drive, other) = (Time::from_secs(100), DriveId(0), DriveId(1_151));
-        let mut servers = under(HeavyLoad::OpenRequests(3));
+        let mut servers = under(HeavyLoad::QueueFill(500));
         servers.stream_begins(drive);
-        servers.set_open_requests(2);
+        servers.set_queue_fill(499);
         assert_eq!(servers.load(now, drive), ServerLoad::Idle);
-        servers.set_open_requests(3);
+        servers.set_queue_fill(500);
         assert_eq!([servers.load(now, drive), servers.load(now, other)], [ServerLoad::Busy; 2]);
         let mut servers = under(HeavyLoad::StreamsInRack(2));
         servers.stream_begins(drive);

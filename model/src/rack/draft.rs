@@ -180,8 +180,8 @@ pub enum HeavyLoad {
     StreamOnServer,
     /// So many drives of the whole rack move payload.
     StreamsInRack(u32),
-    /// So many requests wait or are served in the whole rack.
-    OpenRequests(u32),
+    /// So many requests wait or are served, in thousandths of what the rack's queues for clients may hold.
+    QueueFill(u16),
 }
 
 /// The properties of the rack's drives: the engine's first estimates, and an emulated drive's truth.

@@ -138,18 +138,20 @@ fn watts(profile: &Table<'_>) -> Result<Watts, Fault> {
     })
 }
 
-/// `"stream"`, or a table of one number: drives that move payload, or requests.
+/// `"stream"`, or a table of one number: drives that move payload, or a share of what queues hold.
 fn heavy_load(item: &Item<'_>) -> Result<HeavyLoad, Fault> {
-    let mend = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { requests = 2000 }".to_string());
+    let mend = || item.refuse("a load is heavy by \"stream\", { streams = 36 } or { queues = \"50 %\" }".to_string());
     if let Some(word) = item.as_str() {
         return if word == "stream" { Ok(HeavyLoad::StreamOnServer) } else { Err(mend()) };
     }
     let table = item.table().map_err(|_| mend())?;
-    table.only(&["streams", "requests"])?;
-    let count = |of: &Item<'_>| of.integer(1, u64::from(u32::MAX)).map(|n| n as u32);
-    match (table.find("streams"), table.find("requests")) {
-        (Some(streams), None) => Ok(HeavyLoad::StreamsInRack(count(&streams)?)),
-        (None, Some(requests)) => Ok(HeavyLoad::OpenRequests(count(&requests)?)),
+    table.only(&["streams", "queues"])?;
+    match (table.find("streams"), table.find("queues")) {
+        (Some(streams), None) => Ok(HeavyLoad::StreamsInRack(streams.integer(1, u64::from(u32::MAX))? as u32)),
+        (None, Some(queues)) => match share(&queues)? {
+            permille @ 1..=1_000 => Ok(HeavyLoad::QueueFill(permille)),
+            _ => Err(queues.refuse("queues are filled by more than 0 and at most 100 %".to_string())),
+        },
         _ => Err(mend()),
     }
 }

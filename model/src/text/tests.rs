@@ -52,12 +52,14 @@ fn what_makes_load_heavy_is_described() {
     assert_eq!(with(""), Ok(HeavyLoad::StreamOnServer));
     assert_eq!(with("heavy_load = \"stream\""), Ok(HeavyLoad::StreamOnServer));
     assert_eq!(with("heavy_load = { streams = 36 }"), Ok(HeavyLoad::StreamsInRack(36)));
-    assert_eq!(with("heavy_load = { requests = 2000 }"), Ok(HeavyLoad::OpenRequests(2_000)));
-    for wrong in ["\"often\"", "7", "{}", "{ streams = 1, requests = 2 }"] {
+    assert_eq!(with("heavy_load = { queues = \"50 %\" }"), Ok(HeavyLoad::QueueFill(500)));
+    for wrong in ["\"often\"", "7", "{}", "{ streams = 1, queues = \"2 %\" }"] {
         let refused = with(&format!("heavy_load = {wrong}")).unwrap_err();
-        assert!(refused.contains("{ streams = 36 } or { requests = 2000 }"), "{wrong}: {refused}");
+        assert!(refused.contains("{ streams = 36 } or { queues = \"50 %\" }"), "{wrong}: {refused}");
     }
-    assert!(with("heavy_load = { requests = 0 }").unwrap_err().contains('1'), "none is no load");
+    for wrong in ["0 %", "101 %"] {
+        assert!(with(&format!("heavy_load = {{ queues = \"{wrong}\" }}")).unwrap_err().contains("at most 100 %"));
+    }
 }
 
 #[test]

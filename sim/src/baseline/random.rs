@@ -436,8 +436,8 @@ impl Controller for RandomLayout {
         self.ops.get(&op)?.picked
     }
 
-    fn open_operations(&self) -> usize {
-        self.ops.len()
+    fn queue_fill_permille(&self) -> u32 {
+        u32::try_from(self.ops.len() * 1_000 / self.depth.max(1)).unwrap_or(u32::MAX)
     }
 
     fn waking(&self) -> Waking {
