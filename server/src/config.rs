@@ -93,7 +93,7 @@ pub struct Config {
     /// The file that the engine's trace is written to, if one is kept.
     pub trace: Option<PathBuf>,
     /// The dead share of a blob at which the rest is evacuated, in thousandths.
-    #[serde(rename = "rescue_fraction", deserialize_with = "text::permille")]
+    #[serde(rename = "evacuation_fraction", deserialize_with = "text::permille")]
     pub evacuate_permille: u32,
     /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,

@@ -167,7 +167,7 @@ class Client:
 class Histories(SystemTest):
     def test_what_clients_are_told_at_once_makes_sense_in_some_order(self):
         settings = {**BRISK, "time_scale": 300, "migrate.scan_interval": "50 ms", "migrate.pack_size": "1 MB",
-                    "workshop.spool": "20 MB", "rescue_fraction": 0.5}
+                    "workshop.spool": "20 MB", "evacuation_fraction": 0.5}
         server = self.rack("nas8", settings)
         server.client().create_bucket(Bucket=BUCKET)
         seed = os.environ.get("LARDER_HISTORY_SEED", "1")

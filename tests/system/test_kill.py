@@ -29,7 +29,7 @@ LOAD = {
     "migrate.scan_interval": "50 ms",
     "migrate.pack_size": "700 kB",
     "workshop.spool": "6 MB",
-    "rescue_fraction": 0.5,
+    "evacuation_fraction": 0.5,
 }
 # While clients work: what is being done, and where it ends. A staged file is synced once, stacks twice: with their
 # fragments, and with their footers.

@@ -156,7 +156,7 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("head_limit = \"1 KiB\"", ":1:14: ", "at least \"16 KiB\""),
         ("idle_timeout = \"sometimes\"", ":1:16: ", "or \"never\""),
         ("read_policy = \"some\"", ":1:15: ", "`all`"),
-        ("rescue_fraction = 50", ":1:19: ", "from 0.0 to 1.0"),
+        ("evacuation_fraction = 50", ":1:23: ", "from 0.0 to 1.0"),
         ("listen = \"localhost:9000\"", ":1:10: ", "127.0.0.1:9000"),
         ("[workshop]\ncapacity = \"many\"", ":2:12: ", "4.55 TB"),
         ("[workshop]\ncapacity = 0", ":2:12: ", "above 0"),
