@@ -71,8 +71,8 @@ struct RackState {
     clock: Arc<dyn Clock>,
     truth: Mutex<Truth>,
     notified: Notify,
-    /// How full the queues of the rack are, in thousandths, once somebody knows.
-    queue_fill_permille: OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>,
+    /// How full the clients' queue of a drive's class is, in thousandths, once somebody knows.
+    queue_fill_permille: OnceLock<Box<dyn Fn(DriveId) -> u32 + Send + Sync>>,
 }
 
 struct Truth {
@@ -360,10 +360,10 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// From now on `fill_permille` says how full the rack's queues are, which is what makes load heavy where the
+    /// From now on `fill_permille` says how full the clients' queue of a drive's class is, which is what makes load heavy where the
     /// description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only the first call
     /// counts.
-    pub fn watch_queues(&self, fill_permille: impl Fn() -> u32 + Send + Sync + 'static) {
+    pub fn watch_queues(&self, fill_permille: impl Fn(DriveId) -> u32 + Send + Sync + 'static) {
         let _ = self.shared.queue_fill_permille.set(Box::new(fill_permille));
     }
 
@@ -380,7 +380,7 @@ impl EmulatedDrive {
         timing: impl FnOnce(&mut DrivePhysics, Time, ServerLoad) -> Result<Time, Refused>,
     ) -> Result<Begun, DriveError> {
         let (mut truth, now) = self.shared.truth();
-        truth.servers.set_queue_fill(self.shared.queue_fill_permille.get().map_or(0, |fill| fill()));
+        truth.servers.set_queue_fill(self.shared.queue_fill_permille.get().map_or(0, |fill| fill(self.id)));
         let load = truth.servers.load(now, self.id);
         let one = &mut truth.drives[self.id.index()];
         let follows_at_once = self.shared.clock.to_wall(now.since(one.lag_seen)) < SHORTEST_WAIT;

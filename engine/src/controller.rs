@@ -8,7 +8,7 @@ use crate::deadlines::DriveDeadlines;
 use crate::event::Event;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{OpId, RackSpec, Time};
+use model::{DriveId, OpId, RackSpec, Time};
 
 /// Time that schedulers have spent on waking and resting drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,9 +37,9 @@ pub trait Controller {
     /// it caused.
     fn picked_at(&self, op: OpId) -> Option<Time>;
 
-    /// Operations that are known, those that wait and those in service, in thousandths of what the queues for clients
-    /// may hold. By it a description may say that load is heavy ([`model::HeavyLoad`]).
-    fn queue_fill_permille(&self) -> u32;
+    /// The clients' requests that wait for the class of `drive`, in thousandths of what its queue may hold. By it a
+    /// description may say that load is heavy ([`model::HeavyLoad`]).
+    fn queue_fill_permille(&self, drive: DriveId) -> u32;
 
     /// The time spent on waking so far.
     fn waking(&self) -> Waking;

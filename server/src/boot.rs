@@ -93,8 +93,7 @@ pub async fn boot(
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
-    let counters = Arc::clone(&context.counters);
-    emulated.watch_queues(move || counters.queue_fill_permille.load(Ordering::Relaxed));
+    emulated.watch_queues(world.queue_fill());
     for fact in facts {
         handle.report(fact);
     }

@@ -16,7 +16,7 @@ use model::{ClassId, DriveId, Rng};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use workshop::{SmallFiles, Spool, Staging};
 
 /// Starts a task that nobody waits for.
@@ -108,8 +108,6 @@ pub struct WorldCounters {
     pub open_part_bytes: AtomicU64,
     /// Stripes that reads have found lost.
     pub losses: Losses,
-    /// Operations that the engine knows, in thousandths of what the queues for clients may hold.
-    pub queue_fill_permille: AtomicU32,
     /// Set while the engine says that the rack has no room for staged objects.
     pub rack_full: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.

@@ -85,7 +85,7 @@ impl World {
             self.trace(now, || TraceMessage::Action(action.clone()));
         }
         self.context.counters.rack_full.store(self.rack.is_full(), Ordering::Relaxed);
-        self.context.counters.queue_fill_permille.store(self.rack.queue_fill_permille(), Ordering::Relaxed);
+        self.store_queue_fills();
         self.persist_starts(&mut actions);
         for action in actions {
             self.execute(action);

@@ -36,8 +36,8 @@ impl Controller for Restless {
         self.0.picked_at(op)
     }
 
-    fn queue_fill_permille(&self) -> u32 {
-        Controller::queue_fill_permille(&self.0)
+    fn queue_fill_permille(&self, drive: DriveId) -> u32 {
+        Controller::queue_fill_permille(&self.0, drive)
     }
 
     fn waking(&self) -> Waking {

@@ -12,7 +12,7 @@ use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
-use crate::policy::RackPolicy;
+use crate::policy::{PriorityClass, RackPolicy};
 use crate::rebuild::RebuildView;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
@@ -143,12 +143,18 @@ impl Rack {
         self.ops.len()
     }
 
-    /// The same, in thousandths of what the clients' queues of all classes may hold; more than 1,000 while other
-    /// priority classes have work as well.
-    pub fn queue_fill_permille(&self) -> u32 {
-        let depth = u64::from(self.setup.policy.scheduler.queue_depth);
-        let held = (depth * self.classes.len() as u64).max(1);
-        u32::try_from(self.ops.len() as u64 * 1_000 / held).unwrap_or(u32::MAX)
+    /// The clients' requests that wait for the class of `drive`, in thousandths of what its queue may hold; 0 for a
+    /// drive without a group.
+    pub fn queue_fill_permille(&self, drive: DriveId) -> u32 {
+        let group = self.setup.layout.group_of(drive);
+        group.map_or(0, |group| self.class_fill_permille(self.setup.class_of(group)))
+    }
+
+    /// The same of a class.
+    pub fn class_fill_permille(&self, class: ClassId) -> u32 {
+        let waiting = self.classes[class.index()].queues.queue_len(PriorityClass::Client) as u64;
+        let depth = u64::from(self.setup.policy.scheduler.queue_depth.max(1));
+        u32::try_from(waiting * 1_000 / depth).unwrap_or(u32::MAX)
     }
 
     /// Whether enough of the drives that a blob lies on are there, or may be soon, to read it.
@@ -172,12 +178,12 @@ impl Rack {
         forecast
     }
 
-    /// The load that `class` works beside, by what the description says makes it heavy: how full queues are, or that
+    /// The load that `class` works beside, by what the description says makes it heavy: how full its queue is, or that
     /// another class has work.
     pub(super) fn load_beside(&self, class: ClassId) -> ServerLoad {
         let other = |(index, state): (usize, &Class)| index != class.index() && state.has_work();
         let is_heavy = match self.setup.spec.profile.heavy_load {
-            HeavyLoad::QueueFill(permille) => self.queue_fill_permille() >= u32::from(permille),
+            HeavyLoad::QueueFill(permille) => self.class_fill_permille(class) >= u32::from(permille),
             HeavyLoad::StreamOnServer | HeavyLoad::StreamsInRack(_) => self.classes.iter().enumerate().any(other),
         };
         if is_heavy { ServerLoad::Busy } else { ServerLoad::Idle }
@@ -235,8 +241,8 @@ impl Controller for Rack {
         class.serves(op).map(|_| class.picked_at)
     }
 
-    fn queue_fill_permille(&self) -> u32 {
-        Self::queue_fill_permille(self)
+    fn queue_fill_permille(&self, drive: DriveId) -> u32 {
+        Self::queue_fill_permille(self, drive)
     }
 
     fn waking(&self) -> Waking {

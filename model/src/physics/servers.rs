@@ -39,7 +39,7 @@ pub struct Servers {
     moves_until: Vec<Time>,
     /// The same of each drive.
     drive_moves_until: Vec<Time>,
-    /// Requests that wait or are served, in thousandths of what the rack's queues for clients may hold.
+    /// How full the clients' queue is of the class whose drive is asked about, in thousandths.
     queue_fill_permille: u32,
 }
 
@@ -72,7 +72,7 @@ impl Servers {
         self.of_drive[drive.index()]
     }
 
-    /// So many requests wait or are served from now on, in thousandths of what the rack's queues for clients may hold.
+    /// The clients' queue of the class whose drive is asked about next is so full, in thousandths.
     pub fn set_queue_fill(&mut self, permille: u32) {
         self.queue_fill_permille = permille;
     }

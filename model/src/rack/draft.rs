@@ -180,7 +180,7 @@ pub enum HeavyLoad {
     StreamOnServer,
     /// So many drives of the whole rack move payload.
     StreamsInRack(u32),
-    /// So many requests wait or are served, in thousandths of what the rack's queues for clients may hold.
+    /// So many clients' requests wait for the class of the drive that mounts, in thousandths of what its queue may hold.
     QueueFill(u16),
 }
 

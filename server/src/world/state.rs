@@ -10,10 +10,10 @@ use catalog::{Cursor, VersionId};
 use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::{Event, JobAction, JobId, Rack};
 use futures::future::FutureExt;
-use model::{BlobId, DriveId, GroupId, OpId, Time};
+use model::{BlobId, ClassId, DriveId, DriveSpec, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tokio::sync::{mpsc, oneshot};
 
 /// A step of the world's task.
@@ -42,6 +42,8 @@ pub struct World {
     pub(super) closing: Option<oneshot::Sender<()>>,
     /// Where the actions of each repartition job go.
     pub(super) job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
+    /// How full each class's queue for clients is, in thousandths, as of the last event.
+    queue_fills: Arc<[AtomicU32]>,
 }
 
 impl World {
@@ -52,7 +54,9 @@ impl World {
         let handle = WorldHandle { steps: sender };
         let drives = with_deadlines(&rack, &context);
         let last_commands = context.drives.iter().map(|_| AtomicU32::new(0)).collect();
+        let queue_fills = rack.layout().classes.iter().map(|_| AtomicU32::new(0)).collect();
         let world = Self {
+            queue_fills,
             rack,
             context,
             drives,
@@ -72,6 +76,22 @@ impl World {
             job_actions: BTreeMap::new(),
         };
         (world, handle)
+    }
+
+    /// How full the clients' queue of a drive's class is, in thousandths, whenever it is asked.
+    pub fn queue_fill(&self) -> impl Fn(DriveId) -> u32 + Send + Sync + 'static {
+        let layout = self.rack.layout();
+        let class_of = |drive: &DriveSpec| layout.group_of(drive.id).map(|group| layout.class_of(group));
+        let classes: Vec<Option<ClassId>> = self.rack.spec().drives.iter().map(class_of).collect();
+        let fills = Arc::clone(&self.queue_fills);
+        move |drive| classes[drive.index()].map_or(0, |class| fills[class.index()].load(Ordering::Relaxed))
+    }
+
+    /// Keeps how full the queues are for those who ask between two events.
+    pub(super) fn store_queue_fills(&self) {
+        for (index, fill) in self.queue_fills.iter().enumerate() {
+            fill.store(self.rack.class_fill_permille(ClassId(index as u32)), Ordering::Relaxed);
+        }
     }
 
     /// The number of the next operation that is the world's own.

@@ -436,8 +436,8 @@ impl Controller for RandomLayout {
         self.ops.get(&op)?.picked
     }
 
-    fn queue_fill_permille(&self) -> u32 {
-        u32::try_from(self.ops.len() * 1_000 / self.depth.max(1)).unwrap_or(u32::MAX)
+    fn queue_fill_permille(&self, _drive: DriveId) -> u32 {
+        u32::try_from(self.queue.len() * 1_000 / self.depth.max(1)).unwrap_or(u32::MAX)
     }
 
     fn waking(&self) -> Waking {

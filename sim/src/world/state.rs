@@ -194,7 +194,7 @@ impl<M: Controller> World<M> {
 
     /// The load of the server that mounts `drive` now.
     pub(super) fn load_for(&mut self, drive: DriveId) -> ServerLoad {
-        self.servers.set_queue_fill(self.rack.queue_fill_permille());
+        self.servers.set_queue_fill(self.rack.queue_fill_permille(drive));
         self.servers.load(self.now, drive)
     }
 
