@@ -264,9 +264,8 @@ impl Ops {
     pub fn follow_move(&mut self, moved: &StackMove) {
         assert!(moved.from != moved.to, "a stack moves to another drive");
         self.open.change_each(|op| match &mut op.request.work {
-            Work::Read { blob, drives, .. }
-            | Work::Delete { blob, drives, .. }
-            | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
+            Work::Read { blob, drives, .. } => moved.follow(*blob, drives),
+            Work::Delete { blob, drives, .. } | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
             Work::Write { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         });
     }

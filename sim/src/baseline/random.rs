@@ -11,8 +11,8 @@
 
 use engine::ledger::{Ledger, PowerState};
 use engine::{
-    Action, Controller, Deadlines, DriveDeadlines, DrivePhase, Event, Loss, OpMap, Outcome, ReadPolicy, Rejection,
-    Request, Transfer, Waking, Work,
+    Action, Controller, Deadlines, DriveDeadlines, DriveList, DrivePhase, Event, Loss, OpMap, Outcome, ReadPolicy,
+    Rejection, Request, Transfer, Waking, Work,
 };
 use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
 use std::collections::VecDeque;
@@ -103,7 +103,7 @@ impl Claims {
 /// A request that is not answered yet.
 struct OpenRequest {
     blob: BlobId,
-    drives: Vec<DriveId>,
+    drives: DriveList,
     /// Those of them that it claimed when it left the queue.
     claimed: Vec<DriveId>,
     /// When it left the queue.
