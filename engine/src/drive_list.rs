@@ -5,7 +5,6 @@
 //! one more thing that is far away once a read is served. So as many as the paper's racks have (Pelican, section 3:
 //! 15 + 3) lie in the request itself, and only longer lists apart.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -25,13 +24,33 @@ pub struct DriveList(Place);
 #[derive(Clone)]
 enum Place {
     Here { count: u8, drives: [DriveId; IN_PLACE_MAX] },
-    Apart(Box<[DriveId]>),
+    Apart(Vec<DriveId>),
 }
 
 impl DriveList {
     /// No drives.
     pub const fn new() -> Self {
         Self(Place::Here { count: 0, drives: [DriveId(0); IN_PLACE_MAX] })
+    }
+
+    /// Adds a drive behind the others.
+    #[inline]
+    pub fn push(&mut self, drive: DriveId) {
+        match &mut self.0 {
+            Place::Here { count, drives } if usize::from(*count) < IN_PLACE_MAX => {
+                drives[usize::from(*count)] = drive;
+                *count += 1;
+            }
+            _ => self.push_apart(drive),
+        }
+    }
+
+    #[cold]
+    fn push_apart(&mut self, drive: DriveId) {
+        match &mut self.0 {
+            Place::Here { drives, .. } => self.0 = Place::Apart(drives.iter().copied().chain([drive]).collect()),
+            Place::Apart(drives) => drives.push(drive),
+        }
     }
 }
 
@@ -65,16 +84,11 @@ impl DerefMut for DriveList {
 impl FromIterator<DriveId> for DriveList {
     #[inline]
     fn from_iter<I: IntoIterator<Item = DriveId>>(iter: I) -> Self {
-        let (mut count, mut drives) = (0, [DriveId(0); IN_PLACE_MAX]);
-        let mut iter = iter.into_iter();
-        for drive in iter.by_ref() {
-            if count == IN_PLACE_MAX {
-                return Self(Place::Apart(drives.into_iter().chain([drive]).chain(iter).collect()));
-            }
-            drives[count] = drive;
-            count += 1;
+        let mut list = Self::new();
+        for drive in iter {
+            list.push(drive);
         }
-        Self(Place::Here { count: count as u8, drives })
+        list
     }
 }
 
@@ -86,7 +100,7 @@ impl From<&[DriveId]> for DriveList {
 
 impl From<Vec<DriveId>> for DriveList {
     fn from(drives: Vec<DriveId>) -> Self {
-        if drives.len() > IN_PLACE_MAX { Self(Place::Apart(drives.into())) } else { Self::from(&drives[..]) }
+        if drives.len() > IN_PLACE_MAX { Self(Place::Apart(drives)) } else { Self::from(&drives[..]) }
     }
 }
 

@@ -67,17 +67,17 @@ impl BlobsInGroups {
     fn get(&self, index: usize, stacks: usize) -> (GroupId, DriveList) {
         let row = &self.rows[index * self.row_words..][..self.row_words];
         let group = GroupId(row[0] as u32);
-        let words = self.members[group.index()].chunks(WORD_BITS).zip(&row[1..]);
-        let drives: DriveList = words.flat_map(|(members, bits)| drives_of(members, *bits)).collect();
+        let mut drives = DriveList::new();
+        for (members, bits) in self.members[group.index()].chunks(WORD_BITS).zip(&row[1..]) {
+            let mut left = *bits;
+            while left != 0 {
+                drives.push(members[left.trailing_zeros() as usize]);
+                left &= left - 1;
+            }
+        }
         assert!(drives.len() == stacks, "a blob of {stacks} stacks has {} drives", drives.len());
         (group, drives)
     }
-}
-
-/// Those of up to 64 members whose bits are set.
-fn drives_of(members: &[DriveId], bits: u64) -> impl Iterator<Item = DriveId> {
-    let rest = std::iter::successors(Some(bits), |left| Some(left & left.wrapping_sub(1)));
-    rest.take_while(|left| *left != 0).map(|left| members[left.trailing_zeros() as usize])
 }
 
 /// The places of the stored blobs.

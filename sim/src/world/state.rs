@@ -13,7 +13,7 @@ use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
     Action, Controller, DriveDeadlines, DriveList, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps,
-    Outcome, PinnedTo, PriorityClass, Rack, Request, TraceHasher, Work,
+    Outcome, PinnedTo, PriorityClass, Rack, Request, TraceHasher, Transfer, Work,
 };
 use model::physics::{ServerLoad, Servers};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
@@ -420,6 +420,7 @@ impl<M: Controller> World<M> {
         self.rack.apply(self.now, event, &mut actions);
         self.deadline = self.rack.next_deadline();
         for action in &actions {
+            self.assert_open(action);
             if let Some(judge) = &mut self.judge {
                 judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
             }
@@ -432,6 +433,14 @@ impl<M: Controller> World<M> {
             self.execute(action);
         }
         self.actions = actions;
+    }
+
+    /// What is moved is moved for an operation that is open, or that the engine begins by itself. To be asked first:
+    /// what is known of an operation that has waited is far away in memory, and comes while the action is judged.
+    fn assert_open(&self, action: &Action) {
+        if let Action::Transfer { op, transfer: Transfer::Read { .. } | Transfer::Write { .. }, .. } = action {
+            assert!(self.open.contains(*op), "{op} is open while bytes move for it");
+        }
     }
 
     /// Schedules a report, unless `drive` is lost before.
