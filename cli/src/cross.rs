@@ -92,7 +92,7 @@ fn serve(case: &Case, trace: &Trace, seed: u64) -> anyhow::Result<Answers> {
         at: read.at,
         blob: read.blob,
         group: read.group,
-        drives: read.drives.clone(),
+        drives: read.drives.to_vec(),
         bytes: read.bytes,
     };
     let outcome = virtual_time::run(&VirtualRun {

@@ -546,6 +546,9 @@ impl Drives {
     /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
         assert!(need > 0, "a group is read from at least one drive");
+        if self.tally.all_there() && members.len() >= need {
+            return false;
+        }
         let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
         let owes = |drive: DriveId| self.punctuality[drive.index()].missed_within(self.host_slack, now);
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))

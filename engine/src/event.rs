@@ -4,6 +4,7 @@
 //! carry the attempt of the action they answer, so that late and duplicate ones are recognised. Lists come in pages
 //! of bounded length.
 
+use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
 use alloc::boxed::Box;
@@ -289,7 +290,7 @@ pub enum Work {
         /// The group it lies in.
         group: GroupId,
         /// The drive of each of its k + r stacks, in stack order.
-        drives: Vec<DriveId>,
+        drives: DriveList,
         /// How many payload bytes are wanted.
         bytes: u64,
     },

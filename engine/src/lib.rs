@@ -28,6 +28,7 @@ pub mod check;
 mod class;
 mod controller;
 mod deadlines;
+mod drive_list;
 mod drives;
 mod estimates;
 mod event;
@@ -65,6 +66,7 @@ pub use action::{Action, Outcome, Rejection, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
+pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{

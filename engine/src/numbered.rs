@@ -4,12 +4,16 @@
 //! when one comes or goes. Numbers are given out one after the other, so neighbours in number lie side by side: what
 //! comes and goes at once, as most operations of a rack that is asked for too much, finds its place in the cache.
 //!
+//! What thousands of operations wait with lies apart from the table, side by side, in places that are used again, the
+//! one that was left last first ([`OpMap`]): so what comes takes a place that is in the cache still, and what waits for
+//! minutes lies close together.
+//!
 //! Invariant: nothing shows in which order the entries lie. There is no way to walk them; numbers are given out sorted.
 
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hash, Hasher};
 use core::ops::Index;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
 use model::OpId;
 
 /// Things by their numbers. See the head of this file.
@@ -44,8 +48,131 @@ impl Hasher for ByNumber {
     }
 }
 
-/// Things by the number of an operation.
-pub type OpMap<V> = Numbered<OpId, V>;
+impl ByNumber {
+    fn of(op: OpId) -> u64 {
+        Self(op.0).finish()
+    }
+}
+
+/// Finds places by the numbers of operations, which are kept at the places themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PlacesByOp(HashTable<u32>);
+
+impl PlacesByOp {
+    /// The place of `op`, where `number_at` says whose place one is.
+    pub fn get(&self, op: OpId, number_at: impl Fn(u32) -> OpId) -> Option<u32> {
+        self.0.find(ByNumber::of(op), |place| number_at(*place) == op).copied()
+    }
+
+    /// `op`, which has none yet, is found at `place` from now on.
+    pub fn insert(&mut self, op: OpId, place: u32, number_at: impl Fn(u32) -> OpId) {
+        self.0.insert_unique(ByNumber::of(op), place, |place| ByNumber::of(number_at(*place)));
+    }
+
+    /// Forgets the place of `op`.
+    pub fn remove(&mut self, op: OpId, number_at: impl Fn(u32) -> OpId) -> Option<u32> {
+        let found = self.0.find_entry(ByNumber::of(op), |place| number_at(*place) == op);
+        Some(found.ok()?.remove().0)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Things by the number of an operation. See the head of this file.
+#[derive(Clone, Debug)]
+pub struct OpMap<V> {
+    places: PlacesByOp,
+    /// As many as there ever were at once. One that was left keeps its number.
+    things: Vec<(OpId, Option<V>)>,
+    free: Vec<u32>,
+}
+
+impl<V> Default for OpMap<V> {
+    fn default() -> Self {
+        Self { places: PlacesByOp::default(), things: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<V> OpMap<V> {
+    fn place(&self, op: OpId) -> Option<usize> {
+        Some(self.places.get(op, |place| self.things[place as usize].0)? as usize)
+    }
+
+    /// The thing of this number.
+    pub fn get(&self, op: OpId) -> Option<&V> {
+        self.things[self.place(op)?].1.as_ref()
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, op: OpId) -> Option<&mut V> {
+        let place = self.place(op)?;
+        self.things[place].1.as_mut()
+    }
+
+    /// Puts something there, and takes out what was there before.
+    pub fn insert(&mut self, op: OpId, thing: V) -> Option<V> {
+        if let Some(known) = self.get_mut(op) {
+            return Some(core::mem::replace(known, thing));
+        }
+        let place = if let Some(place) = self.free.pop() {
+            self.things[place as usize] = (op, Some(thing));
+            place
+        } else {
+            self.things.push((op, Some(thing)));
+            u32::try_from(self.things.len() - 1).expect("operations that are open at once are counted by a u32")
+        };
+        let things = &self.things;
+        self.places.insert(op, place, |place| things[place as usize].0);
+        assert!(self.places.len() + self.free.len() == self.things.len(), "a place is used or free");
+        None
+    }
+
+    /// Takes it out.
+    pub fn remove(&mut self, op: OpId) -> Option<V> {
+        let things = &self.things;
+        let place = self.places.remove(op, |place| things[place as usize].0)?;
+        self.free.push(place);
+        let thing = self.things[place as usize].1.take();
+        assert!(thing.is_some(), "{op} lies where it was put");
+        thing
+    }
+
+    /// Whether there is something of this number.
+    pub fn contains(&self, op: OpId) -> bool {
+        self.place(op).is_some()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether any of them is like this.
+    pub fn any(&self, is: impl FnMut(&V) -> bool) -> bool {
+        self.things.iter().filter_map(|(_, thing)| thing.as_ref()).any(is)
+    }
+
+    /// Changes each for itself, in no particular order.
+    pub fn change_each(&mut self, change: impl FnMut(&mut V)) {
+        self.things.iter_mut().filter_map(|(_, thing)| thing.as_mut()).for_each(change);
+    }
+
+    /// All numbers, ascending.
+    pub fn numbers(&self) -> Vec<OpId> {
+        let open = self.things.iter().filter(|(_, thing)| thing.is_some());
+        let mut numbers: Vec<OpId> = open.map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
 
 /// Things by the numbers of operations that are not over. The newest one is kept apart: of what a rack is asked for too
 /// much, most is refused at once, and so never gets into the table, where it would drive others out of the cache.
@@ -66,7 +193,7 @@ impl<V> OpenOps<V> {
     pub fn get(&self, op: OpId) -> Option<&V> {
         match &self.newest {
             Some((newest, thing)) if *newest == op => Some(thing),
-            _ => self.others.get(&op),
+            _ => self.others.get(op),
         }
     }
 
@@ -74,7 +201,7 @@ impl<V> OpenOps<V> {
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut V> {
         match &mut self.newest {
             Some((newest, thing)) if *newest == op => Some(thing),
-            _ => self.others.get_mut(&op),
+            _ => self.others.get_mut(op),
         }
     }
 
@@ -90,7 +217,7 @@ impl<V> OpenOps<V> {
     /// Takes it out.
     pub fn remove(&mut self, op: OpId) -> Option<V> {
         let newest = self.newest.take_if(|(newest, _)| *newest == op);
-        newest.map(|(_, thing)| thing).or_else(|| self.others.remove(&op))
+        newest.map(|(_, thing)| thing).or_else(|| self.others.remove(op))
     }
 
     /// Whether there is something of this number.
@@ -131,39 +258,9 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
         self.0.entry(number).or_insert_with(fresh)
     }
 
-    /// Puts something there, and takes out what was there before.
-    pub fn insert(&mut self, number: K, thing: V) -> Option<V> {
-        self.0.insert(number, thing)
-    }
-
     /// Takes it out.
     pub fn remove(&mut self, number: &K) -> Option<V> {
         self.0.remove(number)
-    }
-
-    /// Whether there is something of this number.
-    pub fn contains_key(&self, number: &K) -> bool {
-        self.0.contains_key(number)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is nothing.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether any of them is like this.
-    pub fn any(&self, is: impl FnMut(&V) -> bool) -> bool {
-        self.0.values().any(is)
-    }
-
-    /// Changes each for itself, in no particular order.
-    pub fn change_each(&mut self, change: impl FnMut(&mut V)) {
-        self.0.values_mut().for_each(change);
     }
 
     /// The number whose thing comes first by `rank`, of those that have one. No two ranks may be equal, so that the
@@ -176,26 +273,21 @@ impl<K: Copy + Ord + Hash, V> Numbered<K, V> {
         });
         first.map(|(_, number)| number)
     }
-
-    /// All numbers, ascending.
-    pub fn numbers(&self) -> Vec<K> {
-        let mut numbers: Vec<K> = self.0.keys().copied().collect();
-        numbers.sort_unstable();
-        numbers
-    }
 }
 
-impl<K: Copy + Ord + Hash, V> Index<&K> for Numbered<K, V> {
+impl<V> Index<OpId> for OpMap<V> {
     type Output = V;
 
-    fn index(&self, number: &K) -> &V {
-        &self.0[number]
+    fn index(&self, op: OpId) -> &V {
+        self.get(op).expect("a thing is asked for by a number that it has")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{GroupId, Rng};
+    use std::collections::BTreeMap;
 
     #[test]
     fn numbers_come_out_ascending_however_they_went_in() {
@@ -203,12 +295,40 @@ mod tests {
         for number in [7, 3, 1 << 63, 5] {
             assert_eq!(map.insert(OpId(number), number), None);
         }
-        assert_eq!(map.remove(&OpId(3)), Some(3));
+        assert_eq!(map.remove(OpId(3)), Some(3));
         assert_eq!(map.numbers(), [OpId(5), OpId(7), OpId(1 << 63)]);
         assert!(map.any(|number| *number == 7) && !map.any(|number| *number == 3));
-        assert_eq!(map.first_by(|_, number| Some(*number)), Some(OpId(5)));
-        assert_eq!(map.first_by(|_, number| (*number > 5).then_some(*number)), Some(OpId(7)));
-        assert_eq!(map.first_by(|_, _| None::<u64>), None);
+    }
+
+    #[test]
+    fn what_waits_is_found_as_in_a_tree_and_places_are_used_again() {
+        let (mut map, mut tree, mut rng) = (OpMap::default(), BTreeMap::new(), Rng::new(1));
+        let mut most = 0;
+        for number in 0..20_000_u64 {
+            let op = OpId(rng.below(300) << (rng.below(2) * 60));
+            if rng.below(2) == 0 {
+                assert_eq!(map.insert(op, number), tree.insert(op, number));
+            } else {
+                assert_eq!(map.remove(op), tree.remove(&op));
+            }
+            most = most.max(tree.len());
+            assert_eq!((map.len(), map.get(op), map.contains(op)), (tree.len(), tree.get(&op), tree.contains_key(&op)));
+        }
+        map.change_each(|thing| *thing += 1);
+        assert!(map.numbers().into_iter().eq(tree.keys().copied()) && !map.is_empty());
+        assert!(tree.iter().all(|(op, number)| map[*op] == number + 1));
+        assert_eq!(map.things.len(), most);
+    }
+
+    #[test]
+    fn the_first_by_rank_does_not_depend_on_where_it_lies() {
+        let mut groups = Numbered::default();
+        for number in [7, 5, 9] {
+            assert_eq!(*groups.get_or_insert_with(GroupId(number), || number), number);
+        }
+        assert_eq!(groups.first_by(|_, number| Some(*number)), Some(GroupId(5)));
+        assert_eq!(groups.first_by(|_, number| (*number > 5).then_some(*number)), Some(GroupId(7)));
+        assert_eq!(groups.first_by(|_, _| None::<u64>), None);
     }
 
     #[test]

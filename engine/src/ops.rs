@@ -28,7 +28,7 @@ const _: () = assert!(TRIES_MAX > 0, "an operation is tried at least once");
 /// One operation. Thousands of these wait at once, so it is no larger than it needs to be.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
-    pub request: Box<Request>,
+    pub request: Request,
     pub class: ClassId,
     pub group: GroupId,
     attempt: Attempt,
@@ -53,9 +53,9 @@ struct Failures {
 }
 
 impl Op {
-    pub fn new(request: impl Into<Box<Request>>, class: ClassId, group: GroupId) -> Self {
+    pub fn new(request: Request, class: ClassId, group: GroupId) -> Self {
         Self {
-            request: request.into(),
+            request,
             class,
             group,
             attempt: Attempt(0),
@@ -191,11 +191,11 @@ impl Ops {
     }
 
     pub fn get(&self, op: OpId) -> Option<&Op> {
-        self.open.get(&op)
+        self.open.get(op)
     }
 
     pub fn get_mut(&mut self, op: OpId) -> Option<&mut Op> {
-        self.open.get_mut(&op)
+        self.open.get_mut(op)
     }
 
     pub fn insert(&mut self, op: Op) {
@@ -205,11 +205,11 @@ impl Ops {
     }
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
-        self.open.remove(&op)
+        self.open.remove(op)
     }
 
     pub fn contains(&self, op: OpId) -> bool {
-        self.open.contains_key(&op)
+        self.open.contains(op)
     }
 
     pub fn len(&self) -> usize {
@@ -250,7 +250,7 @@ impl Ops {
     /// A number for an operation of the engine's own.
     pub fn own_number(&mut self) -> OpId {
         let op = OpId(self.next_own);
-        assert!(!self.open.contains_key(&op), "{op} is given out once");
+        assert!(!self.open.contains(op), "{op} is given out once");
         self.next_own += 1;
         op
     }
@@ -264,9 +264,8 @@ impl Ops {
     pub fn follow_move(&mut self, moved: &StackMove) {
         assert!(moved.from != moved.to, "a stack moves to another drive");
         self.open.change_each(|op| match &mut op.request.work {
-            Work::Read { blob, drives, .. }
-            | Work::Delete { blob, drives, .. }
-            | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
+            Work::Read { blob, drives, .. } => moved.follow(*blob, drives),
+            Work::Delete { blob, drives, .. } | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
             Work::Write { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         });
     }

@@ -250,7 +250,7 @@ impl Rack {
         }
         self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
-            let clients_wait = self.classes.iter().any(Class::has_client);
+            let clients_wait = || self.classes.iter().any(Class::has_client);
             self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }

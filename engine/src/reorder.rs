@@ -39,7 +39,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use crate::numbered::{Numbered, OpMap};
+use crate::numbered::{Numbered, PlacesByOp};
 use alloc::vec::Vec;
 use model::{GroupId, OpId, Time};
 use runs::{NIL, RunId, Runs, Slot, Span};
@@ -120,7 +120,7 @@ pub struct ReorderQueue {
     links: Vec<Links>,
     free: Vec<Slot>,
     runs: Runs,
-    ops: OpMap<Slot>,
+    slots: PlacesByOp,
     groups: Numbered<GroupId, Members>,
     arrivals: Arrivals,
     /// The group that was served last.
@@ -144,7 +144,7 @@ impl ReorderQueue {
             links: Vec::new(),
             free: Vec::new(),
             runs: Runs::new(),
-            ops: OpMap::default(),
+            slots: PlacesByOp::default(),
             groups: Numbered::default(),
             arrivals: Arrivals { first: NIL, last: NIL, changes: 0 },
             served: None,
@@ -173,11 +173,12 @@ impl ReorderQueue {
         let slot = self.allocate(Node { item, delay }, links);
         self.runs.append(run, slot, item.weight);
         self.note_headroom(slot);
-        let known = self.ops.insert(item.op, slot);
-        assert!(known.is_none(), "{} is queued already", item.op);
+        assert!(!self.contains(item.op), "{} is queued already", item.op);
+        let nodes = &self.nodes;
+        self.slots.insert(item.op, slot, |slot| nodes[slot as usize].item.op);
         self.join_mates(item.group, slot);
         self.join_arrivals(slot);
-        assert!(self.ops.len() == self.len(), "every queued operation is found by its number");
+        assert!(self.slots.len() == self.len(), "every queued operation is found by its number");
         Ok(())
     }
 
@@ -237,7 +238,7 @@ impl ReorderQueue {
 
     /// Takes `op` out, if it is queued. What it overtook stays charged: nobody gets a bound back that was used up.
     pub fn remove(&mut self, op: OpId) -> Option<Queued> {
-        let slot = *self.ops.get(&op)?;
+        let slot = self.slot_of(op)?;
         Some(self.take(slot))
     }
 
@@ -258,7 +259,7 @@ impl ReorderQueue {
 
     /// Whether `op` is queued.
     pub fn contains(&self, op: OpId) -> bool {
-        self.ops.contains_key(&op)
+        self.slot_of(op).is_some()
     }
 
     /// How many operations of `group` are queued.
@@ -270,7 +271,7 @@ impl ReorderQueue {
 
     /// The operations before `op`, if it is queued.
     pub fn ahead_of(&self, op: OpId) -> Option<Ahead> {
-        let slot = *self.ops.get(&op)?;
+        let slot = self.slot_of(op)?;
         let run = self.links(slot).run;
         let Span { operations, mut weight, changes } = self.runs.before(run);
         let mut operations = operations as usize;
@@ -307,6 +308,10 @@ impl ReorderQueue {
                 (*item, i64::try_from(delay + run.delay).unwrap_or(i64::MAX))
             })
         })
+    }
+
+    fn slot_of(&self, op: OpId) -> Option<Slot> {
+        self.slots.get(op, |slot| self.nodes[slot as usize].item.op)
     }
 
     fn node(&self, slot: Slot) -> &Node {
@@ -406,7 +411,8 @@ impl ReorderQueue {
         }
         self.free.push(slot);
         assert!(self.len() + 1 == count, "one operation leaves");
-        let known = self.ops.remove(&item.op);
+        let nodes = &self.nodes;
+        let known = self.slots.remove(item.op, |slot| nodes[slot as usize].item.op);
         assert!(known == Some(slot), "{} lies where it was put", item.op);
         item
     }

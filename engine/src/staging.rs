@@ -146,7 +146,7 @@ impl Migrator {
 
     /// Starts or goes on with a scan if there is reason to. `clients_wait` says whether any client's operation is
     /// queued or in service.
-    pub fn poll(&mut self, now: Time, clients_wait: bool, actions: &mut Vec<Action>) {
+    pub fn poll(&mut self, now: Time, clients_wait: impl FnOnce() -> bool, actions: &mut Vec<Action>) {
         if self.window_is_full() || now < self.next_scan {
             return;
         }
@@ -158,7 +158,7 @@ impl Migrator {
             return;
         }
         assert!(!self.window_is_full(), "no scan begins while the window is full");
-        let Some(reason) = self.reason(clients_wait) else {
+        let Some(reason) = self.reason(clients_wait()) else {
             self.next_scan = now + self.policy.scan_interval;
             return;
         };
@@ -336,7 +336,7 @@ mod tests {
     fn small_objects_share_packs_and_large_ones_are_blobs_of_their_own() {
         let mut migrator = with_usage(30 * MB);
         let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), false, &mut actions);
+        migrator.poll(Time::from_secs(1), || false, &mut actions);
         let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
         actions.clear();
         let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
@@ -349,7 +349,7 @@ mod tests {
     fn a_late_or_second_page_changes_nothing() {
         let mut migrator = with_usage(30 * MB);
         let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), false, &mut actions);
+        migrator.poll(Time::from_secs(1), || false, &mut actions);
         actions.clear();
         migrator.page(
             Attempt(77),
@@ -366,7 +366,7 @@ mod tests {
     fn thresholds_ask_for_the_coldest_and_only_as_much_as_is_too_much() {
         let ask = |staged: u64, clients_wait| {
             let mut actions = vec![];
-            with_usage(staged).poll(Time::from_secs(1), clients_wait, &mut actions);
+            with_usage(staged).poll(Time::from_secs(1), || clients_wait, &mut actions);
             match actions.as_slice() {
                 [Action::ListStaged { older_than, coldest_bytes, .. }] => (older_than.as_secs(), *coldest_bytes),
                 other => panic!("{other:?}"),
@@ -382,7 +382,7 @@ mod tests {
     fn the_window_bounds_what_is_under_way_and_a_failure_backs_off() {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), false, &mut actions);
+        migrator.poll(Time::from_secs(1), || false, &mut actions);
         actions.clear();
         let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
         migrator.page(Attempt(1), &entries, true, &mut Step { now: Time::from_secs(1), actions: &mut actions });
@@ -392,9 +392,9 @@ mod tests {
         migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS), true);
         migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS + 1), false);
         actions.clear();
-        migrator.poll(Time::from_secs(3), false, &mut actions);
+        migrator.poll(Time::from_secs(3), || false, &mut actions);
         assert!(actions.is_empty(), "after a failure the rack is left alone");
-        migrator.poll(migrator.deadline(), false, &mut actions);
+        migrator.poll(migrator.deadline(), || false, &mut actions);
         assert!(matches!(actions[..], [Action::ListStaged { restart: false, .. }]));
     }
 
@@ -402,7 +402,7 @@ mod tests {
     fn what_cannot_be_read_holds_nobody_up_and_is_composed_anew_a_few_times_at_most() {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), false, &mut actions);
+        migrator.poll(Time::from_secs(1), || false, &mut actions);
         migrator.page(
             Attempt(1),
             &[entry(1, 9 * MB)],
@@ -429,7 +429,7 @@ mod tests {
         let mut migrator = Migrator::new(MigrationPolicy { scan_interval: Duration::ZERO, due_age: None, ..policy() });
         migrator.usage = Usage { staged_bytes: MB, capacity_bytes: 100 * MB };
         let now = Time::from_secs(1);
-        migrator.poll(now, false, &mut vec![]);
+        migrator.poll(now, || false, &mut vec![]);
         assert!(migrator.deadline() > now);
     }
 
@@ -438,7 +438,7 @@ mod tests {
         let mut migrator = with_usage(0);
         assert_eq!(migrator.deadline(), Time::MAX);
         let mut actions = vec![];
-        migrator.poll(Time::from_secs(9), false, &mut actions);
+        migrator.poll(Time::from_secs(9), || false, &mut actions);
         assert!(actions.is_empty());
     }
 }

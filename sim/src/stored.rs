@@ -8,6 +8,7 @@
 //! most of them in the processor's cache; where blobs lie on any drives, a number for each of their stacks.
 
 use crate::baseline::random_stacks;
+use engine::DriveList;
 use engine::layout::Layout;
 use engine::placement::{DriveRule, Placement, Wanted};
 use model::{ClassId, DriveId, GroupId, RackSpec, Rng};
@@ -63,10 +64,10 @@ impl BlobsInGroups {
         }
     }
 
-    fn get(&self, index: usize, stacks: usize) -> (GroupId, Vec<DriveId>) {
+    fn get(&self, index: usize, stacks: usize) -> (GroupId, DriveList) {
         let row = &self.rows[index * self.row_words..][..self.row_words];
         let group = GroupId(row[0] as u32);
-        let mut drives = Vec::with_capacity(stacks);
+        let mut drives = DriveList::new();
         for (members, bits) in self.members[group.index()].chunks(WORD_BITS).zip(&row[1..]) {
             let mut left = *bits;
             while left != 0 {
@@ -168,9 +169,9 @@ impl Stored {
     }
 
     /// The group of blob `index`, and the drive of each of its stacks.
-    pub fn blob(&self, index: usize) -> (GroupId, Vec<DriveId>) {
+    pub fn blob(&self, index: usize) -> (GroupId, DriveList) {
         match &self.blobs {
-            Blobs::OnAny { groups, drives } => (groups[index], drives[index * self.stacks..][..self.stacks].to_vec()),
+            Blobs::OnAny { groups, drives } => (groups[index], drives[index * self.stacks..][..self.stacks].into()),
             Blobs::InGroups(blobs) => blobs.get(index, self.stacks),
         }
     }

@@ -173,7 +173,7 @@ impl World {
     }
 
     fn read(&mut self, priority: PriorityClass, group: GroupId) -> Request {
-        let work = Work::Read { blob: BlobId::NONE, group, drives: self.drives(group), bytes: 1_000 };
+        let work = Work::Read { blob: BlobId::NONE, group, drives: self.drives(group).into(), bytes: 1_000 };
         Request { op: self.new_op(), priority, overtake_limit: None, work }
     }
 

@@ -34,7 +34,7 @@ impl Rack {
                 if drives.is_empty() && self.classes[class.index()].queues.is_full(request.priority) {
                     return self.reject(&request, Rejection::QueueFull, step);
                 }
-                self.enqueue(Op::new(request, class, group).with_reserved(drives), step);
+                self.enqueue(Op::new(*request, class, group).with_reserved(drives), step);
             }
             Err(reason) => {
                 if reason == Rejection::NoRoom {

@@ -45,9 +45,9 @@ impl Rack {
 
     /// An operation leaves service: the time it was there is that of its job, if it is of one.
     pub(super) fn note_job_service(&mut self, service: InService, now: Time) {
-        let Some(op) = self.ops.get(service.op) else { return };
         assert!(now >= service.since, "{} was in service before it left", service.op);
         let Some(at_work) = self.jobs.working().filter(|at_work| at_work.owns(service.op)) else { return };
+        let Some(op) = self.ops.get(service.op) else { return };
         let spent = match op.request.work {
             Work::Read { .. } => &mut at_work.times.reading,
             _ if op.verifying => &mut at_work.times.verifying,

@@ -9,6 +9,7 @@ use crate::id::{DomainId, DriveId, ResourceId};
 use crate::rack::{DomainLimit, RackSpec, Watts};
 use crate::time::Time;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::time::Duration;
 
 /// A fuse that tripped: too much was asked of one domain of a hard resource.
@@ -64,8 +65,9 @@ struct Fuse {
 #[derive(Clone, Debug)]
 pub struct Fuses {
     domains: Vec<Fuse>,
-    /// The fuses of each drive, in the order of the resources.
-    of_drive: Vec<Vec<usize>>,
+    /// The fuses of each drive, in the order of the resources, drive after drive: one for each resource.
+    of_drive: Vec<usize>,
+    each_hangs_on: usize,
     turning: Vec<Turning>,
     /// When the last fuse that ever tripped resets.
     all_reset_at: Time,
@@ -77,12 +79,13 @@ impl Fuses {
     /// The fuses of `rack`, each of which resets `reset_after` after it tripped. Nothing spins.
     pub fn new(rack: &RackSpec, reset_after: Duration) -> Self {
         let mut domains = Vec::new();
-        let mut of_drive = alloc::vec![Vec::new(); rack.drives.len()];
+        let mut firsts = Vec::new();
         for (resource, described) in rack.resources_by_id() {
             if !described.hard || matches!(described.limit, DomainLimit::BytesPerS(_)) {
                 continue;
             }
             let first = domains.len();
+            firsts.push((resource, first));
             domains.extend((0..rack.domain_count(resource)).map(|domain| Fuse {
                 resource,
                 domain: DomainId(domain as u32),
@@ -94,11 +97,27 @@ impl Fuses {
             for drive in &rack.drives {
                 let fuse = first + rack.domain_of(drive.id, resource).index();
                 domains[fuse].drives.push(drive.id);
-                of_drive[drive.id.index()].push(fuse);
             }
         }
+        let fuse_of = |drive, &(resource, first): &(_, usize)| first + rack.domain_of(drive, resource).index();
+        let of_drive = rack.drives.iter().flat_map(|drive| firsts.iter().map(|at| fuse_of(drive.id, at))).collect();
         let turning = alloc::vec![Turning::No; rack.drives.len()];
-        Self { domains, of_drive, turning, all_reset_at: Time::ZERO, watts: rack.profile.watts, reset_after }
+        let each_hangs_on = firsts.len();
+        Self {
+            domains,
+            of_drive,
+            each_hangs_on,
+            turning,
+            all_reset_at: Time::ZERO,
+            watts: rack.profile.watts,
+            reset_after,
+        }
+    }
+
+    /// Where the fuses of `drive` are among those of all drives.
+    fn of(&self, drive: DriveId) -> Range<usize> {
+        let first = drive.index() * self.each_hangs_on;
+        first..first + self.each_hangs_on
     }
 
     /// Drive `drive` starts at `now` and will be at speed at `at_speed`. The first of its domains, in the order of the
@@ -107,19 +126,20 @@ impl Fuses {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         assert!(at_speed >= now, "{drive} is at speed after it started");
         self.turning[drive.index()] = Turning::Since(at_speed);
-        for fuse in &self.of_drive[drive.index()] {
+        let fuses = self.of(drive);
+        for fuse in &self.of_drive[fuses.clone()] {
             let started = &mut self.domains[*fuse].started;
             started.retain(|other| *other != drive && self.turning[other.index()].at(now) != PowerState::Standby);
             started.push(drive);
         }
-        let broken = self.of_drive[drive.index()].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
+        let broken = self.of_drive[fuses].iter().copied().find(|&fuse| self.overloaded(now, fuse))?;
         assert!(self.domains[broken].drives.contains(&drive), "a fuse trips for a drive of its domain");
         Some(self.trip(now, broken))
     }
 
     /// The fuse of `resource` that `drive` hangs on trips without a reason; `None` if there is none.
     pub fn trip_around(&mut self, now: Time, resource: ResourceId, drive: DriveId) -> Option<Trip> {
-        let mut fuses = self.of_drive[drive.index()].iter().copied();
+        let mut fuses = self.of_drive[self.of(drive)].iter().copied();
         let fuse = fuses.find(|&fuse| self.domains[fuse].resource == resource)?;
         Some(self.trip(now, fuse))
     }
@@ -150,7 +170,7 @@ impl Fuses {
         if self.all_reset_at <= now {
             return None;
         }
-        let fuses = self.of_drive[drive.index()].iter().map(|&fuse| &self.domains[fuse]);
+        let fuses = self.of_drive[self.of(drive)].iter().map(|&fuse| &self.domains[fuse]);
         let last = fuses.filter(|fuse| fuse.reset_at > now).max_by_key(|fuse| fuse.reset_at)?;
         Some((last.resource, last.domain, last.reset_at))
     }

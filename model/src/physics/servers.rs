@@ -77,18 +77,34 @@ impl Servers {
         self.queue_fill_permille = permille;
     }
 
-    /// A stream of `drive` begins.
+    /// A stream of each of these drives begins.
     #[inline]
-    pub fn stream_begins(&mut self, drive: DriveId) {
-        self.streams[self.of_drive[drive.index()]] += 1;
+    pub fn streams_begin(&mut self, drives: impl IntoIterator<Item = DriveId>) {
+        self.change_streams(drives, |streams, count| *streams += count);
     }
 
-    /// A stream of `drive` ends.
+    /// A stream of each of these drives ends.
     #[inline]
-    pub fn stream_ends(&mut self, drive: DriveId) {
-        let streams = &mut self.streams[self.of_drive[drive.index()]];
-        assert!(*streams > 0, "a stream ends that never began");
-        *streams -= 1;
+    pub fn streams_end(&mut self, drives: impl IntoIterator<Item = DriveId>) {
+        self.change_streams(drives, |streams, count| {
+            assert!(*streams >= count, "a stream ends that never began");
+            *streams -= count;
+        });
+    }
+
+    /// Changes the streams of each server, together for drives of one server that follow each other.
+    #[inline]
+    fn change_streams(&mut self, drives: impl IntoIterator<Item = DriveId>, change: impl Fn(&mut u32, u32)) {
+        let (mut server, mut count) = (0, 0);
+        for drive in drives {
+            let of = self.of(drive);
+            if of != server {
+                change(&mut self.streams[server], count);
+                (server, count) = (of, 0);
+            }
+            count += 1;
+        }
+        change(&mut self.streams[server], count);
     }
 
     /// A request of a stream of `drive` is going to be done at `done`.
@@ -133,9 +149,9 @@ mod tests {
         let on = |server: usize| spec.drives.iter().map(|drive| drive.id).find(|id| servers.of(*id) == server).unwrap();
         let (left, right, now) = (on(0), on(1), Time::from_secs(100));
         assert_eq!((servers.count(), servers.load(now, left)), (2, ServerLoad::Idle));
-        servers.stream_begins(left);
+        servers.streams_begin([left]);
         assert_eq!((servers.load(now, left), servers.load(now, right)), (ServerLoad::Busy, ServerLoad::Idle));
-        servers.stream_ends(left);
+        servers.streams_end([left]);
         assert_eq!(servers.load(now, left), ServerLoad::Idle);
         servers.request_until(right, now);
         assert_eq!(servers.load(now, right), ServerLoad::Busy, "the stream's next request is on the way");
@@ -152,13 +168,13 @@ mod tests {
         };
         let (now, drive, other) = (Time::from_secs(100), DriveId(0), DriveId(1_151));
         let mut servers = under(HeavyLoad::QueueFill(500));
-        servers.stream_begins(drive);
+        servers.streams_begin([drive]);
         servers.set_queue_fill(499);
         assert_eq!(servers.load(now, drive), ServerLoad::Idle);
         servers.set_queue_fill(500);
         assert_eq!([servers.load(now, drive), servers.load(now, other)], [ServerLoad::Busy; 2]);
         let mut servers = under(HeavyLoad::StreamsInRack(2));
-        servers.stream_begins(drive);
+        servers.streams_begin([drive]);
         assert_eq!(servers.load(now, drive), ServerLoad::Idle);
         servers.request_until(other, now);
         assert_eq!(servers.load(now, drive), ServerLoad::Busy);

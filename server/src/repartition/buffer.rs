@@ -5,8 +5,9 @@
 //! two or three times.
 //!
 //! There are two accounts: the bytes that are held, and the bytes that were reported to the engine for each destination
-//! (`counted`), which are at least as many. Joining saves bytes that were reported already; they are credited to the
-//! next report.
+//! (`counted`), which are as many or more. Joining saves bytes that were reported already; they are credited to the
+//! next report. Only a run that is back may take more than it counts for: what is counted is then shared out among what
+//! is written, so that something is left for the last of it.
 //!
 //! Invariants: a batch is in one stock, or in the hands of one writer ([`PartitionBatches`]) and still held; that
 //! nothing is left for a destination is reported to the engine only when neither a stock nor a writer has any.
@@ -64,8 +65,12 @@ struct Destination {
     counted: u64,
     /// Bytes of these, or of those about to be reported, that joining saved.
     saved: u64,
-    /// Bytes in the hands of writers.
+    /// Bytes in stock, or in the hands of writers.
+    held: u64,
+    /// Of these, bytes in the hands of writers.
     taken: u64,
+    /// Bytes that readers will report yet, those of them that have left already included.
+    unreported: u64,
 }
 
 /// Batches of a partition in the hands of a writer.
@@ -119,6 +124,7 @@ impl PartitionBuffer {
         let (destination, bytes) = (self.destination_of(partition), held_bytes(&batch));
         unreported.0.resize(self.destinations.len(), 0);
         unreported.0[destination] += bytes;
+        self.destinations[destination].unreported += bytes;
         self.stock(partition, Stocked { batch, bytes, tier: 0 })
     }
 
@@ -126,11 +132,26 @@ impl PartitionBuffer {
         if self.stocks.len() <= partition {
             self.stocks.resize_with(partition + 1, Vec::new);
         }
-        self.held_bytes += piece.bytes;
-        self.peak_bytes = self.peak_bytes.max(self.held_bytes);
+        self.hold(partition, piece.bytes);
         self.stocks[partition].push(piece);
         while self.join(partition)? {}
         Ok(())
+    }
+
+    /// So many bytes more are held of a partition.
+    fn hold(&mut self, partition: usize, bytes: u64) {
+        let destination = self.destination_of(partition);
+        self.destinations[destination].held += bytes;
+        self.held_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.held_bytes);
+    }
+
+    /// So many bytes less are held for a destination.
+    fn let_go(&mut self, destination: usize, bytes: u64) {
+        let of = &mut self.destinations[destination];
+        assert!(self.held_bytes >= bytes && of.held >= bytes, "what leaves the buffer was held");
+        of.held -= bytes;
+        self.held_bytes -= bytes;
     }
 
     /// Joins the last batches of a partition, if there are enough of one tier.
@@ -151,7 +172,8 @@ impl PartitionBuffer {
         stock.push(Stocked { batch, bytes: after, tier: tier.saturating_add(1) });
         let destination = self.destination_of.destination(partition);
         self.destinations[destination].saved += bytes.saturating_sub(after);
-        self.held_bytes = self.held_bytes + after - bytes;
+        self.let_go(destination, bytes);
+        self.hold(partition, after);
         Ok(true)
     }
 
@@ -161,6 +183,8 @@ impl PartitionBuffer {
         for (destination, bytes) in unreported.0.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
             let of = &mut self.destinations[destination];
             let credit = of.saved.min(bytes);
+            assert!(of.unreported >= bytes, "what is reported was put in");
+            of.unreported -= bytes;
             of.saved -= credit;
             of.counted += bytes - credit;
             reported.push((destination, bytes - credit));
@@ -215,14 +239,13 @@ impl PartitionBuffer {
     /// Puts back what was taken: it was not written.
     pub fn put_back(&mut self, taken: Vec<PartitionBatches>) {
         for PartitionBatches { partition, batches, bytes } in taken {
-            assert!(self.held_bytes >= bytes, "what is put back was held");
-            self.held_bytes -= bytes;
             let destination = self.destination_of(partition);
+            self.let_go(destination, bytes);
             assert!(self.destinations[destination].taken >= bytes, "what is put back was taken");
             self.destinations[destination].taken -= bytes;
             for batch in batches.into_iter().rev() {
                 let bytes = held_bytes(&batch);
-                self.held_bytes += bytes;
+                self.hold(partition, bytes);
                 // Of a high tier, so that it is not joined again.
                 self.stocks[partition].insert(0, Stocked { batch, bytes, tier: u32::MAX });
             }
@@ -230,25 +253,94 @@ impl PartitionBuffer {
     }
 
     /// The bytes to report, at most `most`, when of what was taken from a destination `bytes` are written. If nothing
-    /// is left for the destination then, these are all that are counted.
+    /// is left for the destination then, these are all that are counted; otherwise something is left of them as well,
+    /// unless a report is yet to come.
     pub fn reportable(&self, destination: usize, bytes: u64, most: u64) -> u64 {
         let of = &self.destinations[destination];
-        let mut stocks = self.stocks.iter().enumerate();
-        let empty =
-            of.taken == bytes && stocks.all(|(p, stock)| stock.is_empty() || self.destination_of(p) != destination);
-        if empty { of.counted } else { bytes + of.saved }.min(of.counted).min(most)
+        assert!(of.held >= bytes, "what is written was held");
+        let left = of.held - bytes;
+        let owed = left.saturating_sub(of.unreported);
+        let reported = if left == 0 {
+            of.counted
+        } else if owed == 0 || of.counted >= bytes + owed {
+            (bytes + of.saved).min(of.counted - owed.min(of.counted))
+        } else {
+            let share = u128::from(of.counted) * u128::from(bytes) / u128::from(bytes + owed);
+            (share as u64).clamp(u64::from(bytes > 0), of.counted.saturating_sub(1).max(1))
+        };
+        reported.min(of.counted).min(most)
     }
 
     /// Of what was taken from a destination `bytes` are written; returns the bytes to report ([`Self::reportable`]).
     pub fn release(&mut self, destination: usize, bytes: u64, most: u64) -> u64 {
         let reported = self.reportable(destination, bytes, most);
-        assert!(self.held_bytes >= bytes, "what is written was held");
-        self.held_bytes -= bytes;
+        self.let_go(destination, bytes);
         let of = &mut self.destinations[destination];
         assert!(of.taken >= bytes && of.counted >= reported, "what is written was taken, and what is reported counted");
         of.taken -= bytes;
         of.saved -= reported.saturating_sub(bytes).min(of.saved);
         of.counted -= reported;
         reported
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow_array::Int64Array;
+    use std::sync::Arc;
+
+    fn piece(rows: i64) -> RecordBatch {
+        RecordBatch::try_from_iter([("id", Arc::new(Int64Array::from_iter_values(0..rows)) as _)]).unwrap()
+    }
+
+    fn buffer() -> PartitionBuffer {
+        PartitionBuffer::new(1, DestinationOf::Spread { partitions: 4, destinations: 1 }, 1 << 20)
+    }
+
+    /// Writes all that is left, so many bytes at once, and checks that the account lasts as long as that.
+    fn write_all(buffer: &mut PartitionBuffer, counted: u64, at_once: u64) {
+        let mut left = counted;
+        loop {
+            let taken: u64 = buffer.take(0, at_once).iter().map(|taken| taken.bytes).sum();
+            assert!(taken > 0, "{left} bytes are counted, and nothing is left");
+            let reported = buffer.release(0, taken, u64::MAX);
+            assert!(reported > 0, "of {taken} bytes that were written none is reported");
+            left -= reported;
+            assert_eq!(left == 0, buffer.held_bytes() == 0, "{left} are counted, and {} held", buffer.held_bytes());
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn runs_that_are_back_and_take_more_than_they_count_for_are_written_to_the_last() {
+        for at_once in [1, 5_000, 20_000, 50_000] {
+            let mut buffer = buffer();
+            let pieces = (0..40).map(|number| (number % 4, piece(100 + number as i64)));
+            let pieces: Vec<(usize, RecordBatch)> = pieces.collect();
+            let held: u64 = pieces.iter().map(|(_, batch)| held_bytes(batch)).sum();
+            let counted = held * 8 / 9;
+            buffer.refill(0, counted, pieces).unwrap();
+            write_all(&mut buffer, counted, at_once);
+        }
+    }
+
+    #[test]
+    fn what_joining_saves_is_credited_once() {
+        for at_once in [1, 5_000, 50_000] {
+            let (mut buffer, mut counted) = (buffer(), 0);
+            for _ in 0..10 {
+                let mut unreported = Unreported::default();
+                for number in 0..20 {
+                    buffer.put(number % 4, piece(50), &mut unreported).unwrap();
+                }
+                counted += buffer.settle(unreported).into_iter().map(|(_, bytes)| bytes).sum::<u64>();
+                assert!(counted >= buffer.held_bytes());
+            }
+            write_all(&mut buffer, counted, at_once);
+        }
     }
 }

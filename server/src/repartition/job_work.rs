@@ -230,6 +230,7 @@ impl JobWork {
                 state.output += batch.tally();
             }
             WriteTarget::Offload { on, target } => {
+                assert!(reported > 0, "a run counts for something, or nobody would ask for it back");
                 assert!(reported <= self.memory.chunk_bytes, "a run is no more than a chunk");
                 state.offloaded_in_all += blob.payload_bytes;
                 state.progress.offloaded_bytes += reported;
@@ -243,7 +244,10 @@ impl JobWork {
     pub fn take_run(&self, on: GroupId, target: GroupId, most_bytes: u64) -> Option<OffloadedRun> {
         let mut state = self.state.lock();
         let runs = state.runs.entry((on, target)).or_default();
-        let fits = runs.iter().position(|run| run.counted <= most_bytes)?;
+        let Some(fits) = runs.iter().position(|run| run.counted <= most_bytes) else {
+            assert!(runs.is_empty(), "a run that lies on {on} for {target} is too long to be asked for");
+            return None;
+        };
         Some(runs.remove(fits))
     }
 
@@ -406,6 +410,13 @@ impl JobWork {
         let spent = self.spent().await.ok_or(None)?;
         let mut state = self.state.lock();
         assert!(planner.done(), "the job is done, and not everything is delivered");
+        let (buffered, runs) = (self.buffer.lock().held_bytes(), state.runs.values().flatten().count());
+        if buffered > 0 || runs > 0 {
+            return Err(Some(format!(
+                "{buffered} bytes in the buffer and {runs} runs were not written; nothing is published. Please report \
+                 this"
+            )));
+        }
         self.records.finish().map_err(|error| Some(error.to_string()))?;
         let (input, output) = (self.records.tally(), state.output);
         if input != output {

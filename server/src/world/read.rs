@@ -26,7 +26,7 @@ impl World {
         }
         let op = self.next_op();
         let (group, drives) = (blob.group, blob.drives.clone());
-        let work = Work::Read { blob: blob.blob, group, drives, bytes: range.end - range.start };
+        let work = Work::Read { blob: blob.blob, group, drives: drives.into(), bytes: range.end - range.start };
         let hold = self.context.holds.guard(blob.blob);
         let progress = Some(Box::new(ReadProgress::new(range, target)));
         let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold: hold });

@@ -11,8 +11,8 @@
 
 use engine::ledger::{Ledger, PowerState};
 use engine::{
-    Action, Controller, Deadlines, DriveDeadlines, DrivePhase, Event, Loss, OpMap, Outcome, ReadPolicy, Rejection,
-    Request, Transfer, Waking, Work,
+    Action, Controller, Deadlines, DriveDeadlines, DriveList, DrivePhase, Event, Loss, OpMap, Outcome, ReadPolicy,
+    Rejection, Request, Transfer, Waking, Work,
 };
 use model::{Attempt, BlobId, DomainLimit, DriveId, OpId, RackSpec, Rng, Time};
 use std::collections::VecDeque;
@@ -103,7 +103,7 @@ impl Claims {
 /// A request that is not answered yet.
 struct OpenRequest {
     blob: BlobId,
-    drives: Vec<DriveId>,
+    drives: DriveList,
     /// Those of them that it claimed when it left the queue.
     claimed: Vec<DriveId>,
     /// When it left the queue.
@@ -187,7 +187,7 @@ impl RandomLayout {
     fn cancelled(&mut self, op: OpId, actions: &mut Vec<Action>) {
         if let Some(at) = self.queue.iter().position(|queued| *queued == op) {
             self.queue.remove(at);
-            self.ops.remove(&op);
+            self.ops.remove(op);
             actions.push(Action::Finished { op, outcome: Outcome::Cancelled });
         }
     }
@@ -282,14 +282,14 @@ impl RandomLayout {
     }
 
     fn transfer_ended(&mut self, op: OpId, attempt: Attempt, done: bool, actions: &mut Vec<Action>) {
-        if self.ops.get(&op).is_some_and(|state| state.attempt == Some(attempt)) {
+        if self.ops.get(op).is_some_and(|state| state.attempt == Some(attempt)) {
             let outcome = if done { Outcome::Read } else { Outcome::Failed(Rejection::TooManyDrivesAway) };
             self.finish(op, outcome, actions);
         }
     }
 
     fn finish(&mut self, op: OpId, outcome: Outcome, actions: &mut Vec<Action>) {
-        let Some(state) = self.ops.remove(&op) else { return };
+        let Some(state) = self.ops.remove(op) else { return };
         for drive in state.claimed {
             assert!(self.drives[drive.index()].owner == Some(op), "{drive} is claimed by {op}, which does not own it");
             self.drives[drive.index()].owner = None;
@@ -302,7 +302,7 @@ impl RandomLayout {
     /// Requests leave the queue in their order, each when its drives fit beside those of the ones that left before it.
     fn leave_queue(&mut self, now: Time, actions: &mut Vec<Action>) {
         while let Some(op) = self.queue.front().copied() {
-            let of_blob = self.ops[&op].drives.iter().copied();
+            let of_blob = self.ops[op].drives.iter().copied();
             let drives: Vec<DriveId> = of_blob.filter(|drive| self.is_of_use(*drive)).collect();
             if drives.len() < usize::from(self.spec.code.data) {
                 self.queue.pop_front();
@@ -319,7 +319,7 @@ impl RandomLayout {
                 self.claims.add(&self.spec, *drive);
                 assert!(self.claims.holds(&self.spec, *drive), "{op} claims {drive} beyond a limit");
             }
-            if let Some(state) = self.ops.get_mut(&op) {
+            if let Some(state) = self.ops.get_mut(op) {
                 state.picked = Some(now);
                 state.claimed.clone_from(&drives);
             }
@@ -369,7 +369,7 @@ impl RandomLayout {
 
     fn wake(&mut self, now: Time, actions: &mut Vec<Action>) {
         for op in self.waking.clone() {
-            let drives = self.ops[&op].claimed.clone();
+            let drives = self.ops[op].claimed.clone();
             for drive in self.ledger.request(&self.asleep(&drives)) {
                 let attempt = self.command(drive, DrivePhase::SpinningUp);
                 actions.push(Action::SpinUp { drive, attempt });
@@ -390,7 +390,7 @@ impl RandomLayout {
 
     fn begin(&mut self, now: Time, op: OpId, actions: &mut Vec<Action>) {
         let need = self.spec.code.data;
-        let Some(state) = self.ops.get_mut(&op) else { return };
+        let Some(state) = self.ops.get_mut(op) else { return };
         let ready = state.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
         let can = |drive: DriveId| {
             let Drive { phase, owner, .. } = self.drives[drive.index()];
@@ -433,7 +433,7 @@ impl Controller for RandomLayout {
     }
 
     fn picked_at(&self, op: OpId) -> Option<Time> {
-        self.ops.get(&op)?.picked
+        self.ops.get(op)?.picked
     }
 
     fn queue_fill_permille(&self, _drive: DriveId) -> u32 {

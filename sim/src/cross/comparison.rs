@@ -93,12 +93,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::cross::{ReadMoments, TracedRead, small};
+    use engine::DriveList;
     use model::{GroupId, Time};
 
     /// A run of one read that takes so many seconds.
     fn answers(seconds: u64) -> (Trace, Answers) {
         let at = Time::from_secs(1_000);
-        let read = TracedRead { at, blob: 0, group: GroupId(0), drives: Vec::new(), bytes: 1_000_000_000 };
+        let read = TracedRead { at, blob: 0, group: GroupId(0), drives: DriveList::new(), bytes: 1_000_000_000 };
         let ended = at + std::time::Duration::from_secs(seconds);
         let moments = ReadMoments { picked: Some(at), first_byte: Some(ended), ended: Some(ended), refused: false };
         let trace = Trace { reads: vec![read], from: at, until: None };

@@ -7,9 +7,9 @@ use crate::chance::poisson_gap;
 use crate::experiment::pelican_policy;
 use crate::links::Network;
 use crate::stored::Stored;
-use engine::RackPolicy;
 use engine::layout::{Layout, LayoutError};
-use model::{DriveId, GroupId, RackSpec, Rng, Time};
+use engine::{DriveList, RackPolicy};
+use model::{GroupId, RackSpec, Rng, Time};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub struct TracedRead {
     /// The blob's group.
     pub group: GroupId,
     /// The drive of each of the blob's stacks, in stack order.
-    pub drives: Vec<DriveId>,
+    pub drives: DriveList,
     /// Bytes.
     pub bytes: u64,
 }

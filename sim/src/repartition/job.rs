@@ -221,7 +221,7 @@ impl JobRun<'_> {
     fn read(&self, group: GroupId, bytes: u64) -> (Work, u64) {
         let at = self.number(group);
         // Of what is read its group and its drives matter, and not its name.
-        (Work::Read { blob: BlobId::NONE, group, drives: self.drives[at].clone(), bytes }, bytes)
+        (Work::Read { blob: BlobId::NONE, group, drives: self.drives[at].as_slice().into(), bytes }, bytes)
     }
 
     fn write(&self, group: GroupId, bytes: u64) -> (Work, u64) {

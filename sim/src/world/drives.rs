@@ -136,6 +136,7 @@ impl Drives {
     }
 
     /// The rate at which a drive transfers the file numbered `file`, in bytes/s.
+    #[inline]
     pub fn bytes_per_s(&self, drive: DriveId, file: u64) -> u64 {
         self.physics[drive.index()].bytes_per_s(file)
     }
@@ -145,12 +146,14 @@ impl Drives {
     }
 
     /// Draws whether a fault of this rate happens now.
+    #[inline]
     pub fn unlucky(&mut self, permille: u64) -> bool {
         assert!(permille <= 1_000, "{permille} of 1,000 fail");
         permille > 0 && self.faults_rng.below(1000) < permille
     }
 
     /// Draws whether a drive fails at the beginning of a transfer; one that is not ready always does.
+    #[inline]
     pub fn fails_transfer(&mut self, drive: DriveId) -> bool {
         self.unlucky(self.faults.transfer_permille) || !self.physics[drive.index()].is_ready()
     }

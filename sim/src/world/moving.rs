@@ -37,6 +37,11 @@ pub(super) struct Moving {
 }
 
 impl Moving {
+    /// All drives that were asked, those that failed in it included.
+    pub fn drives(&self) -> impl Iterator<Item = DriveId> {
+        self.outcomes.iter().map(|outcome| outcome.drive)
+    }
+
     /// The drives that take part.
     pub fn fine(&self) -> impl Iterator<Item = DriveId> {
         self.outcomes.iter().filter(|outcome| outcome.result == DriveResult::Fine).map(|outcome| outcome.drive)

@@ -12,8 +12,8 @@ use crate::places::Places;
 use engine::check::TraceCheck;
 use engine::trace::{Record, TraceMessage};
 use engine::{
-    Action, Controller, DriveDeadlines, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps, Outcome,
-    PinnedTo, PriorityClass, Rack, Request, TraceHasher, Work,
+    Action, Controller, DriveDeadlines, DriveList, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps,
+    Outcome, PinnedTo, PriorityClass, Rack, Request, TraceHasher, Transfer, Work,
 };
 use model::physics::{ServerLoad, Servers};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
@@ -271,13 +271,13 @@ impl<M: Controller> World<M> {
     /// The same, in any class of work.
     pub fn read_for(&mut self, priority: PriorityClass, blob: BlobId, bytes: u64) -> Option<OpId> {
         let found = self.blobs.get(blob)?;
-        let work = Work::Read { blob, group: found.group, drives: found.drives.clone(), bytes };
+        let work = Work::Read { blob, group: found.group, drives: found.drives.as_slice().into(), bytes };
         Some(self.ask(priority, work))
     }
 
     /// Requests a read of `bytes` of a blob that lies on these drives.
-    pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: Vec<DriveId>, bytes: u64) -> OpId {
-        self.ask(PriorityClass::Client, Work::Read { blob, group, drives, bytes })
+    pub fn read_at(&mut self, blob: BlobId, group: GroupId, drives: impl Into<DriveList>, bytes: u64) -> OpId {
+        self.ask(PriorityClass::Client, Work::Read { blob, group, drives: drives.into(), bytes })
     }
 
     /// Requests a write by a client, past the workshop.
@@ -420,18 +420,27 @@ impl<M: Controller> World<M> {
         self.rack.apply(self.now, event, &mut actions);
         self.deadline = self.rack.next_deadline();
         for action in &actions {
-            action.hash(&mut self.trace);
+            self.assert_open(action);
             if let Some(judge) = &mut self.judge {
                 judge.action(action).unwrap_or_else(|fault| panic!("at {}, {action:?}: {fault}", self.now));
             }
             if let Some(recorder) = &mut self.recorder {
                 recorder(Record { now: self.now, message: TraceMessage::Action(action.clone()) });
             }
+            action.hash(&mut self.trace);
         }
         for action in actions.drain(..) {
             self.execute(action);
         }
         self.actions = actions;
+    }
+
+    /// What is moved is moved for an operation that is open, or that the engine begins by itself. To be asked first:
+    /// what is known of an operation that has waited is far away in memory, and comes while the action is judged.
+    fn assert_open(&self, action: &Action) {
+        if let Action::Transfer { op, transfer: Transfer::Read { .. } | Transfer::Write { .. }, .. } = action {
+            assert!(self.open.contains(*op), "{op} is open while bytes move for it");
+        }
     }
 
     /// Schedules a report, unless `drive` is lost before.

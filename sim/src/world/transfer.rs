@@ -3,7 +3,6 @@
 use super::moving::{Moving, TransferPlan};
 use super::state::{OpenOp, Scheduled, World};
 use engine::{Controller, DriveOutcome, DriveResult, Event, PriorityClass, Transfer};
-use model::physics::Servers;
 use model::{Attempt, OpId, Time, transfer_time};
 use std::time::Duration;
 
@@ -95,17 +94,6 @@ impl<M: Controller> World<M> {
         moving.done = moving.is_done();
     }
 
-    /// Counts the streams of a transfer on their servers, as it begins or ends.
-    fn count_streams(servers: &mut Servers, moving: &Moving, begins: bool) {
-        for outcome in &moving.outcomes {
-            if begins {
-                servers.stream_begins(outcome.drive);
-            } else {
-                servers.stream_ends(outcome.drive);
-            }
-        }
-    }
-
     fn begin_transfer(&mut self, moving: Moving) {
         let drives_known = self.now + moving.waited;
         let heads_there = drives_known + self.rack.spec().profile.seek * moving.seeks;
@@ -120,7 +108,7 @@ impl<M: Controller> World<M> {
 
     pub(super) fn begin_flow(&mut self, transfer: u32) {
         let moving = self.transfers.get(transfer);
-        Self::count_streams(&mut self.servers, moving, true);
+        self.servers.streams_begin(moving.drives());
         let demand = self.links.demand(moving.fine(), moving.stream_bytes_per_s, moving.sent_streams);
         let rate = self.flows.begin(self.now, transfer, demand, moving.stream_bytes);
         assert!(rate <= moving.stream_bytes_per_s, "{} is faster than its drives", moving.op);
@@ -135,7 +123,7 @@ impl<M: Controller> World<M> {
     pub(super) fn flow_ended(&mut self) {
         let Some(transfer) = self.flows.take_ended(self.now) else { return };
         let moving = self.transfers.get(transfer);
-        Self::count_streams(&mut self.servers, moving, false);
+        self.servers.streams_end(moving.drives());
         let read_bytes = moving.streams * moving.stream_bytes;
         assert!(moving.sent_bytes <= read_bytes, "{} sends more than its drives have read", moving.op);
         self.counted.drive_bytes += read_bytes;

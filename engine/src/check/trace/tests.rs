@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::action::Outcome;
+use crate::drive_list::DriveList;
 use crate::policy::{RackPolicy, ReadPolicy};
 use crate::testing::quiet_policy;
 use alloc::boxed::Box;
@@ -30,7 +31,7 @@ fn judge(overtake_limit: u64) -> TraceCheck {
 }
 
 fn submit(judge: &mut TraceCheck, op: u64, bytes: u64) {
-    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives: Vec::new(), bytes };
+    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives: DriveList::new(), bytes };
     let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
     judge.event(Time::ZERO, &Event::Submitted(Box::new(request))).unwrap();
 }

@@ -59,18 +59,27 @@ impl NaiveQueue {
         };
         let at = last.map(|l| l + 1).filter(may_go).unwrap_or(self.places.len());
         let later = self.later_by(at, item);
-        let order: Vec<Queued> = self.places.iter().map(|p| p.item).collect();
-        let mut arrived = self.places.clone();
-        arrived.sort_by_key(|p| p.t);
-        let arrived: Vec<Queued> = arrived.iter().map(|p| p.item).collect();
-        let begin = |before: &[Queued]| self.expected_begin(before, item);
-        let passed = begin(&arrived).max(begin(&order)) - begin(&order[..at]);
+        let passed = self.passed(at, item);
         for i in &mut self.places[at..] {
             i.o += later;
         }
         self.places.insert(at, Place { item, t: self.t, o: self.t - passed });
         self.t += i128::from(item.weight);
         true
+    }
+
+    /// By how much `item` at place `at` begins sooner than in the order of arrival, or at the end where that is later.
+    fn passed(&self, at: usize, item: Queued) -> i128 {
+        if item.switch_weight == 0 {
+            // The paper's rule: the weight overtaken.
+            return self.places[at..].iter().map(|p| i128::from(p.item.weight)).sum();
+        }
+        let order: Vec<Queued> = self.places.iter().map(|p| p.item).collect();
+        let mut arrived = self.places.clone();
+        arrived.sort_by_key(|p| p.t);
+        let arrived: Vec<Queued> = arrived.iter().map(|p| p.item).collect();
+        let begin = |before: &[Queued]| self.expected_begin(before, item);
+        begin(&arrived).max(begin(&order)) - begin(&order[..at])
     }
 
     /// The weight before `item`, and that of every change of group up to it, from the group that was served last.
