@@ -87,12 +87,33 @@ fn states(about: About) -> Vec<&'static str> {
     }
 }
 
-/// What cannot be: an event, states that it cannot meet, and why.
-const CANNOT: [(&str, &[&str], &str); 0] = [];
+/// What cannot be: events, states that none of them can meet, and why.
+type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
+
+/// Everything that cannot be.
+const CANNOT: [Cannot; 5] = [
+    (&["DriveReported", "Booted"], &["serving", "full", "closing"], "a start says them before anything else happens"),
+    (
+        &[WRITE_SUBMITTED, WRITE_SUBMITTED_FOR_JOB, WRITE_CANCELLED, "StagedPage", "Job", "Closing", "DeadlineReached"],
+        &["booting"],
+        "nothing is asked of a rack, nor by it, before it has booted",
+    ),
+    (
+        &["TransferEnded", "ReadCutShort", "SourceUnreadable", "StackMoved"],
+        &["asleep", "waking", "idle", "resting"],
+        "what is in service keeps its group busy until it ends",
+    ),
+    (
+        &["DriveReplaced"],
+        &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],
+        "a drive is replaced once it failed and stands still, and one that failed is not started",
+    ),
+    (&["HostMeasured"], &RACK_STATES, "the drives of a run are in memory, and share no file system"),
+];
 
 /// Why an event cannot meet a state; `None` if it can.
 pub fn cannot((event, state): Pair) -> Option<&'static str> {
-    let found = CANNOT.iter().find(|(known, states, _)| *known == event && states.contains(&state));
+    let found = CANNOT.iter().find(|(events, states, _)| events.contains(&event) && states.contains(&state));
     found.map(|(_, _, why)| *why)
 }
 
