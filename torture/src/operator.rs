@@ -8,8 +8,8 @@ use model::DriveId;
 use server::admin::Admin;
 use std::sync::Arc;
 
-/// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled first,
-/// else when another takes its place.
+/// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled
+/// first, else when another takes its place.
 pub(crate) async fn give_up(running: &Running, drive: usize) {
     let number = drive as u32;
     {

@@ -10,6 +10,9 @@ use engine::trace::{Record, Replay, TraceMessage};
 use engine::{Action, Rack, RackPolicy};
 use model::RackSpec;
 
+/// A run has fewer records than this: some ten thousand at most. What has more goes round in circles.
+const RECORDS_MAX: u64 = 500_000;
+
 /// The judge of a run's trace.
 #[derive(Default)]
 pub(crate) struct TraceJudge {
@@ -48,6 +51,9 @@ impl TraceJudge {
     pub(crate) fn take(&mut self, record: &Record, journal: &Journal) {
         journal.hash_in(&record.now);
         self.records += 1;
+        if self.records == RECORDS_MAX {
+            journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
+        }
         let (Some(check), Some(replay)) = (&mut self.check, &mut self.replay) else { return };
         let judged = match &record.message {
             TraceMessage::Event(event) => {
