@@ -133,6 +133,26 @@ impl Catalog {
         Ok(lost)
     }
 
+    /// The bytes of stacks that blobs have lost with `drive`, if all of those blobs are dead and only wait to be
+    /// reclaimed; `None` if something lives in one of them. Reads up to every stack that is lost there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_of_the_dead(&self, drive: DriveId) -> Result<Option<u64>, CatalogError> {
+        let (mut bytes, mut after) = (0_u64, None);
+        loop {
+            let page = self.lost_page(drive, after, STEP).await?;
+            if page.blobs.iter().any(|(_, living)| *living) {
+                return Ok(None);
+            }
+            bytes = page.blobs.iter().fold(bytes, |sum, (blob, _)| sum.saturating_add(blob.stack_bytes));
+            after = page.next;
+            if after.is_none() {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+
     /// True if `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
     /// one was replaced.
     ///

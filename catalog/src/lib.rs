@@ -70,7 +70,7 @@ pub use record::{
 };
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
-pub use staging::{DeadBytes, StagedSlot, StagedUsage};
+pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};
 pub use store::{Batch, Check, Entry, KeyRange, Payload, Store, StoreFuture, Write};
 pub use unreadable::Unreadable;
 pub use upload::{ChosenPart, Completed, UploadListRequest, UploadListing, UploadUsage};

@@ -28,6 +28,26 @@ pub struct StagedSlot {
     pub bytes: u64,
 }
 
+/// Which staged versions are listed, by the moments at which they were staged, in milliseconds of the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagedWhen {
+    /// Those staged then or before.
+    pub until_ms: u64,
+    /// And those staged after this: in a future of which the clock has stepped back.
+    pub beyond_ms: u64,
+}
+
+impl StagedWhen {
+    /// Those staged at `until_ms` or before.
+    pub fn until(until_ms: u64) -> Self {
+        Self { until_ms, beyond_ms: u64::MAX }
+    }
+
+    fn includes(self, staged_ms: u64) -> bool {
+        staged_ms <= self.until_ms || staged_ms > self.beyond_ms
+    }
+}
+
 /// Bytes of a blob that are dead since a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadBytes {
@@ -40,12 +60,11 @@ pub struct DeadBytes {
 }
 
 impl Catalog {
-    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged at `staged_until_ms` or
-    /// before.
+    /// At most `limit` staged versions behind `after`, by bucket and key, that were staged `when`.
     pub async fn staged_page(
         &self,
         after: Option<&Cursor>,
-        staged_until_ms: u64,
+        when: StagedWhen,
         limit: usize,
     ) -> Result<Page<Version>, CatalogError> {
         assert!(limit > 0, "a page without entries leads nowhere");
@@ -57,7 +76,7 @@ impl Catalog {
                 let Some(version) = self.sound_entries(std::slice::from_ref(entry), staged_version).pop() else {
                     continue;
                 };
-                if version.staged_ms <= staged_until_ms {
+                if when.includes(version.staged_ms) {
                     items.push(version);
                 }
                 if items.len() == limit {

@@ -298,7 +298,7 @@ pub struct Torture {
     /// Print the history of a single seed.
     #[arg(long)]
     pub history: bool,
-    /// Print how often each event met each state.
+    /// Print how often each event met each state, and which it never met.
     #[arg(long)]
     pub coverage: bool,
     /// Print JSON.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
-use torture::{Line, Plan, Report, Totals, Violation, run, shrink};
+use torture::{Line, Pair, Plan, Report, Totals, Violation, run, shrink};
 
 /// The commit that this binary was built from.
 const COMMIT: &str = env!("LARDER_COMMIT");
@@ -47,6 +47,8 @@ struct Printed<'a> {
     /// Of the last run.
     hash: String,
     totals: &'a Totals,
+    /// Pairs of event and state that were not reached and can be.
+    never: Vec<Pair>,
     broken: &'a [Broken],
 }
 
@@ -164,7 +166,15 @@ fn print(options: &Torture, first: u64, found: &Found) -> anyhow::Result<()> {
     let (totals, broken) = (&found.totals, &found.broken[..]);
     if options.json {
         let version = env!("CARGO_PKG_VERSION");
-        return output::print_json(&Printed { commit: COMMIT, version, first_seed: first, hash, totals, broken });
+        return output::print_json(&Printed {
+            commit: COMMIT,
+            version,
+            first_seed: first,
+            hash,
+            totals,
+            never: totals.never(),
+            broken,
+        });
     }
     if options.history && totals.runs == 1 {
         output::print(&torture::history(&last.lines))?;
@@ -193,19 +203,34 @@ fn summary(totals: &Totals) -> String {
         totals.fault_hours,
         totals.answers,
         totals.records,
-        totals.pairs()
+        totals.reached()
     );
     let kinds = totals.faults.iter().map(|(kind, count)| format!("{count:>9}  {}\n", kind.name()));
     text.extend(kinds);
     text
 }
 
-/// How often each event met each state.
+/// How often each event met each state, which states it never met, and which it cannot.
 fn coverage(totals: &Totals) -> String {
+    let never = totals.never();
+    let mut events: Vec<&str> = torture::pairs().map(|(event, _)| event).collect();
+    events.dedup();
     let mut rows = Vec::new();
-    for (event, states) in &totals.coverage {
-        let met: Vec<String> = states.iter().map(|(state, count)| format!("{state} {count}")).collect();
-        rows.push(vec![(*event).to_owned(), met.join(", ")]);
+    for event in events {
+        let states = totals.coverage.get(event).into_iter().flatten();
+        let met: Vec<String> = states.map(|(state, count)| format!("{state} {count}")).collect();
+        let of = |pairs: Vec<Pair>| {
+            let states = pairs.into_iter().filter(|(of, _)| *of == event).map(|(_, state)| state);
+            states.collect::<Vec<_>>().join(", ")
+        };
+        let cannot = torture::pairs().filter(|pair| torture::cannot(*pair).is_some()).collect();
+        rows.push(vec![event.to_owned(), met.join(", "), of(never.clone()), of(cannot)]);
     }
-    format!("\n{}\n", table(&["event", "met"], &[], rows))
+    let (all, cannot) = (torture::pairs().count(), torture::pairs().filter_map(torture::cannot).count());
+    format!(
+        "\n{}\n{} of {all} pairs were reached, {} never were, {cannot} cannot be (docs/reliability.md says why)\n",
+        table(&["event", "met", "never met", "cannot meet"], &[], rows),
+        totals.reached(),
+        never.len(),
+    )
 }

@@ -86,11 +86,11 @@ impl Offline {
         ((drive as usize) < self.dir.rack().drives.len()).then_some(DriveId(drive))
     }
 
-    /// The other drives of `group` that failed, replaced or not, and of which something is not rebuilt yet.
+    /// The other drives of `group` that failed, replaced or not, and of which something that lives is not rebuilt yet.
     async fn unbuilt(&self, group: GroupId, but: DriveId) -> Result<Vec<u32>, ServerError> {
         let mut unbuilt = Vec::new();
         for drive in self.layout.groups[group.index()].drives.iter().filter(|drive| **drive != but) {
-            if !self.catalog.lost_page(*drive, None, 1).await?.blobs.is_empty() {
+            if self.catalog.lost_of_the_dead(*drive).await?.is_none() {
                 unbuilt.push(drive.0);
             }
         }

@@ -192,11 +192,16 @@ impl Clients<'_> {
 
     /// Reads a key and holds what comes against the model.
     pub(crate) async fn judged_get(&self, at: &At, range: Option<Range<u64>>) -> Answer {
+        self.judged_read(at, range, &mut async || ()).await
+    }
+
+    /// As [`judged_get`](Self::judged_get), by a client that does something else after each piece.
+    pub(crate) async fn judged_read(&self, at: &At, range: Option<Range<u64>>, pace: &mut impl AsyncFnMut()) -> Answer {
         let look = self.reference.looks(at);
         match self.store.get(&at.0, &at.1, range.clone()).await {
             Ok(body) => {
                 let serial = self.described(at, &look, &body.object);
-                let read = self.read_out(serial, body, range).await;
+                let read = self.read_out(serial, body, range, pace).await;
                 self.note(|| format!("get {} #{:x}", at.1, serial.unwrap_or(0)), &read);
                 read.map_or_else(|error| self.unread(at, serial, &error), |()| Answer::Done)
             }
@@ -247,6 +252,7 @@ impl Clients<'_> {
         serial: Option<Serial>,
         body: GetBody,
         range: Option<Range<u64>>,
+        pace: &mut impl AsyncFnMut(),
     ) -> Result<(), ServiceError> {
         let GetBody { object, mut bytes } = body;
         let wanted = content(serial.unwrap_or(0), object.bytes);
@@ -260,6 +266,7 @@ impl Clients<'_> {
                 format!("#{:x} is not what was put, from byte {} on", serial.unwrap_or(0), range.start + at as u64)
             });
             at += piece.len();
+            pace().await;
         }
         self.journal().demand(at == wanted.len(), Rule::Bytes, || {
             format!("#{:x}: {at} bytes of {} came", serial.unwrap_or(0), wanted.len())
@@ -273,7 +280,7 @@ impl Clients<'_> {
         match error {
             ServiceError::SlowDown { retry_after_s, .. } => Answer::Later(*retry_after_s),
             ServiceError::DataLost { .. } => {
-                journal.demand(self.is_lost(at), Rule::Honest, || {
+                journal.demand(self.is_lost(at, serial), Rule::Honest, || {
                     format!("{} is called lost, and {} stacks are bad", at.1, self.bad_stacks(at))
                 });
                 Answer::Unsure
@@ -319,12 +326,19 @@ impl Clients<'_> {
         }
     }
 
-    /// True if more stacks of a key's blob are bad than the code makes up for, or it lies there no more.
-    fn is_lost(&self, at: &At) -> bool {
+    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, and
+    /// under a catalog that knows blobs which the newest one has reclaimed. There it is looked up, unless what was read
+    /// as number `serial` is there no more.
+    fn is_lost(&self, at: &At, serial: Option<Serial>) -> bool {
+        if !self.plan.beyond && !self.happened(FaultKind::OlderCatalog) {
+            return false;
+        }
         let placed = futures::FutureExt::now_or_never(self.running.context.catalog.get_object(&at.0, &at.1));
         let parity = usize::from(self.running.spec.code.parity);
         match placed {
-            Some(Ok((_, Place::Stored { blob, .. }))) => self.running.overlay.state().bad_stacks(blob).len() > parity,
+            Some(Ok((object, Place::Stored { blob, .. }))) if serial.is_none() || serial_of(&object) == serial => {
+                self.running.overlay.state().bad_stacks(blob).len() > parity
+            }
             _ => true,
         }
     }

@@ -5,7 +5,7 @@ use crate::content::{Serial, content, etag};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::reference::{At, OpenUpload, Reference};
 use crate::site::{BUCKET, Running};
-use crate::{records, rights};
+use crate::{readers, records, rights};
 use bytes::Bytes;
 use catalog::{Object, PutCondition};
 use futures::StreamExt;
@@ -33,7 +33,9 @@ pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, 
             rights::live(clients, users, (round, life)).await;
         }
     };
-    tokio::join!(join_all(all), users, records::live(running, reference, plan, (round, life)));
+    let life = (round, life);
+    let readers = readers::live(running, reference, plan, life);
+    tokio::join!(join_all(all), users, records::live(running, reference, plan, life), readers);
 }
 
 struct Client<'a> {

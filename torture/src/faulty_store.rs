@@ -132,7 +132,15 @@ impl Store for FaultyStore {
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.store.get_many(keys)
+        Box::pin(async move {
+            let mut values = self.store.get_many(keys.clone()).await?;
+            for (key, value) in keys.iter().zip(&mut values) {
+                if self.power.is_misread() {
+                    *value = self.misread(key, value.take()).await?;
+                }
+            }
+            Ok(values)
+        })
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {

@@ -32,7 +32,6 @@ const FULL_FOR: Duration = Duration::from_hours(50);
 /// The last lives of a run.
 pub(crate) fn heal(site: &mut Site, reference: &Reference) {
     site.overlay.state().calm();
-    site.set_wall_to_latest();
     site.journal.note(|| "from here on there are no faults".to_owned());
     let plan = site.plan.clone();
     for again in [false, true] {
@@ -172,11 +171,10 @@ impl Healing<'_> {
         }
     }
 
-    /// Insists for a drive that cannot be read, and once nothing that lives lacks a stack: what is left to be rebuilt
-    /// then is dead, and waits to be reclaimed.
+    /// Insists for a drive that cannot be read.
     async fn give_up(&self, drive: usize) -> bool {
         let is_dead = self.running.overlay.state().drives[drive].destroyed;
-        let insists = is_dead || self.plan.beyond || self.exposed().await.is_empty();
+        let insists = is_dead || self.plan.beyond;
         operator::give_up_for_good(self.running, drive, insists).await
     }
 

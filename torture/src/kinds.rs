@@ -68,7 +68,7 @@ pub enum FaultKind {
     WorkshopRot,
     /// In the place of a stack lies the file of another rack.
     ForeignFile,
-    /// A record of the catalog is read wrongly once: with a flipped bit, or as another's.
+    /// Some reads of records of the catalog are wrong: a bit is flipped, or it is another's.
     CatalogMisread,
     /// The sync of a commit fails: it is answered with an error, no other one is taken until the next start, and that
     /// finds it in the log, of which the medium may hold nothing.
@@ -147,7 +147,7 @@ impl FaultKind {
             Self::SpoolFails => "failed call to the spool",
             Self::WorkshopRot => "bit rot in the workshop",
             Self::ForeignFile => "another rack's file",
-            Self::CatalogMisread => "misread record",
+            Self::CatalogMisread => "misread records",
             Self::CommitUnsynced => "commit that is not synced",
         }
     }

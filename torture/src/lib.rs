@@ -18,6 +18,7 @@
 mod answers;
 mod clients;
 mod content;
+mod coverage;
 mod faulty_drive;
 mod faulty_store;
 mod healing;
@@ -30,6 +31,7 @@ mod overlay;
 mod panics;
 mod plan;
 mod power;
+mod readers;
 mod records;
 mod reference;
 mod register;
@@ -41,9 +43,9 @@ mod starts;
 mod storm;
 mod trace_judge;
 
+pub use coverage::{Coverage, Pair, cannot, pairs};
 pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
 pub use plan::{Item, Life, LifeEnd, Plan, RackShape};
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};
-pub use trace_judge::Coverage;

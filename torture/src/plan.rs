@@ -43,6 +43,7 @@ pub(crate) enum Stream {
     Kind {
         index: u64,
     },
+    SlowReaders,
 }
 
 impl Stream {
@@ -50,6 +51,7 @@ impl Stream {
         let salt = match self {
             Self::Plan => 1,
             Self::Media => 3,
+            Self::SlowReaders => 4,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, strike } => 2 << 40 | round << 32 | strike,
             Self::Pace { round } => 3 << 40 | round,
@@ -185,6 +187,8 @@ pub struct Plan {
     pub users: bool,
     /// Records are repartitioned.
     pub jobs: bool,
+    /// Some read so slowly that what they read is dead before they are through.
+    pub slow_readers: bool,
     /// The lives of the server, before the last one, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
@@ -296,13 +300,19 @@ impl Plan {
         let beyond = rng.below(8) == 0;
         let kinds = kinds(seed, rng, beyond);
         let lives = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
+        let policy = policy(rng, &rack.spec());
+        let max_wait = SECOND * pick(rng, &[1, 20, 45]);
+        let workshop_bytes = pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]);
+        let slow_readers = Stream::SlowReaders.of(seed).below(4) == 2;
+        let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
         Self {
             seed,
             rack,
-            policy: policy(rng, &rack.spec()),
-            max_wait: SECOND * pick(rng, &[1, 20, 45]),
-            workshop_bytes: pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]),
-            spool_bytes: pick(rng, &[MIB, 4 * MIB, 32 * MIB]),
+            policy,
+            max_wait,
+            workshop_bytes,
+            // Less than slow readers read, so that it is not all there before the blob dies.
+            spool_bytes: if slow_readers { MIB / 2 } else { spool_bytes },
             commit_delay: Duration::from_millis(pick(rng, &[0, 4, 40])),
             unseen: rng.below(2) == 0,
             kinds,
@@ -310,6 +320,7 @@ impl Plan {
             beyond,
             users: rng.below(2) == 0,
             jobs: rng.below(5) == 0,
+            slow_readers,
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),
@@ -343,11 +354,12 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
             if self.jobs { ", jobs" } else { "" },
+            if self.slow_readers { ", slow readers" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

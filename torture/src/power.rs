@@ -22,8 +22,10 @@ struct Wires {
     failed: Notify,
     /// Commits until one is done and answered with an error; 0 is never.
     unanswered_in: AtomicU64,
-    /// Reads of a record until one is wrong; 0 is never.
+    /// Reads of a record until one is wrong; 0 is never. So many more, each as far from the one before, are wrong, too.
     misread_in: AtomicU64,
+    misread_every: AtomicU64,
+    misreads: AtomicU64,
     /// Commits until the sync of one fails; 0 is never.
     unsynced_in: AtomicU64,
     /// The last moment at which a step was taken, since `epoch`, and the steps of that moment.
@@ -44,9 +46,11 @@ impl Power {
         self.0.unanswered_in.store(commits, Ordering::Relaxed);
     }
 
-    /// The `reads`th read of a record from now is wrong: 1 is the next one.
-    pub(crate) fn misread(&self, reads: u64) {
-        self.0.misread_in.store(reads, Ordering::Relaxed);
+    /// Every `every`th read of a record from now is wrong, `times` times: 1 is the next one.
+    pub(crate) fn misread(&self, every: u64, times: u64) {
+        self.0.misread_in.store(every, Ordering::Relaxed);
+        self.0.misread_every.store(every, Ordering::Relaxed);
+        self.0.misreads.store(times - 1, Ordering::Relaxed);
     }
 
     /// The sync of the `commits`th commit from now fails: 1 is the next one.
@@ -113,9 +117,15 @@ impl Power {
         is_due(&self.0.unanswered_in)
     }
 
-    /// Counts a read of a record: true for the one that is wrong.
+    /// Counts a read of a record: true for one that is wrong.
     pub(crate) fn is_misread(&self) -> bool {
-        is_due(&self.0.misread_in)
+        let is_wrong = is_due(&self.0.misread_in);
+        let left = self.0.misreads.load(Ordering::Relaxed);
+        if is_wrong && left > 0 {
+            self.0.misreads.store(left - 1, Ordering::Relaxed);
+            self.0.misread_in.store(self.0.misread_every.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        is_wrong
     }
 
     /// Counts a commit: true for the one whose sync fails.

@@ -1,12 +1,12 @@
 //! What a run, and many of them, have shown.
 
+use crate::coverage::{self, Coverage, Pair};
 use crate::journal::{Line, Violation};
 use crate::kinds::FaultKind;
 use crate::life;
 use crate::plan::Plan;
-use crate::trace_judge::Coverage;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tracing::subscriber::NoSubscriber;
 
 /// What became of a run.
@@ -95,8 +95,24 @@ impl Totals {
         }
     }
 
-    /// How many pairs of an event and a state were reached.
-    pub fn pairs(&self) -> usize {
+    /// Pairs of an event and a state that were reached.
+    pub fn reached(&self) -> usize {
         self.coverage.values().map(BTreeMap::len).sum()
+    }
+
+    /// Pairs that can be and were not reached.
+    pub fn never(&self) -> Vec<Pair> {
+        coverage::pairs().filter(|pair| !self.has(*pair) && coverage::cannot(*pair).is_none()).collect()
+    }
+
+    /// Pairs that were reached and cannot be, or are of no kind that is known: none.
+    pub fn contradictions(&self) -> Vec<Pair> {
+        let known: BTreeSet<Pair> = coverage::pairs().filter(|pair| coverage::cannot(*pair).is_none()).collect();
+        let reached = self.coverage.iter().flat_map(|(event, states)| states.keys().map(|state| (*event, *state)));
+        reached.filter(|pair| !known.contains(pair)).collect()
+    }
+
+    fn has(&self, (event, state): Pair) -> bool {
+        self.coverage.get(event).is_some_and(|states| states.contains_key(state))
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::journal::Rule;
 use crate::plan::{Item, LifeEnd, Plan};
+use crate::readers;
 use crate::report::{Report, run};
 use std::collections::BTreeSet;
 
@@ -101,9 +102,11 @@ impl Shrinking {
 
 fn ops(plan: &Plan) -> Vec<Item> {
     let lives = plan.lives.iter().zip(0..);
+    let of_client = |round, client, ops| (0..ops).map(move |op| Item::Op { round, client, op });
     lives
         .flat_map(|(life, round)| {
-            (0..life.clients).flat_map(move |client| (0..life.ops).map(move |op| Item::Op { round, client, op }))
+            let clients = (0..life.clients).flat_map(move |client| of_client(round, client, life.ops));
+            clients.chain(of_client(round, readers::CLIENT, readers::ops(life)))
         })
         .collect()
 }

@@ -72,13 +72,9 @@ pub(crate) struct Site {
     pub(crate) overlay: Overlay,
     pub(crate) journal: Arc<Journal>,
     pub(crate) judge: Arc<Mutex<TraceJudge>>,
-    /// The latest that the wall clock showed in any life.
-    shown_ms: Arc<AtomicU64>,
     /// The wall clock at the beginning of this life, and what it has jumped since, in milliseconds.
     wall_ms: u64,
     jumped_ms: Arc<AtomicI64>,
-    /// The latest that it ever showed.
-    latest_ms: u64,
     /// Lives so far.
     booted: u64,
 }
@@ -136,8 +132,6 @@ impl Site {
             journal,
             wall_ms: 1_700_000_000_000,
             jumped_ms: Arc::default(),
-            shown_ms: Arc::default(),
-            latest_ms: 0,
             booted: 0,
             spec: Arc::new(spec),
             layout,
@@ -173,7 +167,6 @@ impl Site {
         drop(runtime);
         let wall = self.wall_ms.cast_signed() + self.jumped_ms.swap(0, Ordering::Relaxed) + lived_ms.cast_signed();
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
-        self.latest_ms = self.latest_ms.max(self.wall_ms).max(self.shown_ms.load(Ordering::Relaxed));
         ended
     }
 
@@ -190,11 +183,6 @@ impl Site {
                 Ended::NotBooted
             }
         }
-    }
-
-    /// The wall clock shows no less than it ever did: what was staged at some time has an age again.
-    pub(crate) fn set_wall_to_latest(&mut self) {
-        self.wall_ms = self.wall_ms.max(self.latest_ms);
     }
 
     /// Time passes while no server runs, and the wall clock may be set.
@@ -326,7 +314,7 @@ impl Site {
         (clock, started): (Arc<dyn disk::Clock>, Instant),
         rack: &Arc<EmulatedRack>,
     ) -> Context {
-        let (base_ms, jumped, shown) = (self.wall_ms, Arc::clone(&self.jumped_ms), Arc::clone(&self.shown_ms));
+        let (base_ms, jumped) = (self.wall_ms, Arc::clone(&self.jumped_ms));
         let [staged, spooled] = self.disks().map(|disk| self.faulty(disk));
         let small = self.small(&staged);
         let staged = small.as_ref().map_or(staged, |small| Arc::clone(&small.files) as Arc<dyn Drive>);
@@ -337,7 +325,6 @@ impl Site {
             wall: Arc::new(move || {
                 let wall =
                     base_ms.cast_signed() + started.elapsed().as_millis() as i64 + jumped.load(Ordering::Relaxed);
-                shown.fetch_max(wall.max(0) as u64, Ordering::Relaxed);
                 wall.max(0) as u64
             }),
             spawn: self.spawn(),

@@ -109,9 +109,9 @@ impl Striker<'_> {
             }
             FaultKind::CatalogFull => self.fill_catalog().await,
             FaultKind::CatalogMisread => {
-                let reads = self.rng.between(1, 200);
-                self.running.power.misread(reads);
-                self.count(kind, format!("read {reads} of a record from now is wrong"));
+                let (every, times) = (self.rng.between(1, 200), self.rng.between(1, 8));
+                self.running.power.misread(every, times);
+                self.count(kind, format!("every {every}th read of a record is wrong, {times} times"));
             }
             FaultKind::CommitUnsynced => {
                 let commits = self.rng.between(1, 40);

@@ -1,32 +1,29 @@
 //! The engine's trace of a run, judged as it comes: `engine::check` holds it against the rules, a replay of it through
 //! a second rack must ask for the same, and which event met which state is counted.
 
+use crate::coverage::{Coverage, Meetings};
 use crate::journal::{Journal, Rule};
 use crate::starts::Starts;
 use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::trace::{Record, Replay, TraceMessage};
-use engine::{Action, Event, Rack, RackPolicy, Work};
-use model::{DriveId, GroupId, OpId, RackSpec};
-use std::collections::BTreeMap;
+use engine::{Action, Rack, RackPolicy};
+use model::RackSpec;
 
-/// How often an event met a state.
-pub type Coverage = BTreeMap<(&'static str, &'static str), u64>;
+/// A run has fewer records than this: some ten thousand at most. What has more goes round in circles.
+const RECORDS_MAX: u64 = 500_000;
 
 /// The judge of a run's trace.
 #[derive(Default)]
 pub(crate) struct TraceJudge {
     check: Option<TraceCheck>,
     replay: Option<Replay>,
-    /// The group of each operation whose drives were seen.
-    groups: BTreeMap<OpId, GroupId>,
+    meetings: Meetings,
     pub(crate) coverage: Coverage,
     pub(crate) records: u64,
     starts: Starts,
     /// The catalog may have forgotten starts.
     forgetful: bool,
-    booted: bool,
-    closing: bool,
 }
 
 impl TraceJudge {
@@ -42,8 +39,7 @@ impl TraceJudge {
         self.forgetful = forgetful;
         self.check = Some(TraceCheck::new(spec, layout, policy));
         self.replay = Some(Replay::new(Rack::new(spec.clone(), layout.clone(), policy.clone(), seed)));
-        self.groups.clear();
-        (self.booted, self.closing) = (false, false);
+        self.meetings = Meetings::default();
     }
 
     /// Operations that were asked for and are not answered.
@@ -55,14 +51,14 @@ impl TraceJudge {
     pub(crate) fn take(&mut self, record: &Record, journal: &Journal) {
         journal.hash_in(&record.now);
         self.records += 1;
+        if self.records == RECORDS_MAX {
+            journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
+        }
         let (Some(check), Some(replay)) = (&mut self.check, &mut self.replay) else { return };
         let judged = match &record.message {
             TraceMessage::Event(event) => {
                 journal.hash_in(event);
-                let met = (event_name(event), met(event, replay.rack(), &self.groups, (self.booted, self.closing)));
-                *self.coverage.entry(met).or_default() += 1;
-                self.booted |= matches!(event, Event::Booted);
-                self.closing |= matches!(event, Event::Closing);
+                *self.coverage.entry(self.meetings.meet(event, replay.rack())).or_default() += 1;
                 check.event(record.now, event)
             }
             TraceMessage::Action(action) => {
@@ -70,7 +66,7 @@ impl TraceJudge {
                 if let Action::Transfer { op, transfer, .. } = action
                     && let Some(group) = transfer.drives().next().and_then(|d| replay.rack().layout().group_of(d))
                 {
-                    self.groups.insert(*op, group);
+                    self.meetings.in_service(*op, group);
                 }
                 check.action(action)
             }
@@ -88,84 +84,5 @@ impl TraceJudge {
         if let Err(parted) = replay.take(record) {
             journal.broken(Rule::Trace, || format!("a replay does otherwise: {parted}"));
         }
-    }
-}
-
-/// The state that `event` meets: of its drive, its group, or else of the rack.
-fn met(event: &Event, rack: &Rack, groups: &BTreeMap<OpId, GroupId>, (booted, closing): (bool, bool)) -> &'static str {
-    let of_drive = |drive: &DriveId| rack.drive_phase(*drive).name();
-    let of_group = |group: Option<GroupId>| group.map(|group| rack.group_state(group).name());
-    let of_op = |op: &OpId| of_group(groups.get(op).copied());
-    let of_rack = match (booted, closing) {
-        (false, _) => "booting",
-        (true, true) => "closing",
-        (true, false) if rack.is_full() => "full",
-        (true, false) => "serving",
-    };
-    match event {
-        Event::SpunUp { drive, .. }
-        | Event::Mounted { drive, .. }
-        | Event::Unmounted { drive, .. }
-        | Event::Stopped { drive, .. }
-        | Event::DriveCommandFailed { drive, .. }
-        | Event::DriveLost { drive, .. }
-        | Event::DriveBack { drive }
-        | Event::DriveFailed { drive }
-        | Event::DriveReplaced { drive, .. }
-        | Event::OnDrivePage { drive, .. } => of_drive(drive),
-        Event::StackMoved { op, .. }
-        | Event::Cancelled { op }
-        | Event::ReadCutShort { op, .. }
-        | Event::TransferEnded { op, .. }
-        | Event::SourceUnreadable { op, .. } => of_op(op).unwrap_or(of_rack),
-        Event::Submitted(request) | Event::SubmittedForJob { request, .. } => match &request.work {
-            Work::Read { group, .. }
-            | Work::Delete { group, .. }
-            | Work::Rebuild { group, .. }
-            | Work::Visit { group }
-            | Work::Initialise { group } => of_group(Some(*group)).unwrap_or(of_rack),
-            Work::Write { .. } => of_rack,
-        },
-        Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } => of_group(Some(*group)).unwrap_or(of_rack),
-        Event::DriveReported(_)
-        | Event::Booted
-        | Event::HostMeasured { .. }
-        | Event::StagingChanged(_)
-        | Event::StagedPage { .. }
-        | Event::Job { .. }
-        | Event::Closing
-        | Event::DeadlineReached => of_rack,
-    }
-}
-
-fn event_name(event: &Event) -> &'static str {
-    match event {
-        Event::DriveReported(_) => "DriveReported",
-        Event::Booted => "Booted",
-        Event::HostMeasured { .. } => "HostMeasured",
-        Event::SpunUp { .. } => "SpunUp",
-        Event::Mounted { .. } => "Mounted",
-        Event::Unmounted { .. } => "Unmounted",
-        Event::Stopped { .. } => "Stopped",
-        Event::DriveCommandFailed { .. } => "DriveCommandFailed",
-        Event::DriveLost { .. } => "DriveLost",
-        Event::DriveBack { .. } => "DriveBack",
-        Event::DriveFailed { .. } => "DriveFailed",
-        Event::DriveReplaced { .. } => "DriveReplaced",
-        Event::OnDrivePage { .. } => "OnDrivePage",
-        Event::StackMoved { .. } => "StackMoved",
-        Event::ReadCutShort { .. } => "ReadCutShort",
-        Event::Submitted(_) => "Submitted",
-        Event::Cancelled { .. } => "Cancelled",
-        Event::TransferEnded { .. } => "TransferEnded",
-        Event::SourceUnreadable { .. } => "SourceUnreadable",
-        Event::StagingChanged(_) => "StagingChanged",
-        Event::StagedPage { .. } => "StagedPage",
-        Event::SpaceDead { .. } => "SpaceDead",
-        Event::DeadPage { .. } => "DeadPage",
-        Event::Job { .. } => "Job",
-        Event::SubmittedForJob { .. } => "SubmittedForJob",
-        Event::Closing => "Closing",
-        Event::DeadlineReached => "DeadlineReached",
     }
 }

@@ -10,14 +10,13 @@
 use model::sabotage::{Sabotage, switch};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use torture::{Plan, Violation, history, run};
+use torture::{FaultKind, Plan, Violation, history, run};
 
 /// Each bug is caught within so many seeds.
 const SEEDS: u64 = 200;
 
-/// Every bug but [`Sabotage::HoldIgnored`], which no seed catches yet: the histories have no reader that is still at an
-/// old version when its blob is reclaimed (`docs/reliability.md`).
-const ALL: [Sabotage; 17] = [
+/// Every bug.
+const ALL: [Sabotage; 18] = [
     Sabotage::DriveLabelUnchecked,
     Sabotage::StackIdentityUnchecked,
     Sabotage::RecordChecksumIgnored,
@@ -33,6 +32,7 @@ const ALL: [Sabotage; 17] = [
     Sabotage::StaleCatalogRead,
     Sabotage::WrongFragmentIndex,
     Sabotage::OvertakeUnchecked,
+    Sabotage::HoldIgnored,
     Sabotage::OlderCatalogTrusted,
     Sabotage::StartsNotRemembered,
 ];
@@ -65,11 +65,30 @@ fn described(bug: Sabotage) -> (&'static str, &'static str) {
     }
 }
 
-/// The first of the seeds that breaks a rule, with `bug` on; and what it breaks.
-fn first_caught(bug: Option<Sabotage>, story: bool) -> Option<(u64, Violation)> {
-    (0..SEEDS).find_map(|seed| {
-        switch(bug);
-        let report = run(&Plan::of(seed), false);
+/// False if a run of `plan` cannot meet `bug`, since nothing in it asks for what the bug leaves out. Such a seed counts
+/// as one that does not catch it, and is not run.
+fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
+    let has = |kind| plan.kinds.contains(&kind);
+    match bug {
+        Sabotage::DriveLabelUnchecked => has(FaultKind::WrongLabel),
+        Sabotage::StackIdentityUnchecked => has(FaultKind::ForeignFile),
+        Sabotage::RecordChecksumIgnored => has(FaultKind::CatalogMisread),
+        Sabotage::NoDeadline => has(FaultKind::Hangs),
+        Sabotage::RightsCheckedEarly => plan.users,
+        Sabotage::SweepBeforeCheckpoint => has(FaultKind::CommitUnsynced),
+        Sabotage::HoldIgnored => plan.slow_readers,
+        Sabotage::OlderCatalogTrusted => has(FaultKind::OlderCatalog),
+        _ => true,
+    }
+}
+
+/// The first of the seeds that breaks a rule, with `bug` on; and what it breaks. Without a bug none of them does:
+/// `seeds.rs` runs them all.
+fn first_caught(bug: Sabotage, story: bool) -> Option<(u64, Violation)> {
+    let plans = (0..SEEDS).map(|seed| (seed, Plan::of(seed)));
+    plans.filter(|(_, plan)| may_meet(bug, plan)).find_map(|(seed, plan)| {
+        switch(Some(bug));
+        let report = run(&plan, false);
         switch(None);
         let violation = report.violation?;
         if story {
@@ -82,7 +101,7 @@ fn first_caught(bug: Option<Sabotage>, story: bool) -> Option<(u64, Violation)> 
 /// The row of a bug that was caught; or what is to be said of one that was not.
 fn caught(bug: Sabotage, story: bool) -> Result<String, String> {
     let (name, breaks) = described(bug);
-    if let Some((seed, violation)) = first_caught(Some(bug), story) {
+    if let Some((seed, violation)) = first_caught(bug, story) {
         let seen: String = violation.seen.chars().take(90).collect();
         return Ok(format!("| {name} | {breaks} | {seed} | {}: {} |", violation.rule, seen.replace('|', "/")));
     }
@@ -99,8 +118,10 @@ fn every_bug_is_caught_within_200_seeds() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let began = std::time::Instant::now();
                     let row = caught(*bug, picked.is_some());
-                    eprintln!("{}", row.as_ref().unwrap_or_else(|missed| missed));
+                    let took_s = began.elapsed().as_secs_f64();
+                    eprintln!("{took_s:6.1} s {}", row.as_ref().unwrap_or_else(|missed| missed));
                     rows.lock().push((*bug as u8, row));
                 }
             });
@@ -114,9 +135,4 @@ fn every_bug_is_caught_within_200_seeds() {
     }
     let missed: Vec<&String> = rows.iter().filter_map(|(_, row)| row.as_ref().err()).collect();
     assert!(missed.is_empty(), "{missed:#?}");
-}
-
-#[test]
-fn without_a_bug_none_of_these_seeds_breaks_a_rule() {
-    assert_eq!(first_caught(None, false), None);
 }

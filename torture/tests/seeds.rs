@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{Plan, Report, history, run, shrink};
+use torture::{Plan, Report, Totals, history, run, shrink};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -26,7 +27,7 @@ fn sound(seed: u64) -> Report {
 #[test]
 fn no_rule_is_broken_whatever_happens() {
     let seeds = std::env::var("LARDER_SEEDS").map_or(SEEDS, |seeds| seeds.parse().unwrap());
-    let next = AtomicU64::new(0);
+    let (next, totals) = (AtomicU64::new(0), Mutex::<Totals>::default());
     std::thread::scope(|scope| {
         let work = || {
             loop {
@@ -34,7 +35,8 @@ fn no_rule_is_broken_whatever_happens() {
                 if seed >= seeds {
                     return;
                 }
-                sound(seed);
+                let report = sound(seed);
+                totals.lock().add(&report);
             }
         };
         let threads: Vec<_> = (0..2).map(|_| scope.spawn(work)).collect();
@@ -44,6 +46,9 @@ fn no_rule_is_broken_whatever_happens() {
             }
         }
     });
+    let totals = totals.into_inner();
+    assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
+    println!("{} pairs of event and state, and never: {:?}", totals.reached(), totals.never());
 }
 
 #[test]

@@ -148,6 +148,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     assert_eq!((page.blobs.len(), page.blobs[0].0.blob, page.next), (1, old, None));
     assert_eq!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
     // The page of dead blobs names it, too: removing the blob removes nothing from the new drive.
+    assert_eq!(catalog.lost_of_the_dead(DriveId(7)).await.unwrap(), None, "something lives in the blob");
     catalog.delete_object("b", "k0").await.unwrap();
     assert_eq!(catalog.dead_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
@@ -173,7 +174,7 @@ async fn an_evacuation_brings_a_version_back_unless_it_left_meanwhile() {
     sound(&catalog).await;
     catalog.delete_object("b", "k1").await.unwrap();
     catalog.forget_blob(id).await.unwrap();
-    assert_eq!(catalog.staged_page(None, 1, 9).await.unwrap().items.len(), 1);
+    assert_eq!(catalog.staged_page(None, crate::StagedWhen::until(1), 9).await.unwrap().items.len(), 1);
     sound(&catalog).await;
 }
 

@@ -123,8 +123,8 @@ impl Actor {
         for _ in 0..rounds {
             self.pause().await;
             let limit = 1 + self.dice.below(6) as usize;
-            let until_ms = self.dice.below(25);
-            let staged = self.catalog.staged_page(None, until_ms, limit).await.unwrap().items;
+            let when = crate::StagedWhen::until(self.dice.below(25));
+            let staged = self.catalog.staged_page(None, when, limit).await.unwrap().items;
             if !staged.is_empty() {
                 self.migrate(&staged).await;
             }

@@ -2,7 +2,8 @@
 
 use super::{catalog, object, put, sound};
 use crate::{
-    Acl, CatalogError, Displaced, MemoryStore, Object, ObjectChange, Place, PutCondition, StoreError, VersionId,
+    Acl, CatalogError, Displaced, MemoryStore, Object, ObjectChange, Place, PutCondition, StagedWhen, StoreError,
+    VersionId,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -144,7 +145,7 @@ async fn staged_pages_go_in_key_order_and_keep_the_age() {
     let mut keys = Vec::new();
     let mut after = None;
     loop {
-        let page = catalog.staged_page(after.as_ref(), 3, 2).await.unwrap();
+        let page = catalog.staged_page(after.as_ref(), StagedWhen::until(3), 2).await.unwrap();
         keys.extend(page.items.into_iter().map(|version| version.key));
         after = page.next;
         if after.is_none() {
@@ -152,6 +153,9 @@ async fn staged_pages_go_in_key_order_and_keep_the_age() {
         }
     }
     assert_eq!(keys, ["a", "b", "c"]);
+    let of_the_future = StagedWhen { until_ms: 1, beyond_ms: 3 };
+    let found = catalog.staged_page(None, of_the_future, 9).await.unwrap().items;
+    assert_eq!(found.into_iter().map(|version| version.key).collect::<Vec<_>>(), ["c", "d"]);
     for (bytes, cutoff) in [(0, None), (1, Some(1)), (10, Some(1)), (11, Some(2)), (51, Some(3)), (999, Some(9))] {
         assert_eq!(catalog.coldest_cutoff_ms(bytes).await.unwrap(), cutoff, "{bytes}");
     }
@@ -168,9 +172,9 @@ async fn staged_pages_hold_over_many_entries() {
     for i in 0..2_500 {
         put(&catalog, &format!("{i:05}"), 1, i % 2).await;
     }
-    let page = catalog.staged_page(None, 0, 1_200).await.unwrap();
+    let page = catalog.staged_page(None, StagedWhen::until(0), 1_200).await.unwrap();
     assert_eq!(page.items.len(), 1_200);
-    let rest = catalog.staged_page(page.next.as_ref(), 0, 1_200).await.unwrap();
+    let rest = catalog.staged_page(page.next.as_ref(), StagedWhen::until(0), 1_200).await.unwrap();
     assert_eq!((rest.items.len(), rest.next), (50, None));
     assert_eq!(catalog.staged_usage().await.unwrap().count, 2_500);
     assert_eq!(catalog.coldest_cutoff_ms(1_251).await.unwrap(), Some(1));

@@ -75,7 +75,7 @@ async fn an_upload_becomes_an_object_of_its_parts_in_their_order() {
     assert_eq!(catalog.slots_of(upload, place).await.unwrap(), [first.slot, second.slot]);
     assert_eq!(part_slots(&catalog).await, BTreeSet::from([first.slot, second.slot]));
     assert_eq!(catalog.staged_slots(None, 9).await.unwrap().items, [], "its mark names no slot");
-    let staged = catalog.staged_page(None, 9, 9).await.unwrap().items;
+    let staged = catalog.staged_page(None, crate::StagedWhen::until(9), 9).await.unwrap().items;
     assert_eq!((staged[0].place, staged[0].bytes), (Place::Parts, 30));
     let numbers: Vec<u32> = catalog.parts_page(upload, 0, 9).await.unwrap().iter().map(|part| part.number).collect();
     assert_eq!(numbers, [1, 2], "without gaps");

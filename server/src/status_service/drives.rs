@@ -8,7 +8,7 @@ use crate::error::text;
 use crate::replace;
 use crate::report::DriveReport;
 use disk::label::DriveUuid;
-use engine::{Event, Rack};
+use engine::Event;
 use model::{Code, DriveId, GroupId};
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl StatusService {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
         }
-        if let Some(refusal) = self.look(move |rack, _| fails_too_many(rack, drive)).await?.filter(|_| !force) {
+        if !force && let Some(refusal) = self.fails_too_many(drive).await? {
             return Err(AdminError::Because(refusal));
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
@@ -31,6 +31,26 @@ impl StatusService {
             self.context.counters.absences.note(drive, None);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+    }
+
+    /// [`may_lose`], as engine and catalog see it: what waits on a failed drive and is dead is lost by nobody.
+    async fn fails_too_many(&self, drive: DriveId) -> Result<Option<String>, AdminError> {
+        let found = self.look(move |rack, _| {
+            let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
+            let others = rack.rebuilds().filter(|view| view.group == group && view.drive != drive);
+            let left: Vec<_> = others.map(|view| (view.drive, view.left_bytes)).filter(|(_, left)| *left > 0).collect();
+            Some((rack.spec().code, group, left))
+        });
+        let Some((code, group, left)) = found.await? else { return Ok(None) };
+        let mut unbuilt = Vec::new();
+        for (other, left_bytes) in left {
+            let dead_bytes = self.context.catalog.lost_of_the_dead(other).await?;
+            // What the catalog does not know yet is being written.
+            if dead_bytes.is_none_or(|dead_bytes| dead_bytes < left_bytes) {
+                unbuilt.push(other.0);
+            }
+        }
+        Ok(may_lose(code, group, drive, &unbuilt))
     }
 
     /// Takes the empty directory in the place of `drive`, which failed.
@@ -76,13 +96,6 @@ impl StatusService {
         self.world.report(Event::DriveReplaced { drive, lost_bytes });
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await
     }
-}
-
-/// [`may_lose`], as the engine sees it.
-fn fails_too_many(rack: &Rack, drive: DriveId) -> Option<String> {
-    let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
-    let of_group = rack.rebuilds().filter(|view| view.group == group && view.drive != drive && view.left_bytes > 0);
-    may_lose(rack.spec().code, group, drive, &of_group.map(|view| view.drive.0).collect::<Vec<_>>())
 }
 
 /// Why giving up `drive` may lose blobs: so many other drives of its group failed and are not rebuilt (`unbuilt`) that

@@ -11,7 +11,7 @@ use super::quarantine::{missing, quarantine, survey};
 use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
-use catalog::{Blob, Member, VersionId};
+use catalog::{Blob, Member, StagedWhen, VersionId};
 use engine::{Event, Outcome, PinnedTo, StagedEntry};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
@@ -144,8 +144,8 @@ async fn list(
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
     let StagedScan { older_than, coldest_bytes, limit } = query;
     let now_ms = (context.wall)();
-    let (until_ms, after) = if let Some(cursor) = go_on {
-        (cursor.until_ms, Some(cursor.after))
+    let (when, after) = if let Some(cursor) = go_on {
+        (cursor.when, Some(cursor.after))
     } else {
         let age_ms = context.clock.to_wall(older_than).as_millis() as u64;
         let old_enough = now_ms.saturating_sub(age_ms);
@@ -157,20 +157,28 @@ async fn list(
             }
             None => u64::MAX,
         };
-        (old_enough.min(cold_enough), None)
+        // What was staged further ahead than that: the clock has stepped back, and nobody knows for how long it has
+        // waited. It counts as old enough, or it would wait until the clock is there again.
+        let beyond_ms = now_ms.saturating_add(age_ms);
+        (StagedWhen { until_ms: old_enough.min(cold_enough), beyond_ms }, None)
     };
-    let page = context.catalog.staged_page(after.as_ref(), until_ms, limit as usize).await?;
+    let page = context.catalog.staged_page(after.as_ref(), when, limit as usize).await?;
     let entry = |version: &catalog::Version| StagedEntry {
         version: version.version.0,
         bytes: version.bytes,
-        age: context.clock.to_modelled(Duration::from_millis(now_ms.saturating_sub(version.staged_ms))),
+        age: context.clock.to_modelled(age(version.staged_ms, now_ms)),
         pin: (context.pin_of)(&version.bucket, &version.key).into(),
     };
     let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
     let quarantined = context.catalog.are_unreadable(&numbers).await?;
     let readable = page.items.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined);
     let entries = readable.map(|(version, _)| entry(version)).collect();
-    Ok((entries, page.next.map(|after| StagedCursor { until_ms, after })))
+    Ok((entries, page.next.map(|after| StagedCursor { when, after })))
+}
+
+/// How long a version has waited that was staged at `staged_ms`; one of the future for longer than any other.
+fn age(staged_ms: u64, now_ms: u64) -> Duration {
+    Duration::from_millis(now_ms.checked_sub(staged_ms).unwrap_or(now_ms))
 }
 
 /// Times a pack is gathered again because a member was deleted or overwritten meanwhile.

@@ -3,7 +3,7 @@
 
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
-use catalog::{Blob, Cursor, VersionId};
+use catalog::{Blob, Cursor, StagedWhen, VersionId};
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
@@ -113,7 +113,7 @@ pub(crate) struct Rebuild {
 /// Where a listing of staged versions stands.
 #[derive(Clone, Debug)]
 pub(crate) struct StagedCursor {
-    pub(super) until_ms: u64,
+    pub(super) when: StagedWhen,
     pub(super) after: Cursor,
 }
 

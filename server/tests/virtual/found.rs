@@ -1,8 +1,9 @@
 //! What the torture has found, each as a short history of its own (`docs/reliability.md`).
 
 use crate::site::{Ended, HOUR, KIB, Site};
-use catalog::MemoryStore;
+use catalog::{MemoryStore, Place};
 use model::Rng;
+use server::admin::Admin;
 
 #[test]
 fn under_an_older_catalog_no_staged_file_is_removed_that_the_newest_counts_on() {
@@ -72,5 +73,43 @@ fn a_start_that_a_full_catalog_could_not_remember_is_one_of_the_day() {
         assert_eq!(larder.group_of("cold").await, larder.group_of("next").await, "drives of one group");
         let audit = larder.context.catalog.audit().await.unwrap();
         assert_eq!((audit.contradictions, audit.findings), (0, Vec::new()));
+    });
+}
+
+#[test]
+fn what_was_staged_while_the_clock_was_ahead_does_not_wait_for_that_time() {
+    let mut site = Site::nas8();
+    site.run(async |larder| larder.put("now", 1, 20 * KIB).await.unwrap());
+    site.set_wall_clock(1000 * HOUR);
+    site.run(async |larder| larder.put("ahead", 1, 20 * KIB).await.unwrap());
+    site.set_wall_clock_back(1001 * HOUR);
+    site.run(async |larder| {
+        larder.settle().await;
+        assert!(larder.elapsed() < HOUR, "nothing waits for a time that may never come");
+        for key in ["now", "ahead"] {
+            assert!(matches!(larder.place(key).await, Place::Stored { .. }), "{key}");
+        }
+    });
+}
+
+#[test]
+fn a_second_drive_may_be_given_up_when_only_dead_blobs_wait_for_the_first() {
+    let mut site = Site::nas8();
+    site.run(async |larder| {
+        larder.put("dead", 1, 40 * KIB).await.unwrap();
+        larder.settle().await;
+        let Place::Stored { blob, .. } = larder.place("dead").await else { panic!("it has migrated") };
+        let drives = larder.context.catalog.blob(blob).await.unwrap().unwrap().drives;
+        let [first, second, _] = drives[..] else { panic!("k + r = 3") };
+        let status = larder.status();
+        larder.rack.pull(first);
+        status.fail_drive(first.0, false).await.unwrap().unwrap();
+        let refused = status.fail_drive(second.0, false).await.unwrap_err().to_string();
+        assert!(refused.contains("--force"), "what lives is not rebuilt yet: {refused}");
+        larder.delete("dead").await;
+        let left: u64 = larder.ask(|rack| rack.rebuilds().map(|view| view.left_bytes).sum()).await;
+        assert!(left > 0, "it is not reclaimed yet");
+        larder.rack.pull(second);
+        status.fail_drive(second.0, false).await.unwrap().unwrap();
     });
 }

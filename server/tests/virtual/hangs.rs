@@ -7,7 +7,6 @@ use disk::{MemoryCall, MemoryDrive};
 use engine::{DrivePhase, IdleTimeout};
 use model::DriveId;
 use server::admin::Admin;
-use server::status_service::StatusService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -103,7 +102,7 @@ async fn site_deadline(larder: &Larder, phase: &str) -> Duration {
 
 /// Status and the list of drives name it.
 async fn shown(larder: &Larder, drive: DriveId) {
-    let status_service = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
+    let status_service = larder.status();
     let listed = status_service.drives().await.unwrap();
     assert!(listed[drive.index()].missed_deadlines >= 1);
     let status = status_service.status().await.unwrap();
@@ -342,9 +341,7 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
                         | ("sync", MemoryCall::Sync(_))
                 )
             });
-            let status_service =
-                StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-            status_service.fail_drive(failed.0, true).await.unwrap().unwrap();
+            larder.status().fail_drive(failed.0, true).await.unwrap().unwrap();
             let began = Instant::now();
             let left = async || {
                 let found = larder.ask(move |rack| rack.rebuilds().find(|view| view.drive == failed)).await;

@@ -7,11 +7,9 @@
 
 mod background;
 mod changes;
-mod crashes;
 mod faults;
 mod found;
 mod hangs;
-mod history;
 mod initialising;
 mod life;
 mod parts;

@@ -6,13 +6,10 @@ use catalog::{Blob, Place};
 use disk::stack::stack_name;
 use model::{DriveId, Rng};
 use server::admin::Admin;
-use server::status_service::StatusService;
-use std::sync::Arc;
 
 /// The same as `larder drive fail`.
 async fn fail(larder: &Larder, drive: DriveId) {
-    let status_service = StatusService::new(larder.context.clone(), larder.world.clone(), Arc::clone(&larder.rack));
-    let report = status_service.fail_drive(drive.0, true).await.unwrap().unwrap();
+    let report = larder.status().fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
 

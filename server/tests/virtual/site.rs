@@ -20,6 +20,7 @@ use server::boot;
 use server::holds::Holds;
 use server::object_service::ObjectService;
 use server::processor::Processor;
+use server::status_service::StatusService;
 use server::world::{Context, Spawn, Tracer, WorldCounters, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -207,6 +208,11 @@ impl Site {
         self.wall_ms += ahead.as_millis() as u64;
     }
 
+    /// The wall clock is so much behind when the server boots the next time.
+    pub fn set_wall_clock_back(&mut self, by: Duration) {
+        self.wall_ms = self.wall_ms.checked_sub(by.as_millis() as u64).expect("a moment after the epoch");
+    }
+
     /// Bytes that were not synced are lost, at all places at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
         self.catalog = self.catalog.restarted(torn.below(self.catalog.unsynced() as u64 + 1) as usize).unwrap();
@@ -294,13 +300,6 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// No call fails any more that was still to fail.
-    pub fn heal(&self) {
-        for drive in self.media.iter().chain([&self.staged]) {
-            drive.fail_call(u64::MAX);
-        }
-    }
-
     /// Bytes of all files on all drives of the rack.
     pub fn media_bytes(&self) -> u64 {
         self.stacks().into_iter().map(|stack| self.media[stack.drive].contents(&stack.name).unwrap().len() as u64).sum()
@@ -560,6 +559,11 @@ impl Larder {
     /// Bytes that were written to the spool's disk and read from it so far.
     pub fn spooled_bytes(&self) -> u64 {
         self.spooled_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What the operator speaks to.
+    pub fn status(&self) -> StatusService {
+        StatusService::new(self.context.clone(), self.world.clone(), Arc::clone(&self.rack))
     }
 
     /// Since boot.

@@ -2,7 +2,7 @@
 //! and one after.
 
 use async_trait::async_trait;
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreFuture};
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,6 @@ struct Wires {
     /// The step at which it fails; 0 is never.
     fails_at: AtomicU64,
     failed: Notify,
-    /// Commits until one is done and answered with an error; 0 is never.
-    fails_in: AtomicU64,
     /// The step of which a waiter is notified; 0 is never.
     notifies_at: AtomicU64,
     reached: Notify,
@@ -36,16 +34,6 @@ impl Power {
     pub async fn after(&self, steps: u64) {
         self.0.notifies_at.store(self.steps() + steps, Ordering::Relaxed);
         self.0.reached.notified().await;
-    }
-
-    /// The `commits`th commit from now is done, and answered with an error: 1 is the next one.
-    pub fn fail_answer(&self, commits: u64) {
-        self.0.fails_in.store(commits, Ordering::Relaxed);
-    }
-
-    fn fails_answer(&self) -> bool {
-        let count = |left: u64| left.checked_sub(1);
-        self.0.fails_in.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
     }
 
     /// It is there again, and stays.
@@ -209,9 +197,6 @@ impl Store for PoweredStore {
             self.power.step().await;
             let answer = self.store.commit(batch).await;
             self.power.step().await;
-            if self.power.fails_answer() {
-                return Err(StoreError::Failed("an error that was asked for".into()));
-            }
             answer
         })
     }

@@ -1,0 +1,246 @@
+//! Which events of the engine met which states: those that were met, those that never were, and those that cannot be.
+//!
+//! The state is that of what an event is about: the phase of its drive, the state of its group, or else what the rack
+//! as a whole is doing. A write has no group before it is in service; until then it is the rack that it meets.
+//!
+//! Invariant: every pair that is met is one of [`pairs`].
+
+use engine::{DrivePhase, Event, GroupState, Loss, Rack, Work};
+use model::{DriveId, GroupId, OpId};
+use std::collections::BTreeMap;
+
+/// An event and the state that it meets, by their names.
+pub type Pair = (&'static str, &'static str);
+
+/// How often an event met a state.
+pub type Coverage = BTreeMap<Pair, u64>;
+
+/// What an event is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    Drive,
+    Group,
+    Rack,
+}
+
+/// Every kind of event.
+const EVENTS: [(&str, About); 30] = [
+    ("DriveReported", About::Rack),
+    ("Booted", About::Rack),
+    ("HostMeasured", About::Rack),
+    ("SpunUp", About::Drive),
+    ("Mounted", About::Drive),
+    ("Unmounted", About::Drive),
+    ("Stopped", About::Drive),
+    ("DriveCommandFailed", About::Drive),
+    ("DriveLost", About::Drive),
+    ("DriveBack", About::Drive),
+    ("DriveFailed", About::Drive),
+    ("DriveReplaced", About::Drive),
+    ("OnDrivePage", About::Drive),
+    ("StackMoved", About::Group),
+    ("Submitted", About::Group),
+    (WRITE_SUBMITTED, About::Rack),
+    ("SubmittedForJob", About::Group),
+    (WRITE_SUBMITTED_FOR_JOB, About::Rack),
+    ("Cancelled", About::Group),
+    (WRITE_CANCELLED, About::Rack),
+    ("TransferEnded", About::Group),
+    ("ReadCutShort", About::Group),
+    ("SourceUnreadable", About::Group),
+    ("StagingChanged", About::Rack),
+    ("StagedPage", About::Rack),
+    ("SpaceDead", About::Group),
+    ("DeadPage", About::Group),
+    ("Job", About::Rack),
+    ("Closing", About::Rack),
+    ("DeadlineReached", About::Rack),
+];
+
+const WRITE_SUBMITTED: &str = "Submitted (write)";
+const WRITE_SUBMITTED_FOR_JOB: &str = "SubmittedForJob (write)";
+const WRITE_CANCELLED: &str = "Cancelled (write)";
+
+/// What the rack is doing.
+const RACK_STATES: [&str; 4] = ["booting", "serving", "full", "closing"];
+
+fn states(about: About) -> Vec<&'static str> {
+    match about {
+        About::Drive => [
+            DrivePhase::Standby,
+            DrivePhase::AwaitingPermit,
+            DrivePhase::SpinningUp,
+            DrivePhase::Mounting,
+            DrivePhase::Ready,
+            DrivePhase::Unmounting,
+            DrivePhase::Stopping,
+            DrivePhase::Away(Loss::Died),
+        ]
+        .map(DrivePhase::name)
+        .to_vec(),
+        About::Group => {
+            [GroupState::Asleep, GroupState::Waking, GroupState::Busy, GroupState::Idle, GroupState::Resting]
+                .map(GroupState::name)
+                .to_vec()
+        }
+        About::Rack => RACK_STATES.to_vec(),
+    }
+}
+
+/// What cannot be: events, states that none of them can meet, and why.
+type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
+
+/// Everything that cannot be.
+const CANNOT: [Cannot; 5] = [
+    (&["DriveReported", "Booted"], &["serving", "full", "closing"], "a start says them before anything else happens"),
+    (
+        &[WRITE_SUBMITTED, WRITE_SUBMITTED_FOR_JOB, WRITE_CANCELLED, "StagedPage", "Job", "Closing", "DeadlineReached"],
+        &["booting"],
+        "nothing is asked of a rack, nor by it, before it has booted",
+    ),
+    (
+        &["TransferEnded", "ReadCutShort", "SourceUnreadable", "StackMoved"],
+        &["asleep", "waking", "idle", "resting"],
+        "what is in service keeps its group busy until it ends",
+    ),
+    (
+        &["DriveReplaced"],
+        &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],
+        "a drive is replaced once it failed and stands still, and one that failed is not started",
+    ),
+    (&["HostMeasured"], &RACK_STATES, "the drives of a run are in memory, and share no file system"),
+];
+
+/// Why an event cannot meet a state; `None` if it can.
+pub fn cannot((event, state): Pair) -> Option<&'static str> {
+    let found = CANNOT.iter().find(|(events, states, _)| events.contains(&event) && states.contains(&state));
+    found.map(|(_, _, why)| *why)
+}
+
+/// Every event with every state of what it is about.
+pub fn pairs() -> impl Iterator<Item = Pair> {
+    EVENTS.into_iter().flat_map(|(event, about)| states(about).into_iter().map(move |state| (event, state)))
+}
+
+/// Counts what meets what in a life of a server.
+#[derive(Default)]
+pub(crate) struct Meetings {
+    /// The group of each operation that has one.
+    groups: BTreeMap<OpId, GroupId>,
+    booted: bool,
+    closing: bool,
+}
+
+impl Meetings {
+    /// An operation is in service on drives of `group`.
+    pub(crate) fn in_service(&mut self, op: OpId, group: GroupId) {
+        self.groups.insert(op, group);
+    }
+
+    /// The pair that `event` makes with the state of `rack` before it.
+    pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Pair {
+        let of_rack = match (self.booted, self.closing) {
+            (false, _) => "booting",
+            (true, true) => "closing",
+            (true, false) if rack.is_full() => "full",
+            (true, false) => "serving",
+        };
+        self.booted |= matches!(event, Event::Booted);
+        self.closing |= matches!(event, Event::Closing);
+        let name = name(event);
+        if let Some(drive) = drive_of(event) {
+            return (name, rack.drive_phase(drive).name());
+        }
+        if let Event::Submitted(request) | Event::SubmittedForJob { request, .. } = event
+            && let Some(group) = group_of(&request.work)
+        {
+            self.groups.insert(request.op, group);
+        }
+        match self.group(event) {
+            Some(group) => (name, rack.group_state(group).name()),
+            None => (of_a_write(event).unwrap_or(name), of_rack),
+        }
+    }
+
+    fn group(&self, event: &Event) -> Option<GroupId> {
+        match event {
+            Event::StackMoved { op, .. }
+            | Event::Cancelled { op }
+            | Event::ReadCutShort { op, .. }
+            | Event::TransferEnded { op, .. }
+            | Event::SourceUnreadable { op, .. } => self.groups.get(op).copied(),
+            Event::Submitted(request) | Event::SubmittedForJob { request, .. } => group_of(&request.work),
+            Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } => Some(*group),
+            _ => None,
+        }
+    }
+}
+
+fn drive_of(event: &Event) -> Option<DriveId> {
+    match event {
+        Event::SpunUp { drive, .. }
+        | Event::Mounted { drive, .. }
+        | Event::Unmounted { drive, .. }
+        | Event::Stopped { drive, .. }
+        | Event::DriveCommandFailed { drive, .. }
+        | Event::DriveLost { drive, .. }
+        | Event::DriveBack { drive }
+        | Event::DriveFailed { drive }
+        | Event::DriveReplaced { drive, .. }
+        | Event::OnDrivePage { drive, .. } => Some(*drive),
+        _ => None,
+    }
+}
+
+fn group_of(work: &Work) -> Option<GroupId> {
+    match work {
+        Work::Read { group, .. }
+        | Work::Delete { group, .. }
+        | Work::Rebuild { group, .. }
+        | Work::Visit { group }
+        | Work::Initialise { group } => Some(*group),
+        Work::Write { .. } => None,
+    }
+}
+
+/// The name of an event that is about a write without a group.
+fn of_a_write(event: &Event) -> Option<&'static str> {
+    match event {
+        Event::Submitted(_) => Some(WRITE_SUBMITTED),
+        Event::SubmittedForJob { .. } => Some(WRITE_SUBMITTED_FOR_JOB),
+        Event::Cancelled { .. } => Some(WRITE_CANCELLED),
+        _ => None,
+    }
+}
+
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::DriveReported(_) => "DriveReported",
+        Event::Booted => "Booted",
+        Event::HostMeasured { .. } => "HostMeasured",
+        Event::SpunUp { .. } => "SpunUp",
+        Event::Mounted { .. } => "Mounted",
+        Event::Unmounted { .. } => "Unmounted",
+        Event::Stopped { .. } => "Stopped",
+        Event::DriveCommandFailed { .. } => "DriveCommandFailed",
+        Event::DriveLost { .. } => "DriveLost",
+        Event::DriveBack { .. } => "DriveBack",
+        Event::DriveFailed { .. } => "DriveFailed",
+        Event::DriveReplaced { .. } => "DriveReplaced",
+        Event::OnDrivePage { .. } => "OnDrivePage",
+        Event::StackMoved { .. } => "StackMoved",
+        Event::ReadCutShort { .. } => "ReadCutShort",
+        Event::Submitted(_) => "Submitted",
+        Event::Cancelled { .. } => "Cancelled",
+        Event::TransferEnded { .. } => "TransferEnded",
+        Event::SourceUnreadable { .. } => "SourceUnreadable",
+        Event::StagingChanged(_) => "StagingChanged",
+        Event::StagedPage { .. } => "StagedPage",
+        Event::SpaceDead { .. } => "SpaceDead",
+        Event::DeadPage { .. } => "DeadPage",
+        Event::Job { .. } => "Job",
+        Event::SubmittedForJob { .. } => "SubmittedForJob",
+        Event::Closing => "Closing",
+        Event::DeadlineReached => "DeadlineReached",
+    }
+}
