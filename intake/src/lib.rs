@@ -60,6 +60,7 @@ mod error;
 mod follower;
 mod healing;
 mod intake;
+mod levelling;
 mod log;
 mod mask;
 pub mod medium;
