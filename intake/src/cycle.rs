@@ -255,7 +255,7 @@ impl Cycle {
             return;
         }
         let view = self.common().view();
-        if view.shelves.is_empty() && view.is_whole() {
+        if (view.shelves.is_empty() && view.is_whole()) || self.shared.config.is_look {
             return;
         }
         let drives = self.drives.iter().enumerate().filter_map(|(position, drive)| {
@@ -373,6 +373,9 @@ impl Cycle {
     }
 
     fn begin_transform(&mut self, log: LogId, drives: (PoolDrive, PoolDrive), attempt: Attempt) {
+        if self.shared.config.is_look {
+            return;
+        }
         let progress = Arc::new(Progress::default());
         let mut running =
             Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, thread: None };

@@ -1,7 +1,7 @@
 //! Bringing a rotation up to the other one.
 //!
-//! A batch goes to both rotations at once, so that after a crash one may have a batch, or the beginning of one, that the
-//! other one lacks. And a rotation that found no room, or whose drives had all failed, lacks everything since.
+//! A batch goes to both rotations at once, so that after a crash one may have a batch, or the beginning of one, that
+//! the other one lacks. And a rotation that found no room, or whose drives had all failed, lacks everything since.
 //!
 //! **Invariant**: a rotation has all acknowledged changes up to its own last number, unless it is known to have lost
 //! something. For that,
@@ -15,6 +15,7 @@
 //!
 //! Memory: the records of one rotation's logs.
 
+use crate::accepted::Accepted;
 use crate::bytes::crc32c;
 use crate::drive::Drive;
 use crate::error::ReadError;
@@ -27,7 +28,6 @@ use crate::shelf::build::ShelfBuilder;
 use crate::table::LogTable;
 use crate::transform::{discard, publish, superseded};
 use crate::view::{View, Want};
-use crate::writer::Accepted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

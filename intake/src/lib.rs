@@ -51,6 +51,7 @@
 //!   merged into;
 //! - open files: one for each log and each shelf;
 //! - start: three reads for each shelf, and reading all logs.
+mod accepted;
 mod ack;
 mod bytes;
 mod config;

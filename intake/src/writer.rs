@@ -10,7 +10,8 @@
 //! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that is not behind
 //! ([`crate::levelling`]).
 
-use crate::ack::{Answerer, ack};
+use crate::accepted::Accepted;
+use crate::ack::Answerer;
 use crate::bytes::crc32c;
 use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
@@ -21,7 +22,7 @@ use crate::levelling::{Lacking, write_shelf};
 use crate::medium::is_full;
 use crate::opening::OpenedCycle;
 use crate::queue::{Draft, Message, Submission, Work};
-use crate::record::{Head, Kind, Record, Sequence};
+use crate::record::{Head, Kind, Sequence};
 use crate::shared::Shared;
 use crate::table::charged;
 use crate::view::View;
@@ -49,31 +50,6 @@ struct Closing<'a>(&'a Shared);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.queue.abort();
-    }
-}
-
-/// A change that has its number.
-pub(crate) struct Accepted {
-    pub(crate) sequence: Sequence,
-    kind: Kind,
-    key: Vec<u8>,
-    entry: Vec<u8>,
-    value: Vec<u8>,
-    value_crc: u32,
-    answerer: Answerer,
-}
-
-impl Accepted {
-    /// A change that a log has already: nobody waits for it.
-    pub(crate) fn again(record: &Record<'_>, head: Head) -> Self {
-        let Record { kind, sequence, key, entry, value } = *record;
-        let (key, entry, value) = (key.to_vec(), entry.to_vec(), value.to_vec());
-        Self { sequence, kind, key, entry, value, value_crc: head.value_crc(), answerer: ack().0 }
-    }
-
-    fn record(&self) -> Record<'_> {
-        let Self { sequence, kind, key, entry, value, .. } = self;
-        Record { kind: *kind, sequence: *sequence, key, entry, value }
     }
 }
 
@@ -291,7 +267,9 @@ impl Writer {
             }
         }
         self.cycles[to].iter_mut().for_each(Cycle::appended);
-        later.into_iter().for_each(|message| self.take(message));
+        for message in later {
+            self.take(message);
+        }
         appends.into_iter().filter_map(|append| append.result).collect()
     }
 
@@ -340,10 +318,8 @@ impl Writer {
             let to = self.cycles[number].drive_for_shelf().ok_or_else(no_room)?;
             write_shelf(&self.shared, &self.shared.cycles[number], &source, known, &to)?;
         }
-        match records.is_empty() || self.append(records, number..number + 1) == [Ok(())] {
-            true => Ok(()),
-            false => Err(no_room().into()),
-        }
+        let is_done = records.is_empty() || self.append(records, number..number + 1) == [Ok(())];
+        if is_done { Ok(()) } else { Err(no_room().into()) }
     }
 }
 
