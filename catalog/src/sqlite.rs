@@ -16,6 +16,7 @@
 
 mod failure;
 mod file;
+mod look;
 mod mend;
 mod path;
 mod pool;
@@ -32,6 +33,7 @@ use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
+use look::{Changes, Looked};
 use mend::Walk;
 use pool::Pool;
 use records::SqliteRecords;
@@ -93,6 +95,8 @@ pub struct SqliteStore {
     pool: Pool,
     /// `None` if it is opened read-only.
     writer: Option<Writer>,
+    /// What its log has and the file has not, where it is opened read-only.
+    changes: Arc<Changes>,
     counters: Arc<Counters>,
     incomplete: Option<String>,
     behind_log: Option<String>,
@@ -154,26 +158,43 @@ impl SqliteStore {
         let counters = Arc::new(Counters::new(committer.state.sequence));
         let retains_log = committer.retains_log.clone();
         let writer = Some(Writer::start(committer, counters.clone())?);
-        Ok(Self { pool, writer, counters, incomplete, behind_log, retains_log, _lock: lock })
+        let changes = Arc::default();
+        Ok(Self { pool, writer, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
-    /// missing show in [`Store::incomplete`], also where a start would rewrite the file. Every commit is refused.
+    /// missing show in [`Store::incomplete`], also where a start would rewrite the file. Every commit is refused. What
+    /// only `log`, the log in front of it, has, is seen as after a start, and stays there.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] if it is another kind of file, written by a newer Larder or open elsewhere.
-    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+    /// [`StoreError::Unusable`] if it is another kind of file, written by a newer Larder or open elsewhere; or not
+    /// closed in order, and there is no `log`.
+    pub fn open_read_only(path: impl AsRef<Path>, log: Option<Arc<dyn CommitLog>>) -> Result<Self, StoreError> {
         let path: Arc<Path> = path.as_ref().into();
         let lock = file::lock(&path)?;
         let readers = (0..READ_ONLY_READERS).map(|_| file::open_read_only(&path)).collect::<Result<Vec<_>, _>>()?;
-        schema::check_identity(&readers[0], &path, false)?;
+        schema::check_identity(&readers[0], &path, log.is_some())?;
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
+        let mut sequence = sequence.unwrap_or_default();
+        let (mut changes, mut behind_log) = (Changes::new(), None);
         // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
-        let incomplete =
-            Walk::through(&readers[0]).map_or_else(|error| Some(error.to_string()), |walked| walked.flaw());
-        let counters = Arc::new(Counters::new(sequence.unwrap_or_default()));
-        let (pool, behind_log, retains_log) = (Pool::new(path, readers), None, Arc::default());
-        Ok(Self { pool, writer: None, counters, incomplete, behind_log, retains_log, _lock: lock })
+        let incomplete = match Walk::through(&readers[0]) {
+            Err(error) => Some(error.to_string()),
+            Ok(mut walked) => {
+                if let Some(log) = log {
+                    let looked = Looked { connection: &readers[0], path: path.clone(), changes };
+                    let state = State { sequence, expected: *walked.digests().1 };
+                    let mut committer = Committer::new(looked, state, sequence).behind(log, u64::MAX);
+                    behind_log = committer.replay(walked.digests().0)?.behind;
+                    (*walked.digests().1, sequence) = (committer.state.expected, committer.state.sequence);
+                    changes = committer.records.changes;
+                }
+                walked.flaw()
+            }
+        };
+        let counters = Arc::new(Counters::new(sequence));
+        let (pool, changes, retains_log) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
+        Ok(Self { pool, writer: None, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -196,15 +217,30 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
+        if let Some(changed) = self.changes.get(key) {
+            return Box::pin(std::future::ready(Ok(changed.clone())));
+        }
         let key = key.to_vec();
         self.pool.read(move |reader| reader.get(&key))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        self.pool.read(move |reader| reader.get_many(&keys))
+        let changes = Arc::clone(&self.changes);
+        self.pool.read(move |reader| {
+            let mut values = reader.get_many(&keys)?;
+            for (value, key) in values.iter_mut().zip(&keys) {
+                if let Some(changed) = changes.get(key) {
+                    value.clone_from(changed);
+                }
+            }
+            Ok(values)
+        })
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        if !self.changes.is_empty() {
+            return Box::pin(look::scan(self.pool.clone(), Arc::clone(&self.changes), range, limit));
+        }
         self.pool.read(move |reader| reader.scan(range, limit))
     }
 

@@ -44,6 +44,8 @@ pub struct Config {
     /// The changes up to this one are known to the caller, who gets the others when the intake is opened; their logs
     /// are retained until [`crate::Intake::covered`] says more. `None`: the caller needs none.
     pub covered: Option<Sequence>,
+    /// The pool is only looked at, over [`crate::medium::overlay`]: logs stay logs, and shelves as they are. Not set.
+    pub is_look: bool,
 }
 
 impl Config {
@@ -61,6 +63,7 @@ impl Config {
             value_bytes_max: 16 << 20,
             fan_in: 8,
             covered: None,
+            is_look: false,
         }
     }
 

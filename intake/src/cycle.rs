@@ -15,7 +15,7 @@ use crate::shelf::read::Shelf;
 use crate::status::{CycleStatus, DriveStatus};
 use crate::table::{Index, LogTable};
 use crate::transform::{Progress, Transform, remove};
-use crate::view::LostPart;
+use crate::view::{LostPart, View};
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
 use model::{Attempt, Time};
 use parking_lot::RwLock;
@@ -74,6 +74,10 @@ pub(crate) struct Cycle {
     turns: Vec<Turn>,
     /// When the log on duty last grew.
     appended_at: Time,
+    /// It did not take what the other rotation took; when to try again to make it level.
+    behind: Option<Time>,
+    /// It is being made level, with numbers from this one on.
+    levels_from: Option<Sequence>,
 }
 
 impl Cycle {
@@ -93,7 +97,59 @@ impl Cycle {
             merging: None,
             merge_again: false,
             appended_at: Time::ZERO,
+            behind: None,
+            levels_from: None,
         }
+    }
+
+    /// Whether it lacks what the other rotation has acknowledged, and therefore takes nothing new.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// It has not taken what the other rotation has.
+    pub(crate) fn fall_behind(&mut self) {
+        tracing::error!(cycle = self.number, "a rotation has no room, and is left behind the other one");
+        self.behind = Some((self.shared.config.clock)() + STILL);
+        self.set_behind(true);
+    }
+
+    /// Whether it is time to try to make it level.
+    pub(crate) fn tries_to_catch_up(&mut self) -> bool {
+        let now = (self.shared.config.clock)();
+        let is_due = self.behind.is_some_and(|next| now >= next) && self.lives();
+        if is_due {
+            self.behind = Some(now + STILL);
+        }
+        is_due
+    }
+
+    /// It has everything again.
+    pub(crate) fn caught_up(&mut self) {
+        tracing::info!(cycle = self.number, "a rotation is level with the other one again");
+        self.behind = None;
+        self.set_behind(false);
+    }
+
+    fn set_behind(&self, behind: bool) {
+        self.common().change(|view| View { behind, ..view.clone() });
+        self.report();
+    }
+
+    /// Whether, and from which number on, it is being made level; `None` ends that.
+    pub(crate) fn log_from(&self) -> Option<Sequence> {
+        self.levels_from
+    }
+
+    /// From now on it is made level, with numbers from `first` on; `None` ends that.
+    pub(crate) fn levels_from(&mut self, first: Option<Sequence>) {
+        self.levels_from = first;
+    }
+
+    /// A drive that takes a shelf at once.
+    pub(crate) fn drive_for_shelf(&self) -> Option<Arc<Drive>> {
+        let drives = self.drives.iter().enumerate().filter(|(at, _)| self.shift.is_writable(PoolDrive(*at as u32)));
+        drives.filter_map(|(_, drive)| drive.clone()).find(|drive| !drive.is_lost())
     }
 
     fn common(&self) -> &CycleShared {
@@ -199,7 +255,7 @@ impl Cycle {
             return;
         }
         let view = self.common().view();
-        if view.shelves.is_empty() && view.is_whole() {
+        if (view.shelves.is_empty() && view.is_whole()) || self.shared.config.is_look {
             return;
         }
         let drives = self.drives.iter().enumerate().filter_map(|(position, drive)| {
@@ -267,7 +323,8 @@ impl Cycle {
         }
         let drive = self.drive(position)?;
         let identity = self.shared.new_file(drive.uuid);
-        let first = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
+        let next = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
+        let first = self.levels_from.unwrap_or(next);
         let header = LogHeader { identity, first, previous: self.previous }.encode();
         let create = drive.begin(move |drive| {
             let file = drive.directory.create(&Name::Log(identity.file).to_string())?;
@@ -299,18 +356,26 @@ impl Cycle {
         }
     }
 
-    /// The log on duty has `bytes` more, which count as `charged`.
-    pub(crate) fn appended(&mut self, bytes: u64, charged: u64) {
+    /// The log on duty has `bytes` more, which count as `charged`. [`Self::appended`] follows.
+    pub(crate) fn grew(&mut self, bytes: u64, charged: u64) {
         let Some(open) = &mut self.open else { return };
         open.bytes += bytes;
         open.charged += charged;
         open.table.index.write().bytes = open.bytes;
+    }
+
+    /// Lets the rotation leave its log if that is long enough by now.
+    pub(crate) fn appended(&mut self) {
+        let Some(open) = &self.open else { return };
         self.appended_at = (self.shared.config.clock)();
         let event = ShiftEvent::Appended { log: open.log, bytes: open.charged };
         self.handle(event);
     }
 
     fn begin_transform(&mut self, log: LogId, drives: (PoolDrive, PoolDrive), attempt: Attempt) {
+        if self.shared.config.is_look {
+            return;
+        }
         let progress = Arc::new(Progress::default());
         let mut running =
             Running { log, attempt, drives, progress: Arc::clone(&progress), seen: u64::MAX, thread: None };

@@ -5,6 +5,7 @@ use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
 use crate::error::{OpenError, PutError, ReadError};
 use crate::follower::{Follower, NoFollower};
+use crate::levelling::Lacking;
 use crate::medium::Directory;
 use crate::names::DriveUuid;
 use crate::opening::{self, OpenedCycle};
@@ -15,8 +16,7 @@ use crate::scan::Scan;
 use crate::shared::{Loss, Shared};
 use crate::status::Status;
 use crate::view::{Stored, Want};
-use crate::writer::{Writer, submission, unequal};
-use engine::shift::{Model, Overrun, Shift, ShiftPolicy};
+use crate::writer::{Writer, submission};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -96,24 +96,17 @@ impl Intake {
         let (shared, cycles) = opening::open(directories, config)?;
         let mut opened = opened(&shared, &cycles).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let follower = catch_up(&mut opened.replay).map_err(|error| OpenError::Drive { drive: 0, error })?;
-        let missing = unequal(&shared).map_err(|error| OpenError::Drive { drive: 0, error })?;
+        let lacking = Lacking::of_all(&shared).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let mut writer = Writer {
             shared: Arc::clone(&shared),
             cycles: Vec::new(),
             follower: Box::new(follower),
             flushes: Vec::new(),
         };
-        for (number, cycle) in cycles.into_iter().enumerate() {
-            let OpenedCycle { drives, logs, dead, previous, .. } = cycle;
-            let shift = Shift::new(policy(&shared.config), drives.len() as u32);
-            let mut cycle = Cycle::new(number, Arc::clone(&shared), shift, drives);
-            cycle.boot(logs, dead, previous);
-            writer.cycles.push(cycle);
-        }
+        writer.boot(cycles, lacking);
         if !writer.cycles.iter().any(Cycle::lives) {
             return Err(OpenError::NoDrive);
         }
-        writer.level(missing);
         let thread = thread::Builder::new().name("intake-writer".into()).spawn(move || writer.run());
         Ok((Self { shared, writer: Some(thread.map_err(OpenError::Thread)?) }, opened))
     }
@@ -314,13 +307,4 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
     })
-}
-
-fn policy(config: &Config) -> ShiftPolicy {
-    ShiftPolicy {
-        model: Model::Enhanced,
-        log_bytes: config.log_bytes,
-        overrun: Overrun::Stretch(config.stretch),
-        idle_timeout: config.idle_timeout,
-    }
 }

@@ -51,6 +51,7 @@
 //!   merged into;
 //! - open files: one for each log and each shelf;
 //! - start: three reads for each shelf, and reading all logs.
+mod accepted;
 mod ack;
 mod bytes;
 mod config;
@@ -60,6 +61,7 @@ mod error;
 mod follower;
 mod healing;
 mod intake;
+mod levelling;
 mod log;
 mod mask;
 pub mod medium;

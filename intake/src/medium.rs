@@ -6,6 +6,7 @@
 
 pub mod files;
 pub mod memory;
+pub mod overlay;
 
 use std::fmt::Debug;
 use std::io;
@@ -29,6 +30,14 @@ pub trait Directory: Debug + Send + Sync + 'static {
     /// # Errors
     /// Those of the drive, and [`io::ErrorKind::NotFound`].
     fn open(&self, name: &str) -> io::Result<Box<dyn File>>;
+
+    /// The same, which is only read.
+    ///
+    /// # Errors
+    /// Those of [`Directory::open`].
+    fn open_to_read(&self, name: &str) -> io::Result<Box<dyn File>> {
+        self.open(name)
+    }
 
     /// Gives a file another name; a file of that name is replaced.
     ///

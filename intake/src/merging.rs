@@ -32,7 +32,7 @@ pub(crate) type Target = (Arc<Drive>, bool);
 pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     let view = cycle.view();
     let whole = shared.cycles.iter().map(CycleShared::view).find(|view| view.is_whole());
-    if let Some(whole) = whole.filter(|_| !view.is_whole())
+    if let Some(whole) = whole.filter(|_| view.has_losses())
         && let Some(to) = target_of(&view, &[], drives)
         && let Err(error) = heal(shared, cycle, &whole, &to)
     {
@@ -47,7 +47,8 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
     let damaged = cycle.damaged.lock().clone();
     // Oldest first.
     let shelves: Vec<_> = view.shelves.iter().rev().filter(|shelf| !damaged.contains(&shelf.file)).collect();
-    let Ok(facts) = shelves.iter().map(|shelf| facts(cycle, &view, shelf)).collect::<Result<Vec<_>, _>>() else {
+    let Ok(facts) = shelves.iter().map(|shelf| facts(shared, cycle, &view, shelf)).collect::<Result<Vec<_>, _>>()
+    else {
         return false;
     };
     let policy = MergePolicy { log_bytes: shared.config.log_bytes, fan_in: shared.config.fan_in };
@@ -66,7 +67,7 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
 }
 
 /// What the choice needs to know of a shelf.
-fn facts(cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) -> Result<ShelfFacts, ReadError> {
+fn facts(shared: &Shared, cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) -> Result<ShelfFacts, ReadError> {
     let masks = view.all_masks();
     let (_, max) = shelf.sequences();
     let is_hidden = shelf.keys().is_none_or(|keys| masks.iter().any(|mask| mask.hides_all(keys, max)));
@@ -79,7 +80,7 @@ fn facts(cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) -> Result<ShelfFa
             forgotten_bytes += shelf.bytes_in(mask)?;
         }
     }
-    let rest = Rest::of(view, &[shelf.file]);
+    let rest = Rest::of(shared, view, &[shelf.file]);
     let undeleted = cycle.undeleted.lock();
     let is_needed = shelf.masks().iter().any(|mask| rest.may_need(mask))
         || shelf.superseded().iter().any(|file| undeleted.contains(file));
@@ -124,7 +125,7 @@ fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &R
 fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<Drive>) -> Result<(), ReadError> {
     let files: Vec<FileId> = inputs.iter().map(|shelf| shelf.file).collect();
     let view = cycle.view();
-    let rest = Rest::of(&view, &files);
+    let rest = Rest::of(shared, &view, &files);
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
     let write = || {
@@ -189,7 +190,7 @@ fn add_newest(
 
 /// What lies outside of a merge, as far as it matters for what may be dropped.
 struct Rest {
-    /// A drive is missing that may hold anything.
+    /// A drive is missing that may hold anything; or the other rotation will need what happened without it.
     missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
@@ -198,13 +199,17 @@ struct Rest {
 }
 
 impl Rest {
-    fn of(view: &View, inputs: &[FileId]) -> Self {
+    fn of(shared: &Shared, view: &View, inputs: &[FileId]) -> Self {
         let is_input = |shelf: &&Arc<Shelf>| inputs.contains(&shelf.file);
         let max = view.shelves.iter().filter(is_input).map(|shelf| shelf.sequences().1).max().unwrap_or_default();
         let outside = view.shelves.iter().filter(|shelf| !is_input(shelf) && shelf.records() > 0);
         let shelves = outside.map(|shelf| shelf.sequences().0);
         let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
-        Self { missing: view.missing, min, max }
+        let may_need = |cycle: &CycleShared| {
+            let view = cycle.view();
+            view.missing || view.behind
+        };
+        Self { missing: shared.cycles.iter().any(may_need), min, max }
     }
 
     /// Whether there may be versions outside that are older than some inside.

@@ -112,11 +112,14 @@ pub(crate) struct View {
     pub(crate) lost: Vec<Vec<LostPart>>,
     /// A drive is missing, and may come back with anything.
     pub(crate) missing: bool,
+    /// The other rotation has acknowledged changes that this one has not taken.
+    pub(crate) behind: bool,
 }
 
 impl Default for View {
     fn default() -> Self {
-        Self { logs: Vec::new(), shelves: Vec::new(), masks: Vec::new(), lost: vec![Vec::new()], missing: false }
+        let (logs, shelves, masks, lost) = (Vec::new(), Vec::new(), Vec::new(), vec![Vec::new()]);
+        Self { logs, shelves, masks, lost, missing: false, behind: false }
     }
 }
 
@@ -128,9 +131,14 @@ impl View {
         shelves.chain(logs).max().unwrap_or_default()
     }
 
-    /// Whether nothing was lost.
+    /// Whether it has everything.
     pub(crate) fn is_whole(&self) -> bool {
-        self.lost.iter().any(Vec::is_empty)
+        !self.behind && !self.has_losses()
+    }
+
+    /// Whether something was lost.
+    pub(crate) fn has_losses(&self) -> bool {
+        self.lost.iter().all(|parts| !parts.is_empty())
     }
 
     /// Whether something newer than `sequence` may have been lost of `key`.
@@ -156,12 +164,22 @@ impl View {
         view
     }
 
+    /// Leaves out the logs and shelves that have nothing above `known`; their masks stay.
+    pub(crate) fn retain_after(&mut self, known: Sequence) {
+        self.masks = self.all_masks();
+        self.logs.retain(|log| log.index.read().last > known);
+        self.shelves.retain(|shelf| shelf.sequences().1 > known);
+    }
+
     /// Everything that any of `views` has.
     pub(crate) fn union(views: &[Arc<Self>]) -> Self {
         let mut union = Self { lost: Vec::new(), ..Self::default() };
         for view in views {
             union.missing |= view.missing;
             union.lost.extend_from_slice(&view.lost);
+            if let Some(lost) = union.lost.last_mut().filter(|_| view.behind) {
+                lost.push(LostPart { keys: None, max: Sequence(u64::MAX) });
+            }
             union.logs.extend_from_slice(&view.logs);
             union.shelves.extend_from_slice(&view.shelves);
         }

@@ -7,23 +7,26 @@
 //!    or is full, the rotation goes on with another one, to which the same batch is appended.
 //! 4. Readers see it, the follower applies it, and then everybody is answered.
 //!
-//! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that takes writes.
+//! Invariant: whatever was answered with a number is in a log or a shelf of every rotation that is not behind
+//! ([`crate::levelling`]).
 
-use crate::ack::{Answerer, ack};
+use crate::accepted::Accepted;
+use crate::ack::Answerer;
 use crate::bytes::crc32c;
-use crate::config::ENTRY_BYTES_MAX;
+use crate::config::{Config, ENTRY_BYTES_MAX};
 use crate::cycle::Cycle;
 use crate::drive::{Drive, Pending};
 use crate::error::{PutError, ReadError};
 use crate::follower::{Applied, Follower};
-use crate::log;
+use crate::levelling::{Lacking, write_shelf};
 use crate::medium::is_full;
-use crate::opening::image;
+use crate::opening::OpenedCycle;
 use crate::queue::{Draft, Message, Submission, Work};
-use crate::record::{Head, Kind, Record, Sequence};
-use crate::shared::{CycleShared, Shared};
-use crate::table::{LogTable, charged};
-use engine::shift::{LogId, ShiftEvent};
+use crate::record::{Head, Kind, Sequence};
+use crate::shared::Shared;
+use crate::table::charged;
+use crate::view::View;
+use engine::shift::{LogId, Model, Overrun, Shift, ShiftEvent, ShiftPolicy};
 use model::Time;
 use std::collections::BTreeMap;
 use std::io;
@@ -47,24 +50,6 @@ struct Closing<'a>(&'a Shared);
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.0.queue.abort();
-    }
-}
-
-/// A change that has its number.
-pub(crate) struct Accepted {
-    sequence: Sequence,
-    kind: Kind,
-    key: Vec<u8>,
-    entry: Vec<u8>,
-    value: Vec<u8>,
-    value_crc: u32,
-    answerer: Answerer,
-}
-
-impl Accepted {
-    fn record(&self) -> Record<'_> {
-        let Self { sequence, kind, key, entry, value, .. } = self;
-        Record { kind: *kind, sequence: *sequence, key, entry, value }
     }
 }
 
@@ -152,11 +137,11 @@ impl Writer {
     /// Answers who waits for logs that are shelves by now.
     fn answer_flushes(&mut self) {
         let last = Sequence(self.shared.last.load(Ordering::Relaxed));
-        let is_stuck = self.is_stuck();
         let mut waiting = Vec::new();
         for (logs, answerer) in self.flushes.drain(..) {
-            let is_done = self.cycles.iter().zip(&logs).all(|(cycle, log)| !cycle.has_logs_before(*log));
-            if is_done || is_stuck {
+            let mut not_done = self.cycles.iter().zip(&logs).filter(|(cycle, log)| cycle.has_logs_before(**log));
+            let is_done = not_done.clone().next().is_none();
+            if not_done.all(|(cycle, _)| is_stuck(cycle)) {
                 answerer.answer(if is_done { Ok(last) } else { Err(PutError::NoSpace) });
             } else {
                 waiting.push((logs, answerer));
@@ -177,11 +162,34 @@ impl Writer {
         self.cycles.iter().all(is_stuck)
     }
 
+    /// The rotations that did not take a batch which another one took, take no other before they are level.
+    fn fall_behind(&mut self, written: &[Result<(), Failure>]) {
+        for (cycle, written) in self.cycles.iter_mut().zip(written) {
+            if written.is_err() && cycle.lives() && !cycle.is_behind() {
+                cycle.fall_behind();
+            }
+        }
+    }
+
+    /// Brings the rotations that are behind up to the other one, where it is time to try that.
+    fn catch_up(&mut self) {
+        for number in 0..self.cycles.len() {
+            if !self.cycles[number].tries_to_catch_up() {
+                continue;
+            }
+            match Lacking::of(&self.shared, number).and_then(|lacking| self.level(number, lacking)) {
+                Ok(()) => self.cycles[number].caught_up(),
+                Err(error) => tracing::warn!(%error, cycle = number, "a rotation stays behind the other one"),
+            }
+        }
+    }
+
     fn commit(&mut self, batch: Vec<Submission>) {
         let accepted = self.prepare(batch);
         if accepted.is_empty() {
             return;
         }
+        self.catch_up();
         let written = self.append(&accepted, 0..self.cycles.len());
         let holders = written.iter().filter(|written| written.is_ok()).count();
         if holders == 0 {
@@ -191,6 +199,7 @@ impl Writer {
             }
             return;
         }
+        self.fall_behind(&written);
         let applied: Vec<_> = accepted.iter().map(applied).collect();
         self.follower.apply(&applied);
         if applied.iter().any(|change| change.kind == Kind::Forget) {
@@ -239,67 +248,79 @@ impl Writer {
     }
 
     /// Appends to the rotations `to`, at once. Where a drive fails, that waits until the rotation goes on with another
-    /// one.
+    /// one. Nothing becomes a shelf of one rotation before each of them has its answer ([`crate::levelling`]).
     fn append(&mut self, accepted: &[Accepted], to: Range<usize>) -> Vec<Result<(), Failure>> {
         let mut appends: Vec<_> =
             self.cycles[to.clone()].iter_mut().map(|cycle| Append::begin(cycle, accepted)).collect();
+        let mut later = Vec::new();
         loop {
             for (cycle, append) in self.cycles[to.clone()].iter_mut().zip(&mut appends) {
                 append.go_on(cycle, accepted, self.shared.config.deadline);
             }
             if appends.iter().all(|append| append.result.is_some()) {
-                return appends.into_iter().filter_map(|append| append.result).collect();
+                break;
             }
             match self.shared.queue.next_message(self.patience()) {
+                Some(message @ Message::Flush(_)) => later.push(message),
                 Some(message) => self.take(message),
                 None => self.look_around(),
             }
         }
+        self.cycles[to].iter_mut().for_each(Cycle::appended);
+        for message in later {
+            self.take(message);
+        }
+        appends.into_iter().filter_map(|append| append.result).collect()
     }
 
-    /// Brings rotations to the same end, before anything else, with what [`unequal`] found.
-    pub(crate) fn level(&mut self, missing: Vec<Vec<Accepted>>) {
-        for (number, missing) in missing.into_iter().enumerate().filter(|(_, missing)| !missing.is_empty()) {
-            if self.append(&missing, number..number + 1) != [Ok(())] {
-                tracing::error!(records = missing.len(), "a rotation cannot be brought up to the other one");
+    /// Begins to rotate: first those that lack something, which they are given durably, then the others.
+    pub(crate) fn boot(&mut self, opened: Vec<OpenedCycle>, lacking: Vec<Lacking>) {
+        let policy = policy(&self.shared.config);
+        let mut waiting = Vec::new();
+        for (number, OpenedCycle { drives, logs, dead, previous, .. }) in opened.into_iter().enumerate() {
+            let shift = Shift::new(policy, drives.len() as u32);
+            self.cycles.push(Cycle::new(number, Arc::clone(&self.shared), shift, drives));
+            waiting.push((logs, dead, previous));
+        }
+        let mut waiting: Vec<_> = waiting.into_iter().zip(lacking).enumerate().collect();
+        waiting.sort_by_key(|(_, (_, lacking))| lacking.is_empty());
+        for (number, ((logs, dead, previous), lacking)) in waiting {
+            let first = (!lacking.is_empty()).then_some(Sequence(lacking.known.0 + 1));
+            self.cycles[number].levels_from(first);
+            self.cycles[number].boot(logs, dead, previous);
+            if first.is_some()
+                && let Err(error) = self.level(number, lacking)
+            {
+                tracing::error!(%error, "a rotation cannot be brought up to the other one");
+                self.cycles[number].fall_behind();
             }
         }
     }
-}
 
-/// What each rotation lacks at its end: of the batch that a crash cut short, one may have more records than the other.
-/// To be asked before logs become shelves. Where a drive is missing it may be more, and is left to [`crate::healing`].
-pub(crate) fn unequal(shared: &Shared) -> Result<Vec<Vec<Accepted>>, ReadError> {
-    let views: Vec<_> = shared.cycles.iter().map(CycleShared::view).collect();
-    let mut unequal = Vec::new();
-    for view in &views {
-        let mut missing = BTreeMap::new();
-        for table in views.iter().flat_map(|other| &other.logs).filter(|_| !view.missing) {
-            for change in records_after(table, view.last())? {
-                missing.insert(change.sequence, change);
-            }
+    /// Gives the rotation `number` what it lacks, durably.
+    fn level(&mut self, number: usize, lacking: Lacking) -> Result<(), ReadError> {
+        let Lacking { known, records, source } = lacking;
+        self.cycles[number].levels_from(Some(Sequence(known.0 + 1)));
+        let done = self.write_lacking(number, known, &records, source);
+        self.cycles[number].levels_from(None);
+        done
+    }
+
+    fn write_lacking(
+        &mut self,
+        number: usize,
+        known: Sequence,
+        records: &[Accepted],
+        source: Option<View>,
+    ) -> Result<(), ReadError> {
+        let no_room = || io::Error::from(io::ErrorKind::StorageFull);
+        if let Some(source) = source {
+            let to = self.cycles[number].drive_for_shelf().ok_or_else(no_room)?;
+            write_shelf(&self.shared, &self.shared.cycles[number], &source, known, &to)?;
         }
-        unequal.push(missing.into_values().collect());
+        let is_done = records.is_empty() || self.append(records, number..number + 1) == [Ok(())];
+        if is_done { Ok(()) } else { Err(no_room().into()) }
     }
-    Ok(unequal)
-}
-
-/// The records of a log with numbers above `known`.
-fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, ReadError> {
-    if table.index.read().last <= known {
-        return Ok(Vec::new());
-    }
-    let image = image(table.medium.as_ref())?;
-    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes));
-    let mut records = Vec::new();
-    for (offset, head) in contents.records.into_iter().filter(|(_, head)| head.sequence > known) {
-        let record = table.record(&image[offset as usize..])?;
-        let (key, entry, value) = (record.key.to_vec(), record.entry.to_vec(), record.value.to_vec());
-        let Record { kind, sequence, .. } = record;
-        let value_crc = head.value_crc();
-        records.push(Accepted { sequence, kind, key, entry, value, value_crc, answerer: ack().0 });
-    }
-    Ok(records)
 }
 
 /// A batch on its way into the log of a rotation.
@@ -313,6 +334,9 @@ struct Append {
 
 impl Append {
     fn begin(cycle: &mut Cycle, accepted: &[Accepted]) -> Self {
+        if cycle.is_behind() && cycle.log_from().is_none() {
+            return Self { begun: None, is_unknown: false, result: Some(Err(Failure::NoSpace)) };
+        }
         if !cycle.shift().admits()
             && let Some((_, drive)) = cycle.shift().on_duty()
             && cycle.drives[drive.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost())
@@ -348,7 +372,8 @@ impl Append {
 /// Whether nothing is under way after which the rotation would have room.
 fn is_stuck(cycle: &Cycle) -> bool {
     let shift = cycle.shift();
-    !shift.admits() && !cycle.is_busy() && shift.next_deadline() == Time::MAX
+    (cycle.is_behind() && cycle.log_from().is_none())
+        || !shift.admits() && !cycle.is_busy() && shift.next_deadline() == Time::MAX
 }
 
 /// Begins to append the batch to the log on duty; `None` if there is none, or its drive is full.
@@ -383,7 +408,7 @@ fn publish(cycle: &mut Cycle, accepted: &[Accepted], encoded: &Encoded) {
         index.insert(*offset, *head, &change.record());
     }
     drop(index);
-    cycle.appended(encoded.bytes, encoded.charged);
+    cycle.grew(encoded.bytes, encoded.charged);
 }
 
 /// The append to the log on duty failed: the rotation goes on with another drive, if there is one.
@@ -418,4 +443,13 @@ fn applied(change: &Accepted) -> Applied<'_> {
 pub(crate) fn submission(kind: Kind, key: Vec<u8>, entry: Vec<u8>, value: Vec<u8>, answerer: Answerer) -> Submission {
     let value_crc = crc32c(&value);
     Submission { kind, key, entry, value, value_crc, prepare: None, answerer }
+}
+
+fn policy(config: &Config) -> ShiftPolicy {
+    ShiftPolicy {
+        model: Model::Enhanced,
+        log_bytes: config.log_bytes,
+        overrun: Overrun::Stretch(config.stretch),
+        idle_timeout: config.idle_timeout,
+    }
 }

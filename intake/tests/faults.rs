@@ -188,6 +188,65 @@ fn a_drive_that_fills_is_left_and_one_alone_refuses_until_there_is_room() {
     assert!(unreadable(&intake, &written).is_empty());
 }
 
+/// Opens one rotation of `world` alone, as if the drives of the other one were gone.
+fn open_half(world: &World, drives: std::ops::Range<usize>, seed: u64) -> Intake {
+    Intake::open(drives.map(|drive| world.directory(drive)).collect(), config(seed)).expect("half of it is there").0
+}
+
+#[test]
+fn a_rotation_that_fills_is_read_no_more_and_has_everything_once_there_is_room() {
+    for first in [0, 3] {
+        let world = World::new(6);
+        let intake = open(&world, 80);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..60);
+        (first..first + 3).for_each(|drive| world.set_fault(drive, Fault::Full));
+        put_many(&intake, &mut written, 30..90);
+        intake.delete(b"key/00001").expect("the other rotation takes it");
+        written.remove(b"key/00001".as_slice());
+        assert!(intake.status().cycles[first / 3].incomplete);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.get(b"key/00001").expect("the other rotation has it"), None);
+        if first == 0 {
+            // What the other one took is in shelves by now, and in no log.
+            intake.flush().ok();
+        }
+        (first..first + 3).for_each(|drive| world.set_fault(drive, Fault::None));
+        wait_until(|| {
+            put_many(&intake, &mut written, 90..91);
+            !intake.status().cycles[first / 3].incomplete
+        });
+        put_many(&intake, &mut written, 85..100);
+        drop(intake);
+        let half = open_half(&world, first..first + 3, 81);
+        assert_eq!(unreadable(&half, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(half.scan(b"", None).flatten().count(), written.len());
+    }
+}
+
+#[test]
+fn a_rotation_that_was_away_has_everything_as_soon_as_the_pool_is_open_again() {
+    for flush in [false, true] {
+        let world = World::new(6);
+        let intake = open(&world, 90);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..60);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::Broken));
+        put_many(&intake, &mut written, 30..90);
+        intake.delete(b"key/00001").expect("the other rotation takes it");
+        written.remove(b"key/00001".as_slice());
+        if flush {
+            intake.flush().expect("three drives are left");
+        }
+        drop(intake);
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::None));
+        drop(open(&world, 91));
+        let half = open_half(&world, 0..3, 92);
+        assert_eq!(unreadable(&half, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(half.scan(b"", None).flatten().count(), written.len());
+    }
+}
+
 #[test]
 fn one_drive_that_breaks_ends_everything_and_says_so() {
     let world = World::new(1);

@@ -42,9 +42,6 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use workshop::{SmallFiles, Spool, Staging};
 
-/// The directory of the intake in the workshop.
-const INTAKE: &str = "intake";
-
 /// Memory for small objects that are being received, in bytes; those that find none become files.
 const PENDING_BYTES: u64 = 64 << 20;
 
@@ -178,7 +175,8 @@ impl Boot<'_> {
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
         let accept_incomplete = self.config.accept_older_catalog;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
-        let log = self.intake_log()?;
+        // In front of the catalog if small objects go there, or ever did.
+        let log = IntakeLog::of(self.dir, self.config.intake.below_bytes > 0)?;
         let store = match &log {
             Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
             None => SqliteStore::open_with(self.dir.catalog(), options),
@@ -250,18 +248,6 @@ impl Boot<'_> {
             let (path, label) = &places[drive.index()];
             Arc::new(DirectoryDrive::at(path).with_label(label.clone()).with_open_files(&files)) as Arc<dyn Drive>
         })
-    }
-
-    /// The log in front of the catalog, if small objects go there, or ever did.
-    fn intake_log(&self) -> Result<Option<Arc<IntakeLog>>, ServerError> {
-        let path = self.dir.workshop().join(INTAKE);
-        if self.config.intake.below_bytes == 0 && !path.exists() {
-            return Ok(None);
-        }
-        let entropy = u128::from(random_seed()?) << 64 | u128::from(random_seed()?);
-        let opened = IntakeLog::open(&path, entropy);
-        let log = opened.map_err(|source| io_error(&format!("opening the intake {}", path.display()), source))?;
-        Ok(Some(Arc::new(log)))
     }
 
     async fn workshop(

@@ -42,6 +42,7 @@ const RACK: &str = "rack.toml";
 pub(crate) const CREDENTIALS: &str = "credentials";
 const IDENTITY: &str = "identity";
 const CATALOG: &str = "catalog.db";
+const INTAKE: &str = "intake";
 const WORKSHOP: &str = "workshop";
 const DRIVES: &str = "drives";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
@@ -170,6 +171,11 @@ impl DataDir {
     /// The workshop's directory.
     pub fn workshop(&self) -> PathBuf {
         self.path.join(WORKSHOP)
+    }
+
+    /// The directory of the intake, which is there if small objects ever went there.
+    pub fn intake(&self) -> PathBuf {
+        self.workshop().join(INTAKE)
     }
 
     /// The directory behind `drive`: the one its description names (relative to the data directory), or one in

@@ -10,9 +10,13 @@
 //!
 //! The intake gives numbers of its own; which of them the catalog has covered is remembered while it is not covered.
 
+use crate::data_dir::DataDir;
+use crate::error::ServerError;
 use catalog::{CommitLog, LogError, LogRecord, Sequence};
 use futures::future::BoxFuture;
+use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
+use intake::medium::overlay::Overlay;
 use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -54,18 +58,55 @@ struct Part<'a> {
 }
 
 impl IntakeLog {
+    /// The intake of `dir`: `None` if there is none, and it is not to be made.
+    ///
+    /// # Errors
+    /// [`ServerError::Io`].
+    pub(crate) fn of(dir: &DataDir, make: bool) -> Result<Option<Arc<Self>>, ServerError> {
+        if make || dir.intake().exists() { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+    }
+
+    /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
+    ///
+    /// # Errors
+    /// [`ServerError::Io`].
+    pub(crate) fn look_at(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
+        if dir.intake().exists() { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
+    }
+
+    fn at(dir: &DataDir, open: impl Fn(&Path, u128) -> io::Result<Self>) -> Result<Arc<Self>, ServerError> {
+        let mut entropy = [0; 16];
+        getrandom::fill(&mut entropy)
+            .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
+        let opened = open(&dir.intake(), u128::from_le_bytes(entropy));
+        let failed = |source| ServerError::Io(format!("opening the intake {}", dir.intake().display()), source);
+        opened.map(Arc::new).map_err(failed)
+    }
+
     /// Opens the intake in the directory at `path`, or makes it. `entropy` are random bits.
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    pub(crate) fn open(path: &Path, entropy: u128) -> io::Result<Self> {
-        let directory = DirectoryOfFiles::open(path)?;
+    fn open(path: &Path, entropy: u128) -> io::Result<Self> {
+        Self::open_in(Box::new(DirectoryOfFiles::open(path)?), entropy, false)
+    }
+
+    /// The same, to look at it: nothing in the directory changes.
+    ///
+    /// # Errors
+    /// The same.
+    fn look(path: &Path, entropy: u128) -> io::Result<Self> {
+        Self::open_in(Box::new(Overlay::over(Box::new(DirectoryOfFiles::open(path)?))), entropy, true)
+    }
+
+    fn open_in(directory: Box<dyn Directory>, entropy: u128, is_look: bool) -> io::Result<Self> {
         let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
         // The catalog says by its own number what it has: everything that is still in logs is shown to it.
         config.covered = Some(intake::Sequence(0));
-        let opened = Intake::open(vec![Box::new(directory)], config);
+        config.is_look = is_look;
+        let opened = Intake::open(vec![directory], config);
         let (intake, Opened { replay, torn_bytes, .. }) = opened.map_err(io::Error::other)?;
         if torn_bytes > 0 {
             tracing::warn!(

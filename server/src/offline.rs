@@ -6,10 +6,11 @@
 use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
+use crate::intake_log::IntakeLog;
 use crate::replace;
 use crate::report::DriveReport;
 use crate::status_service::may_lose;
-use catalog::{Catalog, SqliteStore};
+use catalog::{Catalog, SqliteOptions, SqliteStore};
 use disk::clock;
 use engine::layout::{Layout, synthesise};
 use futures::future::BoxFuture;
@@ -36,7 +37,12 @@ impl Offline {
         // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
-            let catalog = Catalog::open(Arc::new(SqliteStore::open(dir.catalog())?)).await?;
+            let store = match IntakeLog::of(&dir, false)? {
+                // As a start does: what only the log has is taken from there.
+                Some(log) => SqliteStore::open_with_log(dir.catalog(), SqliteOptions::default(), log)?,
+                None => SqliteStore::open(dir.catalog())?,
+            };
+            let catalog = Catalog::open(Arc::new(store)).await?;
             let layout = synthesise(dir.rack())?;
             Ok(Self { dir, catalog, layout })
         })

@@ -53,6 +53,35 @@ class Verify(SystemTest):
             self.assertEqual(report["workshop"]["checked_bytes"], 1_500_000 if deep else 0)
         self.assertTrue(self.looked_at(server.data) == before, "looking changes nothing")
 
+    def test_what_only_the_log_has_is_seen_and_stays_there(self):
+        server = self.rack("pelican-mini", {**STAYING, "intake.below": "1 MiB"})
+        small = {f"small{i}": noise(1_000 * i, i) for i in range(40)}
+        client = server.filled({**small, "large": noise(1_500_000, "large")})
+        client.put_object(Bucket="pantry", Key="small7", Body=noise(500, "again"))
+        client.delete_object(Bucket="pantry", Key="small8")
+        server.kill()
+        before = self.looked_at(server.data)
+        for words in ([], ["--deep"]):
+            report = self.verified(server.data, *words)
+            self.assertEqual((report["clean"], report["findings"]), (True, []))
+            self.assertEqual(report["catalog"]["staged"], 40)
+        self.assertTrue(self.looked_at(server.data) == before, "looking changes nothing")
+        # An offline command starts from what the log has as well.
+        failed = larder("drive", "fail", "3", "--data", server.data)
+        self.assertEqual(failed.returncode, 0, failed.stderr)
+        self.assertEqual(self.verified(server.data)["catalog"]["staged"], 40)
+        server = self.serve(server.data)
+        del small["small8"]
+        self.reads(server.client(), "pantry", {**small, "small7": noise(500, "again")})
+        self.assertEqual(server.stop(), 0)
+        # Closed in order, it needs its log no more, but for the bytes of small objects.
+        report = self.verified(server.data, "--deep")
+        self.assertEqual((report["clean"], report["catalog"]["staged"]), (True, 40))
+        for name in os.listdir(os.path.join(server.data, "workshop", "intake")):
+            if name.endswith((".log", ".shelf")):
+                os.remove(os.path.join(server.data, "workshop", "intake", name))
+        self.assertEqual(set(self.kinds(server.data)), {"staged-missing"})
+
     def test_a_rack_that_never_held_anything_is_clean(self):
         data = self.made("nas8", **BRISK)
         self.assertTrue(self.verified(data)["clean"])

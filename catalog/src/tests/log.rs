@@ -292,7 +292,7 @@ async fn a_file_is_whole_without_its_log_only_if_it_was_closed_in_order() {
     store.commit(put("a", "1")).await.unwrap();
     std::fs::copy(&path, &image).unwrap();
     std::fs::copy(dir.path().join("catalog-wal"), dir.path().join("image-wal")).unwrap();
-    for refused in [SqliteStore::open(&image).err(), SqliteStore::open_read_only(&image).err()] {
+    for refused in [SqliteStore::open(&image).err(), SqliteStore::open_read_only(&image, None).err()] {
         let Some(StoreError::Unusable(why)) = refused else { panic!("{refused:?}") };
         assert!(why.contains("was not closed in order"), "{why}");
     }

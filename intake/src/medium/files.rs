@@ -53,6 +53,10 @@ impl Directory for DirectoryOfFiles {
         Ok(Box::new(RealFile(fs::File::options().read(true).write(true).open(self.path.join(name))?)))
     }
 
+    fn open_to_read(&self, name: &str) -> io::Result<Box<dyn File>> {
+        Ok(Box::new(RealFile(fs::File::open(self.path.join(name))?)))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         fs::rename(self.path.join(from), self.path.join(to))
     }

@@ -161,7 +161,7 @@ pub fn put_many(intake: &Intake, written: &mut BTreeMap<Vec<u8>, Sequence>, keys
 }
 
 /// Waits until background work has done something; fails if it does not within 5 s.
-pub fn wait_until(is_so: impl Fn() -> bool) {
+pub fn wait_until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..500 {
         if is_so() {
             return;

@@ -21,15 +21,16 @@ pub use report::{Finding, FindingKind, Leftovers, RackCounts, Report, WorkshopCo
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
+use crate::intake_log::IntakeLog;
 use crate::lineage;
-use catalog::{Catalog, SqliteStore};
+use catalog::{Catalog, CommitLog, SqliteStore};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use workshop::Staging;
+use workshop::{SmallFiles, Staging};
 
 /// Records that are read at once.
 const PAGE: usize = 1_024;
@@ -107,7 +108,9 @@ async fn open_and_verify(
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
     watch(Step::Catalog);
-    let store = Arc::new(SqliteStore::open_read_only(dir.catalog())?);
+    let log = IntakeLog::look_at(dir)?;
+    let store = SqliteStore::open_read_only(dir.catalog(), log.clone().map(|log| log as Arc<dyn CommitLog>))?;
+    let store = Arc::new(store);
     let damage = store.check_pages().await?;
     if !damage.is_empty() {
         let mut report = Report::default();
@@ -139,11 +142,12 @@ async fn open_and_verify(
             drives.push(opened);
         }
     }
+    let staged = open("staged")?;
     let ground = Ground {
         rack: dir.rack().clone(),
         rack_uuid: dir.rack_uuid(),
         catalog,
-        staged: open("staged")?,
+        staged: log.map_or(staged.clone(), |log| Arc::new(SmallFiles::new(staged, log, 0))),
         spool: open("spool")?,
         drives,
     };
@@ -207,6 +211,10 @@ impl Verification<'_> {
         if let Some(found) = self.ground.catalog.rack_uuid().await?.filter(|found| *found != self.ground.rack_uuid.0) {
             let what = format!("the catalog is that of rack {}, not of {}", RackUuid(found), self.ground.rack_uuid);
             self.found(Finding::new(FindingKind::ForeignCatalog, what, "put this rack's own catalog back"));
+        }
+        if let Some(behind) = self.ground.catalog.behind_log() {
+            let what = format!("catalog.db is older than its log: {behind}");
+            self.found(Finding::new(FindingKind::CatalogFile, what, RESTORE));
         }
         if let Some(flaw) = self.ground.catalog.incomplete() {
             let what = format!("catalog.db is not complete: {flaw}");

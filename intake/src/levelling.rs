@@ -1,0 +1,122 @@
+//! Bringing a rotation up to the other one.
+//!
+//! A batch goes to both rotations at once, so that after a crash one may have a batch, or the beginning of one, that
+//! the other one lacks. And a rotation that found no room, or whose drives had all failed, lacks everything since.
+//!
+//! **Invariant**: a rotation has all acknowledged changes up to its own last number, unless it is known to have lost
+//! something. For that,
+//! - a log becomes a shelf only with records that the other rotation has as well, or was found not to take;
+//! - a rotation that did not take an acknowledged batch takes no other before it is level ([`View::behind`]);
+//! - at a start a rotation that is behind is made level, durably, before the other one transforms or merges anything.
+//!
+//! So whatever has a number above a rotation's last one is what it lacks. It is taken from the other one's logs, and
+//! appended to a log, since who follows the log may need it; what the other one has in shelves only is written to a
+//! shelf. Both can be repeated: a crash in between leaves what is done again.
+//!
+//! Memory: the records of one rotation's logs.
+
+use crate::accepted::Accepted;
+use crate::bytes::crc32c;
+use crate::drive::Drive;
+use crate::error::ReadError;
+use crate::log;
+use crate::opening::image;
+use crate::record::{Record, Sequence};
+use crate::shared::{CycleShared, Shared};
+use crate::shelf::access::Access;
+use crate::shelf::build::ShelfBuilder;
+use crate::table::LogTable;
+use crate::transform::{discard, publish, superseded};
+use crate::view::{View, Want};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Keys of a page.
+const PAGE: usize = 256;
+
+/// What a rotation lacks of another one.
+pub(crate) struct Lacking {
+    /// The last number that it has.
+    pub(crate) known: Sequence,
+    /// What logs have, in the order of numbers.
+    pub(crate) records: Vec<Accepted>,
+    /// The one that has it, as far as some of it is in shelves.
+    pub(crate) source: Option<View>,
+}
+
+impl Lacking {
+    /// What each rotation lacks, in their order. A rotation of which a drive is missing may lack more, and is left to
+    /// [`crate::healing`].
+    pub(crate) fn of_all(shared: &Shared) -> Result<Vec<Self>, ReadError> {
+        (0..shared.cycles.len()).map(|number| Self::of(shared, number)).collect()
+    }
+
+    /// What the rotation `number` lacks.
+    pub(crate) fn of(shared: &Shared, number: usize) -> Result<Self, ReadError> {
+        let view = shared.cycles[number].view();
+        let others = shared.cycles.iter().enumerate().filter(|(other, _)| *other != number && !view.missing);
+        let (known, mut records, mut source) = (view.last(), BTreeMap::new(), None);
+        for (_, other) in others {
+            let mut other = View::clone(&other.view());
+            for table in &other.logs {
+                for change in records_after(table, known)? {
+                    records.insert(change.sequence, change);
+                }
+            }
+            if other.shelves.iter().any(|shelf| shelf.sequences().1 > known) {
+                other.retain_after(known);
+                source = Some(other);
+            }
+        }
+        Ok(Self { known, records: records.into_values().collect(), source })
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.source.is_none()
+    }
+}
+
+/// The records of a log with numbers above `known`.
+fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, ReadError> {
+    if table.index.read().last <= known {
+        return Ok(Vec::new());
+    }
+    let image = image(table.medium.as_ref())?;
+    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes));
+    let after = contents.records.into_iter().filter(|(_, head)| head.sequence > known);
+    after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
+}
+
+/// Writes what `source` has above `known` to a shelf of `cycle` on `to`, at once.
+pub(crate) fn write_shelf(
+    shared: &Shared,
+    cycle: &CycleShared,
+    source: &View,
+    known: Sequence,
+    to: &Arc<Drive>,
+) -> Result<(), ReadError> {
+    let identity = shared.new_file(to.uuid);
+    let write = || {
+        let mut builder = ShelfBuilder::begin(to, identity, Access::Stage)?;
+        let mut next = Some(Vec::new());
+        while let Some(from) = next.take() {
+            let page = source.page(&from, None, PAGE, Want::Raw)?;
+            for (key, version) in page.items.iter().filter(|(_, version)| version.stored.sequence > known) {
+                let stored = &version.stored;
+                let (kind, sequence) = (version.kind, stored.sequence);
+                let record = Record { kind, sequence, key, entry: &stored.entry, value: &stored.value };
+                builder.add(&record, crc32c(&stored.value))?;
+            }
+            next = page.next;
+        }
+        let records = builder.records();
+        builder.finish(source.all_masks(), superseded(cycle, &[]))?;
+        let shelf = publish(to, identity, Access::Stage, || Ok(()))?;
+        tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
+        Ok::<_, ReadError>(shelf)
+    };
+    let shelf = write().inspect_err(|_| discard(to, identity.file))?;
+    cycle.change(|view| view.replaced(&[], Some(shelf)));
+    Ok(())
+}
