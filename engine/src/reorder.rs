@@ -92,12 +92,15 @@ struct Members {
     count: usize,
 }
 
-/// A queued operation in the arena.
+/// A queued operation in the arena, in one line of the processor's cache.
+#[repr(align(64))]
 struct Node {
     item: Queued,
     /// o - t, less the weight by which its run is overtaken.
     delay: i128,
 }
+
+const _: () = assert!(size_of::<Node>() == 64, "a node fills its line");
 
 /// Where a queued operation lies. Apart from the operation itself: whoever comes or leaves looks at the places of its
 /// neighbours, which are anywhere in memory, and at nothing else of them.

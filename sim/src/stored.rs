@@ -4,7 +4,7 @@
 //! blobs, so each placed blob stands for many: the rack is divided among `count` of them. Requests fall where they
 //! would in the full rack, since only the group and the drives of a blob matter, and groups are filled as evenly.
 //!
-//! Invariants: memory is two words for each placed blob of a group of up to 64, so that reads of blobs at random find
+//! Invariants: memory is eight bytes for each placed blob of a group of up to 32, so that reads of blobs at random find
 //! most of them in the processor's cache; where blobs lie on any drives, a number for each of their stacks.
 
 use crate::baseline::random_stacks;
@@ -37,11 +37,11 @@ struct BlobsInGroups {
     /// The drives of each group, by id.
     members: Vec<Vec<DriveId>>,
     /// A row for each blob: the number of its group, and then a bit for each member.
-    rows: Vec<u64>,
+    rows: Vec<u32>,
     row_words: usize,
 }
 
-const WORD_BITS: usize = u64::BITS as usize;
+const WORD_BITS: usize = u32::BITS as usize;
 
 impl BlobsInGroups {
     fn none(layout: &Layout) -> Self {
@@ -56,7 +56,7 @@ impl BlobsInGroups {
     fn add(&mut self, group: GroupId, drives: &[DriveId]) {
         assert!(drives.is_sorted(), "stacks lie in the order of their drives' ids");
         let bits = self.rows.len() + 1;
-        self.rows.push(group.index() as u64);
+        self.rows.push(group.0);
         self.rows.resize(bits + self.row_words - 1, 0);
         for drive in drives {
             let member = self.members[group.index()].binary_search(drive).expect("a blob lies within its group");
@@ -66,7 +66,7 @@ impl BlobsInGroups {
 
     fn get(&self, index: usize, stacks: usize) -> (GroupId, DriveList) {
         let row = &self.rows[index * self.row_words..][..self.row_words];
-        let group = GroupId(row[0] as u32);
+        let group = GroupId(row[0]);
         let mut drives = DriveList::new();
         for (members, bits) in self.members[group.index()].chunks(WORD_BITS).zip(&row[1..]) {
             let mut left = *bits;

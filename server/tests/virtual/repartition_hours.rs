@@ -116,10 +116,14 @@ fn hours_are_forecast_for_each_strategy_and_format() {
             }
         }
     }
+    let mut missed = Vec::new();
     for (name, errors) in errors {
         let (mean, most) =
             (errors.iter().sum::<f64>() / errors.len() as f64, errors.iter().copied().fold(0.0, f64::max));
         println!("{name}: {:.1} % on average, {:.1} % at most, of {}", 100.0 * mean, 100.0 * most, errors.len());
-        assert!(mean < 0.2 && most < 0.35, "{name}");
+        if mean >= 0.2 || most >= 0.35 {
+            missed.push(name);
+        }
     }
+    assert!(missed.is_empty(), "20 % on average and 35 % at most are missed: {missed:?}");
 }

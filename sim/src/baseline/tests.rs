@@ -10,7 +10,7 @@ fn pelican() -> RackSpec {
 }
 
 fn read(controller: &mut RandomLayout, op: u64, drives: Vec<DriveId>) -> Vec<Action> {
-    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives, bytes: 1 };
+    let work = Work::Read { blob: BlobId::numbered(op), group: GroupId(0), drives: drives.into(), bytes: 1 };
     let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
     let mut actions = Vec::new();
     controller.apply(Time::ZERO, Event::Submitted(Box::new(request)), &mut actions);
