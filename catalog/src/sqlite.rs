@@ -17,6 +17,7 @@
 mod failure;
 mod file;
 mod look;
+mod lookups;
 mod mend;
 mod path;
 mod pool;
@@ -34,6 +35,7 @@ use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
 use look::{Changes, Looked};
+use lookups::Lookups;
 use mend::Walk;
 use pool::Pool;
 use records::SqliteRecords;
@@ -55,7 +57,7 @@ const COVER_AFTER_BYTES: u64 = 64 << 20;
 /// Options of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
-    /// How many reads may run at once. At least 1.
+    /// How many scans may run at once, and how many look-ups. At least 1.
     pub readers: usize,
     /// The size that the file may grow to, in bytes (rounded down to whole pages); beyond, commits answer
     /// [`StoreError::Full`]. `None` leaves it to the disk.
@@ -73,7 +75,7 @@ pub struct SqliteOptions {
 impl Default for SqliteOptions {
     fn default() -> Self {
         let (sequence_min, accept_incomplete) = (Sequence::default(), false);
-        Self { readers: 4, max_bytes: None, sequence_min, accept_incomplete, cover_after_bytes: COVER_AFTER_BYTES }
+        Self { readers: 2, max_bytes: None, sequence_min, accept_incomplete, cover_after_bytes: COVER_AFTER_BYTES }
     }
 }
 
@@ -93,6 +95,7 @@ pub struct SqliteStore {
     // Fields are dropped in this order: the readers go first, so that the writer closes last and folds the log into the
     // file; only then may another process open it.
     pool: Pool,
+    lookups: Lookups,
     /// `None` if it is opened read-only.
     writer: Option<Writer>,
     /// What its log has and the file has not, where it is opened read-only.
@@ -153,13 +156,13 @@ impl SqliteStore {
         }
         committer.state.expected = walked.expected(options.accept_incomplete);
         let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
-        let readers = (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>()?;
-        let pool = Pool::new(path, readers);
+        let readers = || (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>();
+        let (pool, lookups) = (Pool::new(path.clone(), readers()?), Lookups::start(path.clone(), readers()?)?);
         let counters = Arc::new(Counters::new(committer.state.sequence));
         let retains_log = committer.retains_log.clone();
         let writer = Some(Writer::start(committer, counters.clone())?);
         let changes = Arc::default();
-        Ok(Self { pool, writer, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
+        Ok(Self { pool, lookups, writer, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -193,8 +196,9 @@ impl SqliteStore {
             }
         };
         let counters = Arc::new(Counters::new(sequence));
+        let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
         let (pool, changes, retains_log) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
-        Ok(Self { pool, writer: None, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
+        Ok(Self { pool, lookups, writer: None, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -221,12 +225,12 @@ impl Store for SqliteStore {
             return Box::pin(std::future::ready(Ok(changed.clone())));
         }
         let key = key.to_vec();
-        self.pool.read(move |reader| reader.get(&key))
+        self.lookups.read(move |reader| reader.get(&key))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
         let changes = Arc::clone(&self.changes);
-        self.pool.read(move |reader| {
+        self.lookups.read(move |reader| {
             let mut values = reader.get_many(&keys)?;
             for (value, key) in values.iter_mut().zip(&keys) {
                 if let Some(changed) = changes.get(key) {

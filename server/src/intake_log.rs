@@ -30,6 +30,9 @@ const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 4;
 /// Bytes that are written with one sync: above what the catalog commits at once.
 const BATCH_BYTES: usize = 32 << 20;
+/// Shelves that are merged into one. Many: slots grow, so that shelves hardly overlap, and a read asks one of them; and
+/// much of what would be merged has moved to the rack before. Each costs an open file: 60 up to 100 GB.
+const FAN_IN: usize = 16;
 /// The first byte of the keys of payloads; the slot follows, big-endian.
 const PAYLOAD: u8 = b's';
 /// The key of batches without a payload.
@@ -103,6 +106,7 @@ impl IntakeLog {
         let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
+        config.fan_in = FAN_IN;
         // The catalog says by its own number what it has: everything that is still in logs is shown to it.
         config.covered = Some(intake::Sequence(0));
         config.is_look = is_look;

@@ -1,4 +1,4 @@
-//! The connections that read, each in use by one read at a time.
+//! The connections that scan, each in use by one read at a time.
 
 use super::failure::store_error;
 use super::statements::Statements;
