@@ -188,7 +188,8 @@ impl FaultyDrive {
         self.begin(Call::Change).await?;
         let is_here = self.is_here(name);
         let removed = self.overlay.state().drives[self.number].files.remove(name);
-        let foreign = removed.is_some_and(|file| file.foreign);
+        let bytes = self.medium().contents_len(name).unwrap_or(0);
+        let foreign = removed.is_some_and(|file| file.shows_another(bytes));
         self.journal.demand(!foreign, Rule::Identity, || {
             format!("{name} is removed from drive {}, and is another rack's", self.number)
         });

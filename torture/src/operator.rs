@@ -4,12 +4,14 @@ use crate::kinds::FaultKind;
 use crate::site::{RACK, Running};
 use disk::MemoryDrive;
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
+use engine::DrivePhase;
 use model::DriveId;
 use server::admin::Admin;
 use std::sync::Arc;
 
 /// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled
-/// first, else when another takes its place.
+/// first, else when another takes its place; but always if anything is wrong with it. Of a drive that is away the rack
+/// believes that whoever gives it up has pulled it.
 pub(crate) async fn give_up(running: &Running, drive: usize) {
     let number = drive as u32;
     {
@@ -20,7 +22,10 @@ pub(crate) async fn give_up(running: &Running, drive: usize) {
         }
         state.drives[drive].given_up = true;
     }
-    if running.journal.now_ms().is_multiple_of(2) {
+    let phase = running.world.ask(move |rack, _| rack.drive_phase(DriveId(number))).await;
+    let is_well = running.overlay.state().drives[drive].is_well(running.journal.now_ms())
+        && !matches!(phase, None | Some(DrivePhase::Away(_)));
+    if !is_well || running.journal.now_ms().is_multiple_of(2) {
         running.rack.pull(DriveId(number));
     }
     let failed = running.status.fail_drive(number, false).await;

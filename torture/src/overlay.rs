@@ -49,6 +49,19 @@ impl FileFaults {
             || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
+    /// True if it is another rack's file and shows that: by its first block or by its last, of `bytes` in all.
+    pub(crate) fn shows_another(&self, bytes: u64) -> bool {
+        let last = bytes.saturating_sub(disk::BLOCK_BYTES as u64);
+        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + disk::BLOCK_BYTES as u64))
+    }
+
+    fn is_sound_in(&self, range: Range<u64>) -> bool {
+        let spoilt = |at: u64, bytes: u64| at < range.end && range.start < at + bytes;
+        !self.rot.keys().any(|at| spoilt(*at, 1))
+            && !self.unreadable.iter().any(|bad| spoilt(bad.start, bad.end - bad.start))
+            && !self.stale.iter().any(|(at, old)| spoilt(*at, old.len() as u64))
+    }
+
     /// `range` was written anew.
     pub(crate) fn written(&mut self, range: &Range<u64>) {
         self.rot.retain(|at, _| !range.contains(at));
@@ -143,6 +156,15 @@ pub(crate) struct DriveFaults {
 }
 
 impl DriveFaults {
+    /// True if nothing is wrong with the drive itself at `now`, nor about to be; its files may be bad.
+    pub(crate) fn is_well(&self, now: u64) -> bool {
+        let Conditions { silent_until, slow_until, dead_until, no_start_until, .. } = self.conditions;
+        let Conditions { slow_start_until, wrong_label_until, away_until, .. } = self.conditions;
+        let ends =
+            [silent_until, slow_until, dead_until, no_start_until, slow_start_until, wrong_label_until, away_until];
+        !self.destroyed && self.armed.is_empty() && ends.into_iter().all(|end| end <= now)
+    }
+
     pub(crate) fn file(&mut self, name: &FileName) -> &mut FileFaults {
         self.files.entry(name.clone()).or_default()
     }

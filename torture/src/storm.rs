@@ -5,8 +5,8 @@ use crate::overlay::{Armed, State};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::site::Running;
 use disk::label::RackUuid;
-use disk::stack::{Header, stack_of};
-use disk::{BLOCK_BYTES, Buffer, Drive, FileName};
+use disk::stack::{Footer, Header, stack_of};
+use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use futures::FutureExt;
 use model::{DomainLimit, DriveId, Rng};
 use std::ops::Range;
@@ -160,19 +160,18 @@ impl Striker<'_> {
         }
         let name = names[self.rng.below(names.len() as u64) as usize].clone();
         let medium = Arc::clone(state.medium(drive));
-        let header = medium.contents_of(&name, 0, BLOCK_BYTES).and_then(|block| Header::decode(&block).ok());
-        let Some(mut header) = header.filter(|_| state.may_spoil(&name)) else { return };
-        header.blob.rack = OTHER_RACK;
-        let mut block = vec![0; BLOCK_BYTES];
-        header.encode(&mut block);
+        let Some(blocks) = of_other_rack(&medium, &name).filter(|_| state.may_spoil(&name)) else { return };
         let file = state.drives[drive].file(&name);
-        file.written(&(0..BLOCK_BYTES as u64));
         file.foreign = true;
+        for (offset, block) in blocks {
+            file.written(&(offset..offset + BLOCK_BYTES as u64));
+            // A drive in memory does what it is asked at once.
+            let written = medium.write_at(&name, offset, Buffer::copy_of(&block)).now_or_never();
+            assert!(matches!(written, Some(Ok(_))), "{name} is there, and takes a block");
+        }
         drop(state);
-        // A drive in memory does what it is asked at once.
-        let written = medium.write_at(&name, 0, Buffer::copy_of(&block)).now_or_never();
         let synced = medium.sync(&name).now_or_never();
-        assert!(matches!((written, synced), (Some(Ok(_)), Some(Ok(())))), "{name} is there, and takes a header");
+        assert!(matches!(synced, Some(Ok(()))), "a drive in memory syncs");
         self.count(FaultKind::ForeignFile, format!("{name} on drive {drive} is another rack's from now on"));
     }
 
@@ -296,6 +295,18 @@ impl Striker<'_> {
         come_back_during(self.running, span).await;
         self.running.catalog.set_full(false);
     }
+}
+
+/// Header and footer of a complete stack as another rack's: the two blocks that show whose it is, and where they lie.
+fn of_other_rack(medium: &MemoryDrive, name: &FileName) -> Option<[(u64, Vec<u8>); 2]> {
+    let end = medium.contents_len(name)?.checked_sub(BLOCK_BYTES as u64)?;
+    let mut header = Header::decode(&medium.contents_of(name, 0, BLOCK_BYTES)?).ok()?;
+    let mut footer = Footer::decode(&medium.contents_of(name, end, BLOCK_BYTES)?).ok()?;
+    (header.blob.rack, footer.blob.rack) = (OTHER_RACK, OTHER_RACK);
+    let (mut first, mut last) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
+    header.encode(&mut first);
+    footer.encode(&mut last);
+    Some([(0, first), (end, last)])
 }
 
 fn spoil_file(
