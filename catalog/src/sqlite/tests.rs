@@ -202,9 +202,9 @@ async fn records_that_are_missing_stay_known_to_be_until_they_are_accepted() {
         store.commit(put(&[i], b"1")).await.unwrap();
     }
     drop(store);
-    assert_eq!(SqliteStore::open_read_only(&path).unwrap().incomplete(), None);
+    assert_eq!(SqliteStore::open_read_only(&path, None).unwrap().incomplete(), None);
     Connection::open(&path).unwrap().execute("DELETE FROM kv WHERE k = x'04'", []).unwrap();
-    let seen = SqliteStore::open_read_only(&path).unwrap().incomplete().map(str::to_owned);
+    let seen = SqliteStore::open_read_only(&path, None).unwrap().incomplete().map(str::to_owned);
     assert_eq!(seen.as_deref(), Some("1 of 9 records are missing"));
     for round in [1, 2, 2] {
         let store = SqliteStore::open(&path).unwrap();
@@ -243,7 +243,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     let path = dir.path().join("catalog ?#%41");
     let store = SqliteStore::open(&path).unwrap();
     store.commit(put(b"a", b"1")).await.unwrap();
-    assert!(SqliteStore::open_read_only(&path).is_err(), "it is open elsewhere");
+    assert!(SqliteStore::open_read_only(&path, None).is_err(), "it is open elsewhere");
     // The state that a crash leaves now: a log that was not folded into the file.
     let image = dir.path().join("image");
     std::fs::copy(&path, &image).unwrap();
@@ -251,7 +251,7 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
     drop(store);
     for (path, log) in [(&path, false), (&image, true)] {
         let before = (std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok());
-        let view = SqliteStore::open_read_only(path).unwrap();
+        let view = SqliteStore::open_read_only(path, None).unwrap();
         assert_eq!(view.get(b"a").await.unwrap().unwrap().open(b"a").unwrap().0, b"1");
         assert_eq!(view.check_pages().await.unwrap(), Vec::<String>::new());
         assert!(view.commit(put(b"a", b"2")).await.is_err());

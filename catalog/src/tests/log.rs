@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use model::Rng;
 use parking_lot::Mutex;
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -303,6 +303,52 @@ async fn a_file_is_whole_without_its_log_only_if_it_was_closed_in_order() {
     drop(store);
     let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.reopened(0))).unwrap();
     assert_eq!((contents(&store).await.len(), store.behind_log()), (2, None));
+}
+
+#[tokio::test]
+async fn a_look_sees_what_only_the_log_has_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, image) = (dir.path().join("catalog"), dir.path().join("image"));
+    let log = MemoryLog::new();
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    let key = |number: u32| format!("{:03}", number * 37 % 101);
+    for number in 0..200 {
+        if number == 90 {
+            std::fs::copy(&path, &image).unwrap();
+            std::fs::copy(dir.path().join("catalog-wal"), dir.path().join("image-wal")).unwrap();
+        }
+        store.commit(put(&key(number), &number.to_string())).await.unwrap();
+        let gone = match number % 7 {
+            0 => Write::Delete(key(number / 2).into()),
+            1 => Write::DeleteRange(KeyRange::prefix(&key(number / 3).as_bytes()[..2])),
+            _ => continue,
+        };
+        store.commit(Batch::new(Vec::new(), vec![gone])).await.unwrap();
+    }
+    let before = std::fs::read(&image).unwrap();
+    let look = SqliteStore::open_read_only(&image, Some(Arc::new(log.reopened(0)))).unwrap();
+    assert_eq!((look.incomplete(), look.behind_log(), look.sequence()), (None, None, store.sequence()));
+    let all = store.scan(KeyRange::all(), 1_000).await.unwrap();
+    assert!(all.len() > 20, "some are left");
+    assert_eq!(look.scan(KeyRange::all(), 1_000).await.unwrap(), all);
+    for limit in [1, 3, 10] {
+        let (mut found, mut range) = (Vec::new(), KeyRange::all());
+        loop {
+            let page = look.scan(range.clone(), limit).await.unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            range.start = Bound::Excluded(last.key.clone());
+            found.extend(page);
+        }
+        assert_eq!(found, all, "{limit} at once");
+    }
+    let keys: Vec<Vec<u8>> = (0..101).map(|number| key(number).into()).collect();
+    assert_eq!(look.get_many(keys.clone()).await.unwrap(), store.get_many(keys.clone()).await.unwrap());
+    for key in keys {
+        assert_eq!(look.get(&key).await.unwrap(), store.get(&key).await.unwrap());
+    }
+    assert!(look.commit(put("a", "1")).await.is_err());
+    assert!(std::fs::read(&image).unwrap() == before);
 }
 
 #[tokio::test]
