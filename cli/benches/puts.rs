@@ -51,8 +51,8 @@ impl Server {
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
         let said: Vec<String> = lines.take_while(|line| line != "ready").collect();
-        let words = said.iter().flat_map(|line| line.split(['=', ' ']));
-        let address = words.filter_map(|word| word.strip_prefix("http://")).next().unwrap().to_owned();
+        let mut words = said.iter().flat_map(|line| line.split(['=', ' ']));
+        let address = words.find_map(|word| word.strip_prefix("http://")).unwrap().to_owned();
         let credentials = std::fs::read_to_string(data.join("credentials")).unwrap();
         let of = |name: &str| {
             let line = credentials.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
@@ -96,7 +96,8 @@ fn hmac(key: &[u8], text: &str) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// `20261121T083000Z`, from the date in HTTP's form.

@@ -3,12 +3,34 @@
 mod common;
 
 use common::{config, put_many, wait_until};
+use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::memory::World;
+use intake::medium::overlay::Overlay;
 use intake::{Applied, Change, Config, Follower, Intake, Kind, PutError, Sequence};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// The directory below is as it was, whatever is done to a pool that is only looked at.
+#[test]
+fn a_look_sees_everything_and_changes_nothing() {
+    let world = World::new(1);
+    let (intake, _) = Intake::open(world.directories(), config(1)).expect("it is new");
+    let mut written = BTreeMap::new();
+    put_many(&intake, &mut written, 0..100);
+    intake.flush().expect("there is room");
+    put_many(&intake, &mut written, 50..150);
+    drop(intake);
+    let before = world.files(0);
+    let over = vec![Box::new(Overlay::over(world.directory(0))) as Box<dyn Directory>];
+    let (look, opened) = Intake::open(over, Config { is_look: true, ..config(2) }).expect("it is there");
+    assert_eq!((opened.last, opened.torn_bytes), (Sequence(200), 0));
+    let found = look.scan(b"", None).map(|item| item.map(|(key, stored)| (key, stored.sequence)));
+    assert_eq!(found.collect::<Result<BTreeMap<_, _>, _>>().expect("nothing is damaged"), written);
+    drop(look);
+    assert!(world.files(0) == before, "looking changes nothing");
+}
 
 type Table = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
 
