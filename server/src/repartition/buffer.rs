@@ -319,7 +319,7 @@ mod tests {
     fn runs_that_are_back_and_take_more_than_they_count_for_are_written_to_the_last() {
         for at_once in [1, 5_000, 20_000, 50_000] {
             let mut buffer = buffer();
-            let pieces = (0..40).map(|number| (number % 4, piece(100 + number as i64)));
+            let pieces = (100_i64..140).enumerate().map(|(number, rows)| (number % 4, piece(rows)));
             let pieces: Vec<(usize, RecordBatch)> = pieces.collect();
             let held: u64 = pieces.iter().map(|(_, batch)| held_bytes(batch)).sum();
             let counted = held * 8 / 9;
