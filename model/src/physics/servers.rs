@@ -141,10 +141,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
+    fn pelican(heavy_load: HeavyLoad) -> RackSpec {
+        let (_, text) = crate::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
+        let mut draft = crate::rack::RackDraft::clone(&crate::text::parse(text, "pelican").unwrap());
+        draft.profile.heavy_load = heavy_load;
+        RackSpec::validated(draft).unwrap()
+    }
+
     #[test]
     fn a_server_is_busy_while_its_own_drives_move_payload() {
-        let (_, text) = crate::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
-        let spec = crate::text::parse(text, "pelican").unwrap();
+        let spec = pelican(HeavyLoad::StreamOnServer);
         let mut servers = Servers::new(&spec);
         let on = |server: usize| spec.drives.iter().map(|drive| drive.id).find(|id| servers.of(*id) == server).unwrap();
         let (left, right, now) = (on(0), on(1), Time::from_secs(100));
@@ -160,12 +166,7 @@ mod tests {
 
     #[test]
     fn a_description_says_what_makes_load_heavy() {
-        let (_, text) = crate::text::SHIPPED.into_iter().find(|(name, _)| *name == "pelican").unwrap();
-        let under = |heavy| {
-            let mut draft = crate::rack::RackDraft::clone(&crate::text::parse(text, "pelican").unwrap());
-            draft.profile.heavy_load = heavy;
-            Servers::new(&RackSpec::validated(draft).unwrap())
-        };
+        let under = |heavy| Servers::new(&pelican(heavy));
         let (now, drive, other) = (Time::from_secs(100), DriveId(0), DriveId(1_151));
         let mut servers = under(HeavyLoad::QueueFill(500));
         servers.streams_begin([drive]);
