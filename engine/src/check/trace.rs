@@ -223,7 +223,7 @@ impl TraceCheck {
             wait_limit: policy.scheduler.wait_limit,
             weighing: policy.scheduler.weighing,
             switch_weight: switch_weight(spec, policy.scheduler.weighing),
-            rebuilds: Rebuilds::of(layout),
+            rebuilds: Rebuilds::of(layout, policy.rebuild_read_back),
             group_of: spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect(),
             ..Self::without_classes(spec)
         }

@@ -180,7 +180,7 @@ pub enum HeavyLoad {
     StreamOnServer,
     /// So many drives of the whole rack move payload.
     StreamsInRack(u32),
-    /// So many clients' requests wait for the class of the drive that mounts, in thousandths of what its queue may hold.
+    /// So many clients' requests wait for the class of the drive that mounts, in thousandths of what its queue holds.
     QueueFill(u16),
 }
 

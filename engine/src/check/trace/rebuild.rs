@@ -1,6 +1,6 @@
 //! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
 //! what is left, it writes to a drive of the group that has none of the blob, and the catalog is asked to count only
-//! what was written.
+//! what was written, and read back from where it was written if the policy says so.
 
 use crate::action::{Action, Transfer};
 use crate::layout::Layout;
@@ -31,6 +31,9 @@ pub enum RebuildFault {
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
+    /// The catalog is asked to count a stack that nobody has read back, though the policy says so.
+    #[error("what it wrote on {0} was not read back")]
+    NotReadBack(DriveId),
 }
 
 /// A rebuild that has been in service and is not answered.
@@ -41,6 +44,18 @@ struct Open {
     from: DriveId,
     target: DriveId,
     written: bool,
+    verify: Verify,
+}
+
+/// The reading back of what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verify {
+    /// It has not begun.
+    NotBegun,
+    /// It is under way, or failed.
+    UnderWay,
+    /// All of it was right.
+    Done,
 }
 
 /// The judge of rebuilds.
@@ -51,13 +66,15 @@ pub(super) struct Rebuilds {
     /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
+    /// Whether what is rebuilt is read back before it counts.
+    read_back: bool,
 }
 
 impl Rebuilds {
-    pub fn of(layout: &Layout) -> Self {
+    pub fn of(layout: &Layout, read_back: bool) -> Self {
         let groups = layout.groups.iter().enumerate();
         let group_of = groups.flat_map(|(id, group)| group.drives.iter().map(move |d| (*d, GroupId(id as u32))));
-        Self { group_of: group_of.collect(), ..Self::default() }
+        Self { group_of: group_of.collect(), read_back, ..Self::default() }
     }
 
     pub fn drive_failed(&mut self, drive: DriveId) {
@@ -83,6 +100,9 @@ impl Rebuilds {
     pub fn transfer_ended(&mut self, op: OpId, done: bool) {
         if let Some(open) = self.open.get_mut(&op) {
             open.written = done;
+            if done && open.verify == Verify::UnderWay {
+                open.verify = Verify::Done;
+            }
         }
     }
 
@@ -96,21 +116,37 @@ impl Rebuilds {
                 self.judge(transfer)?;
                 assert!(usize::from(*lost) < drives.len(), "the judge has seen which stack is lost");
                 let from = drives[usize::from(*lost)];
-                let open = Open { group: *group, blob: *blob, lost: *lost, from, target: *target, written: false };
+                let open = Open {
+                    group: *group,
+                    blob: *blob,
+                    lost: *lost,
+                    from,
+                    target: *target,
+                    written: false,
+                    verify: Verify::NotBegun,
+                };
                 self.open.insert(op, open);
             }
-            Transfer::Verify { .. } => self.transfer_ended(op, false),
+            Transfer::Verify { .. } => {
+                if let Some(open) = self.open.get_mut(&op) {
+                    (open.written, open.verify) = (false, Verify::UnderWay);
+                }
+            }
             _ => {}
         }
         Ok(())
     }
 
-    /// Whether the stack that the catalog is asked to count was written.
+    /// Whether the stack that the catalog is asked to count was written, and read back.
     pub fn may_move(&self, action: &Action) -> Result<(), RebuildFault> {
         let Action::MoveStack { op, blob, index, from, to, .. } = action else { return Ok(()) };
         let fits =
             |open: &Open| open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to);
-        if self.open.get(op).is_some_and(fits) { Ok(()) } else { Err(RebuildFault::NotWritten(*to)) }
+        match self.open.get(op).filter(|open| fits(open)) {
+            None => Err(RebuildFault::NotWritten(*to)),
+            Some(open) if self.read_back && open.verify != Verify::Done => Err(RebuildFault::NotReadBack(*to)),
+            Some(_) => Ok(()),
+        }
     }
 
     fn judge(&self, transfer: &Transfer) -> Result<(), RebuildFault> {

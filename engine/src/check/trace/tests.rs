@@ -321,3 +321,32 @@ fn a_stack_counts_only_where_it_was_written_and_the_class_stays_with_it_until_th
     judge.event(Time::ZERO, &Event::StackMoved { op: OpId(1), attempt: Attempt(2), done: true }).unwrap();
     assert_eq!(judge.action(&Action::Finished { op: OpId(1), outcome: Outcome::Rebuilt }), Ok(()));
 }
+
+#[test]
+fn a_stack_counts_only_once_it_was_read_back_from_where_it_is() {
+    let (spec, layout) = pelican();
+    let mut judge = TraceCheck::new(&spec, &layout, &RackPolicy { rebuild_read_back: true, ..policy(0) });
+    let transfer = rebuild_of_group_0(&layout);
+    let Transfer::Rebuild { ref drives, target, .. } = transfer else { panic!("not a rebuild") };
+    let from = drives[0];
+    let move_to =
+        |to| Action::MoveStack { op: OpId(1), attempt: Attempt(3), blob: BlobId::numbered(5), index: 0, from, to };
+    let ended = |attempt, done| Event::TransferEnded { op: OpId(1), attempt: Attempt(attempt), done, outcomes: vec![] };
+    judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
+    let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotReadBack(to) });
+    begin(&mut judge, 1, transfer.clone()).unwrap();
+    judge.event(Time::ZERO, &ended(1, true)).unwrap();
+    assert_eq!(judge.action(&move_to(target)), fault(target), "nobody has looked");
+    begin(&mut judge, 1, Transfer::Verify { drives: vec![target] }).unwrap();
+    judge.event(Time::ZERO, &ended(2, false)).unwrap();
+    let mut again = transfer;
+    let other = layout.groups[0].drives[20];
+    let Transfer::Rebuild { ref mut target, .. } = again else { panic!("not a rebuild") };
+    *target = other;
+    begin(&mut judge, 1, again).unwrap();
+    judge.event(Time::ZERO, &ended(3, true)).unwrap();
+    assert_eq!(judge.action(&move_to(other)), fault(other), "what was looked at is elsewhere");
+    begin(&mut judge, 1, Transfer::Verify { drives: vec![other] }).unwrap();
+    judge.event(Time::ZERO, &ended(4, true)).unwrap();
+    assert_eq!(judge.action(&move_to(other)), Ok(()));
+}
