@@ -360,9 +360,9 @@ impl EmulatedRack {
         self.shared.truth().0.drives[drive.index()].physics.starts()
     }
 
-    /// From now on `fill_permille` says how full the clients' queue of a drive's class is, which is what makes load heavy
-    /// where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only the first
-    /// call counts.
+    /// From now on `fill_permille` says how full the clients' queue of a drive's class is, which is what makes load
+    /// heavy where the description says so ([`model::HeavyLoad`]). Nobody waits, as far as is known, before that. Only
+    /// the first call counts.
     pub fn watch_queues(&self, fill_permille: impl Fn(DriveId) -> u32 + Send + Sync + 'static) {
         let _ = self.shared.queue_fill_permille.set(Box::new(fill_permille));
     }
