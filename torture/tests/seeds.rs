@@ -72,6 +72,11 @@ fn starts_that_a_full_catalog_cannot_remember_are_counted() {
 }
 
 #[test]
+fn a_job_does_not_end_without_what_it_could_not_look_up() {
+    sound(1461);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

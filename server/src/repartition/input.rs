@@ -212,11 +212,16 @@ impl FoundInput {
         let at: Vec<_> = listed.iter().map(|(key, _)| (bucket, key.as_str())).collect();
         let found = catalog.placed_objects(&at).await?;
         for ((key, version), found) in listed.iter().zip(found) {
-            let Some(found) = found.filter(|found| found.object.version == *version) else {
+            let found = match found.filter(|found| found.object.version == *version) {
+                Some(found) => Some((found.object, found.place)),
+                // Or its record is damaged: a job must not come to its end without it.
+                None => find_version(catalog, bucket, key, *version).await?,
+            };
+            let Some((object, place)) = found else {
                 placed.lost += 1;
                 continue;
             };
-            let (blob, offset) = match found.place {
+            let (blob, offset) = match place {
                 catalog::Place::Stored { blob, offset } => (blob, offset),
                 catalog::Place::Staged { .. } | catalog::Place::Parts => (BlobId::NONE, 0),
             };
@@ -226,7 +231,7 @@ impl FoundInput {
                 None => *groups.entry(blob).or_insert(catalog.blob(blob).await?.map(|blob| blob.group)),
             };
             placed.key_bytes += key.len() as u64;
-            let (version, bytes, key) = (*version, found.object.bytes, Arc::from(key.as_str()));
+            let (version, bytes, key) = (*version, object.bytes, Arc::from(key.as_str()));
             let input = Input { blob, offset, version, bytes, key };
             match group {
                 Some(group) => placed.by_group.entry(group).or_default().push(input),
@@ -243,5 +248,20 @@ impl FoundInput {
             inputs.shrink_to_fit();
         }
         self.placed
+    }
+}
+
+/// This version of an object, and where it lies; `None` if it was deleted or overwritten. A record that is damaged is
+/// an error: what cannot be looked at was not deleted.
+pub(super) async fn find_version(
+    catalog: &Catalog,
+    bucket: &str,
+    key: &str,
+    version: VersionId,
+) -> Result<Option<(Object, catalog::Place)>, CatalogError> {
+    match catalog.get_object(bucket, key).await {
+        Ok((object, place)) if object.version == version => Ok(Some((object, place))),
+        Ok(_) | Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => Ok(None),
+        Err(error) => Err(error),
     }
 }

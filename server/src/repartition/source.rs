@@ -5,7 +5,7 @@
 //! held, or its files are. One stream of reads is open at a time. It is closed before anything else is done in the
 //! class: what it has in service would be in the way.
 
-use super::input::Input;
+use super::input::{Input, find_version};
 use crate::world::{Context, MemoryReads};
 use bytes::{Bytes, BytesMut};
 use catalog::{Blob, CatalogError, Object, Place};
@@ -54,7 +54,8 @@ pub(super) struct Opened {
 /// Finds `input` and keeps it. `None` if it was deleted or overwritten.
 pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Result<Option<Opened>, SourceError> {
     for _ in 0..LOOKS {
-        let Some((object, place)) = placed(context, bucket, input).await? else { return Ok(None) };
+        let look = || find_version(&context.catalog, bucket, &input.key, input.version);
+        let Some((object, place)) = look().await? else { return Ok(None) };
         let name = format!("s3://{bucket}/{}", input.key);
         let source = match place {
             Place::Stored { blob, offset } => {
@@ -74,7 +75,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
             }
         };
         // Held before it is looked at once more: if it still lies here, whatever takes it away sees the hold.
-        let again = placed(context, bucket, input).await?;
+        let again = look().await?;
         match (source, again) {
             (_, None) => return Ok(None),
             (Some(source), Some((_, again))) if again == place => return Ok(Some(Opened { name, source })),
@@ -82,15 +83,6 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
         }
     }
     Err(SourceError::Moving)
-}
-
-/// The object that `input` is, and where it lies; `None` if it was deleted or overwritten.
-async fn placed(context: &Context, bucket: &str, input: &Input) -> Result<Option<(Object, Place)>, CatalogError> {
-    match context.catalog.get_object(bucket, &input.key).await {
-        Ok((object, place)) if object.version == input.version => Ok(Some((object, place))),
-        Ok(_) | Err(CatalogError::NoSuchKey | CatalogError::NoSuchBucket) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 impl InputSource {
