@@ -8,7 +8,7 @@
 use super::input::{Input, find_version};
 use crate::world::{Context, MemoryReads};
 use bytes::{Bytes, BytesMut};
-use catalog::{Blob, CatalogError, Object, Place};
+use catalog::{Blob, CatalogError, Place};
 use engine::{PriorityClass, Rejection};
 use futures::StreamExt;
 use futures::stream::BoxStream;
