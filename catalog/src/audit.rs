@@ -8,6 +8,7 @@ use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::{CatalogError, readable};
 use crate::job::Job;
 use crate::key::{self, Tag};
+use crate::rebuild::target_of;
 use crate::record::{
     Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
     VersionId, value,
@@ -116,6 +117,7 @@ impl Catalog {
         self.audit_aged(&mut audit).await?;
         self.audit_blobs(&mut audit).await?;
         self.audit_stacks(&mut audit).await?;
+        self.audit_rebuild_targets(&mut audit).await?;
         self.audit_members(&mut audit).await?;
         self.audit_tombs(&mut audit).await?;
         self.audit_intents(&mut audit).await?;
@@ -291,6 +293,22 @@ impl Catalog {
             for ((entry, [drive, _, _]), blob) in stacks.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let fits = blob.is_some_and(|blob| blob.drives.contains(&DriveId(*drive as u32)));
                 audit.demand(fits, entry, "no such blob lies on this drive");
+            }
+        }
+        Ok(())
+    }
+
+    /// A rebuild is aimed at a drive on which its blob does not count that stack.
+    async fn audit_rebuild_targets(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::over(Tag::RebuildTarget);
+        while let Some(targets) = self.step(audit, &mut walk, target_of).await? {
+            let blobs = targets.iter().map(|(_, (blob, _))| key::blob(*blob)).collect();
+            for ((entry, (_, target)), blob) in targets.iter().zip(self.look_up::<Blob>(blobs).await?) {
+                let fits = blob.is_some_and(|blob| {
+                    let counted = blob.drives.get(usize::from(target.index));
+                    counted.is_some_and(|counted| *counted != target.drive)
+                });
+                audit.demand(fits, entry, "no such stack of its blob can lie there uncounted");
             }
         }
         Ok(())

@@ -157,13 +157,16 @@ impl Catalog {
         found.map(|value| Ok((self.opened(at, &value)?, value.unproven_body().to_vec()))).transpose()
     }
 
-    /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced.
+    /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced. If
+    /// but one bit of it is wrong it is what it was: whoever replaces it must know what hung on it.
     pub(crate) async fn read_to_replace<T: DeserializeOwned>(
         &self,
         at: &[u8],
     ) -> Result<Option<(Option<T>, Vec<u8>)>, CatalogError> {
         let found = self.store.get(at).await?;
-        Ok(found.map(|value| (self.sound(at, &value), value.unproven_body().to_vec())))
+        let mended = |value: &Sealed| value.with_a_bit_flipped_back(at).and_then(|mended| decode(at, &mended).ok());
+        let record = |value: &Sealed| self.sound(at, value).or_else(|| mended(value));
+        Ok(found.map(|value| (record(&value), value.unproven_body().to_vec())))
     }
 
     /// The record at `at`; a damaged one is quarantined and counts as missing.

@@ -24,6 +24,15 @@ pub struct OnDrive {
     pub next: Option<BlobId>,
 }
 
+/// What is lost with a drive, beside another that is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostBeside {
+    /// Bytes of stacks; if `needed`, of those that were looked at.
+    pub bytes: u64,
+    /// Something lives in a blob that would lack more than r stacks without the other drive.
+    pub needed: bool,
+}
+
 impl Catalog {
     /// Records that `drive` failed for good at `now_ms`, in milliseconds of the Unix epoch. Again changes nothing;
     /// the answer is whether this was the first time.
@@ -133,24 +142,38 @@ impl Catalog {
         Ok(lost)
     }
 
-    /// The bytes of stacks that blobs have lost with `drive`, if all of those blobs are dead and only wait to be
-    /// reclaimed; `None` if something lives in one of them. Reads up to every stack that is lost there.
+    /// The stacks that are lost with `lost`, and whether `drive` may go as well: not if something lives in a blob that
+    /// would lack more than r stacks then. Reads up to every stack that is lost there.
     ///
     /// # Errors
     /// [`CatalogError::Store`].
-    pub async fn lost_of_the_dead(&self, drive: DriveId) -> Result<Option<u64>, CatalogError> {
+    pub async fn lost_beside(&self, lost: DriveId, drive: DriveId) -> Result<LostBeside, CatalogError> {
         let (mut bytes, mut after) = (0_u64, None);
         loop {
-            let page = self.lost_page(drive, after, STEP).await?;
-            if page.blobs.iter().any(|(_, living)| *living) {
-                return Ok(None);
+            let page = self.lost_page(lost, after, STEP).await?;
+            for (blob, living) in &page.blobs {
+                bytes = bytes.saturating_add(blob.stack_bytes);
+                if *living && self.needs(blob, drive).await? {
+                    return Ok(LostBeside { bytes, needed: true });
+                }
             }
-            bytes = page.blobs.iter().fold(bytes, |sum, (blob, _)| sum.saturating_add(blob.stack_bytes));
             after = page.next;
             if after.is_none() {
-                return Ok(Some(bytes));
+                return Ok(LostBeside { bytes, needed: false });
             }
         }
+    }
+
+    /// Whether `blob`, of which some stacks are lost, would lack more than r of them without that on `drive`.
+    async fn needs(&self, blob: &Blob, drive: DriveId) -> Result<bool, CatalogError> {
+        if !blob.drives.contains(&drive) {
+            return Ok(false);
+        }
+        let mut lacking = 1;
+        for other in blob.drives.iter().filter(|other| **other != drive) {
+            lacking += u32::from(self.is_stack_lost(*other, blob.blob).await?);
+        }
+        Ok(lacking > u32::from(blob.code_parity))
     }
 
     /// True if `blob` has a stack on `drive` that is lost, since the drive that it was on failed, whether or not that
@@ -240,37 +263,6 @@ impl Catalog {
             blobs.push((blob, living));
         }
         Ok(OnDrive { blobs, next })
-    }
-
-    /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then.
-    ///
-    /// # Errors
-    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
-    ///
-    /// # Panics
-    /// If the blob has a stack on `to` already.
-    pub async fn move_stack(&self, blob: BlobId, index: u8, from: DriveId, to: DriveId) -> Result<bool, CatalogError> {
-        let at = key::blob(blob);
-        let mut retries = self.retries();
-        loop {
-            let _permit = retries.next().await?;
-            let Some((mut found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(false) };
-            assert!(!found.drives.contains(&to), "no two stacks of {blob} are on {to}");
-            match found.drives.get_mut(usize::from(index)) {
-                Some(drive) if *drive == from => *drive = to,
-                _ => return Ok(false),
-            }
-            assert!(!found.drives.contains(&from), "no other stack of {blob} was on {from}");
-            let writes = vec![
-                Write::Put(at.clone(), encode(&found)),
-                Write::Delete(key::on_drive(from, blob)),
-                Write::Put(key::on_drive(to, blob), Vec::new()),
-            ];
-            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
-                return Ok(true);
-            }
-        }
     }
 }
 

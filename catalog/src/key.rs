@@ -15,6 +15,8 @@
 //! L blob                      blobs         Blob                    written and read back
 //! D drive blob                by drive      (nothing)               each stack of a blob; 1 if it was on a drive that
 //!                                                                   failed and was replaced
+//! G blob drive index          rebuild targets (nothing)            a stack that a rebuild may have left on a drive
+//!                                                                   where the blob does not count it
 //! N blob offset version       members       bytes                   living versions of a blob, and only those
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord
@@ -52,6 +54,7 @@ pub(crate) enum Tag {
     Intent = b'I',
     Blob = b'L',
     OnDrive = b'D',
+    RebuildTarget = b'G',
     Member = b'N',
     Tomb = b'X',
     Drive = b'R',
@@ -65,7 +68,7 @@ pub(crate) enum Tag {
 }
 
 /// Every tag there is, in order.
-pub(crate) const TAGS: &[u8; 22] = b"ABCDFIJKLMNOPQRSTUVWXZ";
+pub(crate) const TAGS: &[u8; 23] = b"ABCDFGIJKLMNOPQRSTUVWXZ";
 
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
@@ -190,6 +193,14 @@ pub(crate) fn on_drive(drive: DriveId, blob: BlobId) -> Vec<u8> {
 
 pub(crate) fn all_on_drive(drive: DriveId) -> Vec<u8> {
     numbered(Tag::OnDrive, &[u64::from(drive.0)])
+}
+
+pub(crate) fn rebuild_target(blob: BlobId, drive: DriveId, index: u8) -> Vec<u8> {
+    numbered(Tag::RebuildTarget, &[blob.number, blob.nonce, u64::from(drive.0), u64::from(index)])
+}
+
+pub(crate) fn rebuild_targets(blob: BlobId) -> Vec<u8> {
+    numbered(Tag::RebuildTarget, &of_blob(blob))
 }
 
 pub(crate) fn member(blob: BlobId, offset: u64, version: VersionId) -> Vec<u8> {

@@ -38,6 +38,7 @@ mod meta;
 mod object;
 mod parts;
 mod quarantine;
+mod rebuild;
 mod record;
 mod replay;
 mod rules;
@@ -54,7 +55,7 @@ pub use blob::{CommitBlob, DeadRecord};
 pub use catalog::{Catalog, Cursor, Page};
 pub use checkpoint::JobCheckpoint;
 pub use error::{CatalogError, StoreError};
-pub use failed::OnDrive;
+pub use failed::{LostBeside, OnDrive};
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use list::{ListRequest, Listing};
 pub use locate::Located;
@@ -64,6 +65,7 @@ pub use memory::MemoryStore;
 pub use memory_log::{LogFault, MemoryLog};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
+pub use rebuild::RebuildTarget;
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,

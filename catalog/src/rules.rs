@@ -40,6 +40,10 @@ pub(crate) fn assert_obeyed(batch: &Batch) {
     assert!(owner.deletes <= staged.deletes + upload.deletes, "a number is released only along with its owner");
     assert!(tomb.puts >= member.deletes, "the bytes of a member that leaves its blob are dead");
     assert!(blob.deletes <= member.empty, "a blob is forgotten only if no version lives in it");
+    assert!(
+        blob.deletes <= of(Tag::RebuildTarget).empty,
+        "a blob is forgotten only if no stack of it may lie where it is not counted"
+    );
     assert!(intent.deletes <= blob.puts, "an intent ends only by becoming a blob");
     assert!(
         intent.deletes <= intent.seen && intent.deletes <= blob.absent,

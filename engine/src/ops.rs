@@ -41,6 +41,8 @@ pub(crate) struct Op {
     pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
+    /// A read whose every stack was asked for found too few good fragments once.
+    seemed_lost: bool,
 }
 
 /// Where an operation has failed, and is not tried again.
@@ -64,6 +66,7 @@ impl Op {
             failures: None,
             verifying: false,
             moving: false,
+            seemed_lost: false,
         }
     }
 
@@ -106,6 +109,13 @@ impl Op {
         self.tries += 1;
         assert!(self.tries <= TRIES_MAX, "{} is given up after its last try", self.request.op);
         self.tries
+    }
+
+    /// Takes note that every stack of a read was asked for, and too few fragments were good. True if that was so once
+    /// before.
+    pub fn seemed_lost(&mut self) -> bool {
+        assert!(self.tries > 0, "a try of {} has failed", self.request.op);
+        core::mem::replace(&mut self.seemed_lost, true)
     }
 
     /// The drives on which its space was reserved, and how much on each; none is from now on.

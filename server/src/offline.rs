@@ -62,7 +62,7 @@ impl Offline {
                 && let Some(group) = self.layout.group_of(drive)
             {
                 let unbuilt = self.unbuilt(group, drive).await?;
-                if let Some(refusal) = may_lose(self.dir.rack().code, group, drive, &unbuilt) {
+                if let Some(refusal) = may_lose(group, drive, &unbuilt) {
                     return Err(ServerError::Refused(refusal));
                 }
             }
@@ -92,12 +92,13 @@ impl Offline {
         ((drive as usize) < self.dir.rack().drives.len()).then_some(DriveId(drive))
     }
 
-    /// The other drives of `group` that failed, replaced or not, and of which something that lives is not rebuilt yet.
-    async fn unbuilt(&self, group: GroupId, but: DriveId) -> Result<Vec<u32>, ServerError> {
+    /// The other drives of `group` that failed, replaced or not, with which living blobs have lost stacks that are not
+    /// rebuilt yet, and that do not bear the loss of `drive` as well.
+    async fn unbuilt(&self, group: GroupId, drive: DriveId) -> Result<Vec<u32>, ServerError> {
         let mut unbuilt = Vec::new();
-        for drive in self.layout.groups[group.index()].drives.iter().filter(|drive| **drive != but) {
-            if self.catalog.lost_of_the_dead(*drive).await?.is_none() {
-                unbuilt.push(drive.0);
+        for other in self.layout.groups[group.index()].drives.iter().filter(|other| **other != drive) {
+            if self.catalog.lost_beside(*other, drive).await?.needed {
+                unbuilt.push(other.0);
             }
         }
         Ok(unbuilt)

@@ -222,10 +222,38 @@ impl Client<'_> {
     /// Puts an object in parts; or gives up before it is complete.
     async fn put_in_parts(&mut self, at: &At) {
         let Some(mut upload) = self.upload(&at.1).await else { return };
-        if self.rng.below(4) == 0 {
+        if self.clients.plan.rivals && self.rng.below(2) == 0 {
+            self.contend(upload).await;
+        } else if self.rng.below(4) == 0 {
             self.clients.abort(&upload).await;
         } else if self.clients.judged_complete(&upload).await != Answer::Done {
             upload.unsure = true;
+            self.clients.reference.uploads.borrow_mut().push(upload);
+        }
+    }
+
+    /// Completes an upload while others put a part of it, or one more, and perhaps abort it.
+    async fn contend(&mut self, mut upload: OpenUpload) {
+        upload.unsure = true;
+        let number = self.rng.between(1, upload.lengths.len() as u64) as u32;
+        let (wrong, aborted) = (self.rng.below(2) == 0, self.rng.below(4) == 0);
+        let [put_ms, abort_ms] = [30, 30].map(|most| self.rng.below(most));
+        let (clients, upload_of_all) = (self.clients, &upload);
+        let put = async {
+            tokio::time::sleep(Duration::from_millis(put_ms)).await;
+            match clients.put_part(upload_of_all, number, wrong).await {
+                Ok(()) | Err(ServiceError::NoSuchUpload) => {}
+                Err(error) => drop(clients.other(&error)),
+            }
+        };
+        let abort = async {
+            if aborted {
+                tokio::time::sleep(Duration::from_millis(abort_ms)).await;
+                clients.abort(upload_of_all).await;
+            }
+        };
+        let (answer, (), ()) = tokio::join!(clients.judged_complete(upload_of_all), put, abort);
+        if answer != Answer::Done {
             self.clients.reference.uploads.borrow_mut().push(upload);
         }
     }

@@ -162,7 +162,7 @@ impl FaultyDrive {
     /// What was to be written to `range` was not, and may lie elsewhere.
     fn misled(&self, name: &FileName, range: &Range<u64>, (kind, mut before, data): (FaultKind, Vec<u8>, &[u8])) {
         let mut state = self.overlay.state();
-        if !state.may_spoil(name) {
+        if !state.may_corrupt(name) {
             drop(state);
             return self.written(name, range);
         }
@@ -202,7 +202,7 @@ impl FaultyDrive {
         self.is_here(name)?;
         self.medium().sync(name).await?;
         let mut state = self.overlay.state();
-        if due == Some(FaultKind::LostSync) && state.may_spoil(name) {
+        if due == Some(FaultKind::LostSync) && state.may_corrupt(name) {
             state.drives[self.number].file(name).lied = true;
             state.count(FaultKind::LostSync);
             drop(state);
@@ -267,7 +267,7 @@ fn victim(state: &mut State, drive: usize, len: usize) -> Option<(FileName, u64)
     let bytes = state.medium(drive).contents_len(&name)?;
     let places = bytes.checked_sub(len as u64)? / SECTOR_BYTES + 1;
     let at = state.below(places) * SECTOR_BYTES;
-    (at + len as u64 <= bytes && state.may_spoil(&name)).then_some((name, at))
+    (at + len as u64 <= bytes && state.may_corrupt(&name)).then_some((name, at))
 }
 
 #[async_trait]

@@ -58,6 +58,11 @@ impl Log {
         durable.unwrap_or(left)
     }
 
+    /// True once a sync has failed: nothing is committed until the next start.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.lock().stopped
+    }
+
     /// Takes the log away, for another store in the place of this one.
     pub(crate) fn take(&self) -> Self {
         Self(Arc::new(Mutex::new(std::mem::take(&mut *self.0.lock()))))

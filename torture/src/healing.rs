@@ -9,9 +9,9 @@ use crate::operator;
 use crate::overlay::FileFaults;
 use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
-use crate::records;
 use crate::reference::{At, Reference};
 use crate::site::{BUCKET, Running, Site};
+use crate::{records, storm};
 use catalog::{Place, PutCondition};
 use disk::stack::{stack_name, stack_of};
 use engine::GroupState;
@@ -47,6 +47,18 @@ pub(crate) fn heal(site: &mut Site, reference: &Reference) {
         }
         site.journal.demand(ended == crate::site::Ended::Finished, Rule::Live, || format!("the last life: {ended:?}"));
     }
+}
+
+/// The faults pause, in the runs that have lulls: once the operator has replaced the drives that are dead, the same
+/// server, whatever has failed in it, reads everything.
+pub(crate) async fn lull(running: &Running, reference: &Reference, plan: &Plan) {
+    if !plan.lulls || !storm::pass(running) {
+        return;
+    }
+    running.journal.note(|| "the faults pause, and everything is read".to_owned());
+    let healing = Healing { running, reference, plan };
+    healing.replace_what_failed().await;
+    healing.read_all().await;
 }
 
 /// The life of a server with an older catalog: it does no harm, and says nothing wrong.
@@ -207,18 +219,26 @@ impl Healing<'_> {
         let began = disk::clock::monotonic();
         loop {
             let answer = clients.get_retrying(at, END_MAX).await;
-            if answer == Answer::Done || self.is_forfeited(clients, at) || self.running.journal.is_over() {
+            let given_up = self.is_forfeited(clients, at) || self.is_quarantined(at).await;
+            if answer == Answer::Done || given_up || self.running.journal.is_over() {
                 return;
             }
             if began.elapsed() > 3 * 24 * HOUR {
-                let bad = clients.bad_stacks(at);
+                let (bad, state) = (clients.bad_stacks(at), self.state().await);
                 return self.running.journal.broken(Rule::Kept, || {
-                    format!("{} cannot be read, and {bad} of its stacks are bad: {answer:?}", at.1)
+                    format!("{} cannot be read, and {bad} of its stacks are bad: {answer:?}; {state}", at.1)
                 });
             }
             // What was out of service is tried again some time.
             tokio::time::sleep(HOUR / 4).await;
         }
+    }
+
+    /// True if this key's bytes are in quarantine: they are read again at the next start, and not before.
+    async fn is_quarantined(&self, at: &At) -> bool {
+        let catalog = &self.running.context.catalog;
+        let Ok((object, _)) = catalog.get_object(&at.0, &at.1).await else { return false };
+        matches!(catalog.unreadable_of(object.version).await, Ok(Some(_)))
     }
 
     /// True if the run did more to this key's bytes than there is a remedy for.

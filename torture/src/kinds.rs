@@ -158,7 +158,7 @@ impl FaultKind {
     }
 
     /// True of those that the storm between two crashes draws from.
-    pub fn strikes(self) -> bool {
+    pub fn is_injected(self) -> bool {
         !self.ends_a_life()
     }
 }

@@ -8,6 +8,8 @@ use crate::plan::{Life, LifeEnd, Plan, Stream};
 use crate::reference::Reference;
 use crate::site::{Ended, Site};
 use crate::{clients, healing, panics, storm};
+use catalog::Catalog;
+use futures::FutureExt;
 use model::Rng;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ impl Run<'_> {
             }
             no_fuse_tripped(running);
             if life.end == LifeEnd::Stopped {
+                healing::lull(running, reference, &plan).await;
                 close(running).await;
             }
         });
@@ -68,10 +71,21 @@ impl Run<'_> {
             self.site.live(async |running| healing::audit(running, false).await);
             self.reference.life_ended();
         }
-        // A life that ended before it began has made no catalog that is newer.
-        if let Some((older, before)) = backup.filter(|_| booted && !self.site.journal.is_over()) {
+        // A life that ended before it began has made no catalog that is newer; and one that knows of no staged file is
+        // taken for a new one where there are some, as it has to be.
+        let is_newer = booted && self.has_staged();
+        if let Some((older, before)) = backup.filter(|_| is_newer && !self.site.journal.is_over()) {
             self.live_with_older(older, &before);
         }
+    }
+
+    /// True if the catalog has ever given out a slot for a staged file.
+    fn has_staged(&self) -> bool {
+        let end = async {
+            let catalog = Catalog::open_read_only(Arc::new(self.site.catalog.clone())).await.ok()?;
+            catalog.slots_end().await.ok()
+        };
+        end.now_or_never().flatten().is_some_and(|end| end > 1)
     }
 
     /// What is left after a life, and the time until the next one.

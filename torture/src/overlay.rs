@@ -56,10 +56,10 @@ impl FileFaults {
     }
 
     fn is_sound_in(&self, range: Range<u64>) -> bool {
-        let spoilt = |at: u64, bytes: u64| at < range.end && range.start < at + bytes;
-        !self.rot.keys().any(|at| spoilt(*at, 1))
-            && !self.unreadable.iter().any(|bad| spoilt(bad.start, bad.end - bad.start))
-            && !self.stale.iter().any(|(at, old)| spoilt(*at, old.len() as u64))
+        let corrupt = |at: u64, bytes: u64| at < range.end && range.start < at + bytes;
+        !self.rot.keys().any(|at| corrupt(*at, 1))
+            && !self.unreadable.iter().any(|bad| corrupt(bad.start, bad.end - bad.start))
+            && !self.stale.iter().any(|(at, old)| corrupt(*at, old.len() as u64))
     }
 
     /// `range` was written anew.
@@ -276,8 +276,8 @@ impl State {
     }
 
     /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
-    pub(crate) fn may_spoil(&self, name: &FileName) -> bool {
-        // A label that is spoilt costs the whole drive, which is a fault of its own.
+    pub(crate) fn may_corrupt(&self, name: &FileName) -> bool {
+        // A label that is corrupt costs the whole drive, which is a fault of its own.
         let Some((blob, index)) = stack_of(name) else { return self.beyond && *name != label::file_name() };
         let mut bad = self.bad_stacks(blob);
         bad.insert(index);
@@ -288,7 +288,7 @@ impl State {
     pub(crate) fn may_lose(&self, drive: usize) -> bool {
         let names = self.media[drive].names();
         let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
-        !self.drives[drive].destroyed && stacks.all(|name| self.may_spoil(name))
+        !self.drives[drive].destroyed && stacks.all(|name| self.may_corrupt(name))
     }
 
     /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.

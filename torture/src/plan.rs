@@ -28,7 +28,7 @@ pub(crate) enum Stream {
     },
     Storm {
         round: u64,
-        strike: u64,
+        fault: u64,
     },
     Pace {
         round: u64,
@@ -44,6 +44,10 @@ pub(crate) enum Stream {
         index: u64,
     },
     SlowReaders,
+    /// One of the habits of a run.
+    Habit {
+        index: u64,
+    },
 }
 
 impl Stream {
@@ -53,11 +57,12 @@ impl Stream {
             Self::Media => 3,
             Self::SlowReaders => 4,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
-            Self::Storm { round, strike } => 2 << 40 | round << 32 | strike,
+            Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
             Self::End { round } => 4 << 40 | round,
             Self::Records { round } => 5 << 40 | round,
             Self::Kind { index } => 6 << 40 | index,
+            Self::Habit { index } => 7 << 40 | index,
         };
         Rng::for_thing(seed ^ 0x7072_7475_7265, salt)
     }
@@ -148,11 +153,11 @@ pub enum Item {
         op: u64,
     },
     /// A fault.
-    Strike {
+    Fault {
         /// Which life.
         round: u64,
         /// Which of its faults.
-        strike: u64,
+        fault: u64,
     },
 }
 
@@ -189,6 +194,12 @@ pub struct Plan {
     pub jobs: bool,
     /// Some read so slowly that what they read is dead before they are through.
     pub slow_readers: bool,
+    /// Several clients contend for one upload.
+    pub rivals: bool,
+    /// Before a server is stopped the faults pause, and everything is read from it as it is.
+    pub lulls: bool,
+    /// Drives are given up more often, and others fail to write what is rebuilt.
+    pub besieged: bool,
     /// The lives of the server, before the last one, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
@@ -263,6 +274,15 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     kinds
 }
 
+/// Every third run has each of the habits that were added to those of the plan's own stream.
+fn has_habit(seed: u64, index: u64) -> bool {
+    Stream::Habit { index }.of(seed).below(3) == 0
+}
+
+/// What rebuilds need to go wrong at every step.
+const SIEGE: [FaultKind; 4] =
+    [FaultKind::OperatorFailsDrive, FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
+
 fn life(rng: &mut Rng, kinds: &BTreeSet<FaultKind>) -> Life {
     let mut ends = vec![LifeEnd::Stopped];
     let steps = 1 << rng.between(4, 14);
@@ -298,13 +318,15 @@ impl Plan {
         ];
         let rack = pick(rng, &shapes);
         let beyond = rng.below(8) == 0;
-        let kinds = kinds(seed, rng, beyond);
+        let mut kinds = kinds(seed, rng, beyond);
         let lives = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
         let policy = policy(rng, &rack.spec());
         let max_wait = SECOND * pick(rng, &[1, 20, 45]);
         let workshop_bytes = pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]);
         let slow_readers = Stream::SlowReaders.of(seed).below(4) == 2;
         let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
+        let besieged = has_habit(seed, 2) && !kinds.is_empty();
+        kinds.extend(SIEGE.into_iter().filter(|_| besieged));
         Self {
             seed,
             rack,
@@ -321,6 +343,9 @@ impl Plan {
             users: rng.below(2) == 0,
             jobs: rng.below(5) == 0,
             slow_readers,
+            rivals: has_habit(seed, 0),
+            lulls: has_habit(seed, 1),
+            besieged,
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),
@@ -354,12 +379,15 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
             if self.jobs { ", jobs" } else { "" },
             if self.slow_readers { ", slow readers" } else { "" },
+            if self.rivals { ", rivals" } else { "" },
+            if self.lulls { ", lulls" } else { "" },
+            if self.besieged { ", besieged" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

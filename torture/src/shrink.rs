@@ -31,7 +31,7 @@ pub fn shrink(plan: &Plan, report: Report, runs: u64) -> Shrunk {
     shrinking.settings();
     shrinking.kinds();
     shrinking.items(&ops(&shrinking.best.plan));
-    shrinking.items(&strikes(&shrinking.best.plan));
+    shrinking.items(&faults(&shrinking.best.plan));
     shrinking.best
 }
 
@@ -111,7 +111,7 @@ fn ops(plan: &Plan) -> Vec<Item> {
         .collect()
 }
 
-/// The first faults of each life: more than strike in most.
-fn strikes(plan: &Plan) -> Vec<Item> {
-    (0..plan.lives.len() as u64).flat_map(|round| (0..64).map(move |strike| Item::Strike { round, strike })).collect()
+/// The first faults of each life: more than there are in most.
+fn faults(plan: &Plan) -> Vec<Item> {
+    (0..plan.lives.len() as u64).flat_map(|round| (0..64).map(move |fault| Item::Fault { round, fault })).collect()
 }

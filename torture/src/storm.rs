@@ -1,4 +1,4 @@
-//! The storm: faults that strike while a server runs, drawn one by one, each from a stream of its own.
+//! The storm: faults that happen while a server runs, drawn one by one, each from a stream of its own.
 
 use crate::kinds::FaultKind;
 use crate::overlay::{Armed, State};
@@ -17,23 +17,31 @@ use std::time::Duration;
 /// The rack whose files are misplaced.
 const OTHER_RACK: RackUuid = RackUuid([9; 16]);
 
-/// Strikes until somebody looks whether a drive is to be plugged in again.
+/// The longest time until somebody looks whether a drive is to be plugged in again.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Faults strike, for ever. Drives that are away come back when their time has come.
+/// Faults happen, for ever. Drives that are away come back when their time has come.
 pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &Life)) {
-    let kinds: Vec<FaultKind> = plan.kinds.iter().copied().filter(|kind| kind.strikes()).collect();
+    let kinds: Vec<FaultKind> = plan.kinds.iter().copied().filter(|kind| kind.is_injected()).collect();
     let mut pace = Stream::Pace { round }.of(plan.seed);
-    for strike in 0.. {
+    for fault in 0.. {
         let pause = Duration::from_millis(pace.between(1, life.gap_s * 2_000));
         come_back_during(running, pause).await;
-        if kinds.is_empty() || plan.is_dropped(Item::Strike { round, strike }) {
+        if kinds.is_empty() || plan.is_dropped(Item::Fault { round, fault }) {
             continue;
         }
-        let mut rng = Stream::Storm { round, strike }.of(plan.seed);
-        let kind = kinds[rng.below(kinds.len() as u64) as usize];
+        let mut rng = Stream::Storm { round, fault }.of(plan.seed);
+        let mut kind = kinds[rng.below(kinds.len() as u64) as usize];
+        if plan.besieged && rng.below(4) == 0 {
+            kind = FaultKind::OperatorFailsDrive;
+        }
         if plan.has(kind) {
-            Striker { running, rng }.strike(kind).await;
+            let is_siege = plan.besieged && kind == FaultKind::OperatorFailsDrive;
+            let mut injector = Injector { running, rng };
+            if is_siege {
+                injector.besiege(plan);
+            }
+            injector.inject(kind).await;
         }
     }
 }
@@ -47,6 +55,25 @@ async fn come_back_during(running: &Running, pause: Duration) {
         plug_back(running);
         crate::limits::budgets_hold(running);
     }
+}
+
+/// All faults that pass have passed: drives answer, those that were pulled are back, the catalog has room. False if the
+/// catalog is written to no more until the next start, so that little can come to its end.
+pub(crate) fn pass(running: &Running) -> bool {
+    let away: Vec<DriveId> = {
+        let mut state = running.overlay.state();
+        let drives = (0..).map(DriveId).zip(&state.drives);
+        let away = drives.filter(|(_, faults)| faults.conditions.away_until > 0 && !faults.given_up);
+        let away = away.map(|(drive, _)| drive).collect();
+        state.calm();
+        away
+    };
+    for drive in away {
+        running.rack.plug(drive);
+    }
+    running.power.restore();
+    running.catalog.set_full(false);
+    !running.log.is_stopped()
 }
 
 /// Plugs in the drives whose time away is over.
@@ -68,18 +95,18 @@ pub(crate) fn plug_back(running: &Running) {
     }
 }
 
-struct Striker<'a> {
+struct Injector<'a> {
     running: &'a Running,
     rng: Rng,
 }
 
-impl Striker<'_> {
-    async fn strike(mut self, kind: FaultKind) {
+impl Injector<'_> {
+    async fn inject(mut self, kind: FaultKind) {
         let drives = self.running.overlay.state().rack_drives() as u64;
         let drive = self.rng.below(drives) as usize;
         match kind {
-            FaultKind::BitRot | FaultKind::BadSector | FaultKind::LostFile => self.spoil(kind, drive),
-            FaultKind::WorkshopRot => self.spoil(kind, drives as usize),
+            FaultKind::BitRot | FaultKind::BadSector | FaultKind::LostFile => self.corrupt(kind, drive),
+            FaultKind::WorkshopRot => self.corrupt(kind, drives as usize),
             FaultKind::ForeignFile => self.misplace(drive),
             FaultKind::LostWrite
             | FaultKind::MisdirectedWrite
@@ -132,8 +159,8 @@ impl Striker<'_> {
         Duration::from_millis(self.rng.between(1, longest_s * 1_000))
     }
 
-    /// A file of `drive` is spoilt.
-    fn spoil(&mut self, kind: FaultKind, drive: usize) {
+    /// A file of `drive` is corrupt.
+    fn corrupt(&mut self, kind: FaultKind, drive: usize) {
         let mut state = self.running.overlay.state();
         let names = state.medium(drive).names();
         if names.is_empty() || state.drives[drive].destroyed {
@@ -141,26 +168,31 @@ impl Striker<'_> {
         }
         let name = names[self.rng.below(names.len() as u64) as usize].clone();
         let bytes = state.medium(drive).contents_len(&name).unwrap_or(0);
-        if bytes == 0 || !state.may_spoil(&name) {
+        if bytes == 0 || !state.may_corrupt(&name) {
             return;
         }
         let at = self.rng.below(bytes);
         let mask = 1 << self.rng.below(8);
-        spoil_file(&mut state, (drive, &name), kind, (at, mask, bytes));
+        corrupt_file(&mut state, (drive, &name), kind, (at, mask, bytes));
         drop(state);
         self.count(kind, format!("{}: {name} on drive {drive}, byte {at}", kind.name()));
     }
 
-    /// Another rack's file takes the place of a stack.
+    /// Another rack's file takes the place of a stack. Not on a drive that is slow: between the look at a file and its
+    /// removal, which are two calls, nobody can see that.
     fn misplace(&mut self, drive: usize) {
         let mut state = self.running.overlay.state();
+        let (conditions, now) = (&state.drives[drive].conditions, self.running.journal.now_ms());
+        if conditions.slow_until > now || conditions.silent_until > now {
+            return;
+        }
         let names: Vec<FileName> = state.medium(drive).names().into_iter().filter(|n| stack_of(n).is_some()).collect();
         if names.is_empty() || state.drives[drive].destroyed || state.drives[drive].is_another {
             return;
         }
         let name = names[self.rng.below(names.len() as u64) as usize].clone();
         let medium = Arc::clone(state.medium(drive));
-        let Some(blocks) = of_other_rack(&medium, &name).filter(|_| state.may_spoil(&name)) else { return };
+        let Some(blocks) = of_other_rack(&medium, &name).filter(|_| state.may_corrupt(&name)) else { return };
         let file = state.drives[drive].file(&name);
         file.foreign = true;
         for (offset, block) in blocks {
@@ -181,6 +213,16 @@ impl Striker<'_> {
         let armed = &mut state.drives[drive].armed;
         if armed.len() < 4 {
             armed.push(Armed { kind, calls });
+        }
+    }
+
+    /// Every drive fails at one of its next calls: one to which a lost stack is written, most likely.
+    fn besiege(&mut self, plan: &Plan) {
+        let writes = [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
+        let kind = writes[self.rng.below(writes.len() as u64) as usize];
+        if plan.has(kind) {
+            let drives = self.running.overlay.state().rack_drives();
+            (0..drives).for_each(|drive| self.arm(kind, drive));
         }
     }
 
@@ -309,7 +351,7 @@ fn of_other_rack(medium: &MemoryDrive, name: &FileName) -> Option<[(u64, Vec<u8>
     Some([(0, first), (end, last)])
 }
 
-fn spoil_file(
+fn corrupt_file(
     state: &mut State,
     (drive, name): (usize, &FileName),
     kind: FaultKind,

@@ -77,6 +77,45 @@ fn a_job_does_not_end_without_what_it_could_not_look_up() {
 }
 
 #[test]
+fn a_rebuild_leaves_no_stack_that_nobody_knows() {
+    for seed in [1173, 3523, 4203, 4750] {
+        sound(seed);
+    }
+}
+
+#[test]
+fn a_record_that_is_replaced_takes_along_what_hung_on_it() {
+    sound(1907);
+    sound(4805);
+}
+
+#[test]
+fn an_aborted_write_removes_what_is_its_own() {
+    sound(2214);
+}
+
+#[test]
+fn a_drive_whose_failure_was_remembered_and_not_answered_can_be_given_up_again() {
+    sound(11);
+}
+
+#[test]
+fn nothing_is_called_lost_for_the_sake_of_one_try() {
+    sound(639);
+}
+
+#[test]
+fn a_drive_that_no_lost_stack_needs_can_be_given_up() {
+    sound(803);
+    sound(870);
+}
+
+#[test]
+fn a_start_behind_a_tripped_fuse_takes_no_power() {
+    sound(1078);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

@@ -4,7 +4,9 @@ use super::{blob, catalog, put, sound};
 use crate::key;
 use crate::record::encode;
 use crate::{Batch, Entry, KeyRange, Write};
-use crate::{Catalog, CatalogError, Cursor, DeadBytes, Displaced, Member, Page, Place, VersionId};
+use crate::{
+    Catalog, CatalogError, Cursor, DeadBytes, Displaced, LostBeside, Member, Page, Place, RebuildTarget, VersionId,
+};
 use model::{BlobId, DriveId, GroupId};
 
 /// Puts objects of these sizes under "k0", "k1", ...; as members side by side, with their slots.
@@ -123,6 +125,29 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
 }
 
 #[tokio::test]
+async fn no_blob_is_forgotten_while_a_rebuild_may_have_left_a_stack_of_it() {
+    let catalog = catalog().await;
+    let (id, _) = stored(&catalog, &[10]).await;
+    catalog.fail_drive(DriveId(7), 5).await.unwrap();
+    let found = catalog.blob(id).await.unwrap().unwrap();
+    let [first, second] = [20, 21].map(|drive| RebuildTarget { drive: DriveId(drive), index: 1 });
+    assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap());
+    assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap(), "once more is the same");
+    assert!(catalog.begin_rebuild(&found, 1, second.drive).await.unwrap());
+    assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first, second]);
+    assert!(catalog.move_stack(id, 1, DriveId(7), second.drive).await.unwrap());
+    assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first], "what is counted is not left over");
+    assert!(!catalog.begin_rebuild(&found, 1, DriveId(22)).await.unwrap(), "it lies elsewhere by now");
+    sound(&catalog).await;
+    catalog.delete_object("b", "k0").await.unwrap();
+    assert!(matches!(catalog.forget_blob(id).await, Err(CatalogError::BlobInUse(_))));
+    catalog.forget_rebuild_targets(id, &[first]).await.unwrap();
+    catalog.forget_blob(id).await.unwrap();
+    assert!(!catalog.begin_rebuild(&found, 1, DriveId(22)).await.unwrap(), "it is gone");
+    assert_eq!(sound(&catalog).await.blobs, 0);
+}
+
+#[tokio::test]
 async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_one_does_not() {
     let catalog = catalog().await;
     let (old, _) = stored(&catalog, &[10, 20]).await;
@@ -148,7 +173,9 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     assert_eq!((page.blobs.len(), page.blobs[0].0.blob, page.next), (1, old, None));
     assert_eq!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
     // The page of dead blobs names it, too: removing the blob removes nothing from the new drive.
-    assert_eq!(catalog.lost_of_the_dead(DriveId(7)).await.unwrap(), None, "something lives in the blob");
+    let beside = async |drive| catalog.lost_beside(DriveId(7), DriveId(drive)).await.unwrap();
+    assert!(beside(6).await.needed, "a blob of both has lost one stack already, and bears no more");
+    assert_eq!(beside(9).await, LostBeside { bytes, needed: false }, "no blob lies on both");
     catalog.delete_object("b", "k0").await.unwrap();
     assert_eq!(catalog.dead_page(GroupId(2), None, 9).await.unwrap().items[0].lost, [DriveId(7)]);
     // The new one fails as well: everything is lost there, until it is replaced in its turn.
@@ -288,6 +315,8 @@ async fn the_audit_finds_what_should_not_be_there() {
         key::member(blob, 45, VersionId(99)),
         key::aged(1, version),
         key::on_drive(DriveId(50), blob),
+        key::rebuild_target(BlobId::numbered(99), DriveId(50), 0),
+        key::rebuild_target(blob, DriveId(50), 200),
         key::drive(DriveId(4)),
         b"z-no-such-kind".to_vec(),
         b"\x01before-all".to_vec(),

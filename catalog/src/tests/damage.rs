@@ -1,6 +1,6 @@
 //! Damaged records: one costs one object, loudly, and nothing else.
 
-use super::{blob, bucket, catalog_in, object, put};
+use super::{blob, bucket, catalog_in, object, put, sound};
 use crate::{Catalog, CatalogError, Displaced, KeyRange, ListRequest, Member, MemoryStore, Place, PutCondition, Store};
 use model::BlobId;
 use std::sync::Arc;
@@ -10,9 +10,12 @@ async fn with_store() -> (Catalog, MemoryStore) {
     (catalog_in(Arc::new(store.clone())).await, store)
 }
 
-/// Flips a bit of the object record of `key`.
+/// Flips two bits of the object record of `key`: one alone could be flipped back.
 fn flip(store: &MemoryStore, key: &str) {
-    store.corrupt(&crate::key::object("b", key), |bytes| bytes[3] ^= 4);
+    store.corrupt(&crate::key::object("b", key), |bytes| {
+        bytes[3] ^= 4;
+        bytes[5] ^= 1;
+    });
 }
 
 #[tokio::test]
@@ -62,6 +65,33 @@ async fn a_damaged_object_is_left_out_of_lists_and_can_be_written_again() {
     flip(&store, "z");
     assert_eq!(catalog.delete_object("b", "z").await.unwrap(), Displaced::Nothing);
     assert!(matches!(catalog.get_object("b", "z").await, Err(CatalogError::NoSuchKey)));
+}
+
+#[tokio::test]
+async fn whoever_replaces_a_record_with_one_wrong_bit_knows_what_hung_on_it() {
+    for at in [3, usize::MAX] {
+        let (catalog, store) = with_store().await;
+        let (staged, slot) = put(&catalog, "staged", 5, 1).await;
+        let (moved, _) = put(&catalog, "moved", 6, 1).await;
+        let blob = blob(catalog.next_blob_id(7).await.unwrap(), 0, 100, 1);
+        catalog.begin_blob(&blob).await.unwrap();
+        catalog.commit_blob(&blob, &[Member { version: moved, offset: 0, bytes: 6 }]).await.unwrap();
+        for key in ["staged", "moved"] {
+            // In the body, and in the seal.
+            store.corrupt(&crate::key::object("b", key), |bytes| {
+                let last = bytes.len() - 1;
+                bytes[at.min(last)] ^= 4;
+            });
+        }
+        assert!(matches!(catalog.get_object("b", "moved").await, Err(CatalogError::Damaged(_))), "never to be read");
+        let version = catalog.next_version_id().await.unwrap();
+        let again = object(version, 7, 2);
+        let put = catalog.put_object((&bucket(), "staged"), &again, 9, &PutCondition::None).await.unwrap();
+        assert_eq!(put, Displaced::Staged { version: staged, slots: vec![slot], bytes: 5 });
+        let deleted = catalog.delete_object("b", "moved").await.unwrap();
+        assert_eq!(deleted, Displaced::Dead { version: moved, group: blob.group, blob: blob.blob, bytes: 6 });
+        sound(&catalog).await;
+    }
 }
 
 #[tokio::test]

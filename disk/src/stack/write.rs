@@ -185,15 +185,17 @@ impl StackWriter {
         }
     }
 
-    /// Aborts the write: removes the files as far as their drives allow. The outcome of each stack.
+    /// Aborts the write: removes the files as far as their drives allow, unless another's lies in the place of one by
+    /// now: a drive may have been away meanwhile. The outcome of each stack.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
         let is_own = |stack: &NewStack| stack_of(&stack.name) == Some((self.blob.id, stack.index));
         assert!(self.stacks.iter().all(is_own), "only stacks of the very blob are removed");
+        let Blob { rack, id, .. } = self.blob;
         let created = self.stacks.iter().filter(|stack| stack.created);
-        for (name, removed) in
-            join_all(created.map(|stack| async { (&stack.name, stack.drive.remove(&stack.name).await) })).await
-        {
+        let removed =
+            created.map(|stack| async move { (&stack.name, remove_own(&*stack.drive, rack, id, stack.index).await) });
+        for (name, removed) in join_all(removed).await {
             if let Err(error) = removed {
                 tracing::warn!(stack = %name, %error, "an incomplete stack is left behind");
             }

@@ -19,12 +19,12 @@ fn shipped(name: &str) -> RackSpec {
     model::text::parse(text, name).unwrap()
 }
 
-/// The violations after `plant` has spoilt the layout of pelican-mini.
+/// The violations after `plant` has broken the layout of pelican-mini.
 fn found(plant: impl FnOnce(&mut Layout)) -> Vec<Violation> {
     let spec = shipped("pelican-mini");
-    let mut spoilt = synthesise(&spec).unwrap();
-    plant(&mut spoilt);
-    layout(&spec, &spoilt).unwrap_err()
+    let mut broken = synthesise(&spec).unwrap();
+    plant(&mut broken);
+    layout(&spec, &broken).unwrap_err()
 }
 
 #[test]

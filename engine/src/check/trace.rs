@@ -282,7 +282,8 @@ impl TraceCheck {
             }
             Event::Stopped { drive, .. }
             | Event::DriveBack { drive }
-            | Event::DriveLost { drive, loss: Loss::FuseTripped } => self.turn(*drive, Turning::No)?,
+            | Event::DriveLost { drive, loss: Loss::FuseTripped }
+            | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
             Event::Submitted(request) | Event::SubmittedForJob { request, .. } => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.

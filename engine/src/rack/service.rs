@@ -240,9 +240,11 @@ impl Rack {
         // missing.
         let gone = self.drives.failed_count(&drives);
         let all_asked = outcomes.len() + gone == self.setup.spec.code.stacks();
-        if !may_do_better && all_asked {
+        // And only what a second try does not find either: a sector that cannot be read just now is no loss yet.
+        let seems_lost = !may_do_better && all_asked;
+        if seems_lost && state.seemed_lost() {
             self.finish(op, Outcome::Failed(Rejection::DataLost), step);
-        } else if !may_do_better || tries >= TRIES_MAX {
+        } else if (!may_do_better && !seems_lost) || tries >= TRIES_MAX {
             self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
         } else {
             let stacks = self.drives.ready_stacks(&drives);

@@ -9,7 +9,7 @@ use crate::replace;
 use crate::report::DriveReport;
 use disk::label::DriveUuid;
 use engine::Event;
-use model::{Code, DriveId, GroupId};
+use model::{DriveId, GroupId};
 use std::collections::BTreeMap;
 
 impl StatusService {
@@ -23,17 +23,20 @@ impl StatusService {
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
-        let first = self.context.catalog.fail_drive(drive, now_ms).await?;
-        if first {
+        self.context.catalog.fail_drive(drive, now_ms).await?;
+        // One at a time, so that it is reported once: to the engine, a second time means that the drive was pulled and
+        // takes no power any more. The catalog's word is not enough for that: it may have remembered, and not said so.
+        let _turn = self.replacing.lock().await;
+        if !self.look(move |rack, _| rack.has_failed(drive)).await? {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
-            // Once: to the engine, a second time means that the drive was pulled and takes no power any more.
             self.world.report(Event::DriveFailed { drive });
             self.context.counters.absences.note(drive, None);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 
-    /// [`may_lose`], as engine and catalog see it: what waits on a failed drive and is dead is lost by nobody.
+    /// [`may_lose`], as engine and catalog see it: what waits on a failed drive and is dead, or has no stack on this
+    /// one, is lost by nobody.
     async fn fails_too_many(&self, drive: DriveId) -> Result<Option<String>, AdminError> {
         let found = self.look(move |rack, _| {
             let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
@@ -42,15 +45,18 @@ impl StatusService {
             Some((rack.spec().code, group, left))
         });
         let Some((code, group, left)) = found.await? else { return Ok(None) };
-        let mut unbuilt = Vec::new();
+        let (mut needing, mut unknown) = (Vec::new(), Vec::new());
         for (other, left_bytes) in left {
-            let dead_bytes = self.context.catalog.lost_of_the_dead(other).await?;
-            // What the catalog does not know yet is being written.
-            if dead_bytes.is_none_or(|dead_bytes| dead_bytes < left_bytes) {
-                unbuilt.push(other.0);
+            let lost = self.context.catalog.lost_beside(other, drive).await?;
+            if lost.needed {
+                needing.push(other.0);
+            } else if lost.bytes < left_bytes {
+                unknown.push(other.0); // what the catalog does not know yet is being written
             }
         }
-        Ok(may_lose(code, group, drive, &unbuilt))
+        let too_many = unknown.len() >= usize::from(code.parity);
+        needing.extend(unknown.into_iter().filter(|_| too_many));
+        Ok(may_lose(group, drive, &needing))
     }
 
     /// Takes the empty directory in the place of `drive`, which failed.
@@ -98,11 +104,10 @@ impl StatusService {
     }
 }
 
-/// Why giving up `drive` may lose blobs: so many other drives of its group failed and are not rebuilt (`unbuilt`) that
-/// it is the one more that the code does not bear. A failed drive is never read again, not even where nothing else is
-/// left.
-pub(crate) fn may_lose(code: Code, group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Option<String> {
-    (unbuilt.len() >= usize::from(code.parity)).then(|| {
+/// Why giving up `drive` may lose blobs: they have lost stacks with other drives of its group (`unbuilt`) that are not
+/// rebuilt, and do not bear one more. A failed drive is never read again, not even where nothing else is left.
+pub(crate) fn may_lose(group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Option<String> {
+    (!unbuilt.is_empty()).then(|| {
         format!(
             "drives {unbuilt:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
              would be lost. Wait until `larder status` shows no rebuild in the group, or say --force if \

@@ -1,17 +1,19 @@
 //! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
 //! where that lies now.
 //!
-//! A crash between the last sync and the catalog leaves a stack that nobody knows of. Before a stack is regenerated,
-//! such leavings of it are removed from all drives of the group that have none of the blob.
+//! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
+//! written, has left there is removed before the next rebuild of the blob, or along with it.
 
 use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
-use catalog::Blob;
+use crate::context::Context;
+use catalog::{Blob, CatalogError};
 use disk::Drive;
 use disk::stack::{self, Lost, StackOutcome};
 use engine::{BlobOnDrive, Event, Transfer};
 use model::{Attempt, BlobId, DriveId, OpId};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl World {
@@ -30,34 +32,28 @@ impl World {
     }
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
-        let Transfer::Rebuild { blob, group, drives, lost, stacks, policy, target, .. } = transfer else { return };
+        let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, .. } = transfer else { return };
         self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
         assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
         let sources = self.with_drives(&stacks);
-        let members = &self.rack.layout().groups[group.index()].drives;
-        let bystanders = members.iter().filter(|drive| !drives.contains(drive));
-        let bystanders: Vec<(u8, Arc<dyn Drive>)> = bystanders.map(|drive| (lost, self.drive(*drive))).collect();
+        let in_service = self.in_service();
         let device = self.drive(target);
         let (handle, context) = (self.handle.clone(), self.context.clone());
         let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
         self.start(async move {
-            let found = match context.catalog.blob(blob).await {
-                Ok(found) => found.filter(|found| found.drives == drives),
+            let aimed = match aim(&context, &in_service, (blob, &drives), (lost, target)).await {
+                Ok(found) => found,
                 Err(error) => {
-                    tracing::error!(%blob, %error, "a blob to be rebuilt could not be looked up");
+                    tracing::error!(%blob, %error, "the catalog cannot take note of where a blob's stack is rebuilt");
                     None
                 }
             };
-            let Some(mut found) = found else {
-                // It is gone, or lies elsewhere: no drive was asked.
+            let Some(mut found) = aimed else {
+                // It is gone, or lies elsewhere: no drive was asked to read or to write.
                 let event = Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() };
                 handle.report(event);
                 return;
             };
-            // Under a newer catalog the lost stack may have been rebuilt already, and be one of them.
-            if context.lineage.may_remove() {
-                stack::remove(context.rack_uuid, blob, &bystanders).await;
-            }
             found.drives[usize::from(lost)] = target;
             assert!(
                 found.drives.iter().filter(|drive| **drive == target).count() == 1,
@@ -120,8 +116,7 @@ impl World {
                     stack::remove(rack, blob, &[(index, device)]).await;
                     false
                 }
-                // It may be so or not; what the catalog counts must stay, and what it does not is removed when the
-                // stack is rebuilt again.
+                // It may be so or not; what the catalog counts must stay, and what it does not is known as left there.
                 Err(error) => {
                     tracing::error!(%blob, %error, "a rebuilt stack could not be counted; it is rebuilt again");
                     false
@@ -130,6 +125,74 @@ impl World {
             handle.report(Event::StackMoved { op, attempt, done });
         });
     }
+}
+
+/// The drives of the rack that have not failed.
+pub(super) struct InService {
+    drives: Arc<[Arc<dyn Drive>]>,
+    failed: BTreeSet<DriveId>,
+}
+
+impl InService {
+    /// Stack `index` on `drive`; none if that one failed.
+    fn stack(&self, index: u8, drive: DriveId) -> Option<(u8, Arc<dyn Drive>)> {
+        (!self.has_failed(drive)).then(|| (index, Arc::clone(&self.drives[drive.index()])))
+    }
+
+    pub(super) fn has_failed(&self, drive: DriveId) -> bool {
+        self.failed.contains(&drive)
+    }
+}
+
+impl World {
+    pub(super) fn in_service(&self) -> InService {
+        let all = self.rack.spec().drives.iter().map(|drive| drive.id);
+        let failed = all.filter(|drive| self.rack.has_failed(*drive)).collect();
+        InService { drives: Arc::clone(&self.drives), failed }
+    }
+}
+
+/// Removes what earlier rebuilds of the blob have left, and takes note of where stack `index` of it is written next.
+/// The blob; `None` if it does not lie on `drives` any more.
+async fn aim(
+    context: &Context,
+    in_service: &InService,
+    (blob, drives): (BlobId, &[DriveId]),
+    (index, target): (u8, DriveId),
+) -> Result<Option<Blob>, CatalogError> {
+    let Some(found) = context.catalog.blob(blob).await?.filter(|found| found.drives == drives) else { return Ok(None) };
+    // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
+    if context.lineage.may_remove() {
+        remove_left_over(context, in_service, blob).await?;
+        let there = in_service.stack(index, target);
+        stack::remove(context.rack_uuid, blob, there.as_slice()).await;
+    }
+    Ok(context.catalog.begin_rebuild(&found, index, target).await?.then_some(found))
+}
+
+/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them. True if none is left, on
+/// any drive in service: what lies on one that failed is lost with it.
+pub(super) async fn remove_left_over(
+    context: &Context,
+    in_service: &InService,
+    blob: BlobId,
+) -> Result<bool, CatalogError> {
+    let targets = context.catalog.rebuild_targets(blob).await?;
+    if targets.is_empty() {
+        return Ok(true);
+    }
+    let mut gone = Vec::new();
+    for target in &targets {
+        let left = in_service.stack(target.index, target.drive);
+        let outcomes = stack::remove(context.rack_uuid, blob, left.as_slice()).await;
+        if outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine) {
+            gone.push(*target);
+        }
+    }
+    if !gone.is_empty() {
+        context.catalog.forget_rebuild_targets(blob, &gone).await?;
+    }
+    Ok(gone.len() == targets.len())
 }
 
 fn on_drive((blob, living): (Blob, bool)) -> BlobOnDrive {

@@ -24,7 +24,7 @@ pub struct World {
     pub(super) rack: Rack,
     pub(super) context: Context,
     /// The drives, held to the engine's deadlines.
-    pub(super) drives: Vec<Arc<dyn Drive>>,
+    pub(super) drives: Arc<[Arc<dyn Drive>]>,
     pub(super) handle: WorldHandle,
     pub(super) steps: mpsc::UnboundedReceiver<Step>,
     pub(super) operations: BTreeMap<OpId, Operation>,
@@ -180,7 +180,7 @@ impl WorldHandle {
 }
 
 /// The drives of `context`, each of which answers within the engine's deadlines.
-fn with_deadlines(rack: &Rack, context: &Context) -> Vec<Arc<dyn Drive>> {
+fn with_deadlines(rack: &Rack, context: &Context) -> Arc<[Arc<dyn Drive>]> {
     let decided = rack.drive_deadlines();
     let deadlines = Deadlines {
         read: decided.requests.read,

@@ -6,6 +6,7 @@
 use super::operation::{Operation, WrittenBlob};
 use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
+use super::rebuild::{InService, remove_left_over};
 use super::state::World;
 use super::state::WorldHandle;
 use crate::context::Context;
@@ -99,20 +100,23 @@ impl World {
         let devices = self.with_drives(stacks);
         let stacks = stacks.to_vec();
         let drives: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).collect();
-        let all = self.rack.spec().drives.iter().map(|drive| drive.id);
-        let failed: BTreeSet<DriveId> = all.filter(|drive| self.rack.has_failed(*drive)).collect();
+        let in_service = self.in_service();
         self.start_with(move |handle, context| async move {
             let stays = match context.lineage.may_remove() {
                 false => Some("the catalog is older than the rack"),
-                true if knows_no_others(&context, blob, &stacks, &failed).await => None,
+                true if knows_no_others(&context, blob, &stacks, &in_service).await => None,
                 true => Some("it does not lie where it did, and goes at its group's next wake"),
             };
             if let Some(why) = stays {
                 tracing::warn!(%blob, why, "a blob without living objects stays");
                 return handle.report(Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() });
             }
+            let none_left = remove_left_over(&context, &in_service, blob).await.unwrap_or_else(|error| {
+                tracing::error!(%blob, %error, "what rebuilds of a dead blob have left could not be looked up");
+                false
+            });
             let outcomes = stack::remove(context.rack_uuid, blob, &devices).await;
-            let done = outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
+            let done = none_left && outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
@@ -121,16 +125,11 @@ impl World {
 
 /// True if the catalog knows no stack of `blob` but these and those on drives that failed. A page of dead blobs may
 /// be older than the move of a rebuilt stack, which would lie on its new drive for ever if the blob were forgotten.
-async fn knows_no_others(
-    context: &Context,
-    blob: BlobId,
-    stacks: &[(u8, DriveId)],
-    failed: &BTreeSet<DriveId>,
-) -> bool {
+async fn knows_no_others(context: &Context, blob: BlobId, stacks: &[(u8, DriveId)], in_service: &InService) -> bool {
     match context.catalog.blob(blob).await {
         Ok(Some(found)) => {
             let mut lying = found.drives.iter().enumerate();
-            lying.all(|(index, drive)| failed.contains(drive) || stacks.contains(&(index as u8, *drive)))
+            lying.all(|(index, drive)| in_service.has_failed(*drive) || stacks.contains(&(index as u8, *drive)))
         }
         Ok(None) => true,
         Err(error) => {

@@ -1,0 +1,110 @@
+//! A lost stack is written anew on another drive.
+//!
+//! Before the first byte of it is written, the catalog takes note of where it will lie: the *target*. That note goes in
+//! the batch that counts the stack there, or once the file is removed. So a crash, or a catalog that is full, leaves no
+//! stack that nobody knows; and no blob is forgotten while a stack of it may lie where it is not counted.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::key::{self, Tag};
+use crate::record::{Blob, encode};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
+use model::{BlobId, DriveId};
+
+/// A stack that a rebuild may have left on a drive, which the blob does not count there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RebuildTarget {
+    /// The drive.
+    pub drive: DriveId,
+    /// The stack's index.
+    pub index: u8,
+}
+
+impl Catalog {
+    /// Records, before it is written, that stack `index` of `blob` may lie on `target` from now on. False if the blob
+    /// is gone or lies elsewhere; nothing is changed then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    ///
+    /// # Panics
+    /// If the blob has a stack on `target` already.
+    pub async fn begin_rebuild(&self, blob: &Blob, index: u8, target: DriveId) -> Result<bool, CatalogError> {
+        assert!(!blob.drives.contains(&target), "no two stacks of {} are on {target}", blob.blob);
+        let at = key::blob(blob.blob);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let found = self.read_raw::<Blob>(&at).await?.filter(|(found, _)| found.drives == blob.drives);
+            let Some((_, raw)) = found else { return Ok(false) };
+            let note = Write::Put(key::rebuild_target(blob.blob, target, index), Vec::new());
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], vec![note])).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Where rebuilds of `blob` may have left stacks that it does not count.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn rebuild_targets(&self, blob: BlobId) -> Result<Vec<RebuildTarget>, CatalogError> {
+        self.all_entries(&key::rebuild_targets(blob), |entry| target_of(entry).map(|(_, target)| target)).await
+    }
+
+    /// What rebuilds of `blob` may have left at these places is removed.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn forget_rebuild_targets(&self, blob: BlobId, removed: &[RebuildTarget]) -> Result<(), CatalogError> {
+        let forget = |at: &RebuildTarget| Write::Delete(key::rebuild_target(blob, at.drive, at.index));
+        self.write(removed.iter().map(forget).collect()).await
+    }
+
+    /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
+    /// False if the blob is gone or has no such stack there; nothing is changed then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    ///
+    /// # Panics
+    /// If the blob has a stack on `to` already.
+    pub async fn move_stack(&self, blob: BlobId, index: u8, from: DriveId, to: DriveId) -> Result<bool, CatalogError> {
+        let at = key::blob(blob);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let Some((mut found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(false) };
+            assert!(!found.drives.contains(&to), "no two stacks of {blob} are on {to}");
+            match found.drives.get_mut(usize::from(index)) {
+                Some(drive) if *drive == from => *drive = to,
+                _ => return Ok(false),
+            }
+            assert!(!found.drives.contains(&from), "no other stack of {blob} was on {from}");
+            let writes = vec![
+                Write::Put(at.clone(), encode(&found)),
+                Write::Delete(key::on_drive(from, blob)),
+                Write::Put(key::on_drive(to, blob), Vec::new()),
+                Write::Delete(key::rebuild_target(blob, to, index)),
+            ];
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Nothing lies where rebuilds were aimed at: for a check.
+    pub(crate) fn no_rebuild_target(blob: BlobId) -> Check {
+        Check::Empty(KeyRange::prefix(&key::rebuild_targets(blob)))
+    }
+}
+
+/// The blob and the place of a rebuild target.
+pub(crate) fn target_of(entry: &Entry) -> Result<(BlobId, RebuildTarget), CatalogError> {
+    assert!(entry.key.first() == Some(&(Tag::RebuildTarget as u8)), "what is parsed is a rebuild target");
+    let [number, nonce, drive, index] = key::numbers(&entry.key)?;
+    let (Ok(drive), Ok(index)) = (u32::try_from(drive), u8::try_from(index)) else {
+        return Err(CatalogError::damaged(&entry.key, "its key names no drive and stack"));
+    };
+    Ok((BlobId::new(number, nonce), RebuildTarget { drive: DriveId(drive), index }))
+}
