@@ -326,11 +326,13 @@ impl Clients<'_> {
         }
     }
 
-    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, and
-    /// under a catalog that knows blobs which the newest one has reclaimed. There it is looked up, unless what was read
-    /// as number `serial` is there no more.
+    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, under
+    /// a catalog that knows blobs which the newest one has reclaimed, and where drives are given up, for which it does
+    /// not matter what is dead and still read. There it is looked up, unless what was read as number `serial` is there
+    /// no more.
     fn is_lost(&self, at: &At, serial: Option<Serial>) -> bool {
-        if !self.plan.beyond && !self.happened(FaultKind::OlderCatalog) {
+        let reasons = [FaultKind::OlderCatalog, FaultKind::OperatorFailsDrive];
+        if !self.plan.beyond && !reasons.iter().any(|kind| self.happened(*kind)) {
             return false;
         }
         let placed = futures::FutureExt::now_or_never(self.running.context.catalog.get_object(&at.0, &at.1));

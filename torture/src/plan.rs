@@ -200,6 +200,8 @@ pub struct Plan {
     pub lulls: bool,
     /// Drives are given up more often, and others fail to write what is rebuilt.
     pub besieged: bool,
+    /// The host's disk fails to sync, and its power goes soon after a start.
+    pub shaky: bool,
     /// The lives of the server, before the last one, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
@@ -279,6 +281,17 @@ fn has_habit(seed: u64, index: u64) -> bool {
     Stream::Habit { index }.of(seed).below(3) == 0
 }
 
+/// Lives in which a host whose power goes does not come far. Every other one after the first ends so.
+fn shorten(seed: u64, lives: &mut [Life]) {
+    let rng = &mut Stream::Habit { index: 8 }.of(seed);
+    for life in lives.iter_mut().skip(1) {
+        let steps = 1 << rng.between(6, 12);
+        if rng.below(2) == 0 {
+            life.end = LifeEnd::PowerLost(rng.between(1, steps));
+        }
+    }
+}
+
 /// What rebuilds need to go wrong at every step.
 const SIEGE: [FaultKind; 4] =
     [FaultKind::OperatorFailsDrive, FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
@@ -319,7 +332,7 @@ impl Plan {
         let rack = pick(rng, &shapes);
         let beyond = rng.below(8) == 0;
         let mut kinds = kinds(seed, rng, beyond);
-        let lives = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
+        let mut lives: Vec<Life> = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
         let policy = policy(rng, &rack.spec());
         let max_wait = SECOND * pick(rng, &[1, 20, 45]);
         let workshop_bytes = pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]);
@@ -327,6 +340,12 @@ impl Plan {
         let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
         let besieged = has_habit(seed, 2) && !kinds.is_empty();
         kinds.extend(SIEGE.into_iter().filter(|_| besieged));
+        // Numbers 3 to 6 would change runs by which the tests name bugs.
+        let shaky = has_habit(seed, 7) && !kinds.is_empty();
+        if shaky {
+            kinds.extend([FaultKind::CommitUnsynced, FaultKind::PowerLoss]);
+            shorten(seed, &mut lives);
+        }
         Self {
             seed,
             rack,
@@ -346,6 +365,7 @@ impl Plan {
             rivals: has_habit(seed, 0),
             lulls: has_habit(seed, 1),
             besieged,
+            shaky,
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),
@@ -379,7 +399,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -388,6 +408,7 @@ impl Plan {
             if self.rivals { ", rivals" } else { "" },
             if self.lulls { ", lulls" } else { "" },
             if self.besieged { ", besieged" } else { "" },
+            if self.shaky { ", shaky" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

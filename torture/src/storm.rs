@@ -35,6 +35,9 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
         if plan.besieged && rng.below(4) == 0 {
             kind = FaultKind::OperatorFailsDrive;
         }
+        if plan.shaky && rng.below(6) == 0 {
+            kind = FaultKind::CommitUnsynced;
+        }
         if plan.has(kind) {
             let is_siege = plan.besieged && kind == FaultKind::OperatorFailsDrive;
             let mut injector = Injector { running, rng };
