@@ -38,6 +38,17 @@ pub struct DeadRecord {
     pub living: bool,
 }
 
+/// A page of the blobs of a group with dead bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadPage {
+    /// The blobs, by number.
+    pub items: Vec<DeadRecord>,
+    /// Where to go on; `None` if there are no more.
+    pub next: Option<Cursor>,
+    /// Dead bytes of blobs that are left out, since their records are damaged.
+    pub damaged_bytes: u64,
+}
+
 impl Catalog {
     /// Records, before the first stack is created, the intent to write `blob` to these drives.
     ///
@@ -167,21 +178,27 @@ impl Catalog {
         group: GroupId,
         after: Option<&Cursor>,
         limit: usize,
-    ) -> Result<Page<DeadRecord>, CatalogError> {
-        let mut items = Vec::new();
+    ) -> Result<DeadPage, CatalogError> {
+        let (mut items, mut damaged_bytes) = (Vec::new(), 0_u64);
         let mut range = match after {
             Some(Cursor(tomb)) => KeyRange::prefix_after(&key::tombs(group), tomb),
             None => KeyRange::prefix(&key::tombs(group)),
         };
         while items.len() < limit {
             let Some(first) = self.store.scan(range.clone(), 1).await?.pop() else {
-                return Ok(Page { items, next: None });
+                return Ok(DeadPage { items, next: None, damaged_bytes });
             };
             let [_, number, nonce, _, _] = key::numbers(&first.key)?;
             let id = BlobId::new(number, nonce);
             let tombs = KeyRange::prefix(&key::tombs_of(group, id));
-            // It may be forgotten between the two reads; then it is not dead but gone.
-            items.extend(self.dead_blob(group, id).await?);
+            match self.dead_blob(group, id).await {
+                // It may be forgotten between the two reads; then it is not dead but gone.
+                Ok(dead) => items.extend(dead),
+                Err(CatalogError::Damaged(_)) => {
+                    damaged_bytes = damaged_bytes.saturating_add(self.dead_bytes_of(group, id).await?);
+                }
+                Err(error) => return Err(error),
+            }
             range.start = match tombs.end {
                 std::ops::Bound::Excluded(end) => std::ops::Bound::Included(end),
                 other => other,
@@ -190,7 +207,7 @@ impl Catalog {
         let next = items
             .last()
             .map(|last: &DeadRecord| Cursor(key::tomb(group, last.blob.blob, u64::MAX, VersionId(u64::MAX))));
-        Ok(Page { items, next })
+        Ok(DeadPage { items, next, damaged_bytes })
     }
 
     /// The dead bytes of every group that has some. Reads every tombstone: for boot.
@@ -229,16 +246,18 @@ impl Catalog {
     }
 
     async fn dead_blob(&self, group: GroupId, blob: BlobId) -> Result<Option<DeadRecord>, CatalogError> {
-        let Some(found) = self.look_up_one::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
+        let Some(found) = self.read::<Blob>(&key::blob(blob)).await? else { return Ok(None) };
         let (living, lost) = (self.is_blob_living(blob).await?, self.lost_of(&found).await?);
-        let mut dead_bytes = 0_u64;
-        if living {
-            let add = |bytes| dead_bytes = dead_bytes.saturating_add(bytes);
-            self.each_entry(&key::tombs_of(group, blob), value::<u64>, add).await?;
-        } else {
-            dead_bytes = found.payload_bytes;
-        }
+        let dead_bytes = if living { self.dead_bytes_of(group, blob).await? } else { found.payload_bytes };
         Ok(Some(DeadRecord { blob: found, lost, dead_bytes, living }))
+    }
+
+    /// The bytes that the tombstones of `blob` name.
+    async fn dead_bytes_of(&self, group: GroupId, blob: BlobId) -> Result<u64, CatalogError> {
+        let mut dead_bytes = 0_u64;
+        let add = |bytes| dead_bytes = dead_bytes.saturating_add(bytes);
+        self.each_entry(&key::tombs_of(group, blob), value::<u64>, add).await?;
+        Ok(dead_bytes)
     }
 }
 

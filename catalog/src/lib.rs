@@ -51,7 +51,7 @@ mod upload;
 
 pub use audit::Audit;
 pub use authority::Authority;
-pub use blob::{CommitBlob, DeadRecord};
+pub use blob::{CommitBlob, DeadPage, DeadRecord};
 pub use catalog::{Catalog, Cursor, Page};
 pub use checkpoint::JobCheckpoint;
 pub use error::{CatalogError, StoreError};

@@ -120,7 +120,8 @@ pub enum Action {
         pin: PinnedTo,
     },
 
-    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DeadPage`.
+    /// List blobs of a group with dead bytes, leaving out those that a reader still holds. Answered by `DeadPage`, or
+    /// by `DeadUnlisted`.
     ListDead {
         /// Which group.
         group: GroupId,

@@ -694,8 +694,10 @@ impl Drives {
         let loss_known = if state.failed { Loss::Failed } else { loss };
         self.set_phase(drive, DrivePhase::Away(loss_known));
         self.notices.push_back(Notice::Unwritable(drive));
-        // Behind a tripped fuse there is no power. Any other loss may leave the platters spinning.
-        if loss == Loss::FuseTripped {
+        // Behind a tripped fuse there is no power, nor in a drive that the operator gave up after it was gone: it was
+        // pulled. Any other loss may leave the platters spinning.
+        let state = &self.states[drive.index()];
+        if loss == Loss::FuseTripped || (state.failed && state.lost_by_world) {
             self.release_permit(drive);
         }
         let state = &self.states[drive.index()];

@@ -202,6 +202,15 @@ pub enum Event {
         more: bool,
     },
 
+    /// Blobs with dead bytes could not be listed, or not all of them: what is believed of the group stays. Answers
+    /// [`Action::ListDead`](crate::Action::ListDead).
+    DeadUnlisted {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+
     /// Something happened to a repartition job.
     Job {
         /// Which job.

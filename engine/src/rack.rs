@@ -197,6 +197,11 @@ impl Rack {
                     self.reclaim.end_page(class, group, held_bytes, more);
                 }
             }
+            Event::DeadUnlisted { group, attempt } => {
+                if let Some(class) = self.awaits_dead_blobs(group, attempt) {
+                    self.reclaim.unlisted(class);
+                }
+            }
             Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),

@@ -176,6 +176,13 @@ impl Reclaim {
         }
     }
 
+    /// The awaited page could not be listed: the listing is over, and what was believed stays until the next wake.
+    pub fn unlisted(&mut self, class: ClassId) {
+        let listing = &mut self.listings[class.index()];
+        assert!(listing.awaiting.is_some(), "a page is awaited");
+        (listing.awaiting, listing.more) = (None, false);
+    }
+
     /// The next thing to do in the group of `class` that is awake.
     pub fn next(&mut self, class: ClassId) -> Next {
         let listing = &mut self.listings[class.index()];

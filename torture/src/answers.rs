@@ -6,7 +6,7 @@ use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
 use crate::plan::Plan;
 use crate::reference::{At, Held, OpenUpload, Reference};
-use crate::register::Look;
+use crate::register::{Look, WriteId};
 use crate::site::{BUCKET, Running};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind, ChosenPart, ListRequest, Object, Place, PutCondition, Upload};
@@ -39,6 +39,11 @@ pub(crate) struct Clients<'a> {
     pub(crate) plan: &'a Plan,
     /// The store: as root sees it, or by the right of somebody.
     pub(crate) store: &'a dyn ObjectStore,
+}
+
+/// The serial number in an ETag.
+fn serial_in(etag: &str) -> Option<Serial> {
+    etag.split_once('-').and_then(|(serial, _)| serial.parse().ok())
 }
 
 pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
@@ -78,7 +83,7 @@ impl Clients<'_> {
         let answer = match answer {
             Ok(()) => {
                 self.met(at, &look, &condition, true);
-                self.reference.done(at, write);
+                self.done(at, write, &condition);
                 return Answer::Done;
             }
             Err(error) => self.failed(&error, Some((at, &look, &condition))),
@@ -98,7 +103,7 @@ impl Clients<'_> {
         let answer = match answer {
             Ok(()) => {
                 self.met(at, &look, &condition, true);
-                self.reference.done(at, write);
+                self.done(at, write, &condition);
                 return Answer::Done;
             }
             Err(ServiceError::NoSuchKey) => {
@@ -113,6 +118,14 @@ impl Clients<'_> {
         answer
     }
 
+    /// A change was acknowledged.
+    fn done(&self, at: &At, write: WriteId, condition: &PutCondition) {
+        match condition {
+            PutCondition::IfMatch(etag) => self.reference.done_in_place_of(at, write, serial_in(etag)),
+            _ => self.reference.done(at, write),
+        }
+    }
+
     /// The condition of a request was met, or was not.
     fn met(&self, at: &At, look: &Look<Held>, condition: &PutCondition, met: bool) {
         let could = match (condition, met) {
@@ -124,10 +137,7 @@ impl Clients<'_> {
             (PutCondition::IfMatchAny, false) | (PutCondition::IfNoneMatchAny, true) => {
                 self.reference.saw(at, look, None)
             }
-            (PutCondition::IfMatch(etag), true) => {
-                let serial = etag.split_once('-').and_then(|(serial, _)| serial.parse().ok());
-                self.reference.saw(at, look, serial)
-            }
+            (PutCondition::IfMatch(etag), true) => self.reference.saw(at, look, serial_in(etag)),
         };
         self.journal().demand(could, Rule::Model, || {
             let may = self.reference.may_hold(at);
@@ -326,20 +336,20 @@ impl Clients<'_> {
         }
     }
 
-    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, under
-    /// a catalog that knows blobs which the newest one has reclaimed, and where drives are given up, for which it does
-    /// not matter what is dead and still read. There it is looked up, unless what was read as number `serial` is there
-    /// no more.
+    /// True if more stacks of a key's blob may be bad than the code makes up for: never but in runs that mean it, and
+    /// under a catalog that knows blobs which the newest one has reclaimed. There it is looked up. What was read as
+    /// number `serial` and is there no more may be lost as well where drives are given up: for that it does not matter
+    /// what is dead and still read.
     fn is_lost(&self, at: &At, serial: Option<Serial>) -> bool {
-        let reasons = [FaultKind::OlderCatalog, FaultKind::OperatorFailsDrive];
-        if !self.plan.beyond && !reasons.iter().any(|kind| self.happened(*kind)) {
+        let may_lack = self.plan.beyond || self.happened(FaultKind::OlderCatalog);
+        if !may_lack && !self.happened(FaultKind::OperatorFailsDrive) {
             return false;
         }
         let placed = futures::FutureExt::now_or_never(self.running.context.catalog.get_object(&at.0, &at.1));
         let parity = usize::from(self.running.spec.code.parity);
         match placed {
             Some(Ok((object, Place::Stored { blob, .. }))) if serial.is_none() || serial_of(&object) == serial => {
-                self.running.overlay.state().bad_stacks(blob).len() > parity
+                may_lack && self.running.overlay.state().bad_stacks(blob).len() > parity
             }
             _ => true,
         }

@@ -46,6 +46,9 @@ struct Client<'a> {
 impl Client<'_> {
     async fn act(mut self) {
         let at = self.key();
+        if self.clients.plan.rivals && self.rng.below(8) == 0 {
+            return self.duel(&at).await;
+        }
         match self.rng.below(32) {
             0..=8 => _ = self.put(&at).await,
             9..=11 => _ = self.delete(&at).await,
@@ -279,6 +282,30 @@ impl Client<'_> {
             upload.unsure = true;
             self.clients.reference.uploads.borrow_mut().push(upload);
         }
+    }
+
+    /// What was just put is replaced by one client, and deleted or replaced by another who means that very object.
+    async fn duel(&mut self, at: &At) {
+        let (first, second, third) = (self.new_object(), self.new_object(), self.new_object());
+        if self.clients.judged_put(at, first, PutCondition::None).await != Answer::Done {
+            return;
+        }
+        let meant = || PutCondition::IfMatch(etag(first.0, first.1));
+        let [put_ms, change_ms] = [30, 30].map(|most| self.rng.below(most));
+        let (clients, deletes) = (self.clients, self.rng.below(3) > 0);
+        let put = async {
+            tokio::time::sleep(Duration::from_millis(put_ms)).await;
+            clients.judged_put(at, second, PutCondition::None).await
+        };
+        let change = async {
+            tokio::time::sleep(Duration::from_millis(change_ms)).await;
+            match deletes {
+                true => clients.judged_delete(at, meant()).await,
+                false => clients.judged_put(at, third, meant()).await,
+            }
+        };
+        tokio::join!(put, change);
+        clients.judged_head(at).await;
     }
 
     /// Several requests for one key at once.

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 30] = [
+const EVENTS: [(&str, About); 31] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -52,6 +52,7 @@ const EVENTS: [(&str, About); 30] = [
     ("StagedPage", About::Rack),
     ("SpaceDead", About::Group),
     ("DeadPage", About::Group),
+    ("DeadUnlisted", About::Group),
     ("Job", About::Rack),
     ("Closing", About::Rack),
     ("DeadlineReached", About::Rack),
@@ -170,7 +171,9 @@ impl Meetings {
             | Event::TransferEnded { op, .. }
             | Event::SourceUnreadable { op, .. } => self.groups.get(op).copied(),
             Event::Submitted(request) | Event::SubmittedForJob { request, .. } => group_of(&request.work),
-            Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } => Some(*group),
+            Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } | Event::DeadUnlisted { group, .. } => {
+                Some(*group)
+            }
             _ => None,
         }
     }
@@ -238,6 +241,7 @@ fn name(event: &Event) -> &'static str {
         Event::StagedPage { .. } => "StagedPage",
         Event::SpaceDead { .. } => "SpaceDead",
         Event::DeadPage { .. } => "DeadPage",
+        Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::Job { .. } => "Job",
         Event::SubmittedForJob { .. } => "SubmittedForJob",
         Event::Closing => "Closing",

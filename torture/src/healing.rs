@@ -23,8 +23,8 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Everything comes to an end within this.
-const END_MAX: Duration = Duration::from_hours(40 * 24);
+/// Everything comes to an end within this: less than it takes to fill a trace with nothing.
+const END_MAX: Duration = Duration::from_hours(9 * 24);
 
 /// A full rack that is not emptied otherwise is emptied from then on.
 const FULL_FOR: Duration = Duration::from_hours(50);
@@ -59,6 +59,8 @@ pub(crate) async fn lull(running: &Running, reference: &Reference, plan: &Plan) 
     let healing = Healing { running, reference, plan };
     healing.replace_what_failed().await;
     healing.read_all().await;
+    healing.settle().await;
+    healing.dead_bytes_are_known().await;
 }
 
 /// The life of a server with an older catalog: it does no harm, and says nothing wrong.
@@ -143,6 +145,7 @@ impl Healing<'_> {
         }
         journal.note(|| "everything comes to its end".to_owned());
         self.settle().await;
+        self.dead_bytes_are_known().await;
         audit(self.running, true).await;
         self.files_of_the_workshop_are_known().await;
         no_fuse_tripped(self.running);
@@ -247,6 +250,22 @@ impl Healing<'_> {
         let forfeited = self.reference.forfeited.borrow();
         let rotten = held.iter().flatten().any(|serial| forfeited.contains(serial));
         self.plan.beyond && (rotten || clients.bad_stacks(at) > usize::from(self.running.spec.code.parity))
+    }
+
+    /// The engine knows of all dead bytes that the catalog knows of: those of which it does not stay until the next
+    /// start. So does what died by a commit whose answer was lost, or that a misread record hid.
+    async fn dead_bytes_are_known(&self) {
+        let hidden = [FaultKind::CommitUnanswered, FaultKind::CatalogMisread];
+        if hidden.iter().any(|kind| self.clients().happened(*kind)) {
+            return;
+        }
+        let Ok(totals) = self.running.context.catalog.dead_totals().await else { return };
+        for (group, bytes) in totals {
+            let known = self.ask(move |rack| rack.dead_bytes(group)).await.unwrap_or(bytes);
+            self.running.journal.demand(known >= bytes, Rule::Audit, || {
+                format!("{bytes} bytes of {group} are dead, and the engine knows of {known}")
+            });
+        }
     }
 
     /// Waits until nothing is staged that can be moved, everything is rebuilt and every group sleeps.

@@ -74,6 +74,11 @@ impl Reference {
         self.key(at, |key| key.done(write));
     }
 
+    /// The change was acknowledged, and replaced `old`, which was seen before it began.
+    pub(crate) fn done_in_place_of(&self, at: &At, write: WriteId, old: Held) {
+        self.key(at, |key| key.done_in_place_of(write, old));
+    }
+
     /// The change surely did not happen.
     pub(crate) fn refused(&self, at: &At, write: WriteId) {
         self.key(at, |key| key.refused(write));

@@ -18,6 +18,8 @@ struct Candidate<T> {
     ended: Option<Moment>,
     /// It surely happened.
     sure: bool,
+    /// It replaced this value, which was there before it began.
+    replaced: Option<T>,
 }
 
 /// A register.
@@ -43,7 +45,7 @@ pub(crate) struct Look<T> {
 impl<T: Clone + PartialEq> Register<T> {
     /// A register that holds `value`.
     pub(crate) fn new(value: T) -> Self {
-        let first = Candidate { number: 0, value: value.clone(), begun: 0, ended: Some(0), sure: true };
+        let first = Candidate { number: 0, value: value.clone(), begun: 0, ended: Some(0), sure: true, replaced: None };
         Self { candidates: vec![first], begun: vec![(0, value)], moment: 0 }
     }
 
@@ -56,7 +58,7 @@ impl<T: Clone + PartialEq> Register<T> {
     pub(crate) fn begin(&mut self, value: T) -> WriteId {
         let at = self.next();
         self.begun.push((at, value.clone()));
-        self.candidates.push(Candidate { number: at, value, begun: at, ended: None, sure: false });
+        self.candidates.push(Candidate { number: at, value, begun: at, ended: None, sure: false, replaced: None });
         WriteId(at)
     }
 
@@ -68,6 +70,15 @@ impl<T: Clone + PartialEq> Register<T> {
             found.sure = true;
         }
         self.prune();
+    }
+
+    /// The write was acknowledged, and replaced `old`, which was seen before it began: so whatever was written since then
+    /// came after it, unless that was `old` once more.
+    pub(crate) fn done_in_place_of(&mut self, write: WriteId, old: T) {
+        if let Some(found) = self.candidates.iter_mut().find(|found| found.number == write.0) {
+            found.replaced = Some(old);
+        }
+        self.done(write);
     }
 
     /// Values that are not known yet, by `is_it`, turn out to be `value`.
@@ -99,8 +110,14 @@ impl<T: Clone + PartialEq> Register<T> {
     }
 
     fn prune(&mut self) {
-        let sure: Vec<Moment> = self.candidates.iter().filter(|found| found.sure).map(|found| found.begun).collect();
-        self.candidates.retain(|found| found.ended.is_none_or(|ended| !sure.iter().any(|begun| *begun > ended)));
+        let sure = self.candidates.iter().filter(|found| found.sure).map(|found| (found.begun, found.value.clone()));
+        let sure: Vec<(Moment, T)> = sure.collect();
+        self.candidates.retain(|found| {
+            let is_over = found.ended.is_some_and(|ended| sure.iter().any(|(begun, _)| *begun > ended));
+            let came_after =
+                |(begun, value): &(Moment, T)| *begun > found.begun && found.replaced.as_ref() != Some(value);
+            !is_over && !(found.replaced.is_some() && sure.iter().any(came_after))
+        });
     }
 
     /// A look begins.
@@ -180,6 +197,19 @@ mod tests {
         register.done(write);
         assert!(register.saw(&look, |found| *found == 0));
         assert!(!sees(&mut register, 0));
+    }
+
+    #[test]
+    fn what_replaced_a_value_that_was_there_is_not_the_last() {
+        let mut register = Register::new(0);
+        let (one, two) = (register.begin(1), register.begin(2));
+        register.done(two);
+        register.done_in_place_of(one, 0);
+        assert_eq!(register.values(), [2]);
+        let (three, two) = (register.begin(3), register.begin(2));
+        register.done_in_place_of(three, 2);
+        register.done(two);
+        assert_eq!(register.values(), [3, 2], "it may have been there before");
     }
 
     #[test]

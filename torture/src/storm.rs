@@ -224,8 +224,11 @@ impl Injector<'_> {
         let writes = [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
         let kind = writes[self.rng.below(writes.len() as u64) as usize];
         if plan.has(kind) {
-            let drives = self.running.overlay.state().rack_drives();
-            (0..drives).for_each(|drive| self.arm(kind, drive));
+            let idle: Vec<usize> = {
+                let state = self.running.overlay.state();
+                (0..state.rack_drives()).filter(|drive| state.drives[*drive].armed.is_empty()).collect()
+            };
+            idle.into_iter().for_each(|drive| self.arm(kind, drive));
         }
     }
 

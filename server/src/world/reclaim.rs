@@ -14,25 +14,29 @@ impl World {
         let after = if restart { None } else { self.dead_cursors.get(&group).cloned() };
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match catalog.dead_page(group, after.as_ref(), limit as usize).await {
-                Ok(page) => {
-                    let mut blobs = Vec::with_capacity(page.items.len());
-                    for dead in page.items {
-                        let readable = !dead.living || is_readable(&catalog, dead.blob.blob).await;
-                        blobs.push(dead_blob(dead, readable));
-                    }
-                    (blobs, page.next)
-                }
+            let page = match catalog.dead_page(group, after.as_ref(), limit as usize).await {
+                Ok(page) => page,
                 Err(error) => {
                     tracing::error!(%group, %error, "dead blobs could not be listed; they wait for the next wake");
-                    (Vec::new(), None)
+                    return handle.report(Event::DeadUnlisted { group, attempt });
                 }
             };
-            handle.run(move |world| world.dead_page(group, attempt, blobs, next));
+            let mut blobs = Vec::with_capacity(page.items.len());
+            for dead in page.items {
+                let readable = !dead.living || is_readable(&catalog, dead.blob.blob).await;
+                blobs.push(dead_blob(dead, readable));
+            }
+            handle.run(move |world| world.dead_page((group, attempt), blobs, page.damaged_bytes, page.next));
         });
     }
 
-    fn dead_page(&mut self, group: GroupId, attempt: Attempt, blobs: Vec<DeadBlob>, next: Option<Cursor>) {
+    fn dead_page(
+        &mut self,
+        (group, attempt): (GroupId, Attempt),
+        blobs: Vec<DeadBlob>,
+        damaged_bytes: u64,
+        next: Option<Cursor>,
+    ) {
         let more = next.is_some();
         match next {
             Some(cursor) => self.dead_cursors.insert(group, cursor),
@@ -45,7 +49,7 @@ impl World {
         let stays = |dead: &DeadBlob| !may_remove || (!dead.living && self.is_read(dead.blob));
         let (held, blobs): (Vec<_>, Vec<_>) =
             blobs.into_iter().partition(|dead| stays(dead) || self.evacuating.contains(&dead.blob));
-        let held_bytes = held.iter().map(|dead| dead.dead_bytes).sum();
+        let held_bytes = held.iter().fold(damaged_bytes, |sum, dead| sum.saturating_add(dead.dead_bytes));
         self.apply(Event::DeadPage { group, attempt, blobs, held_bytes, more });
     }
 
