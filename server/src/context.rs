@@ -6,7 +6,7 @@ use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
 use crate::processor::Processor;
-use catalog::Catalog;
+use catalog::{Blob, Catalog};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
 use engine::Usage;
@@ -89,6 +89,14 @@ pub struct Context {
     pub processor: Processor,
     /// Takes the engine's trace, if one is kept.
     pub trace: Option<Tracer>,
+}
+
+impl Context {
+    /// `blob`, which is held, as it lies now: while it is read, stacks of it may be rebuilt on other drives, and the old
+    /// ones replaced. As it was, if the catalog does not say.
+    pub(crate) async fn as_it_lies(&self, blob: &Blob) -> Blob {
+        self.catalog.blob(blob.blob).await.ok().flatten().unwrap_or_else(|| blob.clone())
+    }
 }
 
 /// Counters of what only the world sees.

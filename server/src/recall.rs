@@ -323,7 +323,8 @@ impl Recalls {
         let mut changes = self.context.spool.changes();
         let mut room_deadline = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
         loop {
-            match self.order(blob, course, course.left().start).await {
+            let blob = self.context.as_it_lies(blob).await;
+            match self.order(&blob, course, course.left().start).await {
                 Err(RecallError::SpoolFull(full)) => tokio::select! {
                     changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
                     () = &mut room_deadline => return Err(RecallError::SpoolFull(full)),
@@ -339,7 +340,7 @@ impl Recalls {
     /// be any.
     async fn order_ahead(&self, blob: &Blob, course: &Arc<Course>, end: u64) {
         if let Some(at) = course.ahead(end)
-            && let Ok(segment) = self.order(blob, course, at).await
+            && let Ok(segment) = self.order(&self.context.as_it_lies(blob).await, course, at).await
         {
             course.keep(segment);
         }

@@ -18,8 +18,8 @@ struct Candidate<T> {
     ended: Option<Moment>,
     /// It surely happened.
     sure: bool,
-    /// It replaced this value, which was there before it began.
-    replaced: Option<T>,
+    /// It replaced this value, to which whatever was begun after this moment cannot have come before.
+    replaced: Option<(T, Moment)>,
 }
 
 /// A register.
@@ -28,6 +28,8 @@ pub(crate) struct Register<T> {
     candidates: Vec<Candidate<T>>,
     /// Every write that ever began, for looks that are under way.
     begun: Vec<(Moment, T)>,
+    /// Every write that was acknowledged.
+    acknowledged: Vec<(Moment, T)>,
     moment: Moment,
 }
 
@@ -46,7 +48,7 @@ impl<T: Clone + PartialEq> Register<T> {
     /// A register that holds `value`.
     pub(crate) fn new(value: T) -> Self {
         let first = Candidate { number: 0, value: value.clone(), begun: 0, ended: Some(0), sure: true, replaced: None };
-        Self { candidates: vec![first], begun: vec![(0, value)], moment: 0 }
+        Self { candidates: vec![first], begun: vec![(0, value)], acknowledged: Vec::new(), moment: 0 }
     }
 
     fn next(&mut self) -> Moment {
@@ -68,15 +70,19 @@ impl<T: Clone + PartialEq> Register<T> {
         if let Some(found) = self.candidates.iter_mut().find(|found| found.number == write.0) {
             found.ended = Some(found.ended.map_or(at, |ended| ended.min(at)));
             found.sure = true;
+            self.acknowledged.push((at, found.value.clone()));
         }
         self.prune();
     }
 
-    /// The write was acknowledged, and replaced `old`, which was seen before it began: so whatever was written since then
-    /// came after it, unless that was `old` once more.
+    /// The write was acknowledged, and replaced `old`, which was seen before it began: so whatever was begun once `old`
+    /// was there came after it, unless that was `old` once more.
     pub(crate) fn done_in_place_of(&mut self, write: WriteId, old: T) {
+        let writes = self.begun.iter().filter(|(_, value)| *value == old).count();
+        let acknowledged = self.acknowledged.iter().find(|(_, value)| *value == old).map(|(at, _)| *at);
+        let since = acknowledged.filter(|_| writes == 1).unwrap_or(write.0);
         if let Some(found) = self.candidates.iter_mut().find(|found| found.number == write.0) {
-            found.replaced = Some(old);
+            found.replaced = Some((old, since));
         }
         self.done(write);
     }
@@ -114,9 +120,10 @@ impl<T: Clone + PartialEq> Register<T> {
         let sure: Vec<(Moment, T)> = sure.collect();
         self.candidates.retain(|found| {
             let is_over = found.ended.is_some_and(|ended| sure.iter().any(|(begun, _)| *begun > ended));
-            let came_after =
-                |(begun, value): &(Moment, T)| *begun > found.begun && found.replaced.as_ref() != Some(value);
-            !is_over && !(found.replaced.is_some() && sure.iter().any(came_after))
+            let came_after = |(old, since): &(T, Moment)| {
+                sure.iter().any(|(begun, value)| *begun > *since && *begun != found.begun && value != old)
+            };
+            !is_over && !found.replaced.as_ref().is_some_and(came_after)
         });
     }
 
@@ -210,6 +217,17 @@ mod tests {
         register.done_in_place_of(three, 2);
         register.done(two);
         assert_eq!(register.values(), [3, 2], "it may have been there before");
+    }
+
+    #[test]
+    fn what_was_begun_once_a_value_was_there_comes_after_what_replaced_it() {
+        let mut register = Register::new(0);
+        let first = register.begin(1);
+        register.done(first);
+        let (put, delete) = (register.begin(2), register.begin(0));
+        register.done(put);
+        register.done_in_place_of(delete, 1);
+        assert_eq!(register.values(), [2]);
     }
 
     #[test]

@@ -40,9 +40,9 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
         }
         if plan.has(kind) {
             let is_siege = plan.besieged && kind == FaultKind::OperatorFailsDrive;
-            let mut injector = Injector { running, rng };
+            let mut injector = Injector { running, plan, rng };
             if is_siege {
-                injector.besiege(plan);
+                injector.besiege();
             }
             injector.inject(kind).await;
         }
@@ -100,6 +100,7 @@ pub(crate) fn plug_back(running: &Running) {
 
 struct Injector<'a> {
     running: &'a Running,
+    plan: &'a Plan,
     rng: Rng,
 }
 
@@ -220,10 +221,10 @@ impl Injector<'_> {
     }
 
     /// Every drive fails at one of its next calls: one to which a lost stack is written, most likely.
-    fn besiege(&mut self, plan: &Plan) {
+    fn besiege(&mut self) {
         let writes = [FaultKind::LostWrite, FaultKind::TornWrite, FaultKind::FailedCall];
         let kind = writes[self.rng.below(writes.len() as u64) as usize];
-        if plan.has(kind) {
+        if self.plan.has(kind) {
             let idle: Vec<usize> = {
                 let state = self.running.overlay.state();
                 (0..state.rack_drives()).filter(|drive| state.drives[*drive].armed.is_empty()).collect()
@@ -337,7 +338,9 @@ impl Injector<'_> {
     }
 
     async fn fill_catalog(&mut self) {
-        let span = Duration::from_millis(self.rng.between(1, 30_000));
+        // For longer where everything must be well after it, without a start.
+        let most_ms = if self.plan.lulls { 600_000 } else { 30_000 };
+        let span = Duration::from_millis(self.rng.between(1, most_ms));
         self.count(FaultKind::CatalogFull, format!("the catalog's disk is full for {span:?}"));
         self.running.catalog.set_full(true);
         come_back_during(self.running, span).await;
