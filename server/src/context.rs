@@ -92,8 +92,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// `blob`, which is held, as it lies now: while it is read, stacks of it may be rebuilt on other drives, and the old
-    /// ones replaced. As it was, if the catalog does not say.
+    /// `blob`, which is held, as it lies now: while it is read, stacks of it may be rebuilt on other drives, and the
+    /// old ones replaced. As it was, if the catalog does not say.
     pub(crate) async fn as_it_lies(&self, blob: &Blob) -> Blob {
         self.catalog.blob(blob.blob).await.ok().flatten().unwrap_or_else(|| blob.clone())
     }
