@@ -299,9 +299,10 @@ impl Client<'_> {
         };
         let change = async {
             tokio::time::sleep(Duration::from_millis(change_ms)).await;
-            match deletes {
-                true => clients.judged_delete(at, meant()).await,
-                false => clients.judged_put(at, third, meant()).await,
+            if deletes {
+                clients.judged_delete(at, meant()).await
+            } else {
+                clients.judged_put(at, third, meant()).await
             }
         };
         tokio::join!(put, change);

@@ -340,6 +340,11 @@ impl Plan {
         let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
         let besieged = has_habit(seed, 2) && !kinds.is_empty();
         kinds.extend(SIEGE.into_iter().filter(|_| besieged));
+        let lulls = has_habit(seed, 1);
+        if lulls && !kinds.is_empty() {
+            // What it leaves behind in a server shows in a lull, and not after the next start.
+            kinds.insert(FaultKind::CatalogFull);
+        }
         // Numbers 3 to 6 would change runs by which the tests name bugs.
         let shaky = has_habit(seed, 7) && !kinds.is_empty();
         if shaky {
@@ -363,7 +368,7 @@ impl Plan {
             jobs: rng.below(5) == 0,
             slow_readers,
             rivals: has_habit(seed, 0),
-            lulls: has_habit(seed, 1),
+            lulls,
             besieged,
             shaky,
             lives,

@@ -229,7 +229,9 @@ impl Injector<'_> {
                 let state = self.running.overlay.state();
                 (0..state.rack_drives()).filter(|drive| state.drives[*drive].armed.is_empty()).collect()
             };
-            idle.into_iter().for_each(|drive| self.arm(kind, drive));
+            for drive in idle {
+                self.arm(kind, drive);
+            }
         }
     }
 
