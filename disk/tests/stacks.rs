@@ -533,6 +533,24 @@ async fn an_inspection_finds_parity_that_is_whole_and_wrong() {
 }
 
 #[tokio::test]
+async fn an_aborted_write_leaves_what_has_come_into_the_place_of_its_stack() {
+    let rig = Rig::new(SMALL, 50 * STRIPE);
+    let writer = StackWriter::create(rig.blob, PROVENANCE, &rig.numbered()).await.result.unwrap();
+    // The drive was away, and what is there now is another rack's, under the same name.
+    let theirs = Rig::new(SMALL, 50 * STRIPE);
+    let theirs = Rig { blob: Blob { rack: RackUuid([6; 16]), ..theirs.blob }, ..theirs };
+    theirs.write().await;
+    let name = stack_name(rig.blob.id, 1);
+    let foreign = theirs.memory[1].contents(&name).unwrap();
+    rig.lose(1);
+    rig.memory[1].create(&name, foreign.len() as u64).await.unwrap();
+    rig.memory[1].write_at(&name, 0, disk::Buffer::copy_of(&foreign)).await.unwrap();
+    writer.abort().await;
+    assert_eq!(rig.memory[1].contents(&name), Some(foreign));
+    assert_eq!(rig.memory[0].contents(&stack_name(rig.blob.id, 0)), None, "its own are gone");
+}
+
+#[tokio::test]
 async fn nobody_waits_for_a_sink_that_is_gone() {
     struct Gone;
     impl disk::stack::PayloadSink for Gone {
