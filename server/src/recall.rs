@@ -323,8 +323,7 @@ impl Recalls {
         let mut changes = self.context.spool.changes();
         let mut room_deadline = std::pin::pin!(tokio::time::sleep(SPOOL_ROOM_WAIT_MAX));
         loop {
-            let blob = self.context.as_it_lies(blob).await;
-            match self.order(&blob, course, course.left().start).await {
+            match self.order(blob, course, course.left().start).await {
                 Err(RecallError::SpoolFull(full)) => tokio::select! {
                     changed = changes.changed() => changed.map_err(|_| RecallError::SpoolFull(full))?,
                     () = &mut room_deadline => return Err(RecallError::SpoolFull(full)),
@@ -340,7 +339,7 @@ impl Recalls {
     /// be any.
     async fn order_ahead(&self, blob: &Blob, course: &Arc<Course>, end: u64) {
         if let Some(at) = course.ahead(end)
-            && let Ok(segment) = self.order(&self.context.as_it_lies(blob).await, course, at).await
+            && let Ok(segment) = self.order(blob, course, at).await
         {
             course.keep(segment);
         }
@@ -353,11 +352,13 @@ impl Recalls {
         if let Some(segment) = self.found(blob, at) {
             return Ok(segment);
         }
+        // The first one goes where the blob lay a moment ago; stacks may have moved since.
+        let blob = if course.begins_again() { self.context.as_it_lies(blob).await } else { blob.clone() };
         let operation = course.operation(at);
         let (range, is_last) = (operation.range(), operation.is_in_last_segment());
         assert!(operation.segment().contains(&at), "a segment has the byte that it is ordered for");
         let refused = Arc::<OnceLock<Rejection>>::default();
-        let follower = self.follower(blob, course, &refused);
+        let follower = self.follower(&blob, course, &refused);
         let reserved = SpoolSink::reserve(&self.context.spool, blob.blob, operation, follower).await;
         let (sink, reader) = reserved.map_err(|error| match error {
             ReserveError::Full(full) => RecallError::SpoolFull(full),
@@ -365,7 +366,7 @@ impl Recalls {
         })?;
         let reader = reader.ok_or_else(|| RecallError::Spool("a recall was lost as it began".into()))?;
         self.world.read(ReadOrder {
-            blob: blob.clone(),
+            blob,
             range,
             target: ReadTarget::Spool(Box::new(sink)),
             priority: PriorityClass::Client,

@@ -33,11 +33,18 @@ struct CourseState {
     recall: Recall,
     /// Segments that come next, each of which is thereby not evicted.
     kept: VecDeque<Segment>,
+    /// An operation was ordered for it.
+    begun: bool,
 }
 
 impl Course {
     pub(super) fn new(recall: Recall) -> Self {
-        Self(Mutex::new(CourseState { recall, kept: VecDeque::new() }))
+        Self(Mutex::new(CourseState { recall, kept: VecDeque::new(), begun: false }))
+    }
+
+    /// An operation is about to be ordered. False for the first one.
+    pub(super) fn begins_again(&self) -> bool {
+        std::mem::replace(&mut self.0.lock().begun, true)
     }
 
     /// The bytes that are still to be received.
@@ -83,7 +90,7 @@ impl Course {
     /// A segment was received to its end. What the client will not get to soon is let go.
     pub(super) fn segment_ended(&self, bytes: u64, waited: Duration) {
         let mut guard = self.0.lock();
-        let CourseState { recall, kept } = &mut *guard;
+        let CourseState { recall, kept, .. } = &mut *guard;
         recall.segment_ended(bytes, waited);
         while kept.back().is_some_and(|last| !recall.keeps(last.reader.range().start, kept.len() == 1)) {
             kept.pop_back();
