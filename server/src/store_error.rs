@@ -19,7 +19,8 @@ pub(crate) fn catalog_error(error: CatalogError) -> ServiceError {
         CatalogError::Conflict => {
             ServiceError::SlowDown { retry_after_s: 1, reason: "too many writers of the same key".into() }
         }
-        CatalogError::NoSuchAccessKey => ServiceError::NoSuchAccessKey,
+        // A bucket's maker who is removed meanwhile signed with a key that is worth nothing any more.
+        CatalogError::NoSuchAccessKey | CatalogError::NoSuchUser => ServiceError::NoSuchAccessKey,
         CatalogError::Damaged(_) => ServiceError::Damaged(error.to_string()),
         error => ServiceError::Unavailable { reason: error.to_string() },
     }

@@ -116,6 +116,11 @@ fn a_start_behind_a_tripped_fuse_takes_no_power() {
 }
 
 #[test]
+fn whoever_is_removed_while_he_makes_a_bucket_hears_so() {
+    sound(14388);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

@@ -1,7 +1,7 @@
 //! Objects that are overwritten and deleted while something is under way; and the space that they leave.
 
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content, read_out, retry_after_s};
-use catalog::Place;
+use catalog::{Bucket, Place, User};
 use engine::GroupState;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -298,4 +298,18 @@ fn closing_while_a_write_fails_ends_all_the_same() {
             assert_eq!(larder.get("o").await.unwrap(), 1, "call {call} failed");
         });
     }
+}
+
+/// The request was admitted when the user was still there.
+#[test]
+fn whoever_is_removed_while_he_makes_a_bucket_has_no_key_any_more() {
+    Site::nas8().run(async |larder| {
+        let theirs = |name: &str| Bucket::new(name, 0, "bob");
+        let refused = larder.service.create_bucket(theirs("attic")).await;
+        assert!(matches!(refused, Err(ServiceError::NoSuchAccessKey)), "{refused:?}");
+        let name = "bob".to_owned();
+        let user = User { name, access_key: "AK".into(), secret: "s".into(), created_ms: 1, rotated_ms: 1 };
+        larder.context.catalog.add_user(&user).await.unwrap();
+        larder.service.create_bucket(theirs("attic")).await.unwrap();
+    });
 }
