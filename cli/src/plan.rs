@@ -19,6 +19,7 @@ struct PlanReport<'a> {
     code: Code,
     group_drives: u32,
     drives: Vec<PlannedDrive<'a>>,
+    pool_drives: usize,
     groups: Vec<&'a [DriveId]>,
     classes: &'a [Vec<GroupId>],
     spares: &'a [DriveId],
@@ -91,6 +92,7 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> PlanReport<'a> {
         code: spec.code,
         group_drives: spec.group_drives,
         drives: spec.drives.iter().map(|drive| described(spec, layout, drive)).collect(),
+        pool_drives: spec.pool.len(),
         groups: layout.groups.iter().map(|group| group.drives.as_slice()).collect(),
         classes: &layout.classes,
         spares: &layout.spares,
@@ -127,6 +129,10 @@ fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
         let _ = writeln!(text, "{name:<9} {value}");
     };
     row(&mut text, "rack", format!("{}, {}", spec.name, counted(spec.drives.len() as u64, "drive")));
+    if !spec.pool.is_empty() {
+        let drives = counted(spec.pool.len() as u64, "drive");
+        row(&mut text, "pool", format!("{drives} for small objects, spinning at all times"));
+    }
     let fragment = binary_bytes(u64::from(code.fragment_bytes));
     row(&mut text, "code", format!("{} + {}, fragments of {fragment}", code.data, code.parity));
     let (groups, classes) = (layout.groups.len() as u64, layout.classes.len());

@@ -4,7 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{FrontStatus, GroupCounts, RebuildReport, Status, Totals};
+use server::report::{FrontStatus, GroupCounts, IntakeStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -58,6 +58,9 @@ fn text(status: &Status) -> String {
         let (uploads, held) = (counted(status.workshop.uploads, "upload"), bytes(status.workshop.upload_bytes));
         row("open", format!("{uploads} in parts, {held} of what is staged"));
     }
+    if let Some(intake) = &status.intake {
+        row("intake", small_objects(intake));
+    }
     row("spool", format!("{} of {}", bytes(status.workshop.spool_bytes), bytes(status.workshop.spool_capacity_bytes)));
     let room = &status.capacity;
     let full = if room.full { ", full" } else { "" };
@@ -101,6 +104,27 @@ fn text(status: &Status) -> String {
     text.push('\n');
     text.push_str(&classes(status));
     text
+}
+
+/// The intake: what it took, and what its drives do.
+fn small_objects(intake: &IntakeStatus) -> String {
+    let drives = match intake.drives.as_slice() {
+        [_] => "1 directory".to_owned(),
+        drives => {
+            let doing = |state: &str| drives.iter().filter(|drive| drive.state == state).count() as u64;
+            let states = ["logging", "transforming", "idle", "asleep", "lost"].map(|state| (state, doing(state)));
+            let some = states.into_iter().filter(|(_, drives)| *drives > 0);
+            let named: Vec<String> = some.map(|(state, drives)| format!("{} {state}", count(drives))).collect();
+            format!("{} drives ({}), {}", drives.len(), named.join(", "), copies(intake.copies))
+        }
+    };
+    let shelves = intake.drives.iter().map(|drive| drive.shelf_bytes).sum();
+    let (taken, waiting) = (bytes(intake.accepted_bytes), counted(intake.backlog, "log"));
+    format!("{drives}; {taken} taken in, {} in shelves, {waiting} to become shelves", bytes(shelves))
+}
+
+fn copies(copies: u64) -> String {
+    if copies == 1 { "1 copy of each".to_owned() } else { format!("{} copies of each", count(copies)) }
 }
 
 /// The progress of rebuilding a failed drive.

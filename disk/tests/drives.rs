@@ -311,6 +311,7 @@ fn four_drives() -> RackSpec {
         resources: vec![power],
         failure_domains: vec![],
         drives: (0..4).map(one).collect(),
+        pool: Vec::new(),
         profile,
     })
     .unwrap()

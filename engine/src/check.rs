@@ -163,6 +163,8 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
 struct Extent {
     size: u64,
     starts: u64,
+    /// Drives of the pool, which are active at all times.
+    pool: u64,
 }
 
 /// The demand of `awake` of a domain's drives on the resource at worst, and its limit. Links carry any number, and a
@@ -170,7 +172,7 @@ struct Extent {
 fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
     match resource.limit {
-        DomainLimit::ActiveDrives(limit) => (awake, u64::from(limit)),
+        DomainLimit::ActiveDrives(limit) => (awake + domain.pool, u64::from(limit)),
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => (0, 0),
         DomainLimit::Watts(limit) => {
             let starting = awake.min(domain.starts);
@@ -178,7 +180,7 @@ fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u
             let each = u64::from(watts.spin_up_mw.max(watts.active_mw));
             let asleep = domain.size.saturating_sub(awake) * u64::from(watts.standby_mw);
             let spinning = (awake - starting) * u64::from(watts.active_mw);
-            (starting * each + spinning + asleep, u64::from(limit) * 1000)
+            (starting * each + spinning + asleep + domain.pool * spec.pool_drive_mw(), u64::from(limit) * 1000)
         }
     }
 }
@@ -190,7 +192,8 @@ fn carries(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> 
 
 /// The domains of a resource. Of two limits on starts each alone bounds what may start.
 fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
-    let mut extents = vec![Extent::default(); spec.domain_count(resource)];
+    let pool = spec.pool_drives_in(resource).into_iter();
+    let mut extents: Vec<Extent> = pool.map(|pool| Extent { pool, ..Extent::default() }).collect();
     for drive in &spec.drives {
         let extent = &mut extents[spec.domain_of(drive.id, resource).index()];
         (extent.size, extent.starts) = (extent.size + 1, extent.starts + 1);

@@ -372,6 +372,7 @@ impl Layout {
         let awake = u64::from(self.drives_active_max());
         assert!(awake <= spec.drives.len() as u64, "no more drives are awake than there are");
         let asleep = spec.drives.len() as u64 - awake;
-        awake * u64::from(awake_mw) + asleep * u64::from(spec.profile.watts.standby_mw)
+        let pool_mw = spec.pool.len() as u64 * spec.pool_drive_mw();
+        awake * u64::from(awake_mw) + asleep * u64::from(spec.profile.watts.standby_mw) + pool_mw
     }
 }

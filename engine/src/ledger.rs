@@ -3,7 +3,8 @@
 //! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the
 //! request that granted it until it is released, when its platters stand still again. A domain that limits how many
 //! drives are active counts permits, one that limits how many start the permits of drives that spin up; a domain that
-//! limits watts adds up what its drives draw: standby, spin-up, active.
+//! limits watts adds up what its drives draw: standby, spin-up, active. Drives of the pool of small records, which are
+//! not the ledger's, count as active in their domains at all times.
 //!
 //! Invariants:
 //! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not;
@@ -46,6 +47,7 @@ struct Book {
     /// The domain of each drive.
     domain_of: Vec<DomainId>,
     domains: Vec<Domain>,
+    /// All drives in each domain, those of the pool included.
     drives_in: Vec<u64>,
 }
 
@@ -57,8 +59,11 @@ impl Book {
             drives_in[domain.index()] += 1;
         }
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
-        let domains =
-            drives_in.iter().map(|count| Domain { draw_mw: count * standby_mw, ..Domain::default() }).collect();
+        let pool = spec.pool_drives_in(resource);
+        let drawn_mw = |(count, pool): (&u64, &u64)| count * standby_mw + pool * spec.pool_drive_mw();
+        let at_rest = |of: (&u64, &u64)| Domain { active: *of.1, draw_mw: drawn_mw(of), starting: 0 };
+        let domains = drives_in.iter().zip(&pool).map(at_rest).collect();
+        drives_in.iter_mut().zip(pool).for_each(|(drives, pool)| *drives += pool);
         Self { resource, limit, hard, domain_of, domains, drives_in }
     }
 
@@ -99,7 +104,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a rack all of whose drives are in standby.
+    /// The ledger of a rack all of whose drives are in standby, those of the pool apart.
     pub fn new(spec: &RackSpec) -> Self {
         let watts = spec.profile.watts;
         let limited = spec.resources_by_id().filter(|(_, r)| !matches!(r.limit, DomainLimit::BytesPerS(_)));
@@ -108,7 +113,8 @@ impl Ledger {
             watts,
             states: vec![PowerState::Standby; spec.drives.len()],
             books,
-            draw_mw: spec.drives.len() as u64 * u64::from(watts.standby_mw),
+            draw_mw: spec.drives.len() as u64 * u64::from(watts.standby_mw)
+                + spec.pool.len() as u64 * spec.pool_drive_mw(),
             active: 0,
             soft_overruns: 0,
         }
@@ -171,12 +177,12 @@ impl Ledger {
             .map(move |book| (book.resource, book.domain_of[drive.index()]))
     }
 
-    /// The power that all drives are booked for, in milliwatts.
+    /// The power that all drives are booked for, those of the pool included, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.draw_mw
     }
 
-    /// How many drives have a permit.
+    /// How many drives have a permit; those of the pool need none.
     pub fn active_drives(&self) -> usize {
         self.active
     }

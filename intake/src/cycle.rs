@@ -617,6 +617,7 @@ impl Cycle {
             let on_it = || view.shelves.iter().filter(|shelf| shelf.drive.uuid == drive.uuid);
             drives.push(DriveStatus {
                 uuid: drive.uuid,
+                place: drive.directory.place(),
                 stages: self.shift.stages(position),
                 asleep: self.shift.is_asleep(position),
                 lost: drive.is_lost(),

@@ -89,6 +89,7 @@ pub use follower::{Applied, Follower, NoFollower};
 pub use intake::{Change, Intake, Opened};
 pub use log::Rot;
 pub use names::{DriveUuid, FileId, PoolUuid};
+pub use pool::LABEL;
 pub use queue::{Draft, Prepare};
 pub use record::{KEY_BYTES_MAX, Kind, Sequence};
 pub use replay::{Replay, Replayed};

@@ -13,6 +13,11 @@ use std::io;
 
 /// The files of one drive.
 pub trait Directory: Debug + Send + Sync + 'static {
+    /// Where it is, for people; empty if that has no name.
+    fn place(&self) -> String {
+        String::new()
+    }
+
     /// The names of all files.
     ///
     /// # Errors

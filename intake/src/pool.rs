@@ -18,7 +18,8 @@ const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"LARDPOOL";
 
 /// The file of the label, and its name while it is written.
-const LABEL: &str = "intake.pool";
+/// The name of the file with a drive's label.
+pub const LABEL: &str = "intake.pool";
 const NEW_LABEL: &str = "intake.pool-new";
 
 /// The version of labels of a pool that is being made. Nothing was ever stored in it.

@@ -9,6 +9,8 @@ use engine::shift::{Alternation, ShiftStats, Stages};
 pub struct DriveStatus {
     /// Which one.
     pub uuid: DriveUuid,
+    /// Where it is, for people.
+    pub place: String,
     /// Its work at the moment.
     pub stages: Stages,
     /// It sleeps.

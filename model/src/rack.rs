@@ -11,13 +11,14 @@ mod draft;
 mod validate;
 
 pub use draft::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, RackDraft, RateSpread,
-    Resource, SpecError, Stragglers, Watts,
+    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec, RackDraft,
+    RateSpread, Resource, SpecError, Stragglers, Watts,
 };
 #[cfg(feature = "toml")]
-pub(crate) use validate::DRIVES_MAX;
+pub(crate) use validate::{DRIVES_MAX, POOL_DRIVES_MAX};
 
 use crate::id::{DomainId, DriveId, ResourceId};
+use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,21 @@ impl RackSpec {
             _ => None,
         });
         of_one.fold(most, u64::min)
+    }
+
+    /// The drives of the pool in each domain of `resource`: they count as active there at all times.
+    pub fn pool_drives_in(&self, resource: ResourceId) -> Vec<u64> {
+        let mut counts = vec![0; self.domain_count(resource)];
+        for domain in self.0.pool.iter().filter_map(|drive| drive.resource_domains[resource.index()]) {
+            counts[domain.index()] += 1;
+        }
+        counts
+    }
+
+    /// The power that a drive of the pool counts for at all times, in milliwatts: it may start at any moment.
+    pub fn pool_drive_mw(&self) -> u64 {
+        let Watts { spin_up_mw, active_mw, .. } = self.0.profile.watts;
+        u64::from(spin_up_mw.max(active_mw))
     }
 
     /// The number of domains of `resource`.

@@ -184,7 +184,7 @@ impl Boot<'_> {
         let catalog = Catalog::open(Arc::new(store?)).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
-        let (staging, small, spool) = self.workshop(&catalog, log).await?;
+        let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
         let pins = self.config.pins.clone();
         let mut context = Context {
             clock,
@@ -234,9 +234,8 @@ impl Boot<'_> {
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let mut status = StatusService::new(context.clone(), world.clone(), emulated);
-        status.notices = self.notices.clone();
-        status.traffic = Some(Arc::clone(&traffic));
-        status.places = self.dir.labels();
+        (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
+        (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs })
     }
 

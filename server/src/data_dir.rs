@@ -6,6 +6,7 @@
 //! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files and recalls         unfinished only while `init` works, or after it was killed
+//! pool/0000 ... the drives of an emulated pool
 //! ```
 //!
 //! Invariants:
@@ -31,7 +32,7 @@ use error::{damaged, failed, foreign, read_part, refused};
 use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
-use model::{DriveId, RackSpec};
+use model::{DriveId, PoolDriveSpec, RackSpec};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -45,6 +46,7 @@ const CATALOG: &str = "catalog.db";
 const INTAKE: &str = "intake";
 const WORKSHOP: &str = "workshop";
 const DRIVES: &str = "drives";
+const POOL: &str = "pool";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
 
@@ -173,9 +175,19 @@ impl DataDir {
         self.path.join(WORKSHOP)
     }
 
-    /// The directory of the intake, which is there if small objects ever went there.
-    pub fn intake(&self) -> PathBuf {
-        self.workshop().join(INTAKE)
+    /// The directories of the intake: those of the rack's pool, each the one its description names (relative to the
+    /// data directory) or one in `pool`; without a pool, one in the workshop. That one stays in use once it was.
+    pub fn intake(&self) -> Vec<PathBuf> {
+        let own = |(index, drive): (usize, &PoolDriveSpec)| match &drive.path {
+            Some(own) => self.path.join(own),
+            None => self.path.join(POOL).join(format!("{index:04}")),
+        };
+        let mut places: Vec<PathBuf> = self.rack.pool.iter().enumerate().map(own).collect();
+        let in_workshop = self.workshop().join(INTAKE);
+        if places.is_empty() || in_workshop.exists() {
+            places.push(in_workshop);
+        }
+        places
     }
 
     /// The directory behind `drive`: the one its description names (relative to the data directory), or one in
@@ -221,7 +233,8 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
 /// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a
 /// directory.
 fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {
-    let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref());
+    let of_pool = rack.pool.iter().filter_map(|drive| drive.path.as_deref());
+    let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref()).chain(of_pool);
     let device = paths.map(Path::new).find(|path| path.starts_with("/dev") || (path.exists() && !path.is_dir()));
     device.map_or(Ok(()), |path| {
         Err(DataDirError::Refused(format!(

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use workshop::SmallRecords;
 
@@ -66,7 +66,7 @@ impl IntakeLog {
     /// # Errors
     /// [`ServerError::Io`].
     pub(crate) fn of(dir: &DataDir, make: bool) -> Result<Option<Arc<Self>>, ServerError> {
-        if make || dir.intake().exists() { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+        if make || is_made(&dir.intake()) { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
     }
 
     /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
@@ -74,35 +74,52 @@ impl IntakeLog {
     /// # Errors
     /// [`ServerError::Io`].
     pub(crate) fn look_at(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        if dir.intake().exists() { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
+        if is_made(&dir.intake()) { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
     }
 
-    fn at(dir: &DataDir, open: impl Fn(&Path, u128) -> io::Result<Self>) -> Result<Arc<Self>, ServerError> {
+    fn at(
+        dir: &DataDir,
+        open: impl Fn(Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
+    ) -> Result<Arc<Self>, ServerError> {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy)
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
-        let opened = open(&dir.intake(), u128::from_le_bytes(entropy));
-        let failed = |source| ServerError::Io(format!("opening the intake {}", dir.intake().display()), source);
+        let places = dir.intake();
+        let opened = directories(dir.path(), &places).and_then(|found| open(found, u128::from_le_bytes(entropy)));
+        let failed = |source| {
+            let shown: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+            ServerError::Io(format!("opening the intake in {}", shown.join(", ")), source)
+        };
         opened.map(Arc::new).map_err(failed)
     }
 
-    /// Opens the intake in the directory at `path`, or makes it. `entropy` are random bits.
+    /// Opens the intake in these directories, or makes it. `entropy` are random bits.
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    fn open(path: &Path, entropy: u128) -> io::Result<Self> {
-        Self::open_in(Box::new(DirectoryOfFiles::open(path)?), entropy, false)
+    fn open(directories: Vec<Box<dyn Directory>>, entropy: u128) -> io::Result<Self> {
+        let drives = directories.len();
+        let log = Self::open_in(directories, entropy, false)?;
+        let copies = log.intake.status().copies;
+        tracing::info!(drives, copies, "small objects go to the intake; from six drives on each is on two of them");
+        Ok(log)
     }
 
-    /// The same, to look at it: nothing in the directory changes.
+    /// The same, to look at it: nothing in the directories changes.
     ///
     /// # Errors
     /// The same.
-    fn look(path: &Path, entropy: u128) -> io::Result<Self> {
-        Self::open_in(Box::new(Overlay::over(Box::new(DirectoryOfFiles::open(path)?))), entropy, true)
+    fn look(directories: Vec<Box<dyn Directory>>, entropy: u128) -> io::Result<Self> {
+        let over = |directory| Box::new(Overlay::over(directory)) as Box<dyn Directory>;
+        Self::open_in(directories.into_iter().map(over).collect(), entropy, true)
     }
 
-    fn open_in(directory: Box<dyn Directory>, entropy: u128, is_look: bool) -> io::Result<Self> {
+    /// The state of the intake, for people.
+    pub(crate) fn status(&self) -> intake::Status {
+        self.intake.status()
+    }
+
+    fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, is_look: bool) -> io::Result<Self> {
         let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
@@ -110,7 +127,7 @@ impl IntakeLog {
         // The catalog says by its own number what it has: everything that is still in logs is shown to it.
         config.covered = Some(intake::Sequence(0));
         config.is_look = is_look;
-        let opened = Intake::open(vec![directory], config);
+        let opened = Intake::open(directories, config);
         let (intake, Opened { replay, torn_bytes, .. }) = opened.map_err(io::Error::other)?;
         if torn_bytes > 0 {
             tracing::warn!(
@@ -277,6 +294,33 @@ fn slot_of(key: &[u8]) -> Option<u64> {
     (*kind == PAYLOAD).then(|| slot.try_into().ok().map(u64::from_be_bytes))?
 }
 
+/// Whether there is an intake in one of these places.
+fn is_made(places: &[PathBuf]) -> bool {
+    places.iter().any(|place| place.join(intake::LABEL).exists())
+}
+
+/// The directories at `places`. One outside of the data directory `ours` is never made, since a drive may just not be
+/// mounted: it is left out as a drive that is missing, if the intake is there without it.
+///
+/// # Errors
+/// If one cannot be used.
+fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Directory>>> {
+    let mut found: Vec<Box<dyn Directory>> = Vec::new();
+    for place in places {
+        let shown = place.display();
+        if place.starts_with(ours) || place.is_dir() {
+            let opened = DirectoryOfFiles::open(place);
+            found.push(Box::new(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?));
+        } else if is_made(places) {
+            tracing::warn!("a drive of the pool is missing: {shown} is no directory; mount it, and start again");
+        } else {
+            let mend = "is no directory; make one on the drive that is meant, below where it is mounted";
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown} {mend}")));
+        }
+    }
+    Ok(found)
+}
+
 /// The moment from which the intake counts its time.
 fn epoch() -> tokio::time::Instant {
     static EPOCH: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
@@ -313,7 +357,8 @@ mod tests {
     }
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
-        let log = Arc::new(IntakeLog::open(&dir.join("intake"), u128::from(getrandom::u64().unwrap())).unwrap());
+        let directories = directories(dir, &[dir.join("intake")]).unwrap();
+        let log = Arc::new(IntakeLog::open(directories, u128::from(getrandom::u64().unwrap())).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)
     }

@@ -22,6 +22,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// The workshop.
     pub workshop: WorkshopStatus,
+    /// The intake of small objects, if there is one.
+    #[serde(default)]
+    pub intake: Option<IntakeStatus>,
     /// Connections and requests of S3.
     pub front: FrontStatus,
     /// Power now.
@@ -69,6 +72,45 @@ pub struct WorkshopStatus {
     pub spool_capacity_bytes: u64,
     /// Migration writes from composing to their end.
     pub migrations_under_way: u64,
+}
+
+/// The intake: the log of small objects, and the shelves behind it. Counts are since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct IntakeStatus {
+    /// Copies of each small object that its drives hold.
+    pub copies: u64,
+    /// Its drives.
+    pub drives: Vec<PoolDriveReport>,
+    /// How logging and transformation alternate: `ideal`, `acceptable`, or `bad`, when a log was full before one of
+    /// those before it was a shelf. `None` until a log was full; of two rotations the worse.
+    pub alternation: Option<String>,
+    /// Logs that are not shelves yet, those on duty apart.
+    pub backlog: u64,
+    /// Bytes that wait to be written.
+    pub queued_bytes: u64,
+    /// Changes that were acknowledged.
+    pub accepted: u64,
+    /// Their bytes.
+    pub accepted_bytes: u64,
+    /// Bytes written to all drives for each of those.
+    pub write_amplification: f64,
+    /// Versions and files of which the only copy was lost, those included that the start found.
+    pub losses: u64,
+    /// A drive is missing, or something of one was lost that the other rotation has not given back yet.
+    pub incomplete: bool,
+}
+
+/// A drive of the intake's pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolDriveReport {
+    /// Its directory.
+    pub place: String,
+    /// `logging`, `transforming`, `idle`, `asleep`, or `lost`, if it failed or is missing.
+    pub state: String,
+    /// Bytes of the shelves on it.
+    pub shelf_bytes: u64,
+    /// Bytes written to it.
+    pub written_bytes: u64,
 }
 
 /// Connections and requests of S3.

@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
+mod small_objects;
 mod snapshot;
 mod warnings;
 
@@ -8,6 +9,7 @@ pub(crate) use drives::may_lose;
 
 use crate::admin::{Admin, AdminError};
 use crate::context::Context;
+use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, Status, WorkshopStatus};
@@ -19,6 +21,7 @@ use disk::label::Label;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
+use small_objects::intake_status;
 use snapshot::{drive_report, late, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +43,8 @@ pub struct StatusService {
     pub(crate) notices: Notices,
     /// The figures of the S3 front, if there is one.
     pub(crate) traffic: Option<Arc<Traffic>>,
+    /// The intake, if there is one.
+    pub(crate) intake: Option<Arc<IntakeLog>>,
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
@@ -54,8 +59,8 @@ impl StatusService {
         let recalls = Recalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
-        let (notices, traffic, places) = (Notices::default(), None, Vec::new());
-        Self { context, world, emulated, recalls, notices, traffic, places, replacing, started }
+        let (notices, traffic, intake, places) = (Notices::default(), None, None, Vec::new());
+        Self { context, world, emulated, recalls, notices, traffic, intake, places, replacing, started }
     }
 
     /// A look at the engine.
@@ -148,6 +153,7 @@ impl Admin for StatusService {
                 spool_capacity_bytes: spool.capacity_bytes,
                 ..seen.workshop
             },
+            intake: self.intake.as_ref().map(|log| intake_status(&log.status())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             ..seen
         };

@@ -235,13 +235,14 @@ impl TraceCheck {
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
         let limited = hard.filter(|(_, resource)| !matches!(resource.limit, DomainLimit::BytesPerS(_)));
         let limited = limited.map(|(id, resource)| {
-            let mut draw_mw = vec![0; spec.domain_count(id)];
+            let pool = spec.pool_drives_in(id);
+            let mut draw_mw: Vec<u64> = pool.iter().map(|drives| drives * spec.pool_drive_mw()).collect();
             let domain_of: Vec<DomainId> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, id)).collect();
             for domain in &domain_of {
                 draw_mw[domain.index()] += standby_mw;
             }
-            let none = vec![0; draw_mw.len()];
-            Limited { resource: id, limit: resource.limit, domain_of, turning: none.clone(), starting: none, draw_mw }
+            let starting = vec![0; draw_mw.len()];
+            Limited { resource: id, limit: resource.limit, domain_of, turning: pool, starting, draw_mw }
         });
         Self {
             now: Time::ZERO,

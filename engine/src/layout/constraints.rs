@@ -8,7 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{DomainLimit, RackSpec};
+use model::{DomainLimit, RackSpec, ResourceId};
 
 /// Classes of groups of drives: the result of synthesis, before groups and classes are numbered.
 pub(super) type Plan = Vec<Vec<Vec<u32>>>;
@@ -103,10 +103,14 @@ impl Constraints {
             sizes[*domain as usize] += 1;
             self.rows[drive * self.width + place] = first + domain;
         }
+        let pool = match role {
+            Role::Hard(index) | Role::Soft(index) => spec.pool_drives_in(ResourceId(index as u32)),
+            Role::Media(_) => Vec::new(),
+        };
         let limit = |domain: usize, size: u32| match role {
             Role::Hard(index) | Role::Soft(index) => {
                 let starts = || starts_max(spec, column, domain as u32, size);
-                awake_limit(spec, spec.resources[index].limit, size, starts)
+                awake_limit(spec, spec.resources[index].limit, size, pool[domain], starts)
             }
             Role::Media(_) => u32::from(spec.code.parity),
         };
@@ -121,9 +125,10 @@ impl Constraints {
         let index = spec.resources.iter().position(|other| other.name == resource)?;
         let limit = spec.resources[index].limit;
         let of_resource = |domain: &&Domain| domain.role == Role::Hard(index);
-        let sizes: Vec<u32> = self.domains.iter().filter(of_resource).map(|domain| domain.size).collect();
+        let sizes = self.domains.iter().filter(of_resource).map(|domain| domain.size);
+        let sizes: Vec<(u32, u64)> = sizes.zip(spec.pool_drives_in(ResourceId(index as u32))).collect();
         let carried = |starts: u32| -> u64 {
-            sizes.iter().map(|size| u64::from(awake_limit(spec, limit, *size, || starts))).sum()
+            sizes.iter().map(|(size, pool)| u64::from(awake_limit(spec, limit, *size, *pool, || starts))).sum()
         };
         let is_watts = matches!(limit, DomainLimit::Watts(_));
         let enough = |starts: &u32| carried(*starts) >= self.group_drives as u64;
@@ -233,18 +238,20 @@ impl Constraints {
     }
 }
 
-/// How many of a domain's `size` drives may be awake at once under `limit`, of which at most `starts_max` spin up.
-fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, starts_max: impl FnOnce() -> u32) -> u32 {
+/// How many of a domain's `size` drives may be awake at once under `limit`, beside so many of the `pool`; at most
+/// `starts_max` of them spin up.
+fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, pool: u64, starts_max: impl FnOnce() -> u32) -> u32 {
     let watts = spec.profile.watts;
     match limit {
-        DomainLimit::ActiveDrives(drives) => drives.min(size),
+        DomainLimit::ActiveDrives(drives) => u64::from(drives).saturating_sub(pool).min(size.into()) as u32,
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => size,
         DomainLimit::Watts(most) => {
             // Power beyond standby: while a drive spins up, and then as long as it spins.
             let standby = u64::from(watts.standby_mw);
             let starting = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
             let active = u64::from(watts.active_mw) - standby;
-            let left = (u64::from(most) * 1000).saturating_sub(standby * u64::from(size));
+            let taken = standby * u64::from(size) + pool * spec.pool_drive_mw();
+            let left = (u64::from(most) * 1000).saturating_sub(taken);
             let starts = u64::from(starts_max().min(size));
             let all_start = left.checked_div(starting).unwrap_or(u64::from(size));
             if all_start < starts {

@@ -5,7 +5,7 @@
 use super::*;
 use crate::check::tests::{Shortfall, shortfalls};
 use alloc::string::ToString;
-use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, Resource, ResourceId, Rng};
+use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, PoolDriveSpec, Resource, ResourceId, Rng};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use std::collections::BTreeMap;
 
@@ -112,7 +112,18 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
         path: None,
     };
     draft.drives = slots.iter().enumerate().map(drive).collect();
-    RackSpec::validated(draft).unwrap()
+    let alone = RackSpec::validated(draft.clone()).unwrap();
+    let mut pooled = || PoolDriveSpec {
+        slot: None,
+        resource_domains: resources
+            .iter()
+            .map(|c| (rng.below(3) > 0).then(|| c[rng.below(c.len() as u64) as usize]))
+            .collect(),
+        path: None,
+    };
+    draft.pool = (0..seed % 3).map(|_| pooled()).collect();
+    // Limits that do not carry the pool's drives are refused.
+    RackSpec::validated(draft).unwrap_or(alone)
 }
 
 fn random_resource(rng: &mut Rng, index: usize, drives: u64) -> Resource {
@@ -160,12 +171,13 @@ fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
 fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) -> bool {
     let within = |(id, resource): (ResourceId, &Resource)| {
         let awake = |domain| chosen.iter().filter(|d| spec.domain_of(**d, id) == domain).count() as u64;
+        let pool = |domain| spec.pool.iter().filter(|d| d.resource_domains[id.index()] == Some(domain)).count() as u64;
         let size = |domain| spec.drives.iter().filter(|d| d.resource_domains[id.index()] == domain).count() as u64;
         !resource.hard
             || chosen.iter().all(|drive| {
                 let domain = spec.domain_of(*drive, id);
                 match resource.limit {
-                    DomainLimit::ActiveDrives(limit) => awake(domain) <= u64::from(limit),
+                    DomainLimit::ActiveDrives(limit) => awake(domain) + pool(domain) <= u64::from(limit),
                     DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => true,
                     DomainLimit::Watts(watts) => {
                         let profile = spec.profile.watts;
@@ -173,7 +185,8 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
                         let asleep_mw = (size(domain) - awake(domain)) * u64::from(profile.standby_mw);
                         let spinning_mw = (awake(domain) - starting) * u64::from(profile.active_mw);
                         let starting_mw = starting * u64::from(profile.spin_up_mw);
-                        starting_mw + spinning_mw + asleep_mw <= u64::from(watts) * 1000
+                        let pool_mw = pool(domain) * u64::from(profile.spin_up_mw.max(profile.active_mw));
+                        starting_mw + spinning_mw + asleep_mw + pool_mw <= u64::from(watts) * 1000
                     }
                 }
             })

@@ -4,7 +4,9 @@
 
 use super::{Domain, Ledger, PowerState};
 use alloc::vec::Vec;
-use model::{DomainId, DomainLimit, DriveId, DriveSpec, RackDraft, RackSpec, Resource, ResourceId, Watts};
+use model::{
+    DomainId, DomainLimit, DriveId, DriveSpec, PoolDriveSpec, RackDraft, RackSpec, Resource, ResourceId, Watts,
+};
 use proptest::prelude::*;
 
 const DRIVES: u32 = 12;
@@ -49,10 +51,21 @@ fn watts() -> impl Strategy<Value = Watts> {
     })
 }
 
-/// Drives that spin or spin up in a domain, and what its drives draw, by looking at each.
+/// The same with so many drives of a pool, if its limits carry them.
+fn with_pool(rack: RackSpec, pool: u32) -> RackSpec {
+    let mut draft = RackDraft::clone(&rack);
+    let domains = |i: u32| rack.drives[i as usize].resource_domains.iter().copied().map(Some).collect();
+    draft.pool =
+        (0..pool).map(|i| PoolDriveSpec { slot: None, resource_domains: domains(i / 2), path: None }).collect();
+    RackSpec::validated(draft).unwrap_or(rack)
+}
+
+/// Drives that spin or spin up in a domain, and what its drives draw, by looking at each; those of the pool included.
 fn recount(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain: DomainId) -> (u64, u64) {
     let inside = spec.drives.iter().filter(|drive| spec.domain_of(drive.id, resource) == domain);
-    inside.fold((0, 0), |(active, mw), drive| match states[drive.id.index()] {
+    let pool = spec.pool.iter().filter(|drive| drive.resource_domains[resource.index()] == Some(domain)).count() as u64;
+    let most_mw = spec.profile.watts.spin_up_mw.max(spec.profile.watts.active_mw);
+    inside.fold((pool, pool * u64::from(most_mw)), |(active, mw), drive| match states[drive.id.index()] {
         PowerState::Standby => (active, mw + u64::from(spec.profile.watts.standby_mw)),
         PowerState::SpinningUp => (active + 1, mw + u64::from(spec.profile.watts.spin_up_mw)),
         PowerState::Active => (active + 1, mw + u64::from(spec.profile.watts.active_mw)),
@@ -99,8 +112,13 @@ fn obstacle(ledger: &Ledger, drive: DriveId) -> Option<(ResourceId, DomainId)> {
     let standby_mw = u64::from(ledger.watts.standby_mw);
     ledger.books.iter().filter(|book| book.hard).find_map(|book| {
         let domain = book.domain_of[drive.index()];
-        let asleep_mw = (book.drives_in[domain.index()] - 1) * standby_mw;
-        let alone = Domain { active: 1, starting: 1, draw_mw: asleep_mw + ledger.draw_of(PowerState::SpinningUp) };
+        // Nothing but the pool has a permit.
+        let others = *book.domain(drive);
+        let alone = Domain {
+            active: others.active + 1,
+            starting: 1,
+            draw_mw: others.draw_mw - standby_mw + ledger.draw_of(PowerState::SpinningUp),
+        };
         (!book.holds(&alone)).then_some((book.resource, domain))
     })
 }
@@ -135,10 +153,10 @@ fn check_books(spec: &RackSpec, ledger: &Ledger, states: &[PowerState]) {
 proptest! {
     #[test]
     fn no_hard_domain_is_ever_above_its_limit_and_no_permit_is_lost(
-        resources in prop::collection::vec(resource(), 1..4), watts in watts(),
+        resources in prop::collection::vec(resource(), 1..4), watts in watts(), pool in 0..6_u32,
         steps in prop::collection::vec((0..4_u8, prop::collection::vec(0..DRIVES, 1..DRIVES as usize)), 0..80),
     ) {
-        let spec = rack(&resources, watts);
+        let spec = with_pool(rack(&resources, watts), pool);
         let mut ledger = Ledger::new(&spec);
         let mut states = std::vec![PowerState::Standby; DRIVES as usize];
         for (step, drives) in steps {
@@ -174,11 +192,13 @@ proptest! {
         for drive in (0..DRIVES).map(DriveId).filter(|d| states[d.index()] != PowerState::Standby) {
             ledger.released(drive);
         }
-        prop_assert_eq!(ledger.watts_mw(), u64::from(DRIVES * watts.standby_mw));
-        prop_assert_eq!(ledger.usage().count(), 0);
+        let pool_mw = spec.pool.len() as u64 * u64::from(watts.spin_up_mw.max(watts.active_mw));
+        prop_assert_eq!(ledger.watts_mw(), u64::from(DRIVES * watts.standby_mw) + pool_mw);
+        prop_assert!(!spec.pool.is_empty() || ledger.usage().next().is_none());
         for drive in (0..DRIVES).map(DriveId) {
+            let obstacle = obstacle(&ledger, drive);
             let granted = !ledger.request(&[drive]).is_empty();
-            prop_assert_eq!(granted, obstacle(&ledger, drive).is_none(), "alone, it gets its permit now or never");
+            prop_assert_eq!(granted, obstacle.is_none(), "alone, it gets its permit now or never");
             if granted {
                 ledger.released(drive);
             }

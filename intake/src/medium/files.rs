@@ -31,6 +31,10 @@ impl DirectoryOfFiles {
 }
 
 impl Directory for DirectoryOfFiles {
+    fn place(&self) -> String {
+        self.path.display().to_string()
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for found in fs::read_dir(&self.path)? {

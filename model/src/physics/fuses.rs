@@ -55,6 +55,8 @@ struct Fuse {
     drives: Vec<DriveId>,
     /// Those of them that were started, and had not come to a standstill when one was started last.
     started: Vec<DriveId>,
+    /// The drives of the pool of small records in it, which count as active at all times.
+    pool: u64,
     /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
     reset_at: Time,
 }
@@ -72,6 +74,7 @@ pub struct Fuses {
     /// When the last fuse that ever tripped resets.
     all_reset_at: Time,
     watts: Watts,
+    pool_drive_mw: u64,
     reset_after: Duration,
 }
 
@@ -86,11 +89,13 @@ impl Fuses {
             }
             let first = domains.len();
             firsts.push((resource, first));
-            domains.extend((0..rack.domain_count(resource)).map(|domain| Fuse {
+            let pools = rack.pool_drives_in(resource).into_iter();
+            domains.extend(pools.enumerate().map(|(domain, pool)| Fuse {
                 resource,
                 domain: DomainId(domain as u32),
                 limit: described.limit,
                 drives: Vec::new(),
+                pool,
                 started: Vec::new(),
                 reset_at: Time::ZERO,
             }));
@@ -110,6 +115,7 @@ impl Fuses {
             turning,
             all_reset_at: Time::ZERO,
             watts: rack.profile.watts,
+            pool_drive_mw: rack.pool_drive_mw(),
             reset_after,
         }
     }
@@ -180,14 +186,15 @@ impl Fuses {
         let states = fuse.started.iter().map(|drive| self.turning[drive.index()].at(now));
         match fuse.limit {
             DomainLimit::ActiveDrives(limit) => {
-                states.filter(|state| *state != PowerState::Standby).count() > limit as usize
+                let active = states.filter(|state| *state != PowerState::Standby).count() as u64;
+                active + fuse.pool > u64::from(limit)
             }
             DomainLimit::StartingDrives(limit) => {
                 states.filter(|state| *state == PowerState::SpinningUp).count() > limit as usize
             }
             DomainLimit::Watts(limit) => {
                 let drawn_mw: u64 = fuse.drives.iter().map(|d| u64::from(self.draw_mw(now, *d))).sum();
-                drawn_mw > u64::from(limit) * 1000
+                drawn_mw + fuse.pool * self.pool_drive_mw > u64::from(limit) * 1000
             }
             DomainLimit::BytesPerS(_) => false,
         }
@@ -206,7 +213,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::drive::tests::profile;
     use super::*;
-    use crate::rack::{Code, DriveSpec, RackDraft, Resource};
+    use crate::rack::{Code, DriveSpec, PoolDriveSpec, RackDraft, Resource};
     use alloc::borrow::ToOwned;
     use alloc::vec;
 
@@ -233,6 +240,7 @@ mod tests {
             ],
             failure_domains: vec![],
             drives: (0..8).map(one).collect(),
+            pool: Vec::new(),
             profile: profile(),
         };
         RackSpec::validated(draft).unwrap()
@@ -275,6 +283,17 @@ mod tests {
         assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4));
         assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(1), Time::from_secs(16)), None);
         assert_eq!(fuses.spin_up(Time::from_secs(16), DriveId(2), Time::from_secs(24)), None, "three turn, one starts");
+    }
+
+    #[test]
+    fn drives_of_the_pool_count_at_all_times() {
+        let mut draft = RackDraft::clone(&rack(DomainLimit::ActiveDrives(2)));
+        let domains = vec![Some(DomainId(0)), None, None];
+        draft.pool = vec![PoolDriveSpec { slot: None, resource_domains: domains, path: None }];
+        let mut fuses = Fuses::new(&RackSpec::validated(draft).unwrap(), Duration::from_secs(30));
+        let (now, at_speed) = (Time::from_secs(1), Time::from_secs(9));
+        assert_eq!(fuses.spin_up(now, DriveId(0), at_speed), None);
+        assert_eq!(fuses.spin_up(now, DriveId(1), at_speed).map(|trip| trip.resource), Some(ResourceId(0)));
     }
 
     #[test]

@@ -91,6 +91,18 @@ pub struct DriveSpec {
     pub path: Option<String>,
 }
 
+/// A drive of the pool of small records (Workload Shifting), beside the rack's own: in no group, and asked for nothing
+/// by the rack's engine. It may sleep, and be woken by its rotation at any moment: it counts as spinning at all times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolDriveSpec {
+    /// Its place, as a drive of the rack has one; `None` if it is outside, and shares nothing with the rack.
+    pub slot: Option<[u16; 3]>,
+    /// Its domain of each resource, in the order of [`RackDraft::resources`]; `None` if no drive of the rack is in it.
+    pub resource_domains: Vec<Option<DomainId>>,
+    /// Its directory, if that is outside of the data directory.
+    pub path: Option<String>,
+}
+
 /// The distribution of a duration. Sampled in whole nanoseconds, so that a seed gives the same on every machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
@@ -242,6 +254,9 @@ pub struct RackDraft {
     pub failure_domains: Vec<FailureDomains>,
     /// The drives.
     pub drives: Vec<DriveSpec>,
+    /// The drives of the pool of small records; none if these go to the workshop's disk.
+    #[serde(default)]
+    pub pool: Vec<PoolDriveSpec>,
     /// The properties of each drive.
     pub profile: DriveProfile,
 }

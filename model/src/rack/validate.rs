@@ -13,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::fmt::Display;
 use core::time::Duration;
 
@@ -23,6 +24,8 @@ const SPAN_MAX: Duration = Duration::from_hours(24);
 const CAPACITY_MAX_BYTES: u64 = 1_000_000_000_000_000;
 const FRAGMENT_MAX_BYTES: u32 = 64 << 20;
 const PACK_MAX_BYTES: u64 = 1_000_000_000_000;
+/// The most drives of a pool of small records, which `intake` allows.
+pub(crate) const POOL_DRIVES_MAX: usize = 64;
 const BLOCK_BYTES: u32 = 4096;
 
 type Checked = Result<(), SpecError>;
@@ -169,19 +172,15 @@ fn check_drives(draft: &RackDraft) -> Checked {
     for (index, drive) in draft.drives.iter().enumerate() {
         let numbered = format_args!("its id is {}; number drives 0, 1, 2, ...", drive.id);
         require(drive.id == DriveId(index as u32), format_args!("drives[{index}]"), numbered)?;
-        if let Some(other) = slots.insert(drive.slot, index) {
-            let [w, d, h] = drive.slot;
-            let taken =
-                format!("slot [{w}, {d}, {h}] is that of drive {other} already; give each drive a slot of its own");
-            return refuse(format_args!("drives[{index}].slot"), taken);
-        }
+        check_slot("drives", index, drive.slot, &mut slots)?;
         if let Some(path) = &drive.path {
-            check_path(index, path, &mut paths)?;
+            check_path("drives", index, path, &mut paths)?;
         }
         if let Some(bytes) = drive.capacity_bytes {
             check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
         }
     }
+    check_pool(draft, &mut slots, &mut paths)?;
     // Sums over drives are kept in `u64`.
     let each = draft.profile.capacity_bytes;
     let total: u128 = draft.drives.iter().map(|d| u128::from(d.capacity_bytes.unwrap_or(each))).sum();
@@ -189,13 +188,49 @@ fn check_drives(draft: &RackDraft) -> Checked {
     require(total < 1 << 63, "drive.capacity", too_much)
 }
 
-fn check_path<'a>(index: usize, path: &'a str, seen: &mut BTreeMap<&'a str, usize>) -> Checked {
-    let key = format!("drives[{index}].path");
+/// The drives of the pool stand where no other drive does, and are in domains of the rack's drives.
+fn check_pool<'a>(draft: &'a RackDraft, slots: &mut Places<[u16; 3]>, paths: &mut Places<&'a str>) -> Checked {
+    let count = draft.pool.len();
+    let many = format_args!("a pool has at most {POOL_DRIVES_MAX} drives, this one {count}; leave some out");
+    require(count <= POOL_DRIVES_MAX, "pool", many)?;
+    for (index, drive) in draft.pool.iter().enumerate() {
+        if let Some(slot) = drive.slot {
+            check_slot("pool", index, slot, slots)?;
+        }
+        if let Some(path) = &drive.path {
+            check_path("pool", index, path, paths)?;
+        }
+        let (named, resources) = (drive.resource_domains.len(), draft.resources.len());
+        let message = format_args!("names {named} domains; name one for each of the {resources} resources");
+        require(named == resources, format_args!("pool[{index}].domains"), message)?;
+        for (column, domain) in drive.resource_domains.iter().enumerate() {
+            let is_known =
+                domain.is_none_or(|domain| draft.drives.iter().any(|d| d.resource_domains[column] == domain));
+            let message = "no drive of the rack is in that domain; leave it out";
+            require(is_known, format_args!("pool[{index}].domains"), message)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is where: the list and number of the drive.
+type Places<K> = BTreeMap<K, (&'static str, usize)>;
+
+fn check_slot(list: &'static str, index: usize, slot: [u16; 3], seen: &mut Places<[u16; 3]>) -> Checked {
+    let Some((other_list, other)) = seen.insert(slot, (list, index)) else { return Ok(()) };
+    let [w, d, h] = slot;
+    let taken =
+        format!("slot [{w}, {d}, {h}] is that of {other_list}[{other}] already; give each drive a slot of its own");
+    refuse(format_args!("{list}[{index}].slot"), taken)
+}
+
+fn check_path<'a>(list: &'static str, index: usize, path: &'a str, seen: &mut Places<&'a str>) -> Checked {
+    let key = format!("{list}[{index}].path");
     let empty = "an empty path leads nowhere; write a directory or device, or leave the key out";
     require(!path.is_empty(), &key, empty)?;
-    match seen.insert(path, index) {
-        Some(other) => {
-            refuse(key, format_args!("{path:?} is that of drive {other} already; give each drive a path of its own"))
+    match seen.insert(path, (list, index)) {
+        Some((list, other)) => {
+            refuse(key, format_args!("{path:?} is that of {list}[{other}] already; give each drive a path of its own"))
         }
         None => Ok(()),
     }
@@ -235,7 +270,10 @@ fn check_resource(draft: &RackDraft, column: usize, resource: &Resource) -> Chec
     };
     match resource.limit {
         DomainLimit::ActiveDrives(most) => {
-            require(most > 0, "active_drives", "no drive could ever spin; write active_drives = 1 or more")
+            require(most > 0, "active_drives", "no drive could ever spin; write active_drives = 1 or more")?;
+            let taken = pool_sizes(draft, column).into_iter().max().unwrap_or(0);
+            let message = format!("{taken} drives of the pool spin in one domain at all times; write more than that");
+            require(!resource.hard || taken <= u64::from(most), "active_drives", &message)
         }
         DomainLimit::StartingDrives(most) => {
             require(most > 0, "starting_drives", "no drive could ever start; write starting_drives = 1 or more")
@@ -251,21 +289,35 @@ fn check_resource(draft: &RackDraft, column: usize, resource: &Resource) -> Chec
     }
 }
 
-/// A domain must at least carry its drives while all of them sleep.
+/// The drives of the pool in each domain of the resource in `column`.
+fn pool_sizes(draft: &RackDraft, column: usize) -> Vec<u64> {
+    let mut sizes = vec![0_u64; draft.drives.len()];
+    for domain in draft.pool.iter().filter_map(|drive| drive.resource_domains[column]) {
+        sizes[domain.index()] += 1;
+    }
+    sizes
+}
+
+/// A domain must at least carry its drives while all of them sleep, and those of the pool while they spin.
 fn check_standby(draft: &RackDraft, column: usize, watts: u32, name: &str) -> Checked {
     let mut sizes = vec![0_u64; draft.drives.len()];
     for drive in &draft.drives {
         sizes[drive.resource_domains[column].index()] += 1;
     }
-    let most = sizes.iter().copied().max().unwrap_or(0);
-    let asleep_mw = most * u64::from(draft.profile.watts.standby_mw);
+    let Watts { standby_mw, spin_up_mw, active_mw } = draft.profile.watts;
+    let drawn = |(asleep, pool): (u64, u64)| {
+        (asleep * u64::from(standby_mw) + pool * u64::from(active_mw.max(spin_up_mw)), asleep, pool)
+    };
+    let most = sizes.into_iter().zip(pool_sizes(draft, column)).map(drawn).max().unwrap_or_default();
+    let (drawn_mw, asleep, pool) = most;
+    let with_pool = if pool == 0 { String::new() } else { format!(" and {pool} of the pool that start") };
     require(
-        asleep_mw <= u64::from(watts) * 1000,
+        drawn_mw <= u64::from(watts) * 1000,
         format_args!("resources.{name}.watts"),
         format_args!(
-            "{most} sleeping drives of a domain draw {} W, which is above {watts} W; write a higher limit or smaller \
-             domains",
-            milliwatts(asleep_mw)
+            "{asleep} sleeping drives of a domain{with_pool} draw {} W, which is above {watts} W; write a higher limit \
+             or smaller domains",
+            milliwatts(drawn_mw)
         ),
     )
 }
@@ -300,6 +352,7 @@ mod tests {
                     path: None,
                 })
                 .collect(),
+            pool: Vec::new(),
             profile: DriveProfile {
                 capacity_bytes: 1 << 40,
                 bytes_per_s: 100_000_000,
@@ -408,7 +461,7 @@ mod tests {
         assert_eq!(refused(|d| d.drives[3].id = DriveId(7)).0, "drives[3]");
         let (key, message) = refused(|d| d.drives[5].slot = [1, 0, 0]);
         assert_eq!(key, "drives[5].slot");
-        assert!(message.contains("that of drive 1"), "{message}");
+        assert!(message.contains("that of drives[1]"), "{message}");
         let same = |d: &mut RackDraft| {
             d.drives[1].path = Some("/dev/sda".into());
             d.drives[2].path = Some("/dev/sda".into());

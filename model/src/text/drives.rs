@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::tree::{Item, Table, cut, nearest};
 use super::units::SIZE;
 use crate::id::{DomainId, DriveId};
-use crate::rack::{DRIVES_MAX, DriveSpec, FailureDomains, Resource};
+use crate::rack::{DRIVES_MAX, DriveSpec, FailureDomains, POOL_DRIVES_MAX, PoolDriveSpec, Resource};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -24,9 +24,14 @@ pub(super) enum DomainRule {
 impl DomainRule {
     /// The key that all drives of a domain have in common.
     fn key(&self, drive: &DriveSpec) -> (u32, Vec<u16>) {
+        self.key_at(drive.slot).unwrap_or((drive.id.0, Vec::new()))
+    }
+
+    /// The same for whatever is in `slot`; `None` if it shares with nobody.
+    fn key_at(&self, slot: [u16; 3]) -> Option<(u32, Vec<u16>)> {
         match self {
-            Self::EachDrive => (drive.id.0, Vec::new()),
-            Self::Coordinates(axes) => (0, axes.iter().map(|(axis, by)| drive.slot[*axis] / by).collect()),
+            Self::EachDrive => None,
+            Self::Coordinates(axes) => Some((0, axes.iter().map(|(axis, by)| slot[*axis] / by).collect())),
         }
     }
 }
@@ -88,12 +93,12 @@ fn coordinate(element: &Item<'_>) -> Result<(usize, u16), Fault> {
     }
 }
 
-/// The drives of the rack, each in its domains.
+/// The drives of the rack, each in its domains; and those of the pool, in the domains of the rack's drives.
 pub(super) fn drives(
     root: &Table<'_>,
     resources: &[Ruled<'_, Resource>],
     kinds: &[Ruled<'_, FailureDomains>],
-) -> Result<Vec<DriveSpec>, Fault> {
+) -> Result<(Vec<DriveSpec>, Vec<PoolDriveSpec>), Fault> {
     let (mut drives, tables) = match (root.find("geometry"), root.find("drives")) {
         (Some(geometry), None) => (by_rule(&geometry.table()?)?, Vec::new()),
         (None, Some(list)) => one_by_one(&list)?,
@@ -108,15 +113,44 @@ pub(super) fn drives(
     };
     check_named(&tables, "domains", resources)?;
     check_named(&tables, "fails_with", kinds)?;
+    let (pooled, mut pool) = pool(root)?;
+    check_named(&pooled.iter().map(|(table, _)| *table).collect::<Vec<_>>(), "domains", resources)?;
     for ruled in resources {
-        let domains = ruled.domains(&drives, &tables, "domains")?;
+        let (domains, of_pool) = ruled.domains_with(&drives, &tables, "domains", &pooled)?;
         drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.resource_domains.push(domain));
+        pool.iter_mut().zip(of_pool).for_each(|(drive, domain)| drive.resource_domains.push(domain));
     }
     for ruled in kinds {
-        let domains = ruled.domains(&drives, &tables, "fails_with")?;
+        let (domains, _) = ruled.domains_with(&drives, &tables, "fails_with", &[])?;
         drives.iter_mut().zip(domains).for_each(|(drive, domain)| drive.failure_domains.push(domain));
     }
-    Ok(drives)
+    Ok((drives, pool))
+}
+
+/// The table of a drive of the pool, and where it stands in the rack, if it does.
+type Pooled<'a> = (Table<'a>, Option<[u16; 3]>);
+
+fn pool<'a>(root: &Table<'a>) -> Result<(Vec<Pooled<'a>>, Vec<PoolDriveSpec>), Fault> {
+    let Some(list) = root.find("pool") else { return Ok(Default::default()) };
+    let elements = list.elements("[[pool]] once for each drive")?;
+    if elements.len() > POOL_DRIVES_MAX {
+        return Err(list.refuse(format!("more drives than a pool may have; write at most {POOL_DRIVES_MAX}")));
+    }
+    let (mut tables, mut drives) = (Vec::new(), Vec::new());
+    for element in elements {
+        let table = element.table()?;
+        table.only(&["slot", "path", "domains"])?;
+        let at = if table.find("slot").is_some() { Some(slot(&table)?) } else { None };
+        if let (None, Some(domains)) = (at, table.find("domains")) {
+            let message = "a drive of the pool outside of the rack shares nothing with it; write its slot as well, \
+                           or leave its domains out";
+            return Err(domains.refuse(message));
+        }
+        let path = table.find("path").map(|p| p.string("\"/mnt/pool-0\"")).transpose()?.map(ToString::to_string);
+        drives.push(PoolDriveSpec { slot: at, resource_domains: Vec::new(), path });
+        tables.push((table, at));
+    }
+    Ok((tables, drives))
 }
 
 fn drive_at(id: usize, slot: [u16; 3]) -> DriveSpec {
@@ -181,9 +215,15 @@ fn check_named<T>(tables: &[Table<'_>], key: &str, kinds: &[Ruled<'_, T>]) -> Re
 }
 
 impl<T> Ruled<'_, T> {
-    /// The domain of each drive, numbered in the order of what distinguishes them. `key` is that of a drive's own
-    /// domains.
-    fn domains(&self, drives: &[DriveSpec], tables: &[Table<'_>], key: &str) -> Result<Vec<DomainId>, Fault> {
+    /// The domain of each drive, numbered in the order of what distinguishes them; and which of these each drive of the
+    /// pool is in, if it is in any. `key` is that of a drive's own domains.
+    fn domains_with(
+        &self,
+        drives: &[DriveSpec],
+        tables: &[Table<'_>],
+        key: &str,
+        pooled: &[Pooled<'_>],
+    ) -> Result<(Vec<DomainId>, Vec<Option<DomainId>>), Fault> {
         let name = cut(self.name);
         let Some(rule) = &self.rule else {
             if tables.is_empty() {
@@ -192,15 +232,18 @@ impl<T> Ruled<'_, T> {
             }
             let labels: Result<Vec<DomainLabel>, Fault> =
                 tables.iter().map(|table| label(table, key, self.name)).collect();
-            return Ok(numbered(&labels?));
+            let of_pool = |(table, at): &Pooled<'_>| at.map(|_| label(table, key, self.name)).transpose();
+            let of_pool: Result<Vec<_>, Fault> = pooled.iter().map(of_pool).collect();
+            return Ok(numbered(&labels?, &of_pool?));
         };
-        for table in tables {
+        for table in tables.iter().chain(pooled.iter().map(|(table, _)| table)) {
             if let Some(item) = own_domain(table, key, self.name)? {
                 let message = format!("`{name}` has a rule already; leave this out, or the `same` of the rule");
                 return Err(item.refuse(message));
             }
         }
-        Ok(numbered(&drives.iter().map(|drive| rule.key(drive)).collect::<Vec<_>>()))
+        let of_pool: Vec<_> = pooled.iter().map(|(_, at)| at.and_then(|slot| rule.key_at(slot))).collect();
+        Ok(numbered(&drives.iter().map(|drive| rule.key(drive)).collect::<Vec<_>>(), &of_pool))
     }
 }
 
@@ -220,9 +263,10 @@ fn label(table: &Table<'_>, key: &str, name: &str) -> Result<DomainLabel, Fault>
     }
 }
 
-/// Each key's rank among the different keys.
-fn numbered<K: Ord>(keys: &[K]) -> Vec<DomainId> {
+/// Each key's rank among the different ones of `keys`; and those of others, if they are among these.
+fn numbered<K: Ord>(keys: &[K], others: &[Option<K>]) -> (Vec<DomainId>, Vec<Option<DomainId>>) {
     let ranks: Vec<&K> = keys.iter().collect::<BTreeSet<_>>().into_iter().collect();
-    let rank = |key| ranks.binary_search(&key).unwrap_or_else(|_| unreachable!("every key is among its ranks"));
-    keys.iter().map(|key| DomainId(rank(key) as u32)).collect()
+    let rank = |key: &K| ranks.binary_search(&key).ok().map(|rank| DomainId(rank as u32));
+    let of_keys = keys.iter().map(|key| rank(key).unwrap_or_else(|| unreachable!("every key is among its ranks")));
+    (of_keys.collect(), others.iter().map(|key| key.as_ref().and_then(rank)).collect())
 }

@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use toml::de::DeTable;
 
-const ROOT_KEYS: [&str; 9] =
-    ["name", "group_drives", "pack", "code", "geometry", "drives", "resources", "failure_domains", "drive"];
+const ROOT_KEYS: [&str; 10] =
+    ["name", "group_drives", "pack", "code", "geometry", "drives", "pool", "resources", "failure_domains", "drive"];
 const DRIVE_KEYS: [&str; 13] = [
     "capacity",
     "bytes_per_s",
@@ -38,13 +38,15 @@ pub(super) fn draft(root: &DeTable<'_>) -> Result<RackDraft, Fault> {
     root.only(&ROOT_KEYS)?;
     let resources = entries(&root, "resources", resource)?;
     let kinds = entries(&root, "failure_domains", failure_domains)?;
+    let (drives, pool) = drives::drives(&root, &resources, &kinds)?;
     Ok(RackDraft {
         name: root.need("name", "\"cold-1\"")?.string("\"cold-1\"")?.to_string(),
         code: code(&root)?,
         group_drives: root.need("group_drives", "24")?.integer(1, u64::from(u32::MAX))? as u32,
         pack_bytes: root.need("pack", "\"1 GB\"")?.quantity(&SIZE)?,
         profile: profile(&root)?,
-        drives: drives::drives(&root, &resources, &kinds)?,
+        drives,
+        pool,
         resources: resources.into_iter().map(|r| r.kind).collect(),
         failure_domains: kinds.into_iter().map(|k| k.kind).collect(),
     })

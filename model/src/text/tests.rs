@@ -135,7 +135,7 @@ fn every_refusal_says_where_what_and_what_instead() {
 #[test]
 fn single_drives_are_refused_at_their_own_line() {
     let cases = [
-        ("slot = [7, 0, 0]", "slot = [6, 0, 0]", ":68:8: slot [6, 0, 0] is that of drive 6 already; give each drive"),
+        ("slot = [7, 0, 0]", "slot = [6, 0, 0]", ":68:8: slot [6, 0, 0] is that of drives[6] already; give each drive"),
         ("slot = [7, 0, 0]", "slot = [7, 0]", ":68:8: a slot is three numbers; write [width, depth, height]"),
         ("slot = [7, 0, 0]", "slot = [7, 0, 70000]", ":68:15: `slot` is out of range; write a whole number from 0"),
         ("slot = [7, 0, 0]", "slto = [7, 0, 0]", ":68:1: unknown key `slto`; write `slot`"),
@@ -156,6 +156,40 @@ fn single_drives_are_refused_at_their_own_line() {
         let message = message("nas8", from, to);
         assert!(message.contains(expected), "{to:?} gives {message}");
     }
+}
+
+#[test]
+fn drives_of_a_pool_are_in_the_domains_of_the_rack() {
+    // Beside the row of width 0 and height 0, whose tray supplies two drives that spin.
+    let by_rule = "[[pool]]\nslot = [0, 16, 0]\npath = \"/mnt/ssd\"\n\n[[pool]]\n\n[geometry]";
+    let text = shipped("pelican").replace("[geometry]", by_rule);
+    let spec = parse(&text, "rack.toml").unwrap();
+    let row = spec.drives[0].resource_domains[0];
+    assert_eq!(spec.pool[0].resource_domains, [Some(row), None, None, Some(spec.drives[0].resource_domains[3])]);
+    assert_eq!(
+        (spec.pool[0].path.as_deref(), &spec.pool[1].resource_domains),
+        (Some("/mnt/ssd"), &alloc::vec![None; 4])
+    );
+    assert_eq!(spec.pool_drives_in(crate::ResourceId(0))[row.index()], 1);
+    let one_by_one = "[[pool]]\nslot = [8, 0, 0]\ndomains = { power = 0, controller = 1 }\n\n[drive]";
+    let spec = parse(&shipped("nas8").replace("[drive]", one_by_one), "rack.toml").unwrap();
+    assert_eq!(spec.pool[0].resource_domains, [Some(DomainId(0)), Some(DomainId(1))]);
+    let cases = [
+        ("slot = [8, 0, 0]\n", "", "shares nothing with it; write its slot as well"),
+        ("slot = [8, 0, 0]", "slot = [7, 0, 0]", "is that of drives[7] already"),
+        ("power = 0, controller = 1", "power = 0", "this drive is in no domain of `controller`"),
+        ("domains =", "fails_with =", "unknown key `fails_with`"),
+    ];
+    for (from, to, expected) in cases {
+        let text = shipped("nas8").replace("[drive]", &one_by_one.replace(from, to));
+        let message = parse(&text, "rack.toml").unwrap_err().to_string();
+        assert!(message.contains(expected), "{to:?} gives {message}");
+    }
+    let five = "[[pool]]\nslot = [SLOT, 0, 0]\ndomains = { power = 0, controller = 1 }\n\n";
+    let five: Vec<_> = (8..13).map(|slot| five.replace("SLOT", &format!("{slot}"))).collect();
+    let text = shipped("nas8").replace("[drive]", &(five.concat() + "[drive]"));
+    let message = parse(&text, "rack.toml").unwrap_err().to_string();
+    assert!(message.contains("5 drives of the pool spin in one domain at all times"), "{message}");
 }
 
 #[test]

@@ -31,14 +31,19 @@ struct Geometry<'a> {
     resources: &'a [Resource],
     failure_domains: &'a [FailureDomains],
     drives: Vec<(&'a [u16; 3], &'a [DomainId], &'a [DomainId])>,
+    /// The domains of those drives of the pool that take power from the others'.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pool: Vec<&'a [Option<DomainId>]>,
 }
 
 impl Identity {
     pub(super) fn of(rack_uuid: RackUuid, rack: &RackSpec) -> Self {
+        let pool = rack.pool.iter().map(|drive| &*drive.resource_domains);
         let geometry = Geometry {
             resources: &rack.resources,
             failure_domains: &rack.failure_domains,
             drives: rack.drives.iter().map(|d| (&d.slot, &*d.resource_domains, &*d.failure_domains)).collect(),
+            pool: pool.filter(|domains| domains.iter().any(Option::is_some)).collect(),
         };
         let geometry = serde_json::to_vec(&geometry).expect("numbers and names are always JSON");
         let code = rack.code;

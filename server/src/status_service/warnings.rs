@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::lineage;
-use crate::report::{RebuildReport, Status};
+use crate::report::{IntakeStatus, RebuildReport, Status};
 use model::DriveId;
 use std::sync::atomic::Ordering;
 
@@ -112,8 +112,42 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
         away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
     }
+    warnings.extend(status.intake.as_ref().into_iter().flat_map(intake_warnings));
     if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
+    }
+    warnings
+}
+
+/// From so many logs that wait on, a pool of several drives is too slow for what arrives.
+const BACKLOG: u64 = 2;
+
+fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
+    let lost: Vec<&str> = intake.drives.iter().filter(|drive| drive.state == "lost").map(|d| &*d.place).collect();
+    let mut warnings = Vec::new();
+    if !lost.is_empty() {
+        warnings.push(format!(
+            "drives of the pool of small objects failed: {}. The others go on without them; replace them, and restart \
+             the server",
+            lost.join(", ")
+        ));
+    } else if intake.incomplete {
+        warnings.push(
+            "a drive of the pool of small objects is missing, or its copies are not all back yet: the log of the \
+             start names it; mount it, and restart the server"
+                .into(),
+        );
+    }
+    if intake.losses > 0 {
+        let losses = counted(intake.losses, "loss");
+        warnings.push(format!("{losses} of small objects with a drive of their pool: the log names them"));
+    }
+    if intake.alternation.as_deref() == Some("bad") && intake.backlog >= BACKLOG && intake.drives.len() > 1 {
+        warnings.push(format!(
+            "small objects arrive faster than their logs become shelves ({} logs wait): logs grow to four times their \
+             size, then PUTs wait; give the pool more drives",
+            intake.backlog
+        ));
     }
     warnings
 }

@@ -63,6 +63,7 @@ impl Groups {
             resources: vec![Resource { name: "power".to_owned(), limit: DomainLimit::ActiveDrives(each), hard: true }],
             failure_domains: vec![FailureDomains { name: "drive".to_owned(), loses_media: true }],
             drives: (0..self.groups * each).map(drive).collect(),
+            pool: Vec::new(),
             profile: self.profile(),
         })
     }
