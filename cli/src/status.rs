@@ -247,7 +247,9 @@ fn classes(status: &Status) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use server::report::{CapacityStatus, ClassStatus, DriveCounts, PowerStatus, SwitchStatus, WorkshopStatus};
+    use server::report::{
+        CapacityStatus, ClassStatus, DriveCounts, PoolDriveReport, PowerStatus, SwitchStatus, WorkshopStatus,
+    };
 
     fn sample() -> Status {
         Status {
@@ -266,6 +268,7 @@ mod tests {
                 spool_capacity_bytes: 2_500_000_000,
                 migrations_under_way: 1,
             },
+            intake: None,
             power: PowerStatus {
                 watts: 1797.1,
                 standby_watts: 1797.1,
@@ -321,6 +324,19 @@ mod tests {
         let status = Status { groups: GroupCounts { total: 48, initialised: 12 }, ..sample() };
         let row = "boot      36 groups of 48 not initialised yet: woken one after the other, once";
         assert!(text(&status).lines().any(|line| line == row), "{}", text(&status));
+    }
+
+    #[test]
+    fn the_intake_says_what_its_drives_do() {
+        let drive = |state: &str| PoolDriveReport { state: state.into(), shelf_bytes: 2_000_000, ..Default::default() };
+        let one = IntakeStatus { copies: 1, drives: vec![drive("logging")], accepted_bytes: 500, ..Default::default() };
+        assert_eq!(small_objects(&one), "1 directory; 500 B taken in, 2.0 MB in shelves, 0 logs to become shelves");
+        let drives = ["logging", "idle", "lost", "idle", "logging", "transforming"].map(drive).to_vec();
+        let six = IntakeStatus { copies: 2, drives, backlog: 1, ..one };
+        let row = "intake    6 drives (2 logging, 1 transforming, 2 idle, 1 lost), 2 copies of each; 500 B taken in, \
+                   12.0 MB in shelves, 1 log to become shelves";
+        let text = text(&Status { intake: Some(six), ..sample() });
+        assert!(text.lines().any(|line| line == row), "{text}");
     }
 
     #[test]

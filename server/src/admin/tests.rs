@@ -5,8 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, PlaceReport, PowerStatus, SwitchStatus, Totals,
-    WorkshopStatus,
+    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, PlaceReport, PowerStatus, SwitchStatus,
+    Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -34,6 +34,7 @@ fn status() -> Status {
             spool_capacity_bytes: 5,
             migrations_under_way: 6,
         },
+        intake: Some(IntakeStatus { copies: 2, alternation: Some("ideal".into()), ..IntakeStatus::default() }),
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
