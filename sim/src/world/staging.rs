@@ -46,7 +46,7 @@ pub struct Staging {
     /// The same in the order of moving.
     by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
-    pub(crate) capacity_bytes: u64,
+    pub(super) capacity_bytes: u64,
     /// The last version that was listed.
     after: Option<u64>,
     /// The last rank that the listing under way takes.
@@ -60,6 +60,11 @@ pub struct Staging {
 }
 
 impl Staging {
+    /// An empty workshop of this size.
+    pub(crate) fn new(capacity_bytes: u64) -> Self {
+        Self { capacity_bytes, ..Self::default() }
+    }
+
     /// The versions.
     pub fn versions(&self) -> &BTreeMap<u64, StagedVersion> {
         &self.versions
