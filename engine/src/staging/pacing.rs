@@ -8,10 +8,10 @@
 //! 3. Above the critical threshold blocks go on beside clients, for a share of the time: after a block that took t the
 //!    next one waits t (1 - share) / share. The share grows from `busy_permille` at the critical threshold to all of
 //!    the time where the workshop is full.
-//! 4. Above the critical threshold each write is delayed: by the time that its bytes take to be moved, times f / (1 - f),
-//!    where f is how far the workshop is from critical (0) to full (1). So clients who want more than moving frees are
-//!    held at its rate half way between the two, and admission has slowed long before it stops, which it does where
-//!    there is no room.
+//! 4. Above the critical threshold each write is delayed: by the time that its bytes take to be moved, times
+//!    f / (1 - f), where f is how far the workshop is from critical (0) to full (1). So clients who want more than
+//!    moving frees are held at its rate half way between the two, and admission has slowed long before it stops, which
+//!    it does where there is no room.
 //!
 //! Invariant: nothing here is counted in objects; time is an argument. A delay is never longer than [`DELAY_MAX`].
 //!

@@ -5,8 +5,8 @@
 //! - `rows.rs` compares the two, and states the text's contradictions with their arithmetic;
 //! - `figures.rs` draws the paper's figures, reads and writes apart.
 //!
-//! Nothing was calibrated. What the text leaves open is chosen in `runs.rs` and `sim/src/soho/load.rs`, and changed there
-//! one choice after the other: [`Reproduction::sensitivity`] has what depends on each.
+//! Nothing was calibrated. What the text leaves open is chosen in `runs.rs` and `sim/src/soho/load.rs`, and changed
+//! there one choice after the other: [`Reproduction::sensitivity`] has what depends on each.
 
 mod figures;
 mod paper;

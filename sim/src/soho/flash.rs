@@ -7,7 +7,8 @@
 //! A page is written by its transfer over the bus and then by its die; read in the opposite order. What the dies of a
 //! package share is its bus.
 //!
-//! Invariants: one erased row is in reserve for cleaning; the live pages of a row are those of the data that lies in it.
+//! Invariants: one erased row is in reserve for cleaning; the live pages of a row are those of the data that lies in
+//! it.
 
 use super::PAGE_BYTES;
 use core::time::Duration;

@@ -5,7 +5,7 @@
 //! reads it into memory in the order in which it came, and writes results meanwhile. What the text says of them is in
 //! the draws: evenly spaced spikes of like size with one exception (DNA sequences, DSA), highly regular ones whose
 //! results are far smaller than what goes in (seismic waves, SWA), spikes at any time and of any height, writes
-//! dominant (geographic information, GIA). Sizes of requests, spikes and results in bytes are ours, but for their ratios:
+//! dominant (geographic information, GIA). Bytes of requests, spikes and results are ours, but for their ratios:
 //! GIA's requests are 26.9 % and 64.9 % larger than SWA's and DSA's. All three write 16 GiB of raw data, GIA's batch.
 //!
 //! Invariant: nothing is read that was not written before.

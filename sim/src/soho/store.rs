@@ -65,6 +65,8 @@ pub struct SohoRun {
     pub overhead: Duration,
     /// Requests that clients have under way at once.
     pub depth: u32,
+    /// Whether the workshop records what was read through, so that it moves first.
+    pub records_reads: bool,
     /// Bytes written are counted by spans of this length.
     pub bucket: Duration,
 }
@@ -401,10 +403,10 @@ impl<'a> Store<'a> {
         if let Some(workshop) = &mut self.workshop {
             workshop.pacer.client_left(self.now);
             let number = u64::from(request.datum);
-            if request.is_read {
-                workshop.staging.processed(number);
-            } else {
+            if !request.is_read {
                 workshop.staging.stage(number, version(self.now, self.load.pages[request.datum as usize]));
+            } else if self.run.records_reads {
+                workshop.staging.processed(number);
             }
             self.look();
         }
@@ -555,6 +557,7 @@ mod tests {
             },
             overhead: us(100),
             depth: 1,
+            records_reads: true,
             bucket: Duration::from_secs(10),
         }
     }
@@ -604,6 +607,24 @@ mod tests {
         let made = run(&small(soho(800, Moves::Paced { block_bytes: BLOCK })), &load);
         assert_eq!(made.writes.count(), load.pages.len() as u64);
         assert!(made.writes.max_s().unwrap_or(0.0) <= 1.1, "{:?}", made.writes.max_s());
+    }
+
+    /// What was written last is read first: by age alone it is what was not read yet that moves.
+    #[test]
+    fn processed_data_moves_before_what_is_still_to_be_read() {
+        let mut load = Load::written(1, 400 << 20);
+        let written = load.pages.len() as u32;
+        let later = |datum, seconds| Request { at: Time::from_secs(seconds), datum, is_read: true };
+        load.requests.extend((written / 2..written).map(|datum| later(datum, 30)));
+        load.requests.extend((0..written / 2).map(|datum| later(datum, 200)));
+        let far = |records_reads| {
+            let paced = soho(1000, Moves::Paced { block_bytes: BLOCK });
+            let System::Soho(staged) = paced else { unreachable!() };
+            // Half of what is written may stay; what moves does so while nobody waits, after the first reads.
+            let staged = Staged { regular_permille: 400, drained_permille: 400, ..staged };
+            run(&SohoRun { records_reads, ..small(System::Soho(staged)) }, &load).warehouse_reads
+        };
+        assert!(far(true) < far(false) / 2, "{} against {}", far(true), far(false));
     }
 
     #[test]

@@ -27,9 +27,11 @@ claims! {
     MOVES_400: "the same at 0.4", "IV-C", Number(1.0), Count, Constructed("16 GB over 0.4 of 32 GB");
     MOVES_800: "the same at 0.8", "IV-C", AtMost(0.0), Count, Constructed("16 GB are below 0.8 of 32 GB");
     PACED: "the same moves paced, 0.2 to 0.8 better by", "ours", Course("no claim of the paper"), Percent,
-        Unjudged("no claim of the paper: the policy that the server is to run");
+        Unjudged("the policy that the server is to run");
     PACED_WAIT: "the longest a request waits, blocked and paced", "ours", Course("no claim of the paper"), Seconds,
-        Unjudged("no claim of the paper");
+        Unjudged("the critical threshold of 0.2");
+    ORDER: "reads from the warehouse at 0.2, paced: processed data first, and by age alone", "ours",
+        Course("no claim of the paper"), Count, Unjudged("what the order of moving buys here");
     SSD_SIZE: "workshops of 8, 16 and 32 GB, mean response time", "Table I", Course("no words"), Seconds,
         Unjudged("the text lists the sizes and says nothing of them");
 

@@ -144,10 +144,12 @@ pub enum Variant {
     Blocks40,
     /// Moves in blocks of 4 KB.
     Blocks4,
+    /// What moves is the coldest, whether it was read through or not.
+    ByAge,
 }
 
 impl Variant {
-    /// All of them.
+    /// Those that change what the text measures.
     pub const ALL: [Self; 10] = [
         Self::Chosen,
         Self::OnePackage,
@@ -174,6 +176,7 @@ impl Variant {
             Self::Deep => "four requests at once, instead of one",
             Self::Blocks40 => "moves in blocks of 40 KB, instead of 400",
             Self::Blocks4 => "moves in blocks of 4 KB, instead of 400",
+            Self::ByAge => "the coldest first, read through or not",
         }
     }
 
@@ -353,6 +356,7 @@ fn cases() -> Vec<Case> {
         for gib in SSDS_GIB {
             ask(input, &[SOHO, System::Paced(DEFAULT_CRITICAL)], gib, Variant::Chosen);
         }
+        ask(input, &[System::Paced(CRITICAL[0])], SSD_GIB, Variant::ByAge);
         for variant in Variant::ALL {
             ask(input, &[System::Disk, System::Flash, System::Blocking(CRITICAL[0]), SOHO], SSD_GIB, variant);
         }
@@ -424,6 +428,7 @@ fn parameters(case: Case, part: u64) -> SohoRun {
         disk: PlatterSpec { is_buffered: variant == Variant::Buffered, ..disk() },
         overhead: US(100),
         depth: if variant == Variant::Deep { 4 } else { 1 },
+        records_reads: variant != Variant::ByAge,
         bucket: BUCKET / part as u32,
     }
 }
