@@ -183,6 +183,8 @@ pub enum Reproduce {
     Partition(Evaluation),
     /// Workload Shifting: a log that rotates over disks and turns into B+trees behind its back.
     Shifting(Evaluation),
+    /// SOHO: a workshop of flash before a warehouse on a disk, for data that is written and read once.
+    Soho(Evaluation),
 }
 
 #[derive(Debug, Args)]

@@ -91,7 +91,8 @@ pub enum Action {
         attempt: Attempt,
         /// At least this old, in modelled time.
         older_than: Duration,
-        /// Of those, only as many of the coldest as make this many bytes; `None` is all.
+        /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this
+        /// many bytes; `None` is all. A world that does not record reads ranks by age alone.
         coldest_bytes: Option<u64>,
         /// At most so many entries.
         limit: u32,

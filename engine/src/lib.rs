@@ -54,7 +54,7 @@ pub mod repartition;
 mod room;
 mod setup;
 pub mod shift;
-mod staging;
+pub mod staging;
 mod step;
 #[cfg(test)]
 mod testing;

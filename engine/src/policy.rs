@@ -217,8 +217,12 @@ pub struct MigrationPolicy {
     pub min_bytes: u64,
     /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits. SOHO: 300.
     pub regular_permille: u32,
-    /// Above this share (in thousandths) data moves, coldest first, whoever waits. SOHO: 800.
+    /// Above this share (in thousandths) data moves whoever waits, in the order of `MoveRank`. SOHO: 800.
     pub critical_permille: u32,
+    /// A move that began above the critical threshold ends at this share (in thousandths); `None` is at the regular
+    /// one. SOHO does not say where a move ends; by what it counts, close to 0.
+    #[serde(default)]
+    pub drained_permille: Option<u32>,
     /// Packs grow to this size; an object at least this large is a blob of its own.
     pub pack_bytes: u64,
     /// A pack holds at most so many objects.

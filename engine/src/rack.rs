@@ -185,7 +185,7 @@ impl Rack {
             }
             Event::StagingChanged(usage) => self.migrator.usage = usage,
             Event::StagedPage { attempt, entries, more } => {
-                self.migrator.page(attempt, &entries, more, step);
+                self.migrator.page(step.now, attempt, (&entries, more), step.actions);
             }
             Event::SpaceDead { group, bytes } => {
                 self.reclaim.add_dead(group, bytes);

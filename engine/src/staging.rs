@@ -1,7 +1,8 @@
 //! The migrator: when staged data moves to the rack, and in what packs.
 //!
 //! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while
-//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours).
+//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours). What
+//!    moves for a threshold's sake is what comes first in the order of [`MoveRank`], and no more than is too much.
 //! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target
 //!    size, one open pack per pin; one as large as a pack is a blob of its own.
 //! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
@@ -12,12 +13,19 @@
 //!
 //! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
 //! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
+//!
+//! A [`Rack`](crate::Rack) has a migrator; the reproduction of SOHO (`sim/src/soho/`) runs the same one in front of a
+//! single disk. [`pacing`] decides block by block when what was composed is copied.
+
+mod order;
+pub mod pacing;
+
+pub use order::MoveRank;
 
 use crate::action::Action;
 use crate::event::{StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
-use crate::step::Step;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -94,6 +102,8 @@ impl Migrator {
     /// A migrator that has seen nothing yet.
     pub fn new(mut policy: MigrationPolicy) -> Self {
         assert!(policy.regular_permille <= policy.critical_permille, "critical lies above regular");
+        let drained = policy.drained_permille.unwrap_or(policy.regular_permille);
+        assert!(drained <= policy.regular_permille, "a move from above regular ends no higher");
         policy.scan_interval = policy.scan_interval.max(SCAN_INTERVAL_MIN);
         assert!(policy.pack_bytes > 0 && policy.pack_members > 0 && policy.window > 0, "a pack holds something");
         Self {
@@ -112,6 +122,11 @@ impl Migrator {
         self.under_way.len()
     }
 
+    /// Whether data is being listed or written: with SOHO's blocking moves, whether clients wait.
+    pub fn is_moving(&self) -> bool {
+        self.scan.is_some() || !self.under_way.is_empty()
+    }
+
     /// Whether `op` is a write that was composed and has not come to its end.
     pub fn awaits(&self, op: OpId) -> bool {
         self.under_way.contains_key(&op)
@@ -127,11 +142,21 @@ impl Migrator {
         u128::from(self.usage.staged_bytes) * 1000 > limit
     }
 
-    /// Bytes that must go for the workshop to be at its regular threshold, beyond those already on their way.
-    fn excess_bytes(&self) -> u64 {
-        let regular = u128::from(self.usage.capacity_bytes) * u128::from(self.policy.regular_permille) / 1000;
+    /// Bytes that must go for the workshop to be at this share (in thousandths), beyond those already on their way.
+    fn excess_bytes(&self, permille: u32) -> u64 {
+        let share = u128::from(self.usage.capacity_bytes) * u128::from(permille) / 1000;
         let leaving: u64 = self.under_way.values().map(|write| write.bytes).sum();
-        self.usage.staged_bytes.saturating_sub(regular as u64).saturating_sub(leaving)
+        self.usage.staged_bytes.saturating_sub(share as u64).saturating_sub(leaving)
+    }
+
+    /// The same for the share at which a move for this reason ends.
+    fn excess_for(&self, reason: Reason) -> Option<u64> {
+        let regular = self.policy.regular_permille;
+        match reason {
+            Reason::Due => None,
+            Reason::Regular => Some(self.excess_bytes(regular)),
+            Reason::Critical => Some(self.excess_bytes(self.policy.drained_permille.unwrap_or(regular))),
+        }
     }
 
     /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
@@ -173,28 +198,34 @@ impl Migrator {
             return None;
         }
         assert!(!self.is_critical() || self.above(self.policy.regular_permille), "critical lies above regular");
-        if self.is_critical() && self.excess_bytes() > 0 {
+        let has_excess = |reason| self.excess_for(reason).is_some_and(|bytes| bytes > 0);
+        if self.is_critical() && has_excess(Reason::Critical) {
             return Some(Reason::Critical);
         }
-        if self.above(self.policy.regular_permille) && !clients_wait && self.excess_bytes() > 0 {
+        if self.above(self.policy.regular_permille) && !clients_wait && has_excess(Reason::Regular) {
             return Some(Reason::Regular);
         }
         self.policy.due_age.map(|_| Reason::Due)
     }
 
     fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
-        let (older_than, coldest_bytes) = match reason {
-            Reason::Due => (self.policy.due_age.unwrap_or(Duration::MAX), None),
-            Reason::Regular => (self.policy.min_age, Some(self.excess_bytes())),
-            Reason::Critical => (Duration::ZERO, Some(self.excess_bytes())),
+        let older_than = match reason {
+            Reason::Due => self.policy.due_age.unwrap_or(Duration::MAX),
+            Reason::Regular => self.policy.min_age,
+            Reason::Critical => Duration::ZERO,
         };
+        let coldest_bytes = self.excess_for(reason);
         actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, limit: STAGED_PAGE_ENTRIES, restart });
     }
 
-    /// A page of the listing has come.
-    pub(crate) fn page(&mut self, attempt: Attempt, entries: &[StagedEntry], more: bool, step: &mut Step) {
-        let now = step.now;
-        let actions = &mut *step.actions;
+    /// A page of the listing has come, and whether there are more.
+    pub fn page(
+        &mut self,
+        now: Time,
+        attempt: Attempt,
+        (entries, more): (&[StagedEntry], bool),
+        actions: &mut Vec<Action>,
+    ) {
         let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
             return; // late or twice
         };
@@ -304,6 +335,7 @@ mod tests {
             min_bytes: 0,
             regular_permille: 300,
             critical_permille: 800,
+            drained_permille: None,
             pack_bytes: 8 * MB,
             pack_members: 1000,
             linger: Duration::ZERO,
@@ -340,7 +372,7 @@ mod tests {
         let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
         actions.clear();
         let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
-        migrator.page(attempt, &entries, false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
+        migrator.page(Time::from_secs(1), attempt, (&entries, false), &mut actions);
         assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
         assert_eq!(migrator.writes_under_way(), 3);
     }
@@ -351,14 +383,9 @@ mod tests {
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), || false, &mut actions);
         actions.clear();
-        migrator.page(
-            Attempt(77),
-            &[entry(1, MB)],
-            false,
-            &mut Step { now: Time::from_secs(1), actions: &mut actions },
-        );
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
-        migrator.page(Attempt(1), &[entry(1, MB)], false, &mut Step { now: Time::from_secs(1), actions: &mut actions });
+        migrator.page(Time::from_secs(1), Attempt(77), (&[entry(1, MB)], false), &mut actions);
+        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB)], false), &mut actions);
+        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB)], false), &mut actions);
         assert_eq!(composed(&actions), [vec![1]]);
     }
 
@@ -379,13 +406,32 @@ mod tests {
     }
 
     #[test]
+    fn a_move_from_above_critical_ends_where_the_policy_drains_to() {
+        let asked = |drained_permille, staged_bytes| {
+            let mut migrator = Migrator::new(MigrationPolicy { drained_permille, due_age: None, ..policy() });
+            migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
+            let mut actions = vec![];
+            migrator.poll(Time::from_secs(1), || false, &mut actions);
+            assert_eq!(migrator.is_moving(), !actions.is_empty());
+            match actions.as_slice() {
+                [Action::ListStaged { coldest_bytes, .. }] => *coldest_bytes,
+                _ => None,
+            }
+        };
+        assert_eq!(asked(None, 90 * MB), Some(60 * MB));
+        assert_eq!(asked(Some(0), 90 * MB), Some(90 * MB));
+        assert_eq!(asked(Some(0), 50 * MB), Some(20 * MB), "what moves when nobody waits ends at regular");
+        assert_eq!(asked(Some(0), 30 * MB), None);
+    }
+
+    #[test]
     fn the_window_bounds_what_is_under_way_and_a_failure_backs_off() {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), || false, &mut actions);
         actions.clear();
         let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
-        migrator.page(Attempt(1), &entries, true, &mut Step { now: Time::from_secs(1), actions: &mut actions });
+        migrator.page(Time::from_secs(1), Attempt(1), (&entries, true), &mut actions);
         assert_eq!(composed(&actions).len(), 5);
         assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
         assert_eq!(migrator.deadline(), Time::MAX);
@@ -403,12 +449,7 @@ mod tests {
         let mut migrator = with_usage(60 * MB);
         let mut actions = vec![];
         migrator.poll(Time::from_secs(1), || false, &mut actions);
-        migrator.page(
-            Attempt(1),
-            &[entry(1, 9 * MB)],
-            false,
-            &mut Step { now: Time::from_secs(1), actions: &mut actions },
-        );
+        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, 9 * MB)], false), &mut actions);
         let mut op = OpId(MIGRATOR_OPS);
         assert_eq!(migrator.group_of(op), None);
         for _ in 0..RECOMPOSED_MAX {

@@ -32,6 +32,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             min_bytes: 0,
             regular_permille: 1000,
             critical_permille: 1000,
+            drained_permille: None,
             pack_bytes: 1,
             pack_members: 1,
             linger: Duration::ZERO,

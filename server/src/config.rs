@@ -572,6 +572,7 @@ impl Config {
             min_bytes: migrate.min_bytes,
             regular_permille: self.workshop.regular_permille,
             critical_permille: self.workshop.critical_permille,
+            drained_permille: None,
             pack_bytes: migrate.pack_bytes.unwrap_or(spec.pack_bytes),
             pack_members: migrate.pack_members,
             linger: modelled(migrate.linger),

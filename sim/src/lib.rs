@@ -32,6 +32,7 @@ pub mod reproduce;
 mod run;
 pub mod scenario;
 pub mod shifting;
+pub mod soho;
 mod steady;
 mod stored;
 mod world;

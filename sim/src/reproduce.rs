@@ -6,6 +6,7 @@ pub mod partition;
 pub mod pelican;
 pub mod shifting;
 mod snapshot;
+pub mod soho;
 mod sweep;
 
 pub use evaluation::{NamedFigure, Reproduction};

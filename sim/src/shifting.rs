@@ -20,6 +20,7 @@ mod spindle;
 mod task;
 
 pub use array::{ArrayOutcome, Stage, StageSpan, run};
+pub(crate) use spindle::seek_time;
 pub use spindle::{DiskPower, DiskSpec, PutCost};
 pub use task::Requests;
 

@@ -24,5 +24,6 @@ mod transfer;
 
 pub use blobs::Blobs;
 pub use drives::{Faults, HANG};
+pub(crate) use staging::StagedQuery;
 pub use staging::{StagedVersion, Staging};
 pub use state::{Counted, Ended, Recorder, Setting, World};

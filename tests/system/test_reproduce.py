@@ -64,3 +64,14 @@ class Reproduction(SystemTest):
         for row, verdict in (("SHIFTING_RISE", "met"), ("SHIFTING_ALONE", "calibrated"), ("ACCEPTABLE", "met")):
             self.assertEqual(rows[row]["verdict"], verdict)
         self.drawn(folder, 13)
+
+    def test_soho_has_its_rows_and_figures(self):
+        folder = os.path.join(self.root, "report")
+        output = larder("reproduce", "soho", "--quick", "--json", "--out", folder, timeout=600)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        rows = {row["id"]: row for row in json.loads(output.stdout)["rows"]}
+        for row, verdict in (("SSD_BEST", "met"), ("MOVES_200", "by_construction"), ("CAPACITY", "contradiction")):
+            self.assertEqual(rows[row]["verdict"], verdict)
+        self.drawn(folder, 7)
+        with open(os.path.join(folder, "sensitivity.csv"), encoding="utf-8") as file:
+            self.assertIn("pure SSD in one package", file.read())

@@ -242,6 +242,7 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             min_bytes: 0,
             regular_permille: 300,
             critical_permille: 800,
+            drained_permille: None,
             pack_bytes: pick(rng, &[60 * KIB, 300 * KIB, MIB]),
             pack_members: pick(rng, &[3, 1000]),
             linger: SECOND * pick(rng, &[0, 0, 60]),

@@ -126,6 +126,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             min_bytes: 0,
             regular_permille: 300,
             critical_permille: 800,
+            drained_permille: None,
             pack_bytes: 4 * MIB,
             pack_members: 1000,
             linger: Duration::ZERO,

@@ -469,11 +469,11 @@ pub fn others(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{partition, pelican, shifting};
+    use crate::reproduce::{partition, pelican, shifting, soho};
 
     #[test]
     fn every_claim_has_a_name_of_its_own_and_a_place() {
-        for all in [partition::CLAIMS, pelican::CLAIMS, shifting::CLAIMS] {
+        for all in [partition::CLAIMS, pelican::CLAIMS, shifting::CLAIMS, soho::CLAIMS] {
             for (index, claim) in all.iter().enumerate() {
                 assert!(all[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
                 assert!(!claim.place.is_empty() && !claim.what.is_empty());

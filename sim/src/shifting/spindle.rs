@@ -46,13 +46,17 @@ impl DiskSpec {
         Duration::from_nanos((u128::from(bytes) * 1_000_000_000 / u128::from(self.rate_bytes_s)) as u64)
     }
 
-    /// A seek over so many bytes: it grows with the square root of the distance, as an arm does that speeds up on the
-    /// first half of its way and slows down on the second. Of places that are drawn evenly, the root of the distance is
-    /// 8/15 of that of the whole way on average.
+    /// A seek over so many bytes.
     pub fn seek(&self, distance_bytes: u64) -> Duration {
-        let way = (distance_bytes as f64 / self.capacity_bytes as f64).min(1.0).sqrt();
-        self.shortest_seek + self.average_seek.saturating_sub(self.shortest_seek).mul_f64(way * 15.0 / 8.0)
+        seek_time(self.shortest_seek, self.average_seek, distance_bytes as f64 / self.capacity_bytes as f64)
     }
+}
+
+/// A seek over a share `way` of all there is: it grows with the square root of the distance, as an arm does that speeds
+/// up on the first half of its way and slows down on the second. Of places that are drawn evenly, the root of the
+/// distance is 8/15 of that of the whole way on average.
+pub(crate) fn seek_time(shortest: Duration, average: Duration, way: f64) -> Duration {
+    shortest + average.saturating_sub(shortest).mul_f64(way.min(1.0).sqrt() * 15.0 / 8.0)
 }
 
 /// How far apart the places of a disk are.

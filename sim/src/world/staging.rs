@@ -3,6 +3,7 @@
 //! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
 //! are those of the versions that are there.
 
+use engine::staging::MoveRank;
 use engine::{PinnedTo, StagedEntry, Usage};
 use model::{OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,13 +18,21 @@ pub struct StagedVersion {
     pub since: Time,
     /// The class or group it is pinned to.
     pub pin: PinnedTo,
+    /// Whether it was read through since.
+    pub is_processed: bool,
+}
+
+impl StagedVersion {
+    fn rank(self) -> MoveRank {
+        MoveRank::new(self.is_processed, self.since)
+    }
 }
 
 /// A request for a page of staged versions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StagedQuery {
+pub(crate) struct StagedQuery {
     pub older_than: Duration,
-    /// Only versions among the coldest of so many bytes.
+    /// Only versions among the first of so many bytes, in the order of moving.
     pub coldest_bytes: Option<u64>,
     pub limit: u32,
     /// From the first version on, instead of behind the last page.
@@ -34,12 +43,14 @@ pub(super) struct StagedQuery {
 #[derive(Debug, Default)]
 pub struct Staging {
     versions: BTreeMap<u64, StagedVersion>,
-    /// The same, the oldest first.
-    by_age: BTreeSet<(Time, u64)>,
+    /// The same in the order of moving.
+    by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
     pub(super) capacity_bytes: u64,
     /// The last version that was listed.
     after: Option<u64>,
+    /// The last rank that the listing under way takes.
+    cutoff: Option<MoveRank>,
     /// The versions of each pack that is under way.
     packs: BTreeMap<OpId, Vec<u64>>,
     /// Versions that cannot be read.
@@ -49,6 +60,11 @@ pub struct Staging {
 }
 
 impl Staging {
+    /// An empty workshop of this size.
+    pub(crate) fn new(capacity_bytes: u64) -> Self {
+        Self { capacity_bytes, ..Self::default() }
+    }
+
     /// The versions.
     pub fn versions(&self) -> &BTreeMap<u64, StagedVersion> {
         &self.versions
@@ -59,25 +75,34 @@ impl Staging {
         &self.quarantined
     }
 
-    pub(super) fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         Usage { staged_bytes: self.bytes, capacity_bytes: self.capacity_bytes }
     }
 
     /// Stages a version, in place of one of the same number.
-    pub(super) fn stage(&mut self, number: u64, version: StagedVersion) {
+    pub(crate) fn stage(&mut self, number: u64, version: StagedVersion) {
         self.remove(number);
         self.versions.insert(number, version);
-        assert!(self.by_age.insert((version.since, number)), "version {number} is staged twice");
+        assert!(self.by_rank.insert((version.rank(), number)), "version {number} is staged twice");
         self.bytes += version.bytes;
     }
 
     fn remove(&mut self, number: u64) -> bool {
-        let Some(StagedVersion { bytes, since, .. }) = self.versions.remove(&number) else { return false };
-        assert!(self.by_age.remove(&(since, number)), "version {number} has an age");
+        let Some(version) = self.versions.remove(&number) else { return false };
+        let bytes = version.bytes;
+        assert!(self.by_rank.remove(&(version.rank(), number)), "version {number} has a rank");
         assert!(self.bytes >= bytes, "{bytes} bytes leave, of {} that are staged", self.bytes);
         self.bytes -= bytes;
         assert!(self.bytes == 0 || !self.versions.is_empty(), "{} bytes are staged of no version", self.bytes);
         true
+    }
+
+    /// A version was read through; one that has left meanwhile is none of the workshop's.
+    pub(crate) fn processed(&mut self, number: u64) {
+        let Some(version) = self.versions.get_mut(&number) else { return };
+        assert!(self.by_rank.remove(&(version.rank(), number)), "version {number} has a rank");
+        version.is_processed = true;
+        assert!(self.by_rank.insert((version.rank(), number)), "version {number} is staged once");
     }
 
     /// Makes a version unreadable.
@@ -86,18 +111,19 @@ impl Staging {
     }
 
     /// A page of versions, and whether there are more.
-    pub(super) fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
+    pub(crate) fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
         if query.restart {
             self.after = None;
+            self.cutoff = query.coldest_bytes.map(|bytes| self.cutoff(bytes));
         }
-        let cutoff = self.coldest_cutoff(query.coldest_bytes);
         let under_way: BTreeSet<u64> = self.packs.values().flatten().copied().collect();
         let from = self.after.map_or(0, |after| after + 1);
         let mut entries = Vec::new();
         for (version, staged) in self.versions.range(from..) {
             let age = now.since(staged.since);
             let left_out = under_way.contains(version) || self.quarantined.contains(version);
-            if age < query.older_than || staged.since > cutoff || left_out {
+            let is_behind = self.cutoff.is_some_and(|cutoff| staged.rank() > cutoff);
+            if age < query.older_than || is_behind || left_out {
                 continue;
             }
             if entries.len() == query.limit as usize {
@@ -109,20 +135,20 @@ impl Staging {
         (entries, false)
     }
 
-    fn coldest_cutoff(&self, coldest_bytes: Option<u64>) -> Time {
-        let Some(wanted) = coldest_bytes else { return Time::MAX };
+    /// The last rank among the first versions that make so many bytes.
+    fn cutoff(&self, wanted: u64) -> MoveRank {
         let mut sum = 0;
-        for (since, version) in &self.by_age {
+        for (rank, version) in &self.by_rank {
             sum += self.versions[version].bytes;
             if sum >= wanted {
-                return *since;
+                return *rank;
             }
         }
-        Time::MAX
+        MoveRank::LAST
     }
 
     /// Makes a pack of these versions; answers with its bytes.
-    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
+    pub(crate) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
         let bytes = |version: &u64| match self.versions.get(version) {
             Some(staged) => staged.bytes,
             None => panic!("version {version} is packed and not staged"),
@@ -134,7 +160,7 @@ impl Staging {
     }
 
     /// Takes the readable versions out of the pack of `op`, and quarantines the others.
-    pub(super) fn decompose(&mut self, op: OpId) -> Vec<u64> {
+    pub(crate) fn decompose(&mut self, op: OpId) -> Vec<u64> {
         self.quarantined.extend(self.unreadable_of(op));
         let mut versions = self.packs.remove(&op).unwrap_or_default();
         versions.retain(|version| !self.quarantined.contains(version));
@@ -142,13 +168,13 @@ impl Staging {
     }
 
     /// The versions of a pack that cannot be read.
-    pub(super) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
+    pub(crate) fn unreadable_of(&self, op: OpId) -> Vec<u64> {
         let versions = self.packs.get(&op).into_iter().flatten();
         versions.copied().filter(|version| self.unreadable.contains(version)).collect()
     }
 
     /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
-    pub(super) fn migrated(&mut self, op: OpId) -> bool {
+    pub(crate) fn migrated(&mut self, op: OpId) -> bool {
         let Some(versions) = self.packs.remove(&op) else { return false };
         for version in versions {
             assert!(!self.unreadable.contains(&version), "version {version} was written and cannot be read");
@@ -158,7 +184,7 @@ impl Staging {
     }
 
     /// The operation of a pack has ended, however it did.
-    pub(super) fn forget(&mut self, op: OpId) {
+    pub(crate) fn forget(&mut self, op: OpId) {
         self.packs.remove(&op);
     }
 }

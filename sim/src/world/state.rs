@@ -252,7 +252,7 @@ impl<M: Controller> World<M> {
 
     /// Stages a version; numbers are in key order.
     pub fn stage(&mut self, version: u64, bytes: u64, pin: PinnedTo) {
-        self.staging.stage(version, StagedVersion { bytes, since: self.now, pin });
+        self.staging.stage(version, StagedVersion { bytes, since: self.now, pin, is_processed: false });
         self.report(Event::StagingChanged(self.staging.usage()));
     }
 
