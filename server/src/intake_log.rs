@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::overlay::Overlay;
-use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay};
+use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay, Stored};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -214,6 +214,11 @@ impl SmallRecords for IntakeLog {
         Box::pin(self.reading(read))
     }
 
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+        let read = move |intake: &Intake| Ok(intake.get(&key(slot))?.map(|stored| ending(stored, bytes)));
+        Box::pin(self.reading(read))
+    }
+
     fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>> {
         let removed = self.intake.submit_all(vec![Change::Delete { key: key(slot), entry: Vec::new() }]);
         // It need not be durable: what is there again after a crash is known to nobody, and swept.
@@ -266,6 +271,13 @@ fn changes(record: &LogRecord) -> Vec<Change> {
         Change::Put { key: key(payload.slot), entry, value }
     }));
     changes
+}
+
+/// The length of what is `stored`, and its last `bytes` bytes.
+fn ending(stored: Stored, bytes: u64) -> (u64, Vec<u8>) {
+    let mut value = stored.value;
+    value.drain(..value.len() - value.len().min(bytes as usize));
+    (stored.value_bytes, value)
 }
 
 fn key(slot: u64) -> Vec<u8> {
