@@ -7,8 +7,8 @@
 //! while others are half done join them. The few for which lanes do not pay take slices in turns, by the faster way for
 //! one.
 //!
-//! Small uploads are over before a worker would have woken. Those of one runtime that end at the same moment, as they do
-//! where many clients were answered at once, are hashed together by the first of them, in place.
+//! Small uploads are over before a worker would have woken. Those of one runtime that end at the same moment, as they
+//! do where many clients were answered at once, are hashed together by the first of them, in place.
 //!
 //! Invariants:
 //! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it

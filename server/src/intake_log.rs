@@ -266,9 +266,10 @@ fn changes(record: &LogRecord) -> Vec<Change> {
     let last = record.payload.as_ref().and_then(|payload| Some((payload, entries.pop()?)));
     let without = |entry| Change::Delete { key: NO_PAYLOAD.to_vec(), entry };
     let mut changes: Vec<Change> = entries.into_iter().map(without).collect();
-    changes.extend(last.map(|(payload, entry)| {
-        let value = payload.bytes.to_vec();
-        Change::Put { key: key(payload.slot), entry, value }
+    changes.extend(last.map(|(payload, entry)| Change::Put {
+        key: key(payload.slot),
+        entry,
+        value: payload.bytes.clone(),
     }));
     changes
 }

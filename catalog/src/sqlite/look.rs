@@ -4,8 +4,8 @@
 //! [`SqliteOptions::cover_after_bytes`](super::SqliteOptions) of the server that wrote it.
 
 use super::failure::store_error;
-use super::overlay::{Changes, Overlay};
-use super::statements::Statements;
+use super::overlay::Overlay;
+use super::statements::{Changes, Statements};
 use crate::committer::{Failure, Records, State};
 use crate::key_digest::KeyDigest;
 use crate::look::read_only;

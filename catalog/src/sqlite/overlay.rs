@@ -14,19 +14,16 @@
 //! - no key lies behind the bound of its first byte: what is numbered or dated comes in order, and kinds of which there
 //!   is none (versions that cannot be read) are asked for all the time; neither needs a look at the file.
 //!
-//! Memory: what waits, which the one that commits bounds; [`REMEMBERED_MAX`] values of [`REMEMBERED_BYTES_MAX`] at most;
-//! a key for each first byte.
+//! Memory: what waits, which the one that commits bounds; [`REMEMBERED_MAX`] values of [`REMEMBERED_BYTES_MAX`] at
+//! most; a key for each first byte.
 
-use super::statements::Statements;
+use super::statements::{Changes, Statements};
 use crate::seal::Sealed;
 use crate::store::{Entry, KeyRange};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// Records that are other than in the file; `None` are gone.
-pub(super) type Changes = BTreeMap<Vec<u8>, Option<Sealed>>;
 
 /// Values that are remembered. When there are more, all are forgotten: those that matter are there again at once.
 const REMEMBERED_MAX: usize = 4_096;

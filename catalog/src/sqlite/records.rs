@@ -4,17 +4,17 @@
 //!
 //! With a log in front a commit changes memory alone (`overlay.rs`), and a transaction of SQLite takes in many of them
 //! when the committer asks for durability. It is not synced by itself (`NORMAL`): SQLite's log is synced, and folded
-//! into the file, when the committer asks, never by SQLite of its own accord: SQLite ignores a sync that fails then, and
-//! Linux reports it once, so that it would fold in frames that the medium has not got. A power loss in between leaves
-//! the file as of some commit, as ever in WAL mode.
+//! into the file, when the committer asks, never by SQLite of its own accord: SQLite ignores a sync that fails then,
+//! and Linux reports it once, so that it would fold in frames that the medium has not got. A power loss in between
+//! leaves the file as of some commit, as ever in WAL mode.
 //!
 //! If the medium has no room for what waits, that stays in memory, as it is in the log, and only what makes the store
 //! smaller is taken in until there is room: memory is bounded then as well.
 
 use super::failure::store_error;
-use super::overlay::{Changes, Overlay, merged, within};
+use super::overlay::{Overlay, merged, within};
 use super::path::beside;
-use super::statements::Statements;
+use super::statements::{Changes, Statements};
 use super::{schema, statements};
 use crate::committer::{Failure, Records, State};
 use crate::error::StoreError;

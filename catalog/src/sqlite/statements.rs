@@ -1,10 +1,13 @@
 //! The SQL: point reads, range reads, checks and writes over the one table.
 
-use super::overlay::Changes;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeMap;
+
+/// Records that are other than in the file; `None` are gone.
+pub(super) type Changes = BTreeMap<Vec<u8>, Option<Sealed>>;
 
 /// A connection that reads.
 pub(super) struct Statements<'a> {

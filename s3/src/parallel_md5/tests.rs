@@ -103,7 +103,7 @@ fn who_waits_for_a_worker_that_never_comes_is_told() {
     let (first, mut back) = lane();
     workers.shared.lock().waiting.push_back(first);
     drop(worker);
-    assert!(matches!(back.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+    assert!(matches!(back.try_recv(), Err(TryRecvError::Closed)));
     assert_eq!(workers.shared.lock().workers, 0);
 }
 

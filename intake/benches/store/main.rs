@@ -3,7 +3,8 @@
 //!
 //! ```console
 //! $ cargo build --release -p intake --example store
-//! $ tests/bench/stores.py --contender intake=target/release/examples/store
+//! $ STORE=target/release/examples/store
+//! $ tests/bench/stores.py --contender intake=$STORE --contender intake-log=$STORE
 //! ```
 //!
 //! A store whose name ends in `-log` never leaves its log: the difference is what transformation costs. Memory is held
