@@ -52,6 +52,15 @@ impl KeyDigest {
         self.sum = self.sum.wrapping_sub(crc_fast::checksum(CrcAlgorithm::Crc64Nvme, key));
     }
 
+    /// `key` was there or not before a write, and is or is not after it.
+    pub(crate) fn turn(&mut self, key: &[u8], was_there: bool, is_there: bool) {
+        match (was_there, is_there) {
+            (false, true) => self.add(key),
+            (true, false) => self.remove(key),
+            _ => {}
+        }
+    }
+
     /// The digest that makes this one when added to `other`.
     pub(crate) fn minus(self, other: Self) -> Self {
         Self { keys: self.keys.wrapping_sub(other.keys), sum: self.sum.wrapping_sub(other.sum) }

@@ -4,6 +4,8 @@
 //! - all changes go through one writer thread, which puts every waiting batch into one transaction (group commit) and
 //!   answers them once it is durable, so that all of them share one sync: that of SQLite's own log (WAL, `synchronous =
 //!   FULL`), or of the log in front of the store, if there is one (`catalog/src/log.rs`);
+//! - behind a log, commits wait in memory and are folded into the file many at once; all readers see them
+//!   (`overlay.rs`);
 //! - a file with a log in front says so, and is opened without it only after it was closed in order;
 //! - reads use connections of their own, which never wait for the writer and see every batch that was answered;
 //! - one process at a time: a lock on the file beside it is held from open until the writer has ended;
@@ -19,6 +21,7 @@ mod file;
 mod look;
 mod lookups;
 mod mend;
+mod overlay;
 mod path;
 mod pool;
 mod records;
@@ -34,12 +37,14 @@ use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
-use look::{Changes, Looked};
+use look::Looked;
 use lookups::Lookups;
 use mend::Walk;
+use overlay::Overlay;
 use pool::Pool;
 use records::SqliteRecords;
 use rusqlite::Connection;
+use statements::Changes;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +57,7 @@ const READ_ONLY_READERS: usize = 2;
 const PAGE_FAULTS_MAX: u32 = 20;
 
 /// See [`SqliteOptions::cover_after_bytes`].
-const COVER_AFTER_BYTES: u64 = 64 << 20;
+const COVER_AFTER_BYTES: u64 = 128 << 20;
 
 /// Options of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +103,8 @@ pub struct SqliteStore {
     lookups: Lookups,
     /// `None` if it is opened read-only.
     writer: Option<Writer>,
-    /// What its log has and the file has not, where it is opened read-only.
-    changes: Arc<Changes>,
+    /// What its log has and the file has not.
+    overlay: Arc<Overlay>,
     counters: Arc<Counters>,
     incomplete: Option<String>,
     behind_log: Option<String>,
@@ -148,21 +153,23 @@ impl SqliteStore {
             schema::begin_log(&connection, &path)?;
         }
         let mut committer = Committer::new(SqliteRecords::new(connection, path.clone()), state, options.sequence_min);
-        let mut behind_log = None;
+        let (mut behind_log, mut overlay) = (None, Arc::new(Overlay::of(Changes::new())));
         if let Some(log) = log {
             committer = committer.behind(log, options.cover_after_bytes);
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
-            committer.records = committer.records.without_sync()?;
+            overlay = Arc::new(Overlay::of_a_writer());
         }
         committer.state.expected = walked.expected(options.accept_incomplete);
+        if committer.log.is_some() {
+            committer.records = committer.records.behind_log(Arc::clone(&overlay), committer.state)?;
+        }
         let incomplete = walked.flaw().filter(|_| !options.accept_incomplete);
         let readers = || (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>();
         let (pool, lookups) = (Pool::new(path.clone(), readers()?), Lookups::start(path.clone(), readers()?)?);
         let counters = Arc::new(Counters::new(committer.state.sequence));
         let retains_log = committer.retains_log.clone();
         let writer = Some(Writer::start(committer, counters.clone())?);
-        let changes = Arc::default();
-        Ok(Self { pool, lookups, writer, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -179,7 +186,7 @@ impl SqliteStore {
         schema::check_identity(&readers[0], &path, log.is_some())?;
         let sequence = statements::read_sequence(&readers[0]).map_err(|error| store_error(&path, &error))?;
         let mut sequence = sequence.unwrap_or_default();
-        let (mut changes, mut behind_log) = (Changes::new(), None);
+        let (mut changes, mut behind_log) = (Overlay::of(Changes::new()), None);
         // A file that cannot be walked to its end is a finding, not a reason to refuse a look at the rest.
         let incomplete = match Walk::through(&readers[0]) {
             Err(error) => Some(error.to_string()),
@@ -197,8 +204,8 @@ impl SqliteStore {
         };
         let counters = Arc::new(Counters::new(sequence));
         let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
-        let (pool, changes, retains_log) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
-        Ok(Self { pool, lookups, writer: None, changes, counters, incomplete, behind_log, retains_log, _lock: lock })
+        let (pool, overlay, retains_log) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
+        Ok(Self { pool, lookups, writer: None, overlay, counters, incomplete, behind_log, retains_log, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -221,31 +228,24 @@ impl SqliteStore {
 
 impl Store for SqliteStore {
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
-        if let Some(changed) = self.changes.get(key) {
-            return Box::pin(std::future::ready(Ok(changed.clone())));
+        if let Ok(value) = self.overlay.get(key) {
+            return Box::pin(std::future::ready(Ok(value)));
         }
-        let key = key.to_vec();
-        self.lookups.read(move |reader| reader.get(&key))
+        let (key, overlay) = (key.to_vec(), Arc::clone(&self.overlay));
+        self.lookups.read(move |reader| overlay.get_over(reader, &key))
     }
 
     fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
-        let changes = Arc::clone(&self.changes);
-        self.lookups.read(move |reader| {
-            let mut values = reader.get_many(&keys)?;
-            for (value, key) in values.iter_mut().zip(&keys) {
-                if let Some(changed) = changes.get(key) {
-                    value.clone_from(changed);
-                }
-            }
-            Ok(values)
-        })
+        if let Some(values) = self.overlay.get_many(&keys) {
+            return Box::pin(std::future::ready(Ok(values)));
+        }
+        let overlay = Arc::clone(&self.overlay);
+        self.lookups.read(move |reader| overlay.get_many_over(reader, &keys))
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
-        if !self.changes.is_empty() {
-            return Box::pin(look::scan(self.pool.clone(), Arc::clone(&self.changes), range, limit));
-        }
-        self.pool.read(move |reader| reader.scan(range, limit))
+        let overlay = Arc::clone(&self.overlay);
+        self.pool.read(move |reader| overlay.scan_over(reader, &range, limit))
     }
 
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {

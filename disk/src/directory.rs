@@ -384,6 +384,18 @@ impl Drive for DirectoryDrive {
         .await
     }
 
+    async fn read_end(&self, name: &FileName, bytes: u64) -> Result<(u64, Buffer), DriveError> {
+        let name = name.clone();
+        self.run(move |shared| {
+            let file = shared.file(&name)?;
+            let mut end = Buffer::zeroed(file.bytes.min(bytes) as usize);
+            let offset = file.bytes - end.len() as u64;
+            let read = shared.handle(&file, offset, &end)?.read_exact_at(&mut end, offset);
+            read.map(|()| (file.bytes, end)).map_err(|source| shared.error("reading", &name, source))
+        })
+        .await
+    }
+
     async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
         self.run(move |shared| shared.sync(&name)).await

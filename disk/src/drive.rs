@@ -74,6 +74,14 @@ pub trait Drive: Send + Sync + 'static {
     async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError>;
     /// Fills all of `into` from `offset`. Reading past the file's end is [`DriveError::Short`].
     async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError>;
+    /// The file's length in bytes, and its last `bytes` bytes (all, if it is shorter): what comes first where a file
+    /// describes itself at its end. One request where the drive can.
+    async fn read_end(&self, name: &FileName, bytes: u64) -> Result<(u64, Buffer), DriveError> {
+        let file_bytes = self.len(name).await?;
+        let end_bytes = file_bytes.min(bytes);
+        let end = self.read_at(name, file_bytes - end_bytes, Buffer::zeroed(end_bytes as usize)).await?;
+        Ok((file_bytes, end))
+    }
     /// Takes the time of reading `bytes` bytes from `offset`, and delivers none of them.
     async fn pass(&self, name: &FileName, offset: u64, bytes: u64) -> Result<(), DriveError> {
         self.read_at(name, offset, Buffer::zeroed(bytes as usize)).await.map(drop)

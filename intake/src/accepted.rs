@@ -2,6 +2,7 @@
 
 use crate::ack::{Answerer, ack};
 use crate::record::{Head, Kind, Record, Sequence};
+use ::bytes::Bytes;
 
 /// A change that has its number.
 pub(crate) struct Accepted {
@@ -9,7 +10,7 @@ pub(crate) struct Accepted {
     pub(crate) kind: Kind,
     pub(crate) key: Vec<u8>,
     pub(crate) entry: Vec<u8>,
-    pub(crate) value: Vec<u8>,
+    pub(crate) value: Bytes,
     pub(crate) value_crc: u32,
     pub(crate) answerer: Answerer,
 }
@@ -18,7 +19,7 @@ impl Accepted {
     /// A change that a log has already: nobody waits for it.
     pub(crate) fn again(record: &Record<'_>, head: Head) -> Self {
         let Record { kind, sequence, key, entry, value } = *record;
-        let (key, entry, value) = (key.to_vec(), entry.to_vec(), value.to_vec());
+        let (key, entry, value) = (key.to_vec(), entry.to_vec(), Bytes::copy_from_slice(value));
         Self { sequence, kind, key, entry, value, value_crc: head.value_crc(), answerer: ack().0 }
     }
 

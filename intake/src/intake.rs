@@ -17,6 +17,7 @@ use crate::shared::{Loss, Shared};
 use crate::status::Status;
 use crate::view::{Stored, Want};
 use crate::writer::{Writer, submission};
+use ::bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +34,7 @@ pub enum Change {
         /// The caller's metadata: at most [`ENTRY_BYTES_MAX`] bytes.
         entry: Vec<u8>,
         /// At most [`Config::value_bytes_max`] bytes.
-        value: Vec<u8>,
+        value: Bytes,
     },
     /// The key is gone, whether it was there or not.
     Delete {
@@ -160,7 +161,7 @@ impl Intake {
     /// # Errors
     /// Those of the change.
     pub fn put(&self, key: &[u8], entry: &[u8], value: &[u8]) -> Result<Sequence, PutError> {
-        let change = Change::Put { key: key.to_vec(), entry: entry.to_vec(), value: value.to_vec() };
+        let change = Change::Put { key: key.to_vec(), entry: entry.to_vec(), value: Bytes::copy_from_slice(value) };
         self.submit_and_wait(change, None)
     }
 
@@ -265,9 +266,9 @@ impl Intake {
     fn submission(&self, change: Change, prepare: Option<Prepare>) -> Result<(Submission, Ack), PutError> {
         let (kind, key, entry, value) = match change {
             Change::Put { key, entry, value } => (Kind::Put, key, entry, value),
-            Change::Delete { key, entry } => (Kind::Delete, key, entry, Vec::new()),
+            Change::Delete { key, entry } => (Kind::Delete, key, entry, Bytes::new()),
             Change::Forget { from, to, up_to } => {
-                (Kind::Forget, from, up_to.0.to_le_bytes().to_vec(), to.unwrap_or_default())
+                (Kind::Forget, from, up_to.0.to_le_bytes().to_vec(), to.unwrap_or_default().into())
             }
         };
         let value_limit = if kind == Kind::Forget { KEY_BYTES_MAX } else { self.shared.config.value_bytes_max };

@@ -6,6 +6,7 @@
 use crate::ack::Answerer;
 use crate::error::Refusal;
 use crate::record::{Kind, Sequence};
+use ::bytes::Bytes;
 use engine::shift::{LogId, PoolDrive, TransformOutcome};
 use model::Attempt;
 use parking_lot::{Condvar, Mutex};
@@ -40,7 +41,7 @@ pub(crate) struct Submission {
     pub(crate) kind: Kind,
     pub(crate) key: Vec<u8>,
     pub(crate) entry: Vec<u8>,
-    pub(crate) value: Vec<u8>,
+    pub(crate) value: Bytes,
     pub(crate) value_crc: u32,
     pub(crate) prepare: Option<Prepare>,
     pub(crate) answerer: Answerer,

@@ -26,6 +26,7 @@ use crate::record::{Head, Kind, Sequence};
 use crate::shared::Shared;
 use crate::table::charged;
 use crate::view::View;
+use ::bytes::Bytes;
 use engine::shift::{LogId, Model, Overrun, Shift, ShiftEvent, ShiftPolicy};
 use model::Time;
 use std::collections::BTreeMap;
@@ -440,7 +441,7 @@ fn applied(change: &Accepted) -> Applied<'_> {
 }
 
 /// A change that waits, with the checksum of its value.
-pub(crate) fn submission(kind: Kind, key: Vec<u8>, entry: Vec<u8>, value: Vec<u8>, answerer: Answerer) -> Submission {
+pub(crate) fn submission(kind: Kind, key: Vec<u8>, entry: Vec<u8>, value: Bytes, answerer: Answerer) -> Submission {
     let value_crc = crc32c(&value);
     Submission { kind, key, entry, value, value_crc, prepare: None, answerer }
 }

@@ -63,7 +63,8 @@ fn conditions_are_checked_in_the_order_of_numbers_against_what_follows() {
             std::thread::spawn(move || {
                 let create = |round: u64| {
                     let key = format!("key {round}").into_bytes();
-                    let change = Change::Put { key: key.clone(), entry: vec![thread as u8], value: vec![1; 100] };
+                    let change =
+                        Change::Put { key: key.clone(), entry: vec![thread as u8], value: vec![1; 100].into() };
                     let table = Arc::clone(&table);
                     let prepare = move |draft: &mut intake::Draft<'_>| {
                         let is_pending = draft.pending(&key).is_some_and(|(_, kind, _)| kind == Kind::Put);
@@ -154,7 +155,7 @@ fn a_queue_that_is_full_slows_and_then_refuses() {
     let config = Config { queue_bytes: 10_000, ..config(5) };
     let (intake, _) = Intake::open(world.directories(), config).expect("it is new");
     world.set_fault(0, intake::medium::memory::Fault::Hang);
-    let change = || Change::Put { key: b"key".to_vec(), entry: Vec::new(), value: vec![1; 1000] };
+    let change = || Change::Put { key: b"key".to_vec(), entry: Vec::new(), value: vec![1; 1000].into() };
     let mut acks = Vec::new();
     let mut paces = Vec::new();
     let refused = loop {
@@ -170,7 +171,7 @@ fn a_queue_that_is_full_slows_and_then_refuses() {
     assert!(paces.last().is_some_and(|pace| *pace > Duration::from_millis(10)));
     world.set_fault(0, intake::medium::memory::Fault::None);
     assert!(acks.into_iter().all(|ack| ack.wait().is_ok()));
-    let long = Change::Put { key: vec![1; 5000], entry: Vec::new(), value: Vec::new() };
+    let long = Change::Put { key: vec![1; 5000], entry: Vec::new(), value: Vec::new().into() };
     assert!(matches!(intake.submit(long, None), Err(PutError::TooLong { what: "key", .. })));
 }
 

@@ -7,11 +7,16 @@
 //! while others are half done join them. The few for which lanes do not pay take slices in turns, by the faster way for
 //! one.
 //!
+//! Small uploads are over before a worker would have woken. Those of one runtime that end at the same moment, as they
+//! do where many clients were answered at once, are hashed together by the first of them, in place.
+//!
 //! Invariants:
 //! - an upload has one batch with a worker and another that gathers, of at most [`BATCH_BYTES`] and a piece each; it
 //!   waits when both are full;
 //! - nobody waits without a worker: who adds a batch sees to one, and a worker leaves only when none waits;
 //! - an upload that goes away takes its batch from its lane at the next slice;
+//! - an upload that ends beside others goes on once its bytes are hashed, whatever becomes of the others: it does
+//!   itself what nobody has begun;
 //! - on a runtime of one thread, and for little, the bytes are hashed in place: nothing there runs beside anything.
 
 mod lanes;
@@ -27,11 +32,14 @@ use std::num::NonZero;
 use std::sync::Arc;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 /// Bytes that an upload gathers before it waits for its last batch.
 const BATCH_BYTES: usize = 1 << 20;
 /// The fewest bytes that an upload hands to an idle worker: 80 microseconds' work.
 const HANDOVER_BYTES: usize = 64 << 10;
+/// The fewest bytes for which an upload that ends looks for others that do.
+const BESIDE_BYTES: usize = 4 << 10;
 /// Blocks that a worker hashes before it looks for other batches.
 const SLICE_BLOCKS: usize = 1024;
 
@@ -47,6 +55,8 @@ struct SharedWorkers {
     together_from: usize,
     workers_max: usize,
     queue: Mutex<LaneQueue>,
+    /// Small uploads that end now.
+    ending: Mutex<VecDeque<LaneBatch>>,
 }
 
 #[derive(Default)]
@@ -65,7 +75,8 @@ impl Md5Workers {
     fn with_workers(workers_max: usize) -> Self {
         let level = Level::new();
         let together_from = lanes::pay_from(level);
-        Self { shared: Arc::new(SharedWorkers { level, together_from, workers_max, queue: Mutex::default() }) }
+        let (queue, ending) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(SharedWorkers { level, together_from, workers_max, queue, ending }) }
     }
 
     /// The MD5 of an upload that begins.
@@ -76,6 +87,20 @@ impl Md5Workers {
             gathered: VecDeque::new(),
             gathered_bytes: 0,
         }
+    }
+
+    /// Hashes the first of the small uploads that end now, in place. False if there are none.
+    fn hash_ending(&self) -> bool {
+        let mut ending = self.shared.ending.lock();
+        let now = ending.len().min(LANES);
+        let lanes: Vec<LaneBatch> = ending.drain(..now).collect();
+        drop(ending);
+        let mut worker = Md5Worker { shared: Arc::clone(&self.shared), lanes, left: true };
+        while !worker.lanes.is_empty() {
+            worker.settle();
+            worker.go_on();
+        }
+        now > 0
     }
 
     /// Queues a batch, and starts another worker if there may be one.
@@ -152,10 +177,29 @@ impl Md5 {
             self.hand_over().await?;
         }
         let mut state = self.state().await?;
+        if self.gathered_bytes >= BESIDE_BYTES && Handle::current().runtime_flavor() != RuntimeFlavor::CurrentThread {
+            return Ok(self.end_beside_others(state).await?.finish());
+        }
         for piece in &self.gathered {
             state.update(piece);
         }
         Ok(state.finish())
+    }
+
+    /// `state` behind what has gathered, which is hashed along with other uploads that end.
+    async fn end_beside_others(self, state: Md5State) -> Result<Md5State, HashingEnded> {
+        let (done, mut back) = oneshot::channel();
+        self.workers.shared.ending.lock().push_back(LaneBatch { state, pieces: self.gathered, done });
+        // Those that are ready by now come first, and join.
+        tokio::task::yield_now().await;
+        loop {
+            match back.try_recv() {
+                Ok(state) => return Ok(state),
+                Err(TryRecvError::Empty) if self.workers.hash_ending() => {}
+                // Another thread has it in its lanes.
+                Err(_) => return back.await.map_err(|_| HashingEnded),
+            }
+        }
     }
 
     /// True if the last batch is done.

@@ -167,7 +167,8 @@ pub trait PutSink: Send {
     /// Makes what was written, which has this ETag (without quotes) and these checksums, the current version or the
     /// part: durable and visible when it returns, and not at all if it fails. The condition of the put is checked in
     /// the same step ([`ServiceError::PreconditionFailed`], or [`ServiceError::NoSuchKey`] for an `IfMatch` on
-    /// nothing). Returns the time of change, in milliseconds of the Unix epoch.
+    /// nothing). Returns the time of change, in milliseconds of the Unix epoch. Dropped half-way it may or may not have
+    /// happened: the front gives it a task of its own.
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64>;
 }
 

@@ -17,7 +17,7 @@ use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::overlay::Overlay;
-use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay};
+use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay, Stored};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -231,6 +231,11 @@ impl SmallRecords for IntakeLog {
         Box::pin(self.reading(read))
     }
 
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+        let read = move |intake: &Intake| Ok(intake.get(&key(slot))?.map(|stored| ending(stored, bytes)));
+        Box::pin(self.reading(read))
+    }
+
     fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>> {
         let removed = self.intake.submit_all(vec![Change::Delete { key: key(slot), entry: Vec::new() }]);
         // It need not be durable: what is there again after a crash is known to nobody, and swept.
@@ -278,11 +283,19 @@ fn changes(record: &LogRecord) -> Vec<Change> {
     let last = record.payload.as_ref().and_then(|payload| Some((payload, entries.pop()?)));
     let without = |entry| Change::Delete { key: NO_PAYLOAD.to_vec(), entry };
     let mut changes: Vec<Change> = entries.into_iter().map(without).collect();
-    changes.extend(last.map(|(payload, entry)| {
-        let value = payload.bytes.to_vec();
-        Change::Put { key: key(payload.slot), entry, value }
+    changes.extend(last.map(|(payload, entry)| Change::Put {
+        key: key(payload.slot),
+        entry,
+        value: payload.bytes.clone(),
     }));
     changes
+}
+
+/// The length of what is `stored`, and its last `bytes` bytes.
+fn ending(stored: Stored, bytes: u64) -> (u64, Vec<u8>) {
+    let mut value = stored.value;
+    value.drain(..value.len() - value.len().min(bytes as usize));
+    (stored.value_bytes, value)
 }
 
 fn key(slot: u64) -> Vec<u8> {

@@ -426,7 +426,7 @@ impl PutSink for Sink {
     }
 
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64> {
-        in_task(self.commit_all(etag, checksums))
+        Box::pin(self.commit_all(etag, checksums))
     }
 }
 

@@ -375,7 +375,7 @@ impl PutSink for PartSink {
     }
 
     fn commit(self: Box<Self>, etag: String, checksums: Vec<Checksum>) -> ServiceFuture<'static, u64> {
-        crate::object_service::in_task(self.commit_all(etag, checksums))
+        Box::pin(self.commit_all(etag, checksums))
     }
 }
 

@@ -5,7 +5,8 @@ program that takes the same options.
     tests/bench/stores.py                                    # what is missing is named, and left out
     tests/bench/stores.py --install                          # installs the packages first (Debian, as root)
     tests/bench/stores.py --value-bytes 100000 --put-mb 200 --keys random sequential
-    tests/bench/stores.py --contender 'intake=target/release/examples/intake_puts'
+    cargo build --release -p intake --example store
+    tests/bench/stores.py --contender intake=target/release/examples/store
 
 Every contender runs on the same disks (emulated_disks.c says by which physics): once on a stripe over all of them
 below one directory, and once, with --apart, on a directory for each. One line of JSON for each run on standard output,

@@ -164,7 +164,7 @@ impl BlockWriter {
             assert!(self.filled <= self.buffer_bytes, "the file has room for what it is given");
             data = later;
             if self.filled == BLOCK_BYTES {
-                self.seal(&mut |_| Vec::new()).await?;
+                self.seal(&mut |_| Vec::new(), false).await?;
             }
         }
         self.torn = false;
@@ -174,7 +174,7 @@ impl BlockWriter {
     /// Writes what is left, and behind it what `tail` makes of the table, if anything.
     pub(crate) async fn finish(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
         self.begin()?;
-        self.seal(tail).await?;
+        self.seal(tail, true).await?;
         self.settle().await?;
         self.torn = false;
         Ok(())
@@ -201,8 +201,13 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Sends the block off, with `tail` behind it if that fits, and apart from it if not.
-    async fn seal(&mut self, tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send)) -> Result<(), DriveError> {
+    /// Sends the block off, with `tail` behind it if that fits, and apart from it if not. Nothing comes behind the last
+    /// one, so that it is waited for.
+    async fn seal(
+        &mut self,
+        tail: &mut (dyn FnMut(&[u32]) -> Vec<u8> + Send),
+        is_last: bool,
+    ) -> Result<(), DriveError> {
         let spare = self.settle().await?;
         let data_end = self.bytes();
         assert!(self.under_way.is_none(), "one block is on its way at a time");
@@ -219,8 +224,13 @@ impl BlockWriter {
             self.buffer[self.filled..self.filled + tail.len()].copy_from_slice(&tail);
             self.filled += tail.len();
         }
-        if self.filled > 0 {
-            self.send_off(spare, data_end);
+        if self.filled > 0 && is_last {
+            let write = self.block_write(Buffer::zeroed(0), data_end);
+            write.await?;
+        } else if self.filled > 0 {
+            let write = self.block_write(spare.unwrap_or_else(|| Buffer::zeroed(self.buffer_bytes)), data_end);
+            self.under_way = Some(tokio::spawn(write));
+            self.buffer.set_len(self.buffer_bytes);
         }
         if !tail_fits {
             self.torn = false;
@@ -229,23 +239,25 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Starts the write of the buffer, and goes on with `spare`.
-    fn send_off(&mut self, spare: Option<Buffer>, data_end: u64) {
+    /// The write of the buffer, whose place `next` takes.
+    fn block_write(
+        &mut self,
+        next: Buffer,
+        data_end: u64,
+    ) -> impl Future<Output = Result<Buffer, DriveError>> + Send + 'static {
         assert!(self.start <= data_end && data_end <= self.bytes(), "a tail follows the data of its block");
         assert_eq!(self.blocks, data_end.div_ceil(BLOCK_BYTES as u64), "the table has the checksum of every block");
-        let fresh = spare.unwrap_or_else(|| Buffer::zeroed(self.buffer_bytes));
-        let mut buffer = std::mem::replace(&mut self.buffer, fresh);
-        self.buffer.set_len(self.buffer_bytes);
+        let mut buffer = std::mem::replace(&mut self.buffer, next);
         buffer.set_len(self.filled);
         let (drive, name, start) = (Arc::clone(&self.drive), self.name.clone(), self.start);
         let written = Arc::clone(&self.written);
         self.start += self.filled as u64;
         self.filled = 0;
-        self.under_way = Some(tokio::spawn(async move {
+        async move {
             let buffer = drive.write_at(&name, start, buffer).await?;
             written(data_end);
             Ok(buffer)
-        }));
+        }
     }
 
     /// Waits for the block that is under way, if one is, and gives its buffer back.

@@ -30,6 +30,9 @@ pub trait SmallRecords: Send + Sync + 'static {
     fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>>;
     /// The bytes of `range` of the record of `slot`, as far as it has them; `None` if there is none.
     fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
+    /// The length of the record of `slot` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
+    /// is none.
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>>;
     /// Removes the record of `slot`. It may be there again after a crash.
     fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>>;
     /// Every slot that has a record.
@@ -47,6 +50,11 @@ impl SmallRecords for MemoryLog {
             let end = (range.end as usize).min(bytes.len());
             bytes[(range.start as usize).min(end)..end].to_vec()
         };
+        Box::pin(ready(Ok(self.payload(slot).map(cut))))
+    }
+
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+        let cut = |all: Bytes| (all.len() as u64, all[all.len() - all.len().min(bytes as usize)..].to_vec());
         Box::pin(ready(Ok(self.payload(slot).map(cut))))
     }
 
@@ -207,6 +215,25 @@ impl Drive for SmallFiles {
         }
         into.copy_from_slice(&found);
         Ok(into)
+    }
+
+    async fn read_end(&self, name: &FileName, bytes: u64) -> Result<(u64, Buffer), DriveError> {
+        let pending = self.pending(name, |file| file.bytes());
+        let Some(slot) = slot_of(name).filter(|_| pending.is_none()) else {
+            let file_bytes = self.len(name).await?;
+            let end_bytes = file_bytes.min(bytes);
+            let end = self.read_at(name, file_bytes - end_bytes, Buffer::zeroed(end_bytes as usize)).await?;
+            return Ok((file_bytes, end));
+        };
+        // A slot is a file or a record: what is read most is looked for first.
+        match self.records.read_end(slot, bytes).await.map_err(|error| failed(name, error))? {
+            Some((record_bytes, end)) => {
+                let mut buffer = Buffer::zeroed(end.len());
+                buffer.copy_from_slice(&end);
+                Ok((record_bytes, buffer))
+            }
+            None => self.files.read_end(name, bytes).await,
+        }
     }
 
     /// An admitted file is durable along with its batch.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 /// How much is read when a file is opened. A file that is no longer comes in with it.
-const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+const OPEN_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 32 << 10 };
 
 /// The room of a file that grows, at first, in bytes. Small, since a client that announces much and sends nothing takes
 /// it.
@@ -219,12 +219,11 @@ impl StagedReader {
     async fn open(hold: SlotHold) -> Result<Self, ReadError> {
         let (slot, name) = (hold.slot(), staged_name(hold.slot()));
         let drive = Arc::clone(&hold.slots.drive);
-        let file_bytes = drive.len(&name).await.map_err(|error| not_found(slot, error))?;
+        let (file_bytes, end) = drive.read_end(&name, OPEN_BYTES).await.map_err(|error| not_found(slot, error))?;
         if file_bytes < FOOTER_BYTES {
             return Err(ReadError::Unusable { slot, source: FormatError::Length });
         }
-        let end_bytes = file_bytes.min(OPEN_BYTES);
-        let mut end = read_bytes(&*drive, &name, file_bytes - end_bytes, end_bytes as usize).await?;
+        let mut end = Bytes::from_owner(end);
         let footer = StagedFooter::decode(&end.split_off(end.len() - FOOTER_BYTES as usize), slot, file_bytes)
             .map_err(|source| ReadError::Unusable { slot, source })?;
         let first_page = check_table(&hold.slots, &name, &footer, &end).await?;

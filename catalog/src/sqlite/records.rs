@@ -1,18 +1,26 @@
 //! The records of the one connection that writes, as the committer changes them.
 //!
-//! Without a log every commit syncs SQLite's own log (WAL, `synchronous = FULL`). With one in front it does not
-//! (`NORMAL`), and SQLite's log is synced and folded into the file when the committer asks for it, never by SQLite of
-//! its own accord: SQLite ignores a sync that fails then, and Linux reports it once, so that it would fold in frames
-//! that the medium has not got. A power loss in between leaves the transactions up to some commit, as ever in WAL mode.
+//! Without a log every commit is a transaction of SQLite, which syncs its own log (WAL, `synchronous = FULL`).
+//!
+//! With a log in front a commit changes memory alone (`overlay.rs`), and a transaction of SQLite takes in many of them
+//! when the committer asks for durability. It is not synced by itself (`NORMAL`): SQLite's log is synced, and folded
+//! into the file, when the committer asks, never by SQLite of its own accord: SQLite ignores a sync that fails then,
+//! and Linux reports it once, so that it would fold in frames that the medium has not got. A power loss in between
+//! leaves the file as of some commit, as ever in WAL mode.
+//!
+//! If the medium has no room for what waits, that stays in memory, as it is in the log, and only what makes the store
+//! smaller is taken in until there is room: memory is bounded then as well.
 
 use super::failure::store_error;
+use super::overlay::{Overlay, merged, within};
 use super::path::beside;
+use super::statements::{Changes, Statements};
 use super::{schema, statements};
 use crate::committer::{Failure, Records, State};
 use crate::error::StoreError;
 use crate::key_digest::KeyDigest;
-use crate::seal::Sequence;
-use crate::store::{Batch, Write};
+use crate::seal::{Sealed, Sequence};
+use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, ErrorCode};
 use std::fs::File;
 use std::path::Path;
@@ -21,27 +29,57 @@ use std::sync::Arc;
 /// Pages in SQLite's log (4 KiB each) at which it is folded into the file: what is written to the same page meanwhile
 /// is folded once.
 const LOG_PAGES: i64 = 8_192;
+/// Bytes of memory of what waits, at which it is folded into the file.
+const WAITING_BYTES: usize = 12 << 20;
 
 /// The records of a file.
 pub(super) struct SqliteRecords {
     connection: Connection,
     path: Arc<Path>,
-    /// SQLite's own log, where its commits are not durable by themselves. Open from before the first of them, so that
-    /// it learns of every write that failed.
-    log: Option<File>,
+    behind: Option<Behind>,
+}
+
+/// What there is where a log makes commits durable.
+struct Behind {
+    /// SQLite's own log. Open from before the first transaction that is not durable, so that it learns of every write
+    /// that failed.
+    wal: File,
+    overlay: Arc<Overlay>,
+    /// The state of the last commit.
+    state: State,
+    open: Open,
+    /// Why what waits could not be folded.
+    stuck: Option<Stuck>,
+}
+
+/// The open transaction.
+#[derive(Default)]
+struct Open {
+    changes: Changes,
+    state: Option<State>,
+    puts: u64,
+    /// By so many keys the store grows.
+    keys: i64,
+}
+
+enum Stuck {
+    Full,
+    Failed(String),
 }
 
 impl SqliteRecords {
     /// The records of the file at `path`, each commit durable.
     pub(super) fn new(connection: Connection, path: Arc<Path>) -> Self {
-        Self { connection, path, log: None }
+        Self { connection, path, behind: None }
     }
 
-    /// The same ones; commits are durable from now on only after [`Records::make_durable`].
-    pub(super) fn without_sync(mut self) -> Result<Self, StoreError> {
+    /// The same ones, in the state `state`; commits are from now on changes of `overlay`, and durable only after
+    /// [`Records::make_durable`].
+    pub(super) fn behind_log(mut self, overlay: Arc<Overlay>, state: State) -> Result<Self, StoreError> {
         let path = beside(&self.path, "-wal");
         let opened = File::open(&path).map_err(|error| StoreError::Failed(format!("{}: {error}", path.display())));
-        self.log = Some(opened?);
+        let open = Open::default();
+        self.behind = Some(Behind { wal: opened?, overlay, state, open, stuck: None });
         self.set("synchronous", "NORMAL")?;
         self.set("wal_autocheckpoint", "0")?;
         Ok(self)
@@ -81,32 +119,37 @@ impl SqliteRecords {
     }
 }
 
-impl Records for SqliteRecords {
-    fn begin(&mut self) -> Result<(), Failure> {
-        self.run("BEGIN IMMEDIATE")
+impl SqliteRecords {
+    /// Folds all that waits into the file, in one transaction.
+    fn fold(&mut self) -> Result<(), Failure> {
+        let Some(behind) = &self.behind else { return Ok(()) };
+        let folded = behind.overlay.fold(|changes| {
+            self.run("BEGIN IMMEDIATE")?;
+            statements::fold(&self.connection, changes).map_err(|error| self.failure(&error))?;
+            self.store_state(behind.state)?;
+            self.run("COMMIT")
+        });
+        if folded.is_err() {
+            self.end_transaction()?;
+        }
+        let stuck = match &folded {
+            Err(Failure::Harmless(StoreError::Full)) => Some(Stuck::Full),
+            Err(Failure::Harmless(error)) => Some(Stuck::Failed(error.to_string())),
+            _ => None,
+        };
+        if let Some(behind) = &mut self.behind {
+            behind.stuck = stuck;
+        }
+        folded
     }
 
-    fn failed_check(&self, batch: &Batch) -> Result<Option<usize>, Failure> {
-        statements::failed_check(&self.connection, batch).map_err(|error| self.failure(&error))
-    }
-
-    fn write(&mut self, write: &Write, sequence: Sequence, keys: &mut KeyDigest) -> Result<(), Failure> {
-        statements::write(&self.connection, write, sequence, keys).map_err(|error| self.failure(&error))
-    }
-
-    fn set_state(&mut self, state: State) -> Result<(), Failure> {
+    fn store_state(&self, state: State) -> Result<(), Failure> {
         let stored = statements::write_sequence(&self.connection, state.sequence, state.expected);
         stored.map_err(|error| self.failure(&error))
     }
 
-    fn commit(&mut self) -> Result<(), Failure> {
-        self.run("COMMIT")?;
-        assert!(self.connection.is_autocommit(), "a batch is answered when its transaction is over");
-        Ok(())
-    }
-
     /// SQLite may have rolled back by itself.
-    fn roll_back(&mut self) -> Result<(), Failure> {
+    fn end_transaction(&self) -> Result<(), Failure> {
         if self.connection.is_autocommit() {
             return Ok(());
         }
@@ -114,22 +157,145 @@ impl Records for SqliteRecords {
         rolled_back.map_err(|error| Failure::Fatal(store_error(&self.path, &error)))
     }
 
+    /// What `read` finds in the file.
+    fn read<T>(&self, read: impl FnOnce(&Statements<'_>) -> rusqlite::Result<T>) -> Result<T, Failure> {
+        read(&Statements::new(&self.connection)).map_err(|error| self.failure(&error))
+    }
+
+    fn get(&self, behind: &Behind, key: &[u8]) -> Result<Option<Sealed>, Failure> {
+        match behind.open.changes.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.read(|file| behind.overlay.get_over(file, key)),
+        }
+    }
+
+    fn is_there(&self, behind: &Behind, key: &[u8]) -> Result<bool, Failure> {
+        if let Some(value) = behind.open.changes.get(key) {
+            return Ok(value.is_some());
+        }
+        self.read(|file| behind.overlay.is_there(file, key))
+    }
+
+    /// The first `limit` entries of `range`, with the open transaction.
+    fn scan(&self, behind: &Behind, range: &KeyRange, limit: usize) -> Result<Vec<Entry>, Failure> {
+        let (range, mut changes, _) = behind.overlay.changes_in(range.clone(), usize::MAX);
+        changes.extend(within(&behind.open.changes, &range).map(|(key, value)| (key.clone(), value.clone())));
+        self.read(|file| merged(file, range, limit, changes))
+    }
+
+    fn holds(&self, behind: &Behind, check: &Check) -> Result<bool, Failure> {
+        Ok(match check {
+            Check::Absent(key) => !self.is_there(behind, key)?,
+            Check::Present(key) => self.get(behind, key)?.is_some(),
+            Check::Is(key, body) => self.get(behind, key)?.is_some_and(|value| value.has_body(body)),
+            Check::Empty(range) => self.scan(behind, range, 1)?.is_empty(),
+        })
+    }
+
+    /// Sets `key` in the open transaction.
+    fn change(&mut self, key: Vec<u8>, value: Option<Sealed>, keys: &mut KeyDigest) -> Result<(), Failure> {
+        let Some(behind) = &self.behind else { return Ok(()) };
+        let (was_there, is_there) = (self.is_there(behind, &key)?, value.is_some());
+        keys.turn(&key, was_there, is_there);
+        let Some(behind) = &mut self.behind else { return Ok(()) };
+        behind.open.puts += u64::from(is_there);
+        behind.open.keys += i64::from(is_there) - i64::from(was_there);
+        behind.open.changes.insert(key, value);
+        Ok(())
+    }
+}
+
+impl Behind {
+    /// The reason why the open transaction cannot be taken in, if there is one.
+    fn refusal(&self) -> Option<Failure> {
+        let refusal = match self.stuck.as_ref()? {
+            Stuck::Full => StoreError::Full,
+            Stuck::Failed(error) => StoreError::Failed(error.clone()),
+        };
+        let is_smaller = self.open.puts == 0 || self.open.keys < 0;
+        (!is_smaller).then_some(Failure::Harmless(refusal))
+    }
+}
+
+impl Records for SqliteRecords {
+    fn begin(&mut self) -> Result<(), Failure> {
+        let Some(behind) = &self.behind else { return self.run("BEGIN IMMEDIATE") };
+        if behind.stuck.is_some()
+            && let Err(failure @ Failure::Fatal(_)) = self.fold()
+        {
+            return Err(failure);
+        }
+        // It only reads, with one lock for all that it reads.
+        self.run("BEGIN")
+    }
+
+    fn failed_check(&self, batch: &Batch) -> Result<Option<usize>, Failure> {
+        let Some(behind) = &self.behind else {
+            return statements::failed_check(&self.connection, batch).map_err(|error| self.failure(&error));
+        };
+        for (index, check) in batch.checks.iter().enumerate() {
+            if !self.holds(behind, check)? {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    fn write(&mut self, write: &Write, sequence: Sequence, keys: &mut KeyDigest) -> Result<(), Failure> {
+        let Some(behind) = &self.behind else {
+            return statements::write(&self.connection, write, sequence, keys).map_err(|error| self.failure(&error));
+        };
+        assert!(sequence.0 > 0, "a record is sealed with the number of its batch");
+        match write {
+            Write::Put(key, body) => self.change(key.clone(), Some(Sealed::seal(key, body.clone(), sequence)), keys),
+            Write::Delete(key) => self.change(key.clone(), None, keys),
+            Write::DeleteRange(range) => {
+                let removed = self.scan(behind, range, usize::MAX)?;
+                removed.into_iter().try_for_each(|entry| self.change(entry.key, None, keys))
+            }
+        }
+    }
+
+    fn set_state(&mut self, state: State) -> Result<(), Failure> {
+        let Some(behind) = &mut self.behind else { return self.store_state(state) };
+        behind.open.state = Some(state);
+        behind.refusal().map_or(Ok(()), Err)
+    }
+
+    fn commit(&mut self) -> Result<(), Failure> {
+        self.run("COMMIT")?;
+        assert!(self.connection.is_autocommit(), "a batch is answered when its transaction is over");
+        if let Some(behind) = &mut self.behind {
+            let Open { changes, state, .. } = std::mem::take(&mut behind.open);
+            behind.state = state.unwrap_or(behind.state);
+            behind.overlay.publish(changes);
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self) -> Result<(), Failure> {
+        if let Some(behind) = &mut self.behind {
+            behind.open = Open::default();
+        }
+        self.end_transaction()
+    }
+
     fn make_durable(&mut self) -> Result<(), Failure> {
-        let Some(log) = &self.log else { return Ok(()) };
+        self.fold()?;
+        let Some(Behind { wal, .. }) = &self.behind else { return Ok(()) };
         let failed = |error| Failure::Fatal(StoreError::Failed(format!("{}: {error}", self.path.display())));
-        log.sync_data().map_err(failed)?;
-        match self.checkpoint("PASSIVE").map_err(|error| self.failure(&error)) {
+        wal.sync_data().map_err(failed)?;
+        let is_long = || self.checkpoint("NOOP").map(|(pages, folded)| pages - folded >= LOG_PAGES);
+        let folded = is_long().and_then(|is_long| if is_long { self.checkpoint("PASSIVE").map(drop) } else { Ok(()) });
+        match folded.map_err(|error| self.failure(&error)) {
             // What is durable in SQLite's log may stay there.
-            Ok(_) | Err(Failure::Harmless(_)) => Ok(()),
+            Ok(()) | Err(Failure::Harmless(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
     }
 
     fn is_due(&self) -> Result<bool, Failure> {
-        if self.log.is_none() {
-            return Ok(false);
-        }
-        let (pages, folded) = self.checkpoint("NOOP").map_err(|error| self.failure(&error))?;
-        Ok(pages - folded >= LOG_PAGES)
+        let waits = |behind: &Behind| behind.stuck.is_none() && behind.overlay.waiting_bytes() >= WAITING_BYTES;
+        Ok(self.behind.as_ref().is_some_and(waits))
     }
 }

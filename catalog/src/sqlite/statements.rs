@@ -4,6 +4,10 @@ use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeMap;
+
+/// Records that are other than in the file; `None` are gone.
+pub(super) type Changes = BTreeMap<Vec<u8>, Option<Sealed>>;
 
 /// A connection that reads.
 pub(super) struct Statements<'a> {
@@ -21,11 +25,30 @@ impl<'a> Statements<'a> {
     }
 
     /// One transaction, so that all values are of one moment.
-    pub(super) fn get_many(&self, keys: &[Vec<u8>]) -> rusqlite::Result<Vec<Option<Sealed>>> {
+    pub(super) fn get_many(&self, keys: &[&[u8]]) -> rusqlite::Result<Vec<Option<Sealed>>> {
+        if let [key] = keys {
+            return Ok(vec![self.get(key)?]);
+        }
         let transaction = self.connection.unchecked_transaction()?;
         let values = keys.iter().map(|key| self.get(key)).collect::<Result<_, _>>()?;
         transaction.commit()?;
         Ok(values)
+    }
+
+    /// The last key that begins with the byte `first`.
+    pub(super) fn last_beginning_with(&self, first: u8) -> rusqlite::Result<Option<Vec<u8>>> {
+        let end = [first.saturating_add(1)];
+        let mut select = match first {
+            u8::MAX => self.connection.prepare_cached("SELECT k FROM kv WHERE k >= ?1 ORDER BY k DESC LIMIT 1")?,
+            _ => self.connection.prepare_cached("SELECT k FROM kv WHERE k < ?1 ORDER BY k DESC LIMIT 1")?,
+        };
+        let last: Option<Vec<u8>> = select.query_row([end], |row| row.get(0)).optional()?;
+        Ok(last.filter(|key| key.first() == Some(&first)))
+    }
+
+    /// True if `key` has a value.
+    pub(super) fn is_there(&self, key: &[u8]) -> rusqlite::Result<bool> {
+        is_there(self.connection, key)
     }
 
     /// The faults of the file's pages, `limit` at most.
@@ -115,6 +138,20 @@ pub(super) fn write(
                 digest.remove(&key);
             }
         }
+    }
+    Ok(())
+}
+
+/// Makes all of `changes`, in the order of their keys.
+pub(super) fn fold(connection: &Connection, changes: &Changes) -> rusqlite::Result<()> {
+    const PUT: &str = "INSERT INTO kv (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v";
+    let mut put = connection.prepare_cached(PUT)?;
+    let mut delete = connection.prepare_cached("DELETE FROM kv WHERE k = ?1")?;
+    for (key, value) in changes {
+        match value {
+            Some(value) => put.execute(params![key, value.as_bytes()])?,
+            None => delete.execute([key])?,
+        };
     }
     Ok(())
 }

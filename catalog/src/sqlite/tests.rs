@@ -3,13 +3,19 @@
 
 use super::path::beside;
 use super::{SqliteOptions, SqliteStore};
+use crate::MemoryLog;
 use crate::error::StoreError;
-use crate::store::{Batch, KeyRange, Store, Write};
+use crate::seal::Sealed;
+use crate::store::{Batch, Check, KeyRange, Store, Write};
+use model::Rng;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fs::Permissions;
+use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn put(key: &[u8], value: &[u8]) -> Batch {
     Batch::new(Vec::new(), vec![Write::Put(key.to_vec(), value.to_vec())])
@@ -259,4 +265,112 @@ async fn a_view_sees_what_was_answered_and_changes_nothing() {
         assert_eq!((std::fs::read(path).unwrap(), std::fs::read(beside(path, "-wal")).ok()), before);
         assert_eq!(beside(path, "-wal").exists(), log);
     }
+}
+
+/// What waits behind a log, and what is folded into the file meanwhile, is one store to whoever reads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn look_ups_and_pages_are_those_of_a_map_whatever_waits_to_be_folded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SqliteOptions { cover_after_bytes: 2_000, ..SqliteOptions::default() };
+    let log = Arc::new(MemoryLog::new());
+    let store = SqliteStore::open_with_log(dir.path().join("catalog"), options, log).unwrap();
+    let (mut rng, mut map) = (Rng::new(7), BTreeMap::new());
+    let key = |rng: &mut Rng| vec![b'a' + rng.below(3) as u8, b'0' + rng.below(40) as u8];
+    for turn in 0..3_000_u32 {
+        let at = key(&mut rng);
+        let body = turn.to_be_bytes().to_vec();
+        let write = match rng.below(9) {
+            0 => {
+                Write::DeleteRange(KeyRange { start: Bound::Included(at.clone()), end: Bound::Included(key(&mut rng)) })
+            }
+            1..4 => Write::Delete(at.clone()),
+            _ => Write::Put(at.clone(), body.clone()),
+        };
+        match &write {
+            Write::Put(..) => drop(map.insert(at.clone(), body)),
+            Write::Delete(_) => drop(map.remove(&at)),
+            Write::DeleteRange(KeyRange { end: Bound::Included(end), .. }) => {
+                map.retain(|key, _| *key < at || key > end)
+            }
+            Write::DeleteRange(_) => unreachable!("the ranges here end"),
+        }
+        let there = Check::Empty(KeyRange::prefix(b"z"));
+        store.commit(Batch::new(vec![there], vec![write])).await.unwrap();
+        let (one, other) = (key(&mut rng), key(&mut rng));
+        let body = |key: &[u8], value: Option<Sealed>| value.map(|value| value.open(key).unwrap().0.to_vec());
+        assert_eq!(body(&one, store.get(&one).await.unwrap()), map.get(&one).cloned());
+        let found = store.get_many(vec![one.clone(), other.clone()]).await.unwrap();
+        let found: Vec<_> = [&one, &other].into_iter().zip(found).map(|(key, value)| body(key, value)).collect();
+        assert_eq!(found, [map.get(&one).cloned(), map.get(&other).cloned()]);
+        let (range, limit) = (KeyRange::prefix_after(&one[..1], &one), rng.below(9) as usize + 1);
+        let page = store.scan(range, limit).await.unwrap();
+        let expected = map.range(one.clone()..).filter(|(key, _)| key[0] == one[0] && **key != one).take(limit);
+        assert!(page.iter().map(|entry| &entry.key).eq(expected.map(|(key, _)| key)), "turn {turn}");
+    }
+    assert!(store.stats().covers > 20, "{:?}", store.stats());
+}
+
+/// Nobody sees two records that are always changed together differ, not even while they are folded into the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_records_are_of_one_moment_while_others_are_folded() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SqliteOptions { cover_after_bytes: 300, ..SqliteOptions::default() };
+    let store = SqliteStore::open_with_log(dir.path().join("catalog"), options, Arc::new(MemoryLog::new())).unwrap();
+    let (store, keys) = (Arc::new(store), [b"a".to_vec(), b"b".to_vec()]);
+    let (reads, asked) = (Arc::clone(&store), keys.to_vec());
+    let done = Arc::new(AtomicBool::new(false));
+    let is_done = Arc::clone(&done);
+    let reader =
+        tokio::spawn(async move {
+            let mut last = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                let found = reads.get_many(asked.clone()).await.unwrap();
+                let number = |at: usize| found[at].as_ref().map(|value| value.open(&asked[at]).unwrap().0.to_vec());
+                assert_eq!(number(0), number(1));
+                let scanned = reads.scan(KeyRange::all(), 9).await.unwrap();
+                assert!(scanned.windows(2).all(|two| {
+                    two[0].value.open(&two[0].key).unwrap().0 == two[1].value.open(&two[1].key).unwrap().0
+                }));
+                let now = number(0).map_or(0, |body| u32::from_be_bytes(body.try_into().unwrap()));
+                assert!(now >= last, "{now} behind {last}");
+                last = now;
+            }
+            last
+        });
+    for turn in 1..2_000_u32 {
+        let writes = keys.iter().map(|key| Write::Put(key.clone(), turn.to_be_bytes().to_vec())).collect();
+        store.commit(Batch::new(Vec::new(), writes)).await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(reader.await.unwrap() > 0);
+}
+
+#[tokio::test]
+async fn behind_a_log_a_full_disk_lets_the_store_shrink_and_what_was_answered_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, log) = (dir.path().join("catalog"), MemoryLog::new());
+    let options = SqliteOptions { max_bytes: Some(256 * 1024), cover_after_bytes: 50_000, ..SqliteOptions::default() };
+    let store = SqliteStore::open_with_log(&path, options, Arc::new(log.clone())).unwrap();
+    let mut answered = 0_u32;
+    let refused = loop {
+        match store.commit(put(&answered.to_be_bytes(), &[1; 4_000])).await {
+            Ok(()) => answered += 1,
+            Err(error) => break error,
+        }
+        assert!(answered < 200, "nothing bounds it");
+    };
+    assert!(matches!(refused, StoreError::Full), "{refused}");
+    let all = store.scan(KeyRange::all(), usize::MAX).await.unwrap();
+    assert_eq!(all.len() as u32, answered);
+    assert!(matches!(store.commit(put(b"more", b"1")).await, Err(StoreError::Full)));
+    for number in 0..answered / 2 {
+        let gone = Batch::new(Vec::new(), vec![Write::Delete(number.to_be_bytes().to_vec())]);
+        store.commit(gone).await.unwrap();
+    }
+    store.commit(put(b"more", b"1")).await.unwrap();
+    drop(store);
+    let store = SqliteStore::open_with_log(&path, options, Arc::new(log.reopened(0))).unwrap();
+    assert_eq!(store.behind_log(), None);
+    let all = store.scan(KeyRange::all(), usize::MAX).await.unwrap();
+    assert_eq!(all.len() as u32, answered - answered / 2 + 1);
 }

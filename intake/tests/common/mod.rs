@@ -130,7 +130,7 @@ fn change(rng: &mut Rng, sequence: Sequence) -> Change {
         }
         _ => {
             let length = if rng.below(10) == 0 { rng.below(20_000) } else { rng.below(600) };
-            let value = (0..length).map(|_| rng.next_u64() as u8).collect();
+            let value = (0..length).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>().into();
             Change::Put { key: key(rng.below(KEYS)), entry: sequence.0.to_le_bytes().to_vec(), value }
         }
     }
@@ -139,7 +139,7 @@ fn change(rng: &mut Rng, sequence: Sequence) -> Change {
 fn apply(reference: &mut Reference, change: &Change, sequence: Sequence) {
     match change {
         Change::Put { key, entry, value } => {
-            reference.insert(key.clone(), (sequence, entry.clone(), value.clone()));
+            reference.insert(key.clone(), (sequence, entry.clone(), value.to_vec()));
         }
         Change::Delete { key, .. } => {
             reference.remove(key);

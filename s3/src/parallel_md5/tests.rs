@@ -103,7 +103,7 @@ fn who_waits_for_a_worker_that_never_comes_is_told() {
     let (first, mut back) = lane();
     workers.shared.lock().waiting.push_back(first);
     drop(worker);
-    assert!(matches!(back.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+    assert!(matches!(back.try_recv(), Err(TryRecvError::Closed)));
     assert_eq!(workers.shared.lock().workers, 0);
 }
 
@@ -124,4 +124,34 @@ fn lanes_take_what_comes_while_others_are_half_done() {
     let digest = |back: &mut oneshot::Receiver<Md5State>| back.try_recv().unwrap().finish();
     assert_eq!(digest(&mut first_back), digest(&mut second_back));
     assert_eq!(workers.shared.lock().workers, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_uploads_that_end_together_get_their_own_digests_though_some_vanish() {
+    let workers = Md5Workers::new();
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let uploads: Vec<_> = (0..100)
+            .map(|_| {
+                let (bytes, pieces) = upload(&mut rng, 40_000, 20_000);
+                let expected: [u8; 16] = Reference::digest(&bytes).into();
+                let task = tokio::spawn(hash(workers.clone(), bytes, pieces));
+                if rng.below(3) == 0 {
+                    task.abort();
+                }
+                (task, expected)
+            })
+            .collect();
+        for (task, expected) in uploads {
+            match task.await {
+                Ok(digest) => assert_eq!(digest, expected),
+                Err(error) => assert!(error.is_cancelled()),
+            }
+        }
+    }
+    // Whoever vanished is left for the next that ends.
+    let (bytes, pieces) = (Bytes::from(vec![7; 16 << 10]), vec![16 << 10]);
+    let expected: [u8; 16] = Reference::digest(&bytes).into();
+    assert_eq!(hash(workers.clone(), bytes, pieces).await, expected);
+    assert!(workers.shared.ending.lock().is_empty());
 }

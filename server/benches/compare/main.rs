@@ -3,9 +3,10 @@
 //! does other things as well.
 //!
 //! `cargo bench -p server --bench compare`. The reference is a bare HTTP file server (`bare.rs`), which makes files as
-//! durable as Larder does and does nothing else. `versitygw` takes part if it is found in `PATH`; how each treats the
-//! disk is printed. Takes some minutes, and 10 GB below `target`, which it gives back. With `-- small` or `-- large`
-//! it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends its time.
+//! durable as Larder does and does nothing else. `minio` and `versitygw` take part if they are found in `PATH`; how
+//! each treats the disk is printed. Takes some minutes, and 10 GB below `target`, which it gives back. With `-- small`
+//! or `-- large` it does only the one half, with `-- alone` only Larder, for whoever wants to see where it spends its
+//! time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -135,6 +136,7 @@ fn main() {
     let mut peers = vec![Peer::larder(&larder)];
     if !only("alone") {
         peers.insert(0, Peer::bare(&root.path().join("bare")));
+        peers.extend(Peer::minio(&root.path().join("minio")));
         peers.extend(Peer::versitygw(&root.path().join("versitygw")));
     }
     println!("median of {ROUNDS} rounds, ratios to the first; 1 MB is 10^6 bytes");

@@ -46,6 +46,14 @@ impl Peer {
         })
     }
 
+    /// MinIO over a directory, if it is in `PATH`.
+    pub fn minio(root: &Path) -> Option<Self> {
+        Self::other("minio", "as MinIO does by default", root, |command, address, (key, secret)| {
+            command.args(["server", "--quiet", "--address", address]).arg(root);
+            command.env("MINIO_ROOT_USER", key).env("MINIO_ROOT_PASSWORD", secret);
+        })
+    }
+
     fn other(
         name: &'static str,
         durability: &'static str,

@@ -116,7 +116,7 @@ fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<
     let acks: Result<Vec<_>, _> = records
         .iter()
         .map(|(key, value)| {
-            let change = intake::Change::Put { key: key.clone(), entry: Vec::new(), value: value.clone() };
+            let change = intake::Change::Put { key: key.clone(), entry: Vec::new(), value: value.clone().into() };
             intake.submit(change, None)
         })
         .collect();
