@@ -62,7 +62,7 @@ pub use locate::Located;
 pub use log::{CommitLog, LogError, LogRecord};
 pub use look::Known;
 pub use memory::MemoryStore;
-pub use memory_log::{LogFault, MemoryLog};
+pub use memory_log::{LogFault, MemoryLog, PayloadRecord};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
 pub use rebuild::RebuildTarget;

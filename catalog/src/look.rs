@@ -62,9 +62,12 @@ impl Catalog {
     /// As [`Catalog::staged_slots`], without those that cannot be read.
     pub async fn sound_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let page = self.entries(&key::all(Tag::Staged), after, limit).await?;
-        let marks = page.items.iter().filter_map(|entry| decode::<StagedMark>(&entry.key, &entry.value).ok());
-        let alone = marks.filter(|mark| mark.slot != IN_PARTS);
-        let items = alone.map(|StagedMark { version, bytes, slot, .. }| StagedSlot { slot, version, bytes }).collect();
+        let alone = page.items.iter().filter_map(|entry| {
+            let StagedMark { version, bytes, slot, .. } = decode(&entry.key, &entry.value).ok()?;
+            let (bucket, key) = key::bucket_and_key(&entry.key).ok()?;
+            (slot != IN_PARTS).then_some(StagedSlot { slot, bucket, key, version, bytes })
+        });
+        let items = alone.collect();
         Ok(Page { items, next: page.next })
     }
 
@@ -79,15 +82,15 @@ impl Catalog {
         let parts = page.items.iter().filter_map(|entry| {
             let [owner, _] = key::numbers(&entry.key).ok()?;
             let Part { slot, bytes, .. } = part_of(entry).ok()?;
-            Some(StagedSlot { slot, version: VersionId(owner), bytes })
+            Some((slot, VersionId(owner), bytes))
         });
-        let parts: Vec<StagedSlot> = parts.collect();
-        let owners = self.look_up::<Owner>(parts.iter().map(|part| key::version(part.version)).collect()).await?;
-        let items = parts
-            .into_iter()
-            .zip(owners)
-            .filter_map(|(part, owner)| owner.filter(|owner| owner.in_parts).and(Some(part)))
-            .collect();
+        let parts: Vec<(u64, VersionId, u64)> = parts.collect();
+        let owners = self.look_up::<Owner>(parts.iter().map(|(_, owner, _)| key::version(*owner)).collect()).await?;
+        let of_owner = |((slot, version, bytes), owner): ((u64, VersionId, u64), Option<Owner>)| {
+            let Owner { bucket, key, .. } = owner.filter(|owner| owner.in_parts)?;
+            Some(StagedSlot { slot, bucket, key, version, bytes })
+        };
+        let items = parts.into_iter().zip(owners).filter_map(of_owner).collect();
         Ok(Page { items, next: page.next })
     }
 

@@ -6,6 +6,7 @@
 
 use crate::log::{CommitLog, LogError, LogRecord};
 use crate::seal::Sequence;
+use crate::store::Payload;
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
 use parking_lot::Mutex;
@@ -13,8 +14,8 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Number, length of the entry, length of the payload, slot.
-const HEAD_BYTES: usize = 8 + 4 + 4 + 8;
+/// Number, length of the entry, length of the payload, slot, length of the payload's name.
+const HEAD_BYTES: usize = 8 + 4 + 4 + 8 + 4;
 const CRC_BYTES: usize = 4;
 
 /// The fate of an append.
@@ -27,6 +28,22 @@ pub enum LogFault {
         /// How many bytes.
         written_bytes: usize,
     },
+}
+
+/// A payload is found under its name and its slot, and sorted by them.
+type PayloadKey = (Vec<u8>, u64);
+
+/// A payload of a [`MemoryLog`], without its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PayloadRecord {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its slot.
+    pub slot: u64,
+    /// The number of its record.
+    pub sequence: Sequence,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// A [`CommitLog`] in memory. A clone is another handle on the same bytes.
@@ -42,7 +59,9 @@ struct LogState {
     /// What was appended by a call that failed.
     unsynced: Vec<u8>,
     covered: Sequence,
-    payloads: BTreeMap<u64, Bytes>,
+    payloads: BTreeMap<PayloadKey, (Sequence, Bytes)>,
+    /// Records that removals of payloads took.
+    removals: u64,
     fault: Option<LogFault>,
     broken: bool,
     appends: u64,
@@ -61,7 +80,7 @@ impl MemoryLog {
         let mut image = old.image.clone();
         image.extend_from_slice(&old.unsynced[..unsynced_bytes.min(old.unsynced.len())]);
         let new = Self::from_image(&image, old.covered);
-        new.state.lock().payloads.extend(old.payloads.iter().map(|(slot, bytes)| (*slot, bytes.clone())));
+        new.state.lock().payloads.extend(old.payloads.iter().map(|(key, payload)| (key.clone(), payload.clone())));
         new
     }
 
@@ -72,7 +91,8 @@ impl MemoryLog {
         let mut rest = image;
         while let Some((frame, behind)) = split_frame(rest) {
             state.image.extend_from_slice(&rest[..rest.len() - behind.len()]);
-            state.payloads.extend(frame.payload.map(|(slot, bytes)| (slot, Bytes::copy_from_slice(bytes))));
+            let payload = |(key, bytes)| (key, (frame.sequence, Bytes::copy_from_slice(bytes)));
+            state.payloads.extend(frame.payload.map(payload));
             rest = behind;
         }
         Self { state: Arc::new(Mutex::new(state)) }
@@ -88,19 +108,57 @@ impl MemoryLog {
         self.state.lock().covered
     }
 
-    /// The payload in `slot`.
+    /// The payload in `slot`, whatever its name.
     pub fn payload(&self, slot: u64) -> Option<Bytes> {
-        self.state.lock().payloads.get(&slot).cloned()
+        let state = self.state.lock();
+        state.payloads.iter().find(|((_, at), _)| *at == slot).map(|(_, (_, bytes))| bytes.clone())
     }
 
-    /// Every slot that has a payload.
+    /// The payload of that name in `slot`.
+    pub fn payload_of(&self, name: &[u8], slot: u64) -> Option<Bytes> {
+        self.state.lock().payloads.get(&(name.to_vec(), slot)).map(|(_, bytes)| bytes.clone())
+    }
+
+    /// Every slot that has a payload, in ascending order.
     pub fn slots(&self) -> Vec<u64> {
-        self.state.lock().payloads.keys().copied().collect()
+        let mut slots: Vec<u64> = self.state.lock().payloads.keys().map(|(_, slot)| *slot).collect();
+        slots.sort_unstable();
+        slots
     }
 
-    /// Removes the payload in `slot`.
-    pub fn remove(&self, slot: u64) {
-        self.state.lock().payloads.remove(&slot);
+    /// The first `limit` payloads from that name and slot on, in that order.
+    pub fn payloads_from(&self, (name, slot): (&[u8], u64), limit: usize) -> Vec<PayloadRecord> {
+        let state = self.state.lock();
+        let found = state.payloads.range((name.to_vec(), slot)..).take(limit);
+        let record = |((name, slot), (sequence, bytes)): (&PayloadKey, &(Sequence, Bytes))| PayloadRecord {
+            name: name.clone(),
+            slot: *slot,
+            sequence: *sequence,
+            bytes: bytes.len() as u64,
+        };
+        found.map(record).collect()
+    }
+
+    /// Removes the payload of that name in `slot`.
+    pub fn remove(&self, name: &[u8], slot: u64) {
+        let mut state = self.state.lock();
+        state.removals += 1;
+        state.payloads.remove(&(name.to_vec(), slot));
+    }
+
+    /// Removes the payloads from `first` to `last`, both included, that came with a number up to `up_to`: by one
+    /// record, whatever their number.
+    pub fn forget(&self, first: (&[u8], u64), last: (&[u8], u64), up_to: Sequence) {
+        let key = |(name, slot): (&[u8], u64)| (name.to_vec(), slot);
+        let mut state = self.state.lock();
+        state.removals += 1;
+        let range = key(first)..=key(last);
+        state.payloads.retain(|key, (sequence, _)| !range.contains(key) || *sequence > up_to);
+    }
+
+    /// Records that removals of payloads took so far: one each.
+    pub fn removals(&self) -> u64 {
+        self.state.lock().removals
     }
 
     /// Appends that were answered without an error.
@@ -131,7 +189,9 @@ impl CommitLog for MemoryLog {
         assert!(records.is_sorted_by(|a, b| a.sequence < b.sequence), "numbers grow");
         state.image.extend_from_slice(&frames);
         for record in records {
-            state.payloads.extend(record.payload.as_ref().map(|payload| (payload.slot, payload.bytes.clone())));
+            let at = |payload: &Payload| (payload.name.clone(), payload.slot);
+            let payload = |payload: &Payload| (at(payload), (record.sequence, payload.bytes.clone()));
+            state.payloads.extend(record.payload.as_ref().map(payload));
         }
         state.appends += 1;
         Ok(())
@@ -168,18 +228,21 @@ impl CommitLog for MemoryLog {
 struct Frame<'a> {
     sequence: Sequence,
     entry: &'a [u8],
-    payload: Option<(u64, &'a [u8])>,
+    payload: Option<(PayloadKey, &'a [u8])>,
 }
 
 fn frame(record: &LogRecord) -> Vec<u8> {
-    let (slot, payload) = record.payload.as_ref().map_or((0, &[][..]), |payload| (payload.slot, &payload.bytes[..]));
-    let mut out = Vec::with_capacity(HEAD_BYTES + record.entry.len() + payload.len() + CRC_BYTES);
+    let (slot, name, payload) =
+        record.payload.as_ref().map_or((0, &[][..], &[][..]), |it| (it.slot, &it.name[..], &it.bytes[..]));
+    let mut out = Vec::with_capacity(HEAD_BYTES + record.entry.len() + name.len() + payload.len() + CRC_BYTES);
     out.extend_from_slice(&record.sequence.0.to_le_bytes());
     out.extend_from_slice(&(record.entry.len() as u32).to_le_bytes());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&slot.to_le_bytes());
-    out.extend_from_slice(&record.entry);
-    out.extend_from_slice(payload);
+    out.extend_from_slice(&(name.len() as u32).to_le_bytes());
+    for bytes in [&record.entry[..], name, payload] {
+        out.extend_from_slice(bytes);
+    }
     let crc = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, &out) as u32;
     out.extend_from_slice(&crc.to_le_bytes());
     out
@@ -189,14 +252,15 @@ fn frame(record: &LogRecord) -> Vec<u8> {
 fn split_frame(image: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     let number = |at: usize| Some(u64::from_le_bytes(image.get(at..at + 8)?.try_into().ok()?));
     let length = |at: usize| Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize);
-    let (entry, payload, slot) = (length(8)?, length(12)?, number(16)?);
-    let end = HEAD_BYTES + entry + payload;
+    let (entry, payload, slot, name) = (length(8)?, length(12)?, number(16)?, length(24)?);
+    let end = HEAD_BYTES + entry + name + payload;
     let (body, behind) = image.split_at_checked(end + CRC_BYTES)?;
     let (body, crc) = body.split_at(end);
     if crc != (crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, body) as u32).to_le_bytes() {
         return None;
     }
-    let (entry, bytes) = body[HEAD_BYTES..].split_at(entry);
-    let payload = (slot > 0).then_some((slot, bytes));
+    let (entry, rest) = body[HEAD_BYTES..].split_at(entry);
+    let (name, bytes) = rest.split_at(name);
+    let payload = (slot > 0).then(|| ((name.to_vec(), slot), bytes));
     Some((Frame { sequence: Sequence(number(0)?), entry, payload }, behind))
 }

@@ -32,6 +32,10 @@ pub enum Displaced {
     Nothing,
     /// Staged files that are unreferenced now. The caller frees their slots.
     Staged {
+        /// The bucket of the object whose version they held.
+        bucket: String,
+        /// Its key.
+        key: String,
         /// The version they held.
         version: VersionId,
         /// Their slots: one, or one for each part.
@@ -122,8 +126,8 @@ impl Catalog {
         (slot, bytes): (u64, Bytes),
         condition: &PutCondition,
     ) -> Result<Displaced, CatalogError> {
-        let name = [at.0.name.as_bytes(), &[0], at.1.as_bytes()].concat();
-        self.put_new(at, object, (slot, Some(Payload { slot, name, bytes })), condition).await
+        let payload = Payload::of((&at.0.name, at.1), slot, bytes);
+        self.put_new(at, object, (slot, Some(payload)), condition).await
     }
 
     async fn put_new(
@@ -336,7 +340,8 @@ impl Catalog {
             place @ (Place::Staged { .. } | Place::Parts) => {
                 leave_workshop(bucket, key, placed, batch);
                 let slots = self.slots_of(version, place).await?;
-                Ok(Ok(Displaced::Staged { version, slots, bytes }))
+                let (bucket, key) = (bucket.to_owned(), key.to_owned());
+                Ok(Ok(Displaced::Staged { bucket, key, version, slots, bytes }))
             }
             Place::Stored { blob, offset } => {
                 let Some(group) = self.group_of(blob, (bucket, key), &old.raw).await? else {

@@ -5,7 +5,8 @@ use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::{enter_workshop, mark_dead};
 use crate::record::{IN_PARTS, Member, Place, PlacedObject, StagedMark, Version, VersionId, encode, value};
-use crate::store::{Batch, Check, Entry, Write};
+use crate::store::{Batch, Check, Entry, Payload, Write};
+use bytes::Bytes;
 use model::{BlobId, GroupId};
 
 /// The staged versions in total.
@@ -18,10 +19,14 @@ pub struct StagedUsage {
 }
 
 /// A file that the workshop must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedSlot {
     /// The slot.
     pub slot: u64,
+    /// The bucket of the object whose version it is.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
     /// The version in it.
     pub version: VersionId,
     /// Its length in bytes.
@@ -129,7 +134,8 @@ impl Catalog {
     pub async fn staged_slots(&self, after: Option<&Cursor>, limit: usize) -> Result<Page<StagedSlot>, CatalogError> {
         let slot = |entry: &Entry| {
             let StagedMark { version, bytes, slot, .. } = value(entry)?;
-            Ok(StagedSlot { slot, version, bytes })
+            let (bucket, key) = key::bucket_and_key(&entry.key)?;
+            Ok(StagedSlot { slot, bucket, key, version, bytes })
         };
         let mut page = self.page(&key::all(Tag::Staged), after, limit, slot).await?;
         page.items.retain(|staged| staged.slot != IN_PARTS);
@@ -144,10 +150,38 @@ impl Catalog {
     /// [`CatalogError::Conflict`].
     pub async fn restage(
         &self,
-        (bucket, key): (&str, &str),
+        at: (&str, &str),
         version: VersionId,
         blob: BlobId,
         slot: u64,
+    ) -> Result<Option<DeadBytes>, CatalogError> {
+        self.restage_with(at, version, blob, (slot, None)).await
+    }
+
+    /// As [`Catalog::restage`], with the bytes of the workshop file of `slot`, which become durable along with the move,
+    /// as in [`Catalog::put_logged_object`].
+    ///
+    /// # Errors
+    /// As [`Catalog::restage`].
+    ///
+    /// # Panics
+    /// If no log takes them ([`Catalog::takes_payloads`]).
+    pub async fn restage_logged(
+        &self,
+        at: (&str, &str),
+        version: VersionId,
+        blob: BlobId,
+        (slot, bytes): (u64, Bytes),
+    ) -> Result<Option<DeadBytes>, CatalogError> {
+        self.restage_with(at, version, blob, (slot, Some(Payload::of(at, slot, bytes)))).await
+    }
+
+    async fn restage_with(
+        &self,
+        (bucket, key): (&str, &str),
+        version: VersionId,
+        blob: BlobId,
+        (slot, payload): (u64, Option<Payload>),
     ) -> Result<Option<DeadBytes>, CatalogError> {
         assert!(slot != IN_PARTS, "no file lies in the slot that stands for parts");
         let at = key::object(bucket, key);
@@ -161,6 +195,7 @@ impl Catalog {
             }
             let Some(group) = self.group_of(blob, (bucket, key), &raw).await? else { continue };
             let mut batch = Batch::new(vec![Check::Is(at.clone(), raw)], Vec::new());
+            batch.payload.clone_from(&payload);
             let bytes = placed.object.bytes;
             placed.place = Place::Staged { slot };
             batch.writes.push(Write::Put(at.clone(), encode(&placed)));

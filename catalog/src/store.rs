@@ -73,6 +73,13 @@ pub struct Payload {
     pub bytes: Bytes,
 }
 
+impl Payload {
+    /// The bytes of a version of the object at `(bucket, key)`.
+    pub fn of((bucket, key): (&str, &str), slot: u64, bytes: Bytes) -> Self {
+        Self { slot, name: [bucket.as_bytes(), &[0], key.as_bytes()].concat(), bytes }
+    }
+}
+
 impl Batch {
     /// These changes under these preconditions.
     pub fn new(checks: Vec<Check>, writes: Vec<Write>) -> Self {

@@ -14,7 +14,7 @@ mod small;
 mod unreadable;
 mod uploads;
 
-use crate::{Acl, Audit, Blob, Bucket, Catalog, MemoryStore, Object, Store, VersionId};
+use crate::{Acl, Audit, Blob, Bucket, Catalog, Displaced, MemoryStore, Object, Store, VersionId};
 use model::{BlobId, ClassId, DriveId, GroupId};
 use std::sync::Arc;
 
@@ -28,6 +28,11 @@ async fn catalog_in(store: Arc<dyn Store>) -> Catalog {
 /// The bucket that catalogs under test have at first.
 fn bucket() -> Bucket {
     Bucket::new("b", 1, "me")
+}
+
+/// A version of the object at `key` that left the workshop file of `slot`.
+fn from_workshop(key: &str, version: VersionId, slot: u64, bytes: u64) -> Displaced {
+    Displaced::Staged { bucket: "b".into(), key: key.into(), version, slots: vec![slot], bytes }
 }
 
 async fn catalog() -> Catalog {

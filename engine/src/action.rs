@@ -290,6 +290,8 @@ pub enum Rejection {
     Malformed,
     /// The rack is about to close.
     Closing,
+    /// Its group does not spin, and it is worth no wake of its own.
+    Asleep,
 }
 
 impl Rejection {
@@ -305,6 +307,7 @@ impl Rejection {
             Self::WriteFailed => "writing failed on every choice of drives",
             Self::Malformed => "the rack's description does not know its group or drives",
             Self::Closing => "the server is shutting down",
+            Self::Asleep => "its group sleeps",
         }
     }
 }

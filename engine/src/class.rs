@@ -218,6 +218,14 @@ impl Class {
         self.queues.remove(op).is_some()
     }
 
+    /// Takes an operation that is not in service out of its queue, or from its turn. False if it is none of these.
+    pub fn give_up(&mut self, op: OpId) -> bool {
+        if self.pending.is_some_and(|pick| pick.op == op) {
+            return self.give_up_pending().is_some();
+        }
+        self.remove(op)
+    }
+
     /// The operation to serve next: the pending one, or else one that is dequeued now and is pending from now on.
     pub fn pick(&mut self, now: Time, awake: Option<GroupId>) -> Option<(GroupId, PriorityClass)> {
         assert!(self.in_service.is_none(), "nothing is in service when the next operation is chosen");

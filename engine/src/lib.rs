@@ -34,6 +34,7 @@ mod estimates;
 mod event;
 pub mod fair;
 mod forecast;
+pub mod forget;
 mod initialisation;
 mod job_protocol;
 mod jobs;

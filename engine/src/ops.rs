@@ -9,6 +9,7 @@
 use crate::event::{DriveOutcome, Request, Work};
 use crate::numbered::OpMap;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
@@ -41,6 +42,8 @@ pub(crate) struct Op {
     pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
+    /// It is worth no wake of its group.
+    while_awake: bool,
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
 }
@@ -66,6 +69,7 @@ impl Op {
             failures: None,
             verifying: false,
             moving: false,
+            while_awake: false,
             seemed_lost: false,
         }
     }
@@ -74,6 +78,11 @@ impl Op {
     pub fn with_reserved(self, drives: Vec<DriveId>) -> Self {
         assert!(self.reserved.is_empty(), "{} has no space reserved yet", self.request.op);
         Self { reserved: drives, ..self }
+    }
+
+    /// The same, worth no wake of its group.
+    pub fn while_awake(self) -> Self {
+        Self { while_awake: true, ..self }
     }
 
     /// A write that could not be done where it was placed, for another place.
@@ -190,6 +199,8 @@ pub(crate) struct Answer<'a> {
 /// All operations that are not over.
 pub(crate) struct Ops {
     open: OpMap<Op>,
+    /// Those that are worth no wake, by their group.
+    while_awake: BTreeSet<(GroupId, OpId)>,
     /// The highest number that the world has given an operation.
     last: OpId,
     next_own: u64,
@@ -197,7 +208,7 @@ pub(crate) struct Ops {
 
 impl Ops {
     pub fn new() -> Self {
-        Self { open: OpMap::default(), last: OpId(0), next_own: OWN_OPS }
+        Self { open: OpMap::default(), while_awake: BTreeSet::new(), last: OpId(0), next_own: OWN_OPS }
     }
 
     pub fn get(&self, op: OpId) -> Option<&Op> {
@@ -210,12 +221,25 @@ impl Ops {
 
     pub fn insert(&mut self, op: Op) {
         let number = op.request.op;
+        if op.while_awake {
+            self.while_awake.insert((op.group, number));
+        }
         let known = self.open.insert(number, op);
         assert!(known.is_none(), "{number} is one operation");
     }
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
-        self.open.remove(op)
+        let removed = self.open.remove(op);
+        if let Some(removed) = removed.as_ref().filter(|removed| removed.while_awake) {
+            self.while_awake.remove(&(removed.group, op));
+        }
+        removed
+    }
+
+    /// The operations of `group` that are worth no wake of it, ascending.
+    pub fn while_awake(&self, group: GroupId) -> Vec<OpId> {
+        let all = (group, OpId(0))..=(group, OpId(u64::MAX));
+        self.while_awake.range(all).map(|(_, op)| *op).collect()
     }
 
     pub fn contains(&self, op: OpId) -> bool {

@@ -171,6 +171,7 @@ impl Rack {
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
             Event::Submitted(request) => self.submitted(request, step),
+            Event::SubmittedWhileAwake(request) => self.submitted_while_awake(request, step),
             Event::Cancelled { op } => self.cancelled(op, step),
             Event::TransferEnded { op, attempt, done, outcomes } => {
                 self.transfer_ended(&Answer { op, attempt, outcomes: &outcomes }, done, step);
@@ -323,7 +324,10 @@ impl Rack {
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
             // To be queued concerns no class that waits for drives; a read that is cut short ends next.
-            Event::Submitted(_) | Event::SubmittedForJob { .. } | Event::ReadCutShort { .. } => return,
+            Event::Submitted(_)
+            | Event::SubmittedWhileAwake(_)
+            | Event::SubmittedForJob { .. }
+            | Event::ReadCutShort { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

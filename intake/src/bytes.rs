@@ -55,6 +55,14 @@ pub(crate) fn block(magic: [u8; 8], version: u32, fill: impl FnOnce(&mut Vec<u8>
 
 /// The fields of a block that is whole and of this `magic` and `version`.
 pub(crate) fn open_block(block: &[u8], magic: [u8; 8], version: u32) -> Result<Fields<'_>, Damage> {
+    match open_block_of(block, magic)? {
+        (found, fields) if found == version => Ok(fields),
+        (other, _) => Err(Damage::Version(other)),
+    }
+}
+
+/// The version and the fields of a block that is whole and of this `magic`.
+pub(crate) fn open_block_of(block: &[u8], magic: [u8; 8]) -> Result<(u32, Fields<'_>), Damage> {
     let block = block.get(..BLOCK_BYTES).ok_or(Damage::Short)?;
     let (body, seal) = block.split_at(SEAL_OFFSET);
     let (found, rest) = body.split_at(8);
@@ -65,10 +73,7 @@ pub(crate) fn open_block(block: &[u8], magic: [u8; 8], version: u32) -> Result<F
         return Err(Damage::Checksum);
     }
     let mut fields = Fields(rest);
-    match fields.u32()? {
-        found if found == version => Ok(fields),
-        other => Err(Damage::Version(other)),
-    }
+    Ok((fields.u32()?, fields))
 }
 
 /// Fields that are read from front to back.

@@ -269,8 +269,11 @@ impl Boot<'_> {
             let files = Arc::new(SmallFiles::new(Arc::clone(&staged), log, PENDING_BYTES));
             SmallObjects { files, below_bytes }
         });
-        let staged = small.as_ref().map_or(staged, |small| Arc::clone(&small.files) as Arc<dyn Drive>);
-        let staging = Staging::new(staged, capacity_bytes).with_nonces({
+        let staging = match &small {
+            Some(small) => Staging::with_records(Arc::clone(&small.files), capacity_bytes),
+            None => Staging::new(staged, capacity_bytes),
+        };
+        let staging = staging.with_nonces({
             let nonce = nonces(random_seed()?);
             move || nonce()
         });

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use workshop::UnknownFile;
+use workshop::{NamedSlot, UnknownFile};
 
 /// Bytes on a drive beside its stacks.
 const LABEL_BYTES: u64 = 4_096;
@@ -150,14 +150,14 @@ async fn sweep(context: &Context, runs: &[u64]) -> Result<(), ServerError> {
     let newer = |file: &&UnknownFile| {
         file.stamp.is_some_and(|stamp| lineage::is_newer(&context.lineage, stamp.run, stamp.sequence))
     };
-    if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.slot, file.stamp?))) {
+    if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.at.slot(), file.stamp?))) {
         let why = format!("the staged file of slot {slot} was written under a newer one");
         lineage::found_newer(&context.lineage, &context.catalog, &context.staging, stamp.run, why).await;
     }
     let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
         swept.unknown.iter().partition(|file| lineage::is_garbage(&context.lineage, file, runs));
-    let garbage: Vec<u64> = garbage.into_iter().map(|file| file.slot).collect();
-    assert!(!garbage.iter().any(|slot| known.contains(slot)), "no file that the catalog knows is garbage");
+    let garbage: Vec<NamedSlot> = garbage.into_iter().map(|file| file.at.clone()).collect();
+    assert!(!garbage.iter().any(|at| known.contains(&at.slot())), "no file that the catalog knows is garbage");
     assert!(is_certain || garbage.is_empty(), "nothing is garbage to a catalog of which something is missing");
     context.staging.free_all(&garbage).await?;
     // Files of the last run are this run's to keep and the next one's to remove; all others are not ours.

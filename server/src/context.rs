@@ -5,8 +5,9 @@
 use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
+use crate::object_service::is_refusal;
 use crate::processor::Processor;
-use catalog::{Blob, Catalog};
+use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
 use engine::Usage;
@@ -50,6 +51,24 @@ pub struct SmallObjects {
     pub files: Arc<SmallFiles>,
     /// Objects below so many bytes go there.
     pub below_bytes: u64,
+}
+
+impl SmallObjects {
+    /// The staged file of `slot`, with `bytes` bytes of data, is to become a record if it is small. It is to be
+    /// [settled](Self::settle) then.
+    pub(crate) fn admit(&self, catalog: &Catalog, slot: u64, bytes: u64) {
+        if bytes < self.below_bytes && catalog.takes_payloads() {
+            self.files.admit(slot, bytes);
+        }
+    }
+
+    /// The batch of the file of `slot` was answered with `answer`. What was refused is freed like any staged file. After
+    /// an error that leaves open what is durable, nobody refers to it before the next start.
+    pub(crate) fn settle<T>(&self, slot: u64, answer: &Result<T, CatalogError>) {
+        if !answer.as_ref().is_err_and(is_refusal) {
+            self.files.settled(slot);
+        }
+    }
 }
 
 /// Everything a server does its work with.

@@ -1,12 +1,16 @@
 //! The intake as the log in front of the catalog, and as the place of small objects.
 //!
-//! A batch of the catalog with a payload is a record whose key is the payload's slot, whose value is the payload, and
-//! whose entry is the catalog's. One without is the removal of a key that never exists, with such an entry. What is
-//! longer than an entry may be is in several records, one behind the other. An entry begins with:
+//! A batch of the catalog with a payload is a record whose key is the object's name and the payload's slot, whose value
+//! is the payload, and whose entry is the catalog's. So payloads become shelves in key order, are read in key order
+//! when they move to the rack, and what has moved goes by ranges. A batch without a payload is the removal of a key that
+//! never exists, with such an entry. What is longer than an entry may be is in several records, one behind the other.
+//! An entry begins with:
 //!
 //! ```text
-//! | version 1, u8 | commit sequence number, u64 LE | this part, u32 LE | how many parts there are, u32 LE |
+//! | version 2, u8 | commit sequence number, u64 LE | this part, u32 LE | how many parts there are, u32 LE |
 //! ```
+//!
+//! Records of version 1, whose keys were slots alone, are read and removed like others, one by one.
 //!
 //! The intake gives numbers of its own; which of them the catalog has covered is remembered while it is not covered.
 
@@ -24,23 +28,32 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use workshop::SmallRecords;
+use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
 
-const VERSION: u8 = 1;
+/// The version that is written. Version 1, which is read as well, had the slot alone in the keys of payloads.
+const VERSION: u8 = 2;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 4;
 /// Bytes that are written with one sync: above what the catalog commits at once.
 const BATCH_BYTES: usize = 32 << 20;
-/// Shelves that are merged into one. Many: slots grow, so that shelves hardly overlap, and a read asks one of them; and
-/// much of what would be merged has moved to the rack before. Each costs an open file: 60 up to 100 GB.
+/// Shelves that are merged into one. Many: keys end with slots, which grow, so that shelves hardly overlap in them, and
+/// a read asks one of them; and much of what would be merged has moved to the rack before. Each costs an open file: 60 up to 100 GB.
 const FAN_IN: usize = 16;
-/// The first byte of the keys of payloads; the slot follows, big-endian.
-const PAYLOAD: u8 = b's';
+/// The first byte of the keys of payloads; the name of the object follows, and the slot, big-endian.
+const PAYLOAD: u8 = b'n';
+/// Behind a name, in which each zero byte is followed by 255: so names are sorted as they are, and none begins another.
+const NAME_END: [u8; 2] = [0, 1];
+/// The first byte of the keys of payloads of version 1; the slot follows, big-endian.
+const PAYLOAD_1: u8 = b's';
 /// The key of batches without a payload.
 const NO_PAYLOAD: &[u8] = b"c";
 
 /// The log in front of a catalog.
 pub(crate) struct IntakeLog {
     intake: Arc<Intake>,
+    /// There were payloads of version 1 when it was opened.
+    has_version_1: bool,
+    /// All drives were there when it was opened.
+    is_whole: bool,
     state: Mutex<State>,
 }
 
@@ -128,7 +141,7 @@ impl IntakeLog {
         config.covered = Some(intake::Sequence(0));
         config.is_look = is_look;
         let opened = Intake::open(directories, config);
-        let (intake, Opened { replay, torn_bytes, .. }) = opened.map_err(io::Error::other)?;
+        let (intake, Opened { replay, torn_bytes, missing, .. }) = opened.map_err(io::Error::other)?;
         if torn_bytes > 0 {
             tracing::warn!(
                 torn_bytes,
@@ -136,7 +149,17 @@ impl IntakeLog {
             );
         }
         let state = State { found: Some(replay), ..State::default() };
-        Ok(Self { intake: Arc::new(intake), state: Mutex::new(state) })
+        let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
+        let has_version_1 = old.map_err(io::Error::other)?.is_some();
+        let (intake, state, is_whole) = (Arc::new(intake), Mutex::new(state), missing.is_empty());
+        Ok(Self { intake, has_version_1, is_whole, state })
+    }
+
+    /// The keys under which the payload at `at` may be, the likeliest first.
+    fn keys(&self, at: &NamedSlot) -> Vec<Vec<u8>> {
+        let named = (!at.name().is_empty()).then(|| key(at));
+        let old = (named.is_none() || self.has_version_1).then(|| old_key(at.slot()));
+        named.into_iter().chain(old).collect()
     }
 
     /// Runs `read`, which may wait for the disk, where that is no harm.
@@ -221,46 +244,75 @@ impl CommitLog for IntakeLog {
 }
 
 impl SmallRecords for IntakeLog {
-    fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>> {
-        let head = move |intake: &Intake| Ok(intake.head(&key(slot))?.map(|stored| stored.value_bytes));
-        Box::pin(self.reading(head))
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        let keys = self.keys(at);
+        Box::pin(
+            self.reading(move |intake| Ok(first_of(&keys, |key| intake.head(key))?.map(|found| found.value_bytes))),
+        )
     }
 
-    fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
-        let read = move |intake: &Intake| Ok(intake.get_range(&key(slot), range)?.map(|stored| stored.value));
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+        let keys = self.keys(at);
+        let read = move |intake: &Intake| {
+            Ok(first_of(&keys, |key| intake.get_range(key, range.clone()))?.map(|found| found.value))
+        };
         Box::pin(self.reading(read))
     }
 
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
-        let read = move |intake: &Intake| Ok(intake.get(&key(slot))?.map(|stored| ending(stored, bytes)));
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+        let keys = self.keys(at);
+        let read =
+            move |intake: &Intake| Ok(first_of(&keys, |key| intake.get(key))?.map(|stored| ending(stored, bytes)));
         Box::pin(self.reading(read))
     }
 
-    fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>> {
-        let removed = self.intake.submit_all(vec![Change::Delete { key: key(slot), entry: Vec::new() }]);
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
+        let change = |removal| match removal {
+            Removal::One(at) => {
+                self.keys(&at).into_iter().map(|key| Change::Delete { key, entry: Vec::new() }).collect()
+            }
+            Removal::Range { first, last, up_to } => {
+                let to = [&key(&last)[..], &[0]].concat();
+                vec![Change::Forget { from: key(&first), to: Some(to), up_to: intake::Sequence(up_to) }]
+            }
+        };
+        let removed = self.intake.submit_all(removals.into_iter().flat_map(change).collect::<Vec<Change>>());
         // It need not be durable: what is there again after a crash is known to nobody, and swept.
         Box::pin(std::future::ready(removed.map(drop).map_err(io::Error::other)))
     }
 
-    fn slots(&self) -> BoxFuture<'_, io::Result<Vec<u64>>> {
-        let all = |intake: &Intake| {
-            let scan = intake.scan_entries(&[PAYLOAD], Some(&[PAYLOAD + 1]));
-            let slots = scan.map(|item| item.map(|(key, _)| slot_of(&key)));
-            slots.filter_map(Result::transpose).collect()
-        };
-        Box::pin(self.reading(all))
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
+        // Those without a name come first.
+        let old = (from.name().is_empty() && self.has_version_1).then(|| old_key(from.slot()));
+        let named = key(from);
+        Box::pin(self.reading(move |intake| {
+            let old = old.map(|from| intake.scan_entries(&from, Some(&[PAYLOAD_1 + 1])));
+            let named = intake.scan_entries(&named, Some(&[PAYLOAD + 1]));
+            let record = |item: Result<(Vec<u8>, Stored), ReadError>| {
+                let of = |(key, found): (Vec<u8>, Stored)| {
+                    let (number, bytes) = (found.sequence.0, found.value_bytes);
+                    Some(SmallRecord { at: slot_of(&key)?, number, bytes })
+                };
+                item.map(of).transpose()
+            };
+            old.into_iter().flatten().chain(named).filter_map(record).take(limit).collect()
+        }))
+    }
+
+    fn are_all_known(&self) -> bool {
+        self.is_whole && self.intake.status().losses == 0
     }
 }
 
 impl<'a> Part<'a> {
     fn decode(entry: &'a [u8]) -> Option<Self> {
-        let (version, rest) = entry.split_first()?;
+        let (_, rest) = entry.split_first().filter(|(version, _)| (1..=VERSION).contains(*version))?;
         let (sequence, rest) = rest.split_first_chunk()?;
         let (index, rest) = rest.split_first_chunk()?;
         let (count, bytes) = rest.split_first_chunk()?;
         let sequence = Sequence(u64::from_le_bytes(*sequence));
         let (index, count) = (u32::from_le_bytes(*index), u32::from_le_bytes(*count));
-        (*version == VERSION).then_some(Self { sequence, index, count, bytes })
+        Some(Self { sequence, index, count, bytes })
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -283,10 +335,9 @@ fn changes(record: &LogRecord) -> Vec<Change> {
     let last = record.payload.as_ref().and_then(|payload| Some((payload, entries.pop()?)));
     let without = |entry| Change::Delete { key: NO_PAYLOAD.to_vec(), entry };
     let mut changes: Vec<Change> = entries.into_iter().map(without).collect();
-    changes.extend(last.map(|(payload, entry)| Change::Put {
-        key: key(payload.slot),
-        entry,
-        value: payload.bytes.clone(),
+    changes.extend(last.map(|(payload, entry)| {
+        let at = NamedSlot::new(payload.name.clone(), payload.slot);
+        Change::Put { key: key(&at), entry, value: payload.bytes.clone() }
     }));
     changes
 }
@@ -298,13 +349,58 @@ fn ending(stored: Stored, bytes: u64) -> (u64, Vec<u8>) {
     (stored.value_bytes, value)
 }
 
-fn key(slot: u64) -> Vec<u8> {
-    [&[PAYLOAD][..], &slot.to_be_bytes()].concat()
+/// The key of the payload at `at`.
+fn key(at: &NamedSlot) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + at.name().len() + NAME_END.len() + 8);
+    key.push(PAYLOAD);
+    for byte in at.name() {
+        key.push(*byte);
+        if *byte == 0 {
+            key.push(u8::MAX);
+        }
+    }
+    key.extend_from_slice(&NAME_END);
+    key.extend_from_slice(&at.slot().to_be_bytes());
+    key
 }
 
-fn slot_of(key: &[u8]) -> Option<u64> {
-    let (kind, slot) = key.split_first()?;
-    (*kind == PAYLOAD).then(|| slot.try_into().ok().map(u64::from_be_bytes))?
+/// The key that the payload in `slot` had in version 1.
+fn old_key(slot: u64) -> Vec<u8> {
+    [&[PAYLOAD_1][..], &slot.to_be_bytes()].concat()
+}
+
+/// The place of the payload with this key; `None` if it is none.
+fn slot_of(key: &[u8]) -> Option<NamedSlot> {
+    let (kind, rest) = key.split_first()?;
+    let (name, slot) = rest.split_last_chunk()?;
+    let slot = u64::from_be_bytes(*slot);
+    match *kind {
+        PAYLOAD_1 if name.is_empty() => Some(slot.into()),
+        PAYLOAD => {
+            let mut rest = name.strip_suffix(&NAME_END)?;
+            let mut name = Vec::with_capacity(rest.len());
+            while let Some((byte, behind)) = rest.split_first() {
+                name.push(*byte);
+                rest = if *byte == 0 { behind.strip_prefix(&[u8::MAX])? } else { behind };
+            }
+            Some(NamedSlot::new(name, slot))
+        }
+        _ => None,
+    }
+}
+
+/// The first of `keys` that is there.
+fn first_of(
+    keys: &[Vec<u8>],
+    read: impl Fn(&[u8]) -> Result<Option<Stored>, ReadError>,
+) -> Result<Option<Stored>, ReadError> {
+    for key in keys {
+        let found = read(key)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Whether there is an intake in one of these places.
@@ -350,8 +446,24 @@ mod tests {
         Batch::new(Vec::new(), vec![Write::Put(key.into(), body)])
     }
 
+    /// Where the payload in `slot` is found: names are in no order of slots, and have zero bytes.
+    fn at(slot: u64) -> NamedSlot {
+        NamedSlot::of(slot, "bucket", &format!("k\0{:03}", slot.wrapping_mul(37) % 101))
+    }
+
+    /// All records, as far as a scan in pages shows them.
+    async fn all(log: &IntakeLog) -> Vec<SmallRecord> {
+        let (mut all, mut from) = (Vec::new(), NamedSlot::default());
+        loop {
+            let page = log.page(&from, 7).await.unwrap();
+            let Some(last) = page.last() else { return all };
+            from = last.at.successor();
+            all.extend(page);
+        }
+    }
+
     fn with_payload(slot: u64, bytes: Vec<u8>) -> Batch {
-        let payload = Payload { slot, name: Vec::new(), bytes: bytes.into() };
+        let payload = Payload { slot, name: at(slot).name().to_vec(), bytes: bytes.into() };
         Batch { payload: Some(payload), ..put("slot", slot.to_string().into()) }
     }
 
@@ -390,7 +502,7 @@ mod tests {
         // A batch in several parts.
         let long: Vec<u8> = (0..3_000_000_u32).map(|byte| byte as u8).collect();
         store.commit(put("long", long.clone())).await.unwrap();
-        log.remove(7).await.unwrap();
+        log.remove(vec![Removal::One(at(7))]).await.unwrap();
         store.commit(put("b", b"2".to_vec())).await.unwrap();
         copy(&living, &image);
         let sequence = store.sequence();
@@ -406,18 +518,94 @@ mod tests {
             let found = store.get(b"long").await.unwrap().unwrap();
             assert_eq!(found.open(b"long").unwrap().0, long);
             assert_eq!(store.scan(KeyRange::all(), 99).await.unwrap().len(), 4);
-            let slots: Vec<u64> = (1..50).filter(|slot| *slot != 7).collect();
-            assert_eq!(log.slots().await.unwrap(), slots);
-            assert_eq!(log.bytes(7).await.unwrap(), None);
-            assert_eq!(log.read(9, 4_990..5_100).await.unwrap(), Some(vec![9; 10]));
+            let mut slots: Vec<NamedSlot> = (1..50).filter(|slot| *slot != 7).map(at).collect();
+            slots.sort_unstable();
+            assert_eq!(all(&log).await.into_iter().map(|record| record.at).collect::<Vec<_>>(), slots);
+            assert_eq!(log.bytes(&at(7)).await.unwrap(), None);
+            assert_eq!(log.read(&at(9), 4_990..5_100).await.unwrap(), Some(vec![9; 10]));
         }
         // Closed in order, it needs its log no more, and goes on with it.
         drop((store, log));
         drop(SqliteStore::open(living.join("catalog")).unwrap());
         let (store, log) = open(&living);
         assert_eq!((store.behind_log(), store.sequence()), (None, sequence));
-        assert_eq!(log.bytes(49).await.unwrap(), Some(5_000));
+        assert_eq!(log.bytes(&at(49)).await.unwrap(), Some(5_000));
         store.commit(with_payload(50, vec![1; 10])).await.unwrap();
-        assert_eq!(log.bytes(50).await.unwrap(), Some(10));
+        assert_eq!(log.bytes(&at(50)).await.unwrap(), Some(10));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_range_is_forgotten_by_one_record_and_what_came_later_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, log) = open(dir.path());
+        for slot in 1..=40 {
+            store.commit(with_payload(slot, vec![slot as u8; 3_000])).await.unwrap();
+        }
+        let old = all(&log).await;
+        let up_to = old.iter().map(|record| record.number).max().unwrap();
+        // A later version of the first name, and one whose slot is larger and whose name is new.
+        let later = NamedSlot::new(old[0].at.name().to_vec(), 90);
+        for late in [&later, &at(91)] {
+            let payload = Payload { slot: late.slot(), name: late.name().to_vec(), bytes: vec![1; 10].into() };
+            store.commit(Batch { payload: Some(payload), ..put("late", Vec::new()) }).await.unwrap();
+        }
+        let before = log.intake.status().last;
+        let (first, last) = (old[0].at.clone(), old[29].at.clone());
+        log.remove(vec![Removal::Range { first, last, up_to }]).await.unwrap();
+        log.intake.flush().unwrap();
+        assert_eq!(log.intake.status().last.0, before.0 + 1, "one record");
+        let mut left: Vec<NamedSlot> =
+            old[30..].iter().map(|record| record.at.clone()).chain([later, at(91)]).collect();
+        left.sort_unstable();
+        drop((store, log));
+        let (_store, log) = open(dir.path());
+        assert_eq!(all(&log).await.into_iter().map(|record| record.at).collect::<Vec<_>>(), left);
+        for record in &old {
+            let is_left = left.contains(&record.at);
+            assert_eq!(log.bytes(&record.at).await.unwrap(), is_left.then_some(3_000), "{:?}", record.at);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn payloads_of_version_1_are_read_listed_and_removed_by_their_slots() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, log) = open(dir.path());
+        store.commit(with_payload(3, vec![3; 30])).await.unwrap();
+        let old = |slot: u64| Change::Put { key: old_key(slot), entry: Vec::new(), value: vec![slot as u8; 20] };
+        log.intake.submit_all(vec![old(1), old(2)]).unwrap().into_iter().for_each(|ack| drop(ack.wait().unwrap()));
+        drop((store, log));
+        let (_store, log) = open(dir.path());
+        let slots: Vec<NamedSlot> = all(&log).await.into_iter().map(|record| record.at).collect();
+        assert_eq!(slots, [1.into(), 2.into(), at(3)]);
+        // The catalog knows whose they are.
+        for (slot, bytes) in [(1, 20), (2, 20), (3, 30)] {
+            assert_eq!(log.read(&at(slot), 0..99).await.unwrap(), Some(vec![slot as u8; bytes]));
+        }
+        log.remove(vec![Removal::One(at(1)), Removal::One(at(3))]).await.unwrap();
+        log.intake.flush().unwrap();
+        assert_eq!(all(&log).await.into_iter().map(|record| record.at).collect::<Vec<_>>(), [2.into()]);
+    }
+
+    #[test]
+    fn keys_are_sorted_as_names_and_slots_are_and_no_bytes_but_a_key_are_taken_for_one() {
+        let names: [&[u8]; 7] = [b"", b"a", b"a\0", b"a\0\0b", b"a\0\x01", b"a\0\xff", b"a\x01"];
+        let slots = [0, 1, 255, 1 << 40];
+        let places: Vec<NamedSlot> =
+            names.iter().flat_map(|name| slots.map(|slot| NamedSlot::new(name.to_vec(), slot))).collect();
+        assert!(places.is_sorted() && places.iter().map(key).is_sorted());
+        for place in &places {
+            let key = key(place);
+            assert_eq!(slot_of(&key).as_ref(), Some(place));
+            for cut in 0..key.len() {
+                assert!(slot_of(&key[..cut]).is_none_or(|other| other != *place), "{cut} bytes of {place:?}");
+                let mut flipped = key.clone();
+                flipped[cut] ^= 1;
+                let other = slot_of(&flipped);
+                assert!(
+                    other
+                        .is_none_or(|other| other != *place && (flipped[0] != PAYLOAD || self::key(&other) == flipped))
+                );
+            }
+        }
     }
 }

@@ -33,7 +33,7 @@ use model::sabotage::{Sabotage, is_on};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-use workshop::{Staging, UnknownFile};
+use workshop::{NamedSlot, Staging, UnknownFile};
 
 /// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
 pub const RUNS_MAX: usize = 256;
@@ -106,9 +106,9 @@ impl Lineage {
 
     /// Those of `slots` whose staged files may be removed once this catalog has no use for them: all, unless there is a
     /// newer catalog. That knows of nothing that this run has done, and counts on what was staged before.
-    pub(crate) fn removable(&self, slots: Vec<u64>) -> Vec<u64> {
+    pub(crate) fn removable(&self, slots: Vec<NamedSlot>) -> Vec<NamedSlot> {
         let (may_remove, slots_end) = (self.may_remove(), self.begun().slots_end);
-        slots.into_iter().filter(|slot| may_remove || *slot >= slots_end).collect()
+        slots.into_iter().filter(|at| may_remove || at.slot() >= slots_end).collect()
     }
 
     /// This run, as what it writes to the rack names it.
@@ -255,7 +255,7 @@ mod tests {
     use workshop::Stamp;
 
     fn file(run: u64) -> UnknownFile {
-        UnknownFile { slot: 1, charged_bytes: 4096, stamp: Some(Stamp { run, ..Stamp::default() }) }
+        UnknownFile { at: 1.into(), charged_bytes: 4096, stamp: Some(Stamp { run, ..Stamp::default() }) }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
-use crate::context::{Context, SmallObjects, usage_of};
+use crate::context::{Context, usage_of};
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use workshop::StagedWriter;
+use workshop::{NamedSlot, StagedWriter};
 
 /// Serves the S3 front. A clone is another handle on the same service.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl ObjectService {
         slot: u64,
         range: Range<u64>,
     ) -> Result<Staged, ServiceError> {
-        let opened = self.context.staging.open(slot).await;
+        let opened = self.context.staging.open(NamedSlot::of(slot, bucket, key)).await;
         match opened.and_then(|reader| reader.of_version(object.version.0, bucket, key)) {
             Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
             Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
@@ -206,11 +206,8 @@ impl ObjectStore for ObjectService {
             let reservation =
                 self.context.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
-            if let Some(SmallObjects { files, below_bytes }) = &self.context.small
-                && object.bytes < *below_bytes
-                && self.context.catalog.takes_payloads()
-            {
-                files.admit(slot, object.bytes);
+            if let Some(small) = &self.context.small {
+                small.admit(&self.context.catalog, slot, object.bytes);
             }
             let created = self.context.staging.create(slot, reservation).await;
             let writer = created.map_err(|error| {
@@ -330,7 +327,9 @@ impl ObjectService {
     pub(crate) fn displaced(&self, displaced: Displaced) {
         match displaced {
             Displaced::Nothing => {}
-            Displaced::Staged { slots, .. } => self.free(slots),
+            Displaced::Staged { bucket, key, slots, .. } => {
+                self.free(slots.into_iter().map(|slot| NamedSlot::of(slot, &bucket, &key)).collect());
+            }
             Displaced::Dead { group, bytes, .. } => self.world.report(Event::SpaceDead { group, bytes }),
         }
         self.report_usage();
@@ -378,17 +377,13 @@ impl ObjectService {
         let small = self.context.small.as_ref().and_then(|small| Some((small, small.files.payload(slot)?)));
         let Some((small, bytes)) = small else { return catalog.put_object(at, object, slot, condition).await };
         let put = catalog.put_logged_object(at, object, (slot, bytes), condition).await;
-        // What was refused is freed like any staged file. After an error that leaves open what is durable, nobody
-        // refers to it before the next start.
-        if !put.as_ref().is_err_and(is_refusal) {
-            small.files.settled(slot);
-        }
+        small.settle(slot, &put);
         put
     }
 
     /// Frees staged files beside all else, since nobody wants to wait for that. Until a file is gone its room counts as
     /// taken, which bounds how many there can be; after a crash the next start removes it.
-    pub(crate) fn free(&self, slots: Vec<u64>) {
+    pub(crate) fn free(&self, slots: Vec<NamedSlot>) {
         let slots = self.context.lineage.removable(slots);
         if slots.is_empty() {
             return;
@@ -448,7 +443,7 @@ impl Sink {
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    service.free(vec![slot]);
+                    service.free(vec![slot.into()]);
                 }
                 Err(catalog_error(error))
             }

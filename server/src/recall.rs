@@ -371,6 +371,7 @@ impl Recalls {
             target: ReadTarget::Spool(Box::new(sink)),
             priority: PriorityClass::Client,
             job: None,
+            while_awake: false,
             refused: Arc::clone(&refused),
         });
         Ok(Segment { reader, refused, joined: false, is_last })

@@ -116,7 +116,7 @@ impl ObjectService {
     /// Frees parts that nobody wants any more.
     fn free_parts(&self, parts: &[Part]) {
         self.closed(parts.iter().map(|part| part.bytes).sum());
-        self.free(parts.iter().map(|part| part.slot).collect());
+        self.free(parts.iter().map(|part| part.slot.into()).collect());
     }
 
     pub(crate) async fn complete_now(
@@ -398,7 +398,7 @@ impl PartSink {
             }
             Err(error) => {
                 if is_refusal(&error) {
-                    service.free(vec![slot]);
+                    service.free(vec![slot.into()]);
                 } else {
                     open.committed(); // it may be
                 }

@@ -252,6 +252,7 @@ impl Site {
             target: ReadTarget::Timed(Box::new(client)),
             priority: PriorityClass::Client,
             job: None,
+            while_awake: false,
             refused: Arc::default(),
         });
     }

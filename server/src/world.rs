@@ -14,6 +14,7 @@
 //! - memory is bounded by operations in service and by pages.
 
 mod evacuate;
+mod freeing;
 mod job_steps;
 mod making;
 mod memory_read;

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 31] = [
+const EVENTS: [(&str, About); 32] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -40,6 +40,7 @@ const EVENTS: [(&str, About); 31] = [
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
     ("Submitted", About::Group),
+    ("SubmittedWhileAwake", About::Group),
     (WRITE_SUBMITTED, About::Rack),
     ("SubmittedForJob", About::Group),
     (WRITE_SUBMITTED_FOR_JOB, About::Rack),
@@ -152,7 +153,8 @@ impl Meetings {
         if let Some(drive) = drive_of(event) {
             return (name, rack.drive_phase(drive).name());
         }
-        if let Event::Submitted(request) | Event::SubmittedForJob { request, .. } = event
+        if let Event::Submitted(request) | Event::SubmittedWhileAwake(request) | Event::SubmittedForJob { request, .. } =
+            event
             && let Some(group) = group_of(&request.work)
         {
             self.groups.insert(request.op, group);
@@ -170,7 +172,9 @@ impl Meetings {
             | Event::ReadCutShort { op, .. }
             | Event::TransferEnded { op, .. }
             | Event::SourceUnreadable { op, .. } => self.groups.get(op).copied(),
-            Event::Submitted(request) | Event::SubmittedForJob { request, .. } => group_of(&request.work),
+            Event::Submitted(request)
+            | Event::SubmittedWhileAwake(request)
+            | Event::SubmittedForJob { request, .. } => group_of(&request.work),
             Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } | Event::DeadUnlisted { group, .. } => {
                 Some(*group)
             }
@@ -234,6 +238,7 @@ fn name(event: &Event) -> &'static str {
         Event::StackMoved { .. } => "StackMoved",
         Event::ReadCutShort { .. } => "ReadCutShort",
         Event::Submitted(_) => "Submitted",
+        Event::SubmittedWhileAwake(_) => "SubmittedWhileAwake",
         Event::Cancelled { .. } => "Cancelled",
         Event::TransferEnded { .. } => "TransferEnded",
         Event::SourceUnreadable { .. } => "SourceUnreadable",

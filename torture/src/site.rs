@@ -319,7 +319,10 @@ impl Site {
         let (base_ms, jumped) = (self.wall_ms, Arc::clone(&self.jumped_ms));
         let [staged, spooled] = self.disks().map(|disk| self.faulty(disk));
         let small = self.small(&staged);
-        let staged = small.as_ref().map_or(staged, |small| Arc::clone(&small.files) as Arc<dyn Drive>);
+        let staging = match &small {
+            Some(small) => Staging::with_records(Arc::clone(&small.files), self.plan.workshop_bytes),
+            None => Staging::new(staged, self.plan.workshop_bytes),
+        };
         let file_nonce = self.nonce(2);
         let (judge, journal, power) = (Arc::clone(&self.judge), Arc::clone(&self.journal), self.power.clone());
         Context {
@@ -335,7 +338,7 @@ impl Site {
             nonce: self.nonce(1),
             processor: Processor::Modelled { bytes_per_s: 500_000_000 },
             catalog: catalog.clone(),
-            staging: Staging::new(staged, self.plan.workshop_bytes).with_nonces(move || file_nonce()),
+            staging: staging.with_nonces(move || file_nonce()),
             small,
             spool: Spool::new(spooled, self.plan.spool_bytes),
             holds: Holds::default(),

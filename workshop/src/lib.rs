@@ -41,14 +41,15 @@ pub use block::BLOCK_BYTES;
 pub use checksum::{Checksummer, whole_checksum};
 pub use drain::Full;
 pub use format::FormatError;
+pub use names::NamedSlot;
 pub use pack::{HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, Sealed};
 pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,
 };
 pub use recall::SpoolError;
-pub use slots::{Reservation, SlotHold};
-pub use small::{SmallFiles, SmallRecords};
+pub use slots::{Leaving, Reservation, SlotHold};
+pub use small::{Removal, SmallFiles, SmallRecord, SmallRecords};
 pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};

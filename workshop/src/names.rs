@@ -1,6 +1,50 @@
-//! The names of the workshop's files.
+//! The names of the workshop's files, and of the records of small ones.
 
 use disk::FileName;
+use std::sync::Arc;
+
+/// A slot along with the object whose bytes are in it, if that is known. A file is found by its slot alone; the record
+/// of a small file by both, since records are sorted by the object's name, and by slot among those of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedSlot {
+    /// The bucket, a zero byte, the key; empty if not known.
+    name: Arc<[u8]>,
+    slot: u64,
+}
+
+impl NamedSlot {
+    /// The slot of a version of the object at `key` of `bucket`.
+    pub fn of(slot: u64, bucket: &str, key: &str) -> Self {
+        Self::new([bucket.as_bytes(), &[0], key.as_bytes()].concat(), slot)
+    }
+
+    /// The slot of a version of the object called `name`.
+    pub fn new(name: Vec<u8>, slot: u64) -> Self {
+        Self { name: name.into(), slot }
+    }
+
+    /// The slot.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    /// The bucket, a zero byte, the key; empty if not known.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The least one above it.
+    #[must_use]
+    pub fn successor(&self) -> Self {
+        Self { name: Arc::clone(&self.name), slot: self.slot.saturating_add(1) }
+    }
+}
+
+impl From<u64> for NamedSlot {
+    fn from(slot: u64) -> Self {
+        Self { slot, ..Self::default() }
+    }
+}
 
 /// The name of the file of `slot`.
 pub(crate) fn staged_name(slot: u64) -> FileName {

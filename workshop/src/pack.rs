@@ -9,6 +9,7 @@
 
 use crate::block::BLOCK_BYTES;
 use crate::checksum::{Checksummer, whole_checksum};
+use crate::names::NamedSlot;
 use crate::pack_format::{
     INDEX_HEADER_BYTES, MEMBER_CHECKSUM_BYTES, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, encode_entry,
     encode_index_header,
@@ -261,7 +262,8 @@ impl PackPlan {
             slots.iter().zip(1..).map(move |(slot, number)| {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
-                let hold = staging.hold(*slot).ok_or(PackError::MemberGone { slot: *slot })?;
+                let at = NamedSlot::of(*slot, bucket, key);
+                let hold = staging.hold(at).ok_or(PackError::MemberGone { slot: *slot })?;
                 Ok(MemberPiece::File(StagedPiece { hold, bytes, of: Arc::clone(&of) }))
             })
         });

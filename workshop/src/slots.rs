@@ -6,9 +6,10 @@
 //! - removals run in tasks of their own; one that fails is tried again with the next, and counts until it succeeds;
 //! - memory: a few words for each slot that is being read, written or removed right now, and nothing for all others.
 
-use crate::block::charge;
+use crate::block::{charge, detached};
 use crate::drain::{Drain, Full};
-use crate::names::staged_name;
+use crate::names::{NamedSlot, staged_name};
+use crate::small::{SlotNaming, SmallFiles};
 use crate::staged_error::StageError;
 use crate::staged_format::{BYTES_MAX, StagedLayout};
 use disk::{Drive, DriveError};
@@ -20,6 +21,8 @@ use tokio::runtime::Handle;
 /// The state that all handles of a staging area share.
 pub(crate) struct Slots {
     pub(crate) drive: Arc<dyn Drive>,
+    /// The same drive, if files on it may be records of a log.
+    pub(crate) small: Option<Arc<SmallFiles>>,
     pub(crate) capacity_bytes: u64,
     pub(crate) state: Mutex<SlotTable>,
     /// Draws the nonce of a file.
@@ -50,6 +53,8 @@ pub(crate) struct SlotEntry {
     dead: bool,
     /// The room of an unfinished file. A finished file counts as staged.
     reserved_bytes: u64,
+    /// Its name, as far as it matters and is known.
+    name: Option<SlotNaming>,
 }
 
 impl SlotTable {
@@ -59,16 +64,14 @@ impl SlotTable {
         Self { staged_bytes: 0, reserved_bytes: 0, slots, removable, drain }
     }
 
-    /// Marks `slot` as dead, and releases its file for removal if nobody holds it.
-    pub(crate) fn mark_dead(&mut self, slot: u64) {
+    /// Marks `slot` as dead. True if its file can be removed now: nobody holds it, and it was not dead before.
+    fn bury(&mut self, slot: u64) -> bool {
         let entry = self.slots.entry(slot).or_default();
-        if std::mem::replace(&mut entry.dead, true) {
-            return;
+        if std::mem::replace(&mut entry.dead, true) || entry.holds > 0 {
+            return false;
         }
-        if entry.holds == 0 {
-            assert_eq!(entry.reserved_bytes, 0, "an unfinished file is held by its writer");
-            self.removable.push(slot);
-        }
+        assert_eq!(entry.reserved_bytes, 0, "an unfinished file is held by its writer");
+        true
     }
 
     fn counted_bytes(&self) -> u64 {
@@ -126,21 +129,30 @@ impl Slots {
             drop(state);
             return Err(DriveError::Exists(staged_name(slot)));
         }
-        let entry = SlotEntry { holds: 1, dead: false, reserved_bytes: reservation.into_charge() };
+        let entry = SlotEntry { holds: 1, reserved_bytes: reservation.into_charge(), ..SlotEntry::default() };
         assert!(entry.reserved_bytes <= state.reserved_bytes, "the room of a slot is part of what is reserved");
         state.slots.insert(slot, entry);
         Ok(SlotHold { slots: Arc::clone(self), slot })
     }
 
-    /// A hold on `slot`; `None` if it is dead.
-    pub(crate) fn hold(self: &Arc<Self>, slot: u64) -> Option<SlotHold> {
+    /// A hold on the slot `at`; `None` if it is dead.
+    pub(crate) fn hold(self: &Arc<Self>, at: &NamedSlot) -> Option<SlotHold> {
         let mut state = self.state.lock();
-        let entry = state.slots.entry(slot).or_default();
+        let entry = self.entry(&mut state, at);
         if entry.dead {
             return None;
         }
         entry.holds += 1;
-        Some(SlotHold { slots: Arc::clone(self), slot })
+        Some(SlotHold { slots: Arc::clone(self), slot: at.slot() })
+    }
+
+    /// The entry of the slot `at`, which has its name from now on.
+    fn entry<'t>(&self, state: &'t mut SlotTable, at: &NamedSlot) -> &'t mut SlotEntry {
+        let entry = state.slots.entry(at.slot()).or_default();
+        if entry.name.is_none() {
+            entry.name = self.small.as_ref().and_then(|small| small.name(at));
+        }
+        entry
     }
 
     /// Reserves more room for the file of `slot`, which is being written: `wanted_bytes` in all if there are so many,
@@ -170,9 +182,27 @@ impl Slots {
         state.reserved_bytes -= reserved_bytes;
     }
 
-    /// See [`SlotTable::mark_dead`].
-    pub(crate) fn mark_dead(&self, slot: u64) {
-        self.state.lock().mark_dead(slot);
+    /// Marks the slot `at` as dead, and releases its file for removal if nobody holds it.
+    pub(crate) fn mark_dead(&self, at: &NamedSlot) {
+        let mut state = self.state.lock();
+        self.entry(&mut state, at);
+        if state.bury(at.slot()) {
+            state.removable.push(at.slot());
+        }
+    }
+
+    /// Marks slots as dead, and gives those whose files can be removed now to whoever removes many at once.
+    pub(crate) fn leaving(self: &Arc<Self>, slots: &[NamedSlot]) -> Leaving {
+        let mut state = self.state.lock();
+        let mut leaving: Vec<NamedSlot> = Vec::with_capacity(slots.len());
+        for at in slots {
+            self.entry(&mut state, at);
+            if state.bury(at.slot()) {
+                leaving.push(at.clone());
+            }
+        }
+        leaving.sort_unstable();
+        Leaving { area: Arc::clone(self), slots: leaving }
     }
 
     /// `slot` is durable: its reserved bytes count as staged from now on.
@@ -251,6 +281,46 @@ impl Slots {
 /// The room that a file of `bytes` bytes of data takes; more than any drive has if there can be no such file.
 pub(crate) fn charged_for(bytes: u64) -> u64 {
     if bytes > BYTES_MAX { u64::MAX } else { charge(StagedLayout { bytes_max: bytes }.file_bytes()) }
+}
+
+/// Slots that are dead and that nobody holds, whose files are about to be removed. Those that are left when it is
+/// dropped are removed along with the next ones.
+pub struct Leaving {
+    area: Arc<Slots>,
+    /// In ascending order.
+    slots: Vec<NamedSlot>,
+}
+
+impl Leaving {
+    /// The slots, in ascending order.
+    pub fn slots(&self) -> &[NamedSlot] {
+        &self.slots
+    }
+
+    /// The records of these slots are gone, which had so many bytes: their room is free.
+    pub fn removed(&mut self, gone: &HashMap<u64, u64>) {
+        self.slots.retain(|at| !gone.contains_key(&at.slot()));
+        for (slot, bytes) in gone {
+            self.area.removed(*slot, charge(*bytes));
+        }
+    }
+
+    /// Removes the files of the others, one by one.
+    ///
+    /// # Errors
+    /// A removal failed; it will be tried again.
+    pub async fn remove_rest(self) -> Result<(), DriveError> {
+        let area = Arc::clone(&self.area);
+        drop(self);
+        detached(async move { area.remove_all().await }).await
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let left = self.slots.drain(..).map(|at| at.slot());
+        self.area.state.lock().removable.extend(left);
+    }
 }
 
 /// Room for a file that is about to be written. Dropping it gives the room back.

@@ -6,65 +6,112 @@
 //! batch is durable on they are read from the log ([`SmallRecords`]). Everything else (rooms, holds, sweeps, packs,
 //! audits) is as with any staged file, down to its format.
 //!
+//! Drives know files by their slots alone; records are sorted by the names of their objects. So whoever uses a slot
+//! names it meanwhile ([`SmallFiles::name`]); the record of a slot without a name is one from before records had names.
+//!
 //! Invariants:
 //! - the file of an admitted slot is durable with its batch and not before: nothing else may refer to it;
 //! - memory: what was admitted and is not committed yet, `pending_bytes_max` at most; what does not fit becomes a file.
 
-use crate::names::{slot_of, staged_name};
+use crate::names::{NamedSlot, slot_of};
 use crate::staged_format::StagedLayout;
 use async_trait::async_trait;
 use bytes::Bytes;
-use catalog::MemoryLog;
+use catalog::{MemoryLog, PayloadRecord, Sequence};
 use disk::{Buffer, Drive, DriveError, FileName, Space};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::ready;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Staged files as records, by slot.
+/// A staged file as a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmallRecord {
+    /// Where it is found.
+    pub at: NamedSlot,
+    /// Its number: each is above those of all records that were there before it.
+    pub number: u64,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The removal of records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// This one.
+    One(NamedSlot),
+    /// All from `first` to `last`, both included, with numbers up to `up_to`: by one record of the log.
+    Range {
+        /// The first one.
+        first: NamedSlot,
+        /// The last one.
+        last: NamedSlot,
+        /// The largest number.
+        up_to: u64,
+    },
+}
+
+/// Staged files as records, sorted by the names of their objects.
 pub trait SmallRecords: Send + Sync + 'static {
-    /// The length of the record of `slot` in bytes; `None` if there is none.
-    fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>>;
-    /// The bytes of `range` of the record of `slot`, as far as it has them; `None` if there is none.
-    fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
-    /// The length of the record of `slot` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
+    /// The length of the record at `at` in bytes; `None` if there is none.
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>>;
+    /// The bytes of `range` of the record at `at`, as far as it has them; `None` if there is none.
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
+    /// The length of the record at `at` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
     /// is none.
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>>;
-    /// Removes the record of `slot`. It may be there again after a crash.
-    fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>>;
-    /// Every slot that has a record.
-    fn slots(&self) -> BoxFuture<'_, io::Result<Vec<u64>>>;
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>>;
+    /// Removes records. They may be there again after a crash.
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>>;
+    /// The first `limit` records from `from` on, in order; fewer only at the end.
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>>;
+    /// True if a page has every record that there is, so that a range may be removed of which all records are known.
+    fn are_all_known(&self) -> bool {
+        true
+    }
 }
 
 /// In memory, for virtual time.
 impl SmallRecords for MemoryLog {
-    fn bytes(&self, slot: u64) -> BoxFuture<'_, io::Result<Option<u64>>> {
-        Box::pin(ready(Ok(self.payload(slot).map(|bytes| bytes.len() as u64))))
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        Box::pin(ready(Ok(self.payload_of(at.name(), at.slot()).map(|bytes| bytes.len() as u64))))
     }
 
-    fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
         let cut = |bytes: Bytes| {
             let end = (range.end as usize).min(bytes.len());
             bytes[(range.start as usize).min(end)..end].to_vec()
         };
-        Box::pin(ready(Ok(self.payload(slot).map(cut))))
+        Box::pin(ready(Ok(self.payload_of(at.name(), at.slot()).map(cut))))
     }
 
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
         let cut = |all: Bytes| (all.len() as u64, all[all.len() - all.len().min(bytes as usize)..].to_vec());
-        Box::pin(ready(Ok(self.payload(slot).map(cut))))
+        Box::pin(ready(Ok(self.payload_of(at.name(), at.slot()).map(cut))))
     }
 
-    fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>> {
-        MemoryLog::remove(self, slot);
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
+        for removal in removals {
+            match removal {
+                Removal::One(at) => Self::remove(self, at.name(), at.slot()),
+                Removal::Range { first, last, up_to } => {
+                    self.forget((first.name(), first.slot()), (last.name(), last.slot()), Sequence(up_to));
+                }
+            }
+        }
         Box::pin(ready(Ok(())))
     }
 
-    fn slots(&self) -> BoxFuture<'_, io::Result<Vec<u64>>> {
-        Box::pin(ready(Ok(MemoryLog::slots(self))))
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
+        let record = |PayloadRecord { name, slot, sequence, bytes }| SmallRecord {
+            at: NamedSlot::new(name, slot),
+            number: sequence.0,
+            bytes,
+        };
+        Box::pin(ready(Ok(self.payloads_from((from.name(), from.slot()), limit).into_iter().map(record).collect())))
     }
 }
 
@@ -74,6 +121,20 @@ pub struct SmallFiles {
     records: Arc<dyn SmallRecords>,
     pending_bytes_max: u64,
     pending: Mutex<Pending>,
+    /// The names of the slots that are in use.
+    names: Mutex<HashMap<u64, NamedSlot>>,
+}
+
+/// Names a slot for as long as it lives.
+pub(crate) struct SlotNaming {
+    files: Arc<SmallFiles>,
+    slot: u64,
+}
+
+impl Drop for SlotNaming {
+    fn drop(&mut self) {
+        self.files.names.lock().remove(&self.slot);
+    }
 }
 
 /// The files that are not committed yet.
@@ -103,7 +164,31 @@ impl PendingFile {
 impl SmallFiles {
     /// `files`, and beside them `records`. Memory for what is not committed yet: `pending_bytes_max` bytes.
     pub fn new(files: Arc<dyn Drive>, records: Arc<dyn SmallRecords>, pending_bytes_max: u64) -> Self {
-        Self { files, records, pending_bytes_max, pending: Mutex::default() }
+        Self { files, records, pending_bytes_max, pending: Mutex::default(), names: Mutex::default() }
+    }
+
+    /// The records themselves.
+    pub fn records(&self) -> &Arc<dyn SmallRecords> {
+        &self.records
+    }
+
+    /// The slot is called `at` until the answer is dropped. `None` if that has no name, or the slot has one already.
+    pub(crate) fn name(self: &Arc<Self>, at: &NamedSlot) -> Option<SlotNaming> {
+        if at.name().is_empty() {
+            return None;
+        }
+        match self.names.lock().entry(at.slot()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(entry) => {
+                entry.insert(at.clone());
+                Some(SlotNaming { files: Arc::clone(self), slot: at.slot() })
+            }
+        }
+    }
+
+    /// Where the record of `slot` is found.
+    fn at(&self, slot: u64) -> NamedSlot {
+        self.names.lock().get(&slot).cloned().unwrap_or_else(|| slot.into())
     }
 
     /// The staged file of `slot`, with `bytes` bytes of data, is to become a record. False if there is no memory for
@@ -206,7 +291,7 @@ impl Drive for SmallFiles {
                     Err(DriveError::NotFound(_)) => {}
                     _ => return self.files.read_at(name, offset, into).await,
                 }
-                let found = self.records.read(slot, wanted).await.map_err(|error| failed(name, error))?;
+                let found = self.records.read(&self.at(slot), wanted).await.map_err(|error| failed(name, error))?;
                 found.ok_or_else(|| DriveError::NotFound(name.clone()))?.into()
             }
         };
@@ -226,7 +311,7 @@ impl Drive for SmallFiles {
             return Ok((file_bytes, end));
         };
         // A slot is a file or a record: what is read most is looked for first.
-        match self.records.read_end(slot, bytes).await.map_err(|error| failed(name, error))? {
+        match self.records.read_end(&self.at(slot), bytes).await.map_err(|error| failed(name, error))? {
             Some((record_bytes, end)) => {
                 let mut buffer = Buffer::zeroed(end.len());
                 buffer.copy_from_slice(&end);
@@ -250,9 +335,10 @@ impl Drive for SmallFiles {
             Err(DriveError::NotFound(_)) => {}
             other => return other,
         }
-        let there = self.records.bytes(slot).await.map_err(|error| failed(name, error))?;
+        let at = self.at(slot);
+        let there = self.records.bytes(&at).await.map_err(|error| failed(name, error))?;
         there.ok_or_else(|| DriveError::NotFound(name.clone()))?;
-        self.records.remove(slot).await.map_err(|error| failed(name, error))
+        self.records.remove(vec![Removal::One(at)]).await.map_err(|error| failed(name, error))
     }
 
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
@@ -261,20 +347,16 @@ impl Drive for SmallFiles {
         }
         match (self.files.len(name).await, slot_of(name)) {
             (Err(DriveError::NotFound(_)), Some(slot)) => {
-                let found = self.records.bytes(slot).await.map_err(|error| failed(name, error))?;
+                let found = self.records.bytes(&self.at(slot)).await.map_err(|error| failed(name, error))?;
                 found.ok_or_else(|| DriveError::NotFound(name.clone()))
             }
             (other, _) => other,
         }
     }
 
+    /// The files alone: for the records see [`SmallRecords::page`].
     async fn list(&self) -> Result<Vec<FileName>, DriveError> {
-        let mut names = self.files.list().await?;
-        let listed = |source| DriveError::Io { context: "the records of small files".into(), source };
-        names.extend(self.records.slots().await.map_err(listed)?.into_iter().map(staged_name));
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        self.files.list().await
     }
 
     async fn space(&self) -> Result<Space, DriveError> {
@@ -316,8 +398,13 @@ mod tests {
 
     fn site(disk: Arc<MemoryDrive>, log: MemoryLog) -> Site {
         let files = Arc::new(SmallFiles::new(disk.clone(), Arc::new(log.clone()), 10_000));
-        let staging = Staging::new(files.clone(), 1 << 20);
+        let staging = Staging::with_records(files.clone(), 1 << 20);
         Site { disk, log, files, staging }
+    }
+
+    /// Where the record of `slot` is found: the higher the slot, the smaller the name.
+    fn at(slot: u64) -> NamedSlot {
+        NamedSlot::of(slot, "b", &format!("k{}", 9 - slot))
     }
 
     /// Stages `bytes` in `slot`.
@@ -329,12 +416,12 @@ mod tests {
     }
 
     async fn read(site: &Site, slot: u64) -> Vec<u8> {
-        let reader = site.staging.open(slot).await.unwrap();
+        let reader = site.staging.open(at(slot)).await.unwrap();
         reader.read(0..reader.bytes()).try_collect::<Vec<Bytes>>().await.unwrap().concat()
     }
 
     fn commit(site: &Site, slot: u64) {
-        let payload = Payload { slot, name: Vec::new(), bytes: site.files.payload(slot).unwrap() };
+        let payload = Payload { slot, name: at(slot).name().to_vec(), bytes: site.files.payload(slot).unwrap() };
         let record = LogRecord { sequence: Sequence(slot), entry: vec![1], payload: Some(payload) };
         site.log.append(&[record]).unwrap();
         site.files.settled(slot);
@@ -364,10 +451,10 @@ mod tests {
         // After a crash the records and the files are what there is.
         site = self::site(site.disk, site.log.reopened(0));
         let swept = site.staging.sweep(|slot| slot != 2).await.unwrap();
-        assert_eq!((swept.kept, swept.unknown.len(), swept.unknown[0].slot), (2, 1, 2));
+        assert_eq!((swept.kept, swept.unknown.len(), swept.unknown[0].at.slot()), (2, 1, 2));
         assert_eq!(swept.unknown[0].stamp.unwrap().version, 2);
         assert_eq!((read(&site, 1).await, read(&site, 4).await), (vec![1; 5_000], vec![4; 9_000]));
-        site.staging.free_all(&[1, 2, 4]).await.unwrap();
+        site.staging.free_all(&[1, 2, 4].map(at)).await.unwrap();
         assert_eq!((site.log.slots(), site.staging.usage().staged_bytes), (Vec::new(), 0));
         assert!(site.staging.inventory().await.unwrap().slots.is_empty());
     }

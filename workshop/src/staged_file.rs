@@ -183,7 +183,7 @@ impl StagedWriter {
 impl Drop for StagedWriter {
     fn drop(&mut self) {
         if !self.finished {
-            self.hold.slots.mark_dead(self.hold.slot());
+            self.hold.slots.mark_dead(&self.hold.slot().into());
         }
     }
 }

@@ -20,14 +20,18 @@
 use crate::block::{charge, detached};
 use crate::drain::Full;
 use crate::format::FormatError;
-use crate::names::{run_of, slot_of, staged_name};
-use crate::slots::{Reservation, SlotHold, SlotTable, Slots, charged_for};
+use crate::names::{NamedSlot, run_of, slot_of, staged_name};
+use crate::slots::{Leaving, Reservation, SlotHold, SlotTable, Slots, charged_for};
+use crate::small::{SmallFiles, SmallRecord};
 use crate::staged_error::{ReadError, StageError};
 use crate::staged_file::{StagedReader, StagedWriter, reserved_for};
 use crate::staged_format::Stamp;
 use disk::{Drive, DriveError, FileName};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
+
+/// Records of small files that are listed at once.
+const PAGE_RECORDS: usize = 1024;
 
 /// The use of the staging area, in bytes; every file counts as the room that it takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,10 +59,10 @@ pub struct SweepReport {
 }
 
 /// A finished staged file that the catalog does not know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFile {
-    /// Its slot.
-    pub slot: u64,
+    /// Its slot; with the name of the object whose bytes it has if it is a record.
+    pub at: NamedSlot,
     /// The room that it takes of the staging area's capacity, in bytes.
     pub charged_bytes: u64,
     /// Its description of itself; `None` if that cannot be read, or another version of Larder wrote it.
@@ -89,7 +93,14 @@ impl Staging {
     /// A staging area of `capacity_bytes` on `drive`. Call [`Staging::sweep`] before anything else.
     pub fn new(drive: Arc<dyn Drive>, capacity_bytes: u64) -> Self {
         let (state, now) = (Mutex::new(SlotTable::new()), OnceLock::new());
-        Self { slots: Arc::new(Slots { drive, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
+        Self { slots: Arc::new(Slots { drive, small: None, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
+    }
+
+    /// The same on a drive where small files are records.
+    pub fn with_records(files: Arc<SmallFiles>, capacity_bytes: u64) -> Self {
+        let (state, now) = (Mutex::new(SlotTable::new()), OnceLock::new());
+        let (drive, small) = (Arc::clone(&files) as Arc<dyn Drive>, Some(files));
+        Self { slots: Arc::new(Slots { drive, small, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
     }
 
     /// The same area, with the nonce of each file drawn by `nonce`. Without it every nonce is 0, so that files
@@ -118,28 +129,29 @@ impl Staging {
     /// this one) are reported, and stay until they are freed. Files that are not staged files are left alone.
     pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
         assert!(self.slots.state.lock().slots.is_empty(), "a sweep comes before every use");
-        let drive = self.drive();
         let mut report = SweepReport::default();
-        for name in drive.list().await? {
+        for name in self.drive().list().await? {
             let Some(slot) = slot_of(&name) else { continue };
             if is_known(slot) {
                 report.kept += 1;
-                report.kept_bytes += charge(drive.len(&name).await?);
-                continue;
+                report.kept_bytes += charge(self.drive().len(&name).await?);
+            } else {
+                self.sweep_unknown(slot.into(), &mut report).await?;
             }
-            let stamp = match self.open(slot).await {
-                Ok(reader) => Some(reader.stamp()),
-                // A footer is written before the file is acknowledged.
-                Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => {
-                    drive.remove(&name).await?;
-                    report.removed += 1;
-                    continue;
+        }
+        let mut from = NamedSlot::default();
+        loop {
+            let page = self.records(&from).await?;
+            let Some(last) = page.last() else { break };
+            from = last.at.successor();
+            for SmallRecord { at, bytes, .. } in page {
+                if is_known(at.slot()) {
+                    report.kept += 1;
+                    report.kept_bytes += charge(bytes);
+                } else {
+                    self.sweep_unknown(at, &mut report).await?;
                 }
-                Err(ReadError::Drive(error @ DriveError::NotReady(_))) => return Err(error),
-                Err(_) => None,
-            };
-            let charged_bytes = charge(drive.len(&name).await?);
-            report.unknown.push(UnknownFile { slot, charged_bytes, stamp });
+            }
         }
         let unknown_bytes: u64 = report.unknown.iter().map(|file| file.charged_bytes).sum();
         let mut state = self.slots.state.lock();
@@ -148,28 +160,81 @@ impl Staging {
         Ok(report)
     }
 
+    /// Removes the file of a slot that is not known if it was never finished, and reports it otherwise.
+    async fn sweep_unknown(&self, at: NamedSlot, report: &mut SweepReport) -> Result<(), DriveError> {
+        let (drive, name) = (self.drive(), staged_name(at.slot()));
+        let hold = self.hold(at.clone()).ok_or_else(|| DriveError::NotFound(name.clone()))?;
+        let stamp = match hold.open().await {
+            Ok(reader) => Some(reader.stamp()),
+            // A footer is written before the file is acknowledged.
+            Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => {
+                drive.remove(&name).await?;
+                report.removed += 1;
+                return Ok(());
+            }
+            Err(ReadError::Drive(error @ DriveError::NotReady(_))) => return Err(error),
+            Err(_) => None,
+        };
+        let charged_bytes = charge(drive.len(&name).await?);
+        report.unknown.push(UnknownFile { at, charged_bytes, stamp });
+        Ok(())
+    }
+
+    /// Some of the records from `from` on; none at their end.
+    async fn records(&self, from: &NamedSlot) -> Result<Vec<SmallRecord>, DriveError> {
+        let Some(small) = &self.slots.small else { return Ok(Vec::new()) };
+        let failed = |source| DriveError::Io { context: "the records of small files".into(), source };
+        small.records().page(from, PAGE_RECORDS).await.map_err(failed)
+    }
+
+    /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
+    async fn each_slot(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
+        self.drive().list().await?.iter().filter_map(slot_of).for_each(|slot| each(slot.into()));
+        let mut from = NamedSlot::default();
+        loop {
+            let page = self.records(&from).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            from = last.at.successor();
+            page.into_iter().for_each(|record| each(record.at));
+        }
+    }
+
     /// The highest slot that has a file, finished or not.
     pub async fn highest_slot(&self) -> Result<Option<u64>, DriveError> {
-        Ok(self.drive().list().await?.iter().filter_map(slot_of).max())
+        let mut highest = None;
+        self.each_slot(|at| highest = highest.max(Some(at.slot()))).await?;
+        Ok(highest)
     }
 
     /// The files on its disk, known to the catalog or not.
     pub async fn inventory(&self) -> Result<Inventory, DriveError> {
         let mut inventory = Inventory::default();
-        for name in self.drive().list().await? {
-            match slot_of(&name) {
-                Some(slot) => inventory.slots.push(slot),
-                None if run_of(&name).is_some() => {}
-                None => inventory.strangers.push(name),
-            }
-        }
+        self.each_slot(|at| inventory.slots.push(at.slot())).await?;
         inventory.slots.sort_unstable();
+        let is_stranger = |name: &FileName| slot_of(name).is_none() && run_of(name).is_none();
+        inventory.strangers.extend(self.drive().list().await?.into_iter().filter(is_stranger));
         Ok(inventory)
     }
 
-    /// The room that the file of `slot` takes on the disk, in bytes.
-    pub async fn charged_bytes(&self, slot: u64) -> Result<u64, DriveError> {
-        Ok(charge(self.drive().len(&staged_name(slot)).await?))
+    /// Those of `slots`, which are in ascending order, that have a file; with the name of their object if they are
+    /// records.
+    pub async fn named(&self, slots: &[u64]) -> Result<Vec<NamedSlot>, DriveError> {
+        let mut named = Vec::new();
+        self.each_slot(|at| {
+            if slots.binary_search(&at.slot()).is_ok() {
+                named.push(at);
+            }
+        })
+        .await?;
+        Ok(named)
+    }
+
+    /// The room that the file of the slot `at` takes on the disk, in bytes.
+    pub async fn charged_bytes(&self, at: impl Into<NamedSlot>) -> Result<u64, DriveError> {
+        let at = at.into();
+        let name = staged_name(at.slot());
+        let _hold = self.hold(at).ok_or_else(|| DriveError::NotFound(name.clone()))?;
+        Ok(charge(self.drive().len(&name).await?))
     }
 
     /// Reserves room for a file of at most `bytes` bytes.
@@ -222,33 +287,33 @@ impl Staging {
         }
     }
 
-    /// A reader of the finished file of `slot`. The file stays at least as long as the reader.
-    pub async fn open(&self, slot: u64) -> Result<StagedReader, ReadError> {
-        self.hold(slot).ok_or(ReadError::NotFound { slot })?.open().await
+    /// A reader of the finished file of the slot `at`. The file stays at least as long as the reader.
+    pub async fn open(&self, at: impl Into<NamedSlot>) -> Result<StagedReader, ReadError> {
+        let at = at.into();
+        self.slots.hold(&at).ok_or(ReadError::NotFound { slot: at.slot() })?.open().await
     }
 
-    /// Keeps the file of `slot` from being removed until the hold is dropped. `None` if it was freed already. The hold
-    /// does not say that there is such a file.
-    pub fn hold(&self, slot: u64) -> Option<SlotHold> {
-        self.slots.hold(slot)
+    /// Keeps the file of the slot `at` from being removed until the hold is dropped. `None` if it was freed already.
+    /// The hold does not say that there is such a file.
+    pub fn hold(&self, at: impl Into<NamedSlot>) -> Option<SlotHold> {
+        self.slots.hold(&at.into())
     }
 
-    /// Frees the file of `slot`: it cannot be opened any more, and is removed when its last hold is dropped. Freeing a
+    /// Frees the file of the slot `at`: it cannot be opened any more, and is removed when its last hold is dropped. Freeing a
     /// slot without a file, or twice, is no error. An error means that a removal failed; it will be tried again.
-    pub async fn free(&self, slot: u64) -> Result<(), DriveError> {
-        self.free_all(&[slot]).await
+    pub async fn free(&self, at: impl Into<NamedSlot>) -> Result<(), DriveError> {
+        self.free_all(&[at.into()]).await
     }
 
     /// [`Staging::free`] of several slots at once.
-    pub async fn free_all(&self, slots: &[u64]) -> Result<(), DriveError> {
-        {
-            let mut state = self.slots.state.lock();
-            for slot in slots {
-                state.mark_dead(*slot);
-            }
-        }
-        let area = Arc::clone(&self.slots);
-        detached(async move { area.remove_all().await }).await
+    pub async fn free_all(&self, slots: &[NamedSlot]) -> Result<(), DriveError> {
+        self.leaving(slots).remove_rest().await
+    }
+
+    /// Frees several slots, whose records the caller may remove at once. Files that are held go when they are not held
+    /// any more.
+    pub fn leaving(&self, slots: &[NamedSlot]) -> Leaving {
+        self.slots.leaving(slots)
     }
 
     /// Its use.

@@ -252,7 +252,7 @@ fn a_crash_keeps_finished_files_and_the_sweep_takes_the_others() {
         drive.crash();
         let staging = Staging::new(Arc::clone(&drive) as Arc<dyn Drive>, 1 << 20);
         let report = staging.sweep(|slot| slot < 4).await.unwrap();
-        let unknown = vec![UnknownFile { slot: 4, charged_bytes: 8192, stamp: Some(Stamp::default()) }];
+        let unknown = vec![UnknownFile { at: 4.into(), charged_bytes: 8192, stamp: Some(Stamp::default()) }];
         assert_eq!(report, SweepReport { kept: 3, kept_bytes: 3 * 8192, removed: 1, unknown });
         assert_eq!(usage(&staging), (4 * 8192, 0), "a finished file stays until it is freed");
         staging.free(4).await.unwrap();

@@ -104,7 +104,7 @@ async fn objects_are_staged_packed_and_recalled_on_a_real_directory() {
     assert!(spool.wipe().await.unwrap() >= 1);
     let report = staging.sweep(|slot| slot % 2 == 0).await.unwrap();
     assert_eq!((report.kept, report.removed, report.unknown.len()), (32, 0, 32));
-    let unknown: Vec<u64> = report.unknown.iter().map(|file| file.slot).collect();
+    let unknown: Vec<_> = report.unknown.iter().map(|file| file.at.clone()).collect();
     staging.free_all(&unknown).await.unwrap();
     for slot in (0..64).step_by(2) {
         let reader = staging.open(slot).await.unwrap();

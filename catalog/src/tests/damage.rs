@@ -1,6 +1,6 @@
 //! Damaged records: one costs one object, loudly, and nothing else.
 
-use super::{blob, bucket, catalog_in, object, put, sound};
+use super::{blob, bucket, catalog_in, from_workshop, object, put, sound};
 use crate::{Catalog, CatalogError, Displaced, KeyRange, ListRequest, Member, MemoryStore, Place, PutCondition, Store};
 use model::BlobId;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ async fn whoever_replaces_a_record_with_one_wrong_bit_knows_what_hung_on_it() {
         let version = catalog.next_version_id().await.unwrap();
         let again = object(version, 7, 2);
         let put = catalog.put_object((&bucket(), "staged"), &again, 9, &PutCondition::None).await.unwrap();
-        assert_eq!(put, Displaced::Staged { version: staged, slots: vec![slot], bytes: 5 });
+        assert_eq!(put, from_workshop("staged", staged, slot, 5));
         let deleted = catalog.delete_object("b", "moved").await.unwrap();
         assert_eq!(deleted, Displaced::Dead { version: moved, group: blob.group, blob: blob.blob, bytes: 6 });
         sound(&catalog).await;

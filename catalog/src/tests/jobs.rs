@@ -1,6 +1,6 @@
 //! Jobs: records, the hidden bucket, publishing, removing what was read.
 
-use super::{blob, catalog, object, put, sound};
+use super::{blob, catalog, from_workshop, object, put, sound};
 use crate::{
     Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobCheckpoint, JobInput, JobObject, JobState,
     ListRequest, Place, Publication, VersionId,
@@ -140,7 +140,7 @@ async fn input_is_removed_by_version_and_only_where_it_is_that_still() {
     put(&catalog, "in/1", 7, 2).await;
     assert_eq!(catalog.job_inputs(number, 9).await.unwrap(), [one.clone(), two.clone()]);
     let displaced = catalog.remove_job_input(number, &one).await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version: first, slots: vec![slot], bytes: 5 });
+    assert_eq!(displaced, from_workshop("in/0", first, slot, 5));
     assert_eq!(catalog.remove_job_input(number, &two).await.unwrap(), Displaced::Nothing);
     assert!(catalog.job_inputs(number, 9).await.unwrap().is_empty());
     assert!(matches!(catalog.head_object("b", "in/0").await, Err(CatalogError::NoSuchKey)));

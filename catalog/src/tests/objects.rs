@@ -1,6 +1,6 @@
 //! Objects: conditions, what is displaced, what is staged.
 
-use super::{catalog, object, put, sound};
+use super::{catalog, from_workshop, object, put, sound};
 use crate::{
     Acl, CatalogError, Displaced, MemoryStore, Object, ObjectChange, Place, PutCondition, StagedWhen, StoreError,
     VersionId,
@@ -21,7 +21,7 @@ async fn what_was_put_is_got_until_it_is_deleted() {
     let staged = catalog.staged_object(version).await.unwrap().unwrap();
     assert_eq!((staged.key.as_str(), staged.placed.place, staged.placed.object), ("k", place, found));
     let displaced = catalog.delete_object("b", "k").await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
+    assert_eq!(displaced, from_workshop("k", version, slot, 5));
     assert_eq!(catalog.delete_object("b", "k").await.unwrap(), Displaced::Nothing);
     assert!(matches!(catalog.delete_object("none", "k").await, Err(CatalogError::NoSuchBucket)));
     assert_eq!(catalog.staged_object(version).await.unwrap(), None);
@@ -34,7 +34,7 @@ async fn an_overwrite_tells_which_slot_to_free() {
     let (first, slot) = put(&catalog, "k", 5, 1).await;
     let second = object(VersionId(first.0 + 1), 6, 2);
     let displaced = catalog.put_object((&super::bucket(), "k"), &second, slot + 1, &PutCondition::None).await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version: first, slots: vec![slot], bytes: 5 });
+    assert_eq!(displaced, from_workshop("k", first, slot, 5));
     let audit = sound(&catalog).await;
     assert_eq!((audit.objects, audit.staged, audit.staged_bytes), (1, 1, 6));
 }
@@ -67,7 +67,7 @@ async fn a_delete_on_a_condition_takes_away_what_it_means_and_nothing_else() {
     assert!(matches!(delete(matching("other")).await, Err(CatalogError::PreconditionFailed)));
     catalog.head_object("b", "k").await.unwrap();
     let displaced = delete(matching(&format!("e{}", version.0))).await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version, slots: vec![slot], bytes: 5 });
+    assert_eq!(displaced, from_workshop("k", version, slot, 5));
     put(&catalog, "k", 5, 1).await;
     delete(PutCondition::IfMatchAny).await.unwrap();
     assert_eq!(sound(&catalog).await.objects, 0);

@@ -1,6 +1,6 @@
 //! Uploads in parts: from begun to completed or aborted, what is left behind, and what wins when two do it at once.
 
-use super::{blob, catalog, catalog_in, object, put, sound};
+use super::{blob, catalog, catalog_in, from_workshop, object, put, sound};
 use crate::{
     Catalog, CatalogError, Checksum, ChecksumKind, ChosenPart, Completed, Displaced, Member, Object, Part, Place,
     PutCondition, SqliteStore, Store, Upload, UploadListRequest, VersionId,
@@ -132,9 +132,9 @@ async fn completing_keeps_conditions_and_displaces_what_was_there() {
     }
     let matching = PutCondition::IfMatch(format!("e{}", version.0));
     let done = catalog.complete_upload(("b", "k"), &object, &chosen(&[&one]), &matching).await.unwrap();
-    assert_eq!(done.displaced, Displaced::Staged { version, slots: vec![slot], bytes: 4 });
+    assert_eq!(done.displaced, from_workshop("k", version, slot, 4));
     let displaced = catalog.delete_object("b", "k").await.unwrap();
-    assert_eq!(displaced, Displaced::Staged { version: upload, slots: vec![one.slot], bytes: 5 });
+    assert_eq!(displaced, from_workshop("k", upload, one.slot, 5));
     assert_eq!(part_slots(&catalog).await, BTreeSet::new());
     sound(&catalog).await;
 }

@@ -285,7 +285,9 @@ impl TraceCheck {
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped }
             | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
-            Event::Submitted(request) | Event::SubmittedForJob { request, .. } => self.submitted(request),
+            Event::Submitted(request)
+            | Event::SubmittedWhileAwake(request)
+            | Event::SubmittedForJob { request, .. } => self.submitted(request),
             Event::TransferEnded { op, done, .. } => self.transfer_ended(*op, *done),
             // A pack that came to nothing was never submitted, and is not answered.
             Event::Cancelled { op } if self.open.get(*op).is_some_and(|open| open.composed) => {

@@ -18,7 +18,11 @@ pub(super) fn passing(refused: Rejection) -> Option<BlockReason> {
         Rejection::NoRoom => Some(BlockReason::Room),
         Rejection::TooManyDrivesAway | Rejection::WriteFailed => Some(BlockReason::Drives),
         Rejection::StartBudgetSpent => Some(BlockReason::Starts),
-        Rejection::DataLost | Rejection::SourceUnreadable | Rejection::Malformed | Rejection::Closing => None,
+        Rejection::DataLost
+        | Rejection::SourceUnreadable
+        | Rejection::Malformed
+        | Rejection::Closing
+        | Rejection::Asleep => None,
     }
 }
 

@@ -20,6 +20,15 @@ use model::{ClassId, DriveId, GroupId, OpId, Time};
 
 impl Rack {
     pub(super) fn submitted(&mut self, request: Box<Request>, step: &mut Step) {
+        self.submit(request, false, step);
+    }
+
+    /// A read that is worth no wake of its own.
+    pub(super) fn submitted_while_awake(&mut self, request: Box<Request>, step: &mut Step) {
+        self.submit(request, true, step);
+    }
+
+    fn submit(&mut self, request: Box<Request>, while_awake: bool, step: &mut Step) {
         if !self.is_new(&request) {
             return;
         }
@@ -30,11 +39,15 @@ impl Rack {
         match self.admit(&request, step.now) {
             Ok((group, drives)) => {
                 let class = self.setup.class_of(group);
+                if while_awake && drives.is_empty() && self.classes[class.index()].awake() != Some(group) {
+                    return self.reject(&request, Rejection::Asleep, step);
+                }
                 // Most that a busy rack is asked for; of a write, the space is to be given back.
                 if drives.is_empty() && self.classes[class.index()].queues.is_full(request.priority) {
                     return self.reject(&request, Rejection::QueueFull, step);
                 }
-                self.enqueue(Op::new(*request, class, group).with_reserved(drives), step);
+                let op = Op::new(*request, class, group).with_reserved(drives);
+                self.enqueue(if while_awake { op.while_awake() } else { op }, step);
             }
             Err(reason) => {
                 if reason == Rejection::NoRoom {
@@ -231,6 +244,17 @@ impl Rack {
         }
         self.release_space(op);
         self.finish(op, Outcome::Cancelled, step);
+    }
+
+    /// Ends the operations of `group`, which goes to sleep, that are worth no wake of their own.
+    pub(super) fn end_while_awake(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        for op in self.ops.while_awake(group) {
+            if self.classes[class.index()].give_up(op) {
+                self.finish(op, Outcome::Failed(Rejection::Asleep), step);
+            }
+        }
+        let left = self.ops.while_awake(group);
+        assert!(left.is_empty(), "{left:?} would wake {group} again");
     }
 
     /// The pending operation may not wake its group any more today.

@@ -141,6 +141,7 @@ impl Rack {
     /// Begins to put the group of `class` that is up to sleep.
     pub(super) fn rest(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
         assert!(self.setup.class_of(group) == class, "a class puts a group of its own to sleep");
+        self.end_while_awake(class, group, step);
         self.classes[class.index()].begin_resting(group, step.now, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.rest(self.setup.members(group), step);

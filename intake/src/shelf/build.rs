@@ -62,6 +62,7 @@ impl<'a> ShelfBuilder<'a> {
         self.tail.keys.1.clear();
         self.tail.keys.1.extend_from_slice(record.key);
         self.footer.records += 1;
+        self.footer.trailers.add(record.key);
         let (min, max) = self.footer.sequences;
         self.footer.sequences = (min.min(record.sequence), max.max(record.sequence));
         self.flush(WRITE_BYTES)

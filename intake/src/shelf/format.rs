@@ -1,12 +1,15 @@
 //! The bytes of a shelf around its records: header, inner nodes, tail, footer.
 
-use crate::bytes::{BLOCK_BYTES, Damage, Fields, aligned, block, crc32c, open_block, put_text};
+use crate::bytes::{BLOCK_BYTES, Damage, Fields, aligned, block, crc32c, open_block, open_block_of, put_text};
 use crate::mask::Mask;
 use crate::names::{FileId, Identity};
 use crate::record::Sequence;
 
-/// The format version that is written, and the only one that is read.
+/// The version of headers.
 const VERSION: u32 = 1;
+
+/// The version of footers that is written: version 1, which is read as well, has no trailers.
+const FOOTER_VERSION: u32 = 2;
 
 const HEADER: [u8; 8] = *b"LARDSHLF";
 const FOOTER: [u8; 8] = *b"LARDSHFT";
@@ -148,6 +151,45 @@ impl Tail {
     }
 }
 
+/// The trailers of the keys of a shelf, from the smallest to the largest. The trailer of a key is its last 8 bytes, as
+/// a number, big-endian; a shorter key has none.
+///
+/// Keys that end with a number which grows with time lie in few shelves each, however random the rest of them is, and a
+/// reader need not ask the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trailers {
+    min: u64,
+    max: u64,
+}
+
+impl Trailers {
+    /// Of no keys.
+    const NONE: Self = Self { min: u64::MAX, max: 0 };
+    /// Of any.
+    const ANY: Self = Self { min: 0, max: u64::MAX };
+
+    fn of(key: &[u8]) -> Option<u64> {
+        key.last_chunk().map(|last| u64::from_be_bytes(*last))
+    }
+
+    pub(super) fn add(&mut self, key: &[u8]) {
+        if let Some(trailer) = Self::of(key) {
+            (self.min, self.max) = (self.min.min(trailer), self.max.max(trailer));
+        }
+    }
+
+    /// Whether `key` may be one of these keys.
+    pub(super) fn may_have(&self, key: &[u8]) -> bool {
+        Self::of(key).is_none_or(|trailer| (self.min..=self.max).contains(&trailer))
+    }
+}
+
+impl Default for Trailers {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// The footer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Footer {
@@ -160,11 +202,13 @@ pub(super) struct Footer {
     pub(super) records: u64,
     /// The smallest and the largest number of a record; 0 if there are none.
     pub(super) sequences: (Sequence, Sequence),
+    /// The trailers of its keys.
+    pub(super) trailers: Trailers,
 }
 
 impl Footer {
     pub(super) fn encode(&self, identity: Identity) -> Vec<u8> {
-        block(FOOTER, VERSION, |out| {
+        block(FOOTER, FOOTER_VERSION, |out| {
             identity.put(out);
             out.extend_from_slice(&u64::from(self.levels).to_le_bytes());
             for extent in [self.root, self.tail] {
@@ -172,7 +216,8 @@ impl Footer {
                 out.extend_from_slice(&u64::from(extent.bytes).to_le_bytes());
             }
             out.extend_from_slice(&u64::from(self.tail_crc).to_le_bytes());
-            for number in [self.records, self.sequences.0.0, self.sequences.1.0] {
+            let (sequences, trailers) = (self.sequences, self.trailers);
+            for number in [self.records, sequences.0.0, sequences.1.0, trailers.min, trailers.max] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
         })
@@ -180,7 +225,10 @@ impl Footer {
 
     /// The footer of a file that has `length` bytes.
     pub(super) fn decode(bytes: &[u8], identity: Identity, length: u64) -> Result<Self, Damage> {
-        let mut fields = open_block(bytes, FOOTER, VERSION)?;
+        let (version, mut fields) = open_block_of(bytes, FOOTER)?;
+        if !(1..=FOOTER_VERSION).contains(&version) {
+            return Err(Damage::Version(version));
+        }
         identity.check(&mut fields)?;
         let small = |number: u64| u32::try_from(number).map_err(|_| Damage::Field("length"));
         let levels = u8::try_from(fields.u64()?).ok().filter(|levels| *levels <= LEVELS_MAX);
@@ -190,10 +238,14 @@ impl Footer {
         let tail_crc = small(fields.u64()?)?;
         let records = fields.u64()?;
         let sequences = (Sequence(fields.u64()?), Sequence(fields.u64()?));
+        let trailers = match version {
+            1 => Trailers::ANY,
+            _ => Trailers { min: fields.u64()?, max: fields.u64()? },
+        };
         fields.end()?;
         if tail.offset.checked_add(u64::from(tail.bytes) + EDGE_BYTES) != Some(length) {
             return Err(Damage::Field("length"));
         }
-        Ok(Self { levels, root, tail, tail_crc, records, sequences })
+        Ok(Self { levels, root, tail, tail_crc, records, sequences, trailers })
     }
 }

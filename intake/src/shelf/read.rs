@@ -89,9 +89,9 @@ impl Shelf {
         self.footer.records
     }
 
-    /// Whether `key` lies between its first and its last key.
+    /// Whether `key` lies between its first and its last key, and ends as its keys do.
     pub(crate) fn may_have(&self, key: &[u8]) -> bool {
-        self.keys().is_some_and(|(first, last)| first <= key && key <= last)
+        self.footer.trailers.may_have(key) && self.keys().is_some_and(|(first, last)| first <= key && key <= last)
     }
 
     /// A cursor at the first record whose key is `key` or above.

@@ -69,6 +69,37 @@ fn what_was_put_in_comes_out_from_any_key_on() {
 }
 
 #[test]
+fn keys_that_end_otherwise_are_not_looked_for_and_footers_without_trailers_are_read() {
+    let world = World::new(1);
+    let key = |name: &str, serial: u64| [name.as_bytes(), &serial.to_be_bytes()].concat();
+    let names = ["a", "b", "c", "x"].into_iter().zip([70_u64, 50, 90, 61]);
+    let mut reference: Reference = names.map(|(name, serial)| (key(name, serial), (serial, vec![1]))).collect();
+    reference.insert(b"d".to_vec(), (1, vec![2]));
+    let drive = write(&world, &reference, Vec::new());
+    let shelf = open(&drive).expect("it is whole");
+    for (name, serial, may_have) in [("a", 80, true), ("b", 90, true), ("b", 49, false), ("b", 91, false)] {
+        assert_eq!(shelf.may_have(&key(name, serial)), may_have, "{name} {serial}");
+    }
+    assert!(shelf.may_have(b"d") && shelf.may_have(b"f"), "short keys have no trailer");
+    // As version 1 had it.
+    let name = Name::Unfinished(identity().file).to_string();
+    world.corrupt(0, &name, |bytes| {
+        let footer = bytes.len() - EDGE_BYTES as usize;
+        let block = &mut bytes[footer..];
+        // Magic, version, identity, nine numbers; then the two trailers.
+        let trailers = 8 + 4 + 48 + 9 * 8;
+        assert_eq!(block[trailers..trailers + 16], [50_u64.to_le_bytes(), 90_u64.to_le_bytes()].concat());
+        block[trailers..trailers + 16].fill(0);
+        block[8..12].copy_from_slice(&1_u32.to_le_bytes());
+        let (body, seal) = block.split_at_mut(EDGE_BYTES as usize - 4);
+        seal.copy_from_slice(&crc32c(body).to_le_bytes());
+    });
+    let shelf = open(&drive).expect("it is whole, and of version 1");
+    assert_eq!(all(&shelf, b"").expect("it is whole"), reference);
+    assert!(shelf.may_have(&key("b", 49)));
+}
+
+#[test]
 fn bytes_in_a_range_are_counted_by_leaves() {
     let world = World::new(1);
     let reference = reference(&mut Rng::for_thing(2, 0), 20_000, 60);

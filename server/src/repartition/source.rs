@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use model::BlobId;
 use std::ops::Range;
-use workshop::{ReadError, SlotHold, StagedReader};
+use workshop::{NamedSlot, ReadError, SlotHold, StagedReader};
 
 /// Bytes that are read and thrown away rather than begin another operation behind them.
 pub(super) const GAP_BYTES: u64 = 1 << 20;
@@ -68,7 +68,7 @@ pub(super) async fn open(context: &Context, bucket: &str, input: &Input) -> Resu
                 let part = |number| object.parts.range(number).filter(|_| place == Place::Parts);
                 let held = slots.iter().zip(1..).map(|(slot, number)| {
                     let range = part(number).unwrap_or(0..object.bytes);
-                    Some((range, context.staging.hold(*slot)?))
+                    Some((range, context.staging.hold(NamedSlot::of(*slot, bucket, &input.key))?))
                 });
                 let files: Option<Vec<_>> = held.collect();
                 files.filter(|files| !files.is_empty()).map(|files| InputSource::Workshop { files, open: None })

@@ -83,6 +83,8 @@ pub struct Ground {
     pub catalog: Catalog,
     /// The drive of the staged files.
     pub staged: Arc<dyn Drive>,
+    /// The same drive, if small files on it are records.
+    pub small: Option<Arc<SmallFiles>>,
     /// The drive of the recalls.
     pub spool: Arc<dyn Drive>,
     /// The drives of the rack, mounted, by number; or why one cannot be used.
@@ -143,11 +145,13 @@ async fn open_and_verify(
         }
     }
     let staged = open("staged")?;
+    let small = log.map(|log| Arc::new(SmallFiles::new(Arc::clone(&staged), log, 0)));
     let ground = Ground {
         rack: dir.rack().clone(),
         rack_uuid: dir.rack_uuid(),
         catalog,
-        staged: log.map_or(staged.clone(), |log| Arc::new(SmallFiles::new(staged, log, 0))),
+        staged,
+        small,
         spool: open("spool")?,
         drives,
     };
@@ -176,7 +180,10 @@ pub async fn verify(
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
-    let staging = Staging::new(Arc::clone(&ground.staged), u64::MAX);
+    let staging = match &ground.small {
+        Some(small) => Staging::with_records(Arc::clone(small), u64::MAX),
+        None => Staging::new(Arc::clone(&ground.staged), u64::MAX),
+    };
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
     let (lost, is_newest) = (Vec::new(), true);

@@ -5,7 +5,7 @@ use crate::error::ServerError;
 use crate::lineage;
 use catalog::StagedSlot;
 use futures::StreamExt;
-use workshop::{FormatError, ReadError, staged_file_name};
+use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
 
 /// Staged files that are opened at once.
 const AT_ONCE: usize = 8;
@@ -52,7 +52,8 @@ impl Verification<'_> {
         }
         let unreferred = inventory.slots.iter().zip(referred).filter(|(_, referred)| !referred);
         let unreferred: Vec<u64> = unreferred.map(|(slot, _)| *slot).collect();
-        self.unreferred(&unreferred).await?;
+        let unreferred = if unreferred.is_empty() { Vec::new() } else { self.staging.named(&unreferred).await? };
+        self.unreferred(unreferred).await?;
         for name in &inventory.strangers {
             let what = format!("{name} in the workshop is no staged file");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).file(name));
@@ -65,7 +66,7 @@ impl Verification<'_> {
     async fn slots(&mut self, page: Vec<StagedSlot>) {
         let this = &*self;
         let looked = futures::stream::iter(page).map(|staged| async move {
-            let found = this.staged_file(staged).await;
+            let found = this.staged_file(&staged).await;
             (this.watch)(Step::Done);
             (staged, found)
         });
@@ -87,8 +88,9 @@ impl Verification<'_> {
         }
     }
 
-    async fn staged_file(&self, staged: StagedSlot) -> StagedFinding {
-        let reader = match self.staging.open(staged.slot).await {
+    async fn staged_file(&self, staged: &StagedSlot) -> StagedFinding {
+        let at = NamedSlot::of(staged.slot, &staged.bucket, &staged.key);
+        let reader = match self.staging.open(at.clone()).await {
             Ok(reader) if ![0, staged.version.0].contains(&reader.stamp().version) => {
                 let error = ReadError::AnotherVersion { slot: staged.slot };
                 return StagedFinding::Damaged(error.to_string());
@@ -111,14 +113,14 @@ impl Verification<'_> {
                 }
             }
         }
-        match self.staging.charged_bytes(staged.slot).await {
+        match self.staging.charged_bytes(at).await {
             Ok(charged_bytes) => StagedFinding::Good { charged_bytes, checked_bytes },
             Err(error) => StagedFinding::Damaged(error.to_string()),
         }
     }
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
-    async fn unreferred(&mut self, slots: &[u64]) -> Result<(), ServerError> {
+    async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
         let newest = self.ground.catalog.sequence_at_open().0;
         let runs = self.ground.catalog.runs().await?;
         let marked = self.staging.marked_runs().await?;
@@ -129,8 +131,9 @@ impl Verification<'_> {
             let what = "the workshop was last used with a newer catalog than this";
             self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE));
         }
-        for &slot in slots {
-            let (stamp, is_finished) = match self.staging.open(slot).await {
+        for at in slots {
+            let slot = at.slot();
+            let (stamp, is_finished) = match self.staging.open(at.clone()).await {
                 Ok(reader) => (Some(reader.stamp()), true),
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
@@ -150,7 +153,7 @@ impl Verification<'_> {
                 continue;
             }
             self.report.leftovers.staged_files += 1;
-            let bytes = self.staging.charged_bytes(slot).await?;
+            let bytes = self.staging.charged_bytes(at).await?;
             self.report.leftovers.staged_bytes += bytes;
         }
         Ok(())

@@ -26,12 +26,19 @@ pub struct MemoryReads {
     context: Context,
     world: WorldHandle,
     job: Option<JobClass>,
+    while_awake: bool,
 }
 
 impl MemoryReads {
     /// Reads through `world`.
     pub fn new(context: Context, world: WorldHandle) -> Self {
-        Self { context, world, job: None }
+        Self { context, world, job: None, while_awake: false }
+    }
+
+    /// The same, of what is worth no wake of its group: a stream ends with [`Rejection::Asleep`] where it would need one.
+    #[must_use]
+    pub fn while_awake(&self) -> Self {
+        Self { while_awake: true, ..self.clone() }
     }
 
     /// The same, as part of the steps of a repartition job.
@@ -111,6 +118,7 @@ impl MemoryReader {
             target: ReadTarget::Memory(sink),
             priority: self.priority,
             job: self.reads.job,
+            while_awake: self.reads.while_awake,
             refused: Arc::clone(&refused),
         });
         MemoryOperation { bytes, refused, world, ended: false }

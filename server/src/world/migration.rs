@@ -4,6 +4,7 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
+use super::freeing::free_moved;
 use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
@@ -17,7 +18,7 @@ use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use workshop::{HeldPack, PackError, PackMember, PackPlan};
+use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackPlan};
 
 /// The staged versions that the engine asks for.
 #[derive(Clone, Copy)]
@@ -102,8 +103,10 @@ impl World {
                 let blob = written.into_committed(*group, drives);
                 self.committing += 1;
                 self.start_with(move |handle, context| async move {
-                    commit(&context, &handle, pack.plan(), &blob).await;
+                    let moved = commit(&context, &handle, pack.plan(), &blob).await;
                     drop(pack); // its files can go now
+                    free_moved(&context, moved).await;
+                    handle.report(Event::StagingChanged(usage_of(&context)));
                     handle.run(move |world| world.committed(&versions));
                 });
             }
@@ -226,7 +229,8 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
         }
         let part = |number| object.parts.range(number).filter(|_| files > 1);
         let bytes = (1..).take(files).map(|number| part(number).map_or(object.bytes, |part| part.end - part.start));
-        if let Some(reason) = missing(context, &slots, &bytes.collect::<Vec<_>>()).await {
+        let at = (found.bucket.as_str(), found.key.as_str());
+        if let Some(reason) = missing(context, at, &slots, &bytes.collect::<Vec<_>>()).await {
             quarantine(context, &found.placed.version(&found.bucket, &found.key), &reason).await;
             continue;
         }
@@ -242,7 +246,8 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
     Ok(members)
 }
 
-async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: &Blob) {
+/// Commits `blob`; the slots of what moved into it.
+async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: &Blob) -> Vec<NamedSlot> {
     let placed = plan.members().iter().zip(plan.offsets());
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
@@ -255,14 +260,15 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
             let is_committed = |(version, _): &(VersionId, u64)| committed.contains(version);
             assert!(done.moved.iter().all(is_committed), "only what was committed is freed");
-            let slots = context.lineage.removable(done.moved.iter().map(|(_, slot)| *slot).collect());
-            if let Err(error) = context.staging.free_all(&slots).await {
-                tracing::warn!(%error, "a migrated file could not be removed yet");
-            }
             if done.dead_bytes > 0 {
                 handle.report(Event::SpaceDead { group: blob.group, bytes: done.dead_bytes });
             }
-            handle.report(Event::StagingChanged(usage_of(context)));
+            let moved: BTreeSet<u64> = done.moved.into_iter().map(|(_, slot)| slot).collect();
+            let named = |member: &PackMember| {
+                let at = |slot: &u64| NamedSlot::of(*slot, &member.bucket, &member.key);
+                member.slots.iter().filter(|slot| moved.contains(slot)).map(at).collect::<Vec<_>>()
+            };
+            context.lineage.removable(plan.members().iter().flat_map(named).collect())
         }
         Err(error) => {
             tracing::error!(
@@ -270,6 +276,7 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
                 "a written blob could not be committed; its objects stay in the workshop"
             );
             give_up(context, handle, blob).await;
+            Vec::new()
         }
     }
 }

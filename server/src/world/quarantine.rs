@@ -9,7 +9,7 @@ use catalog::{CatalogError, Cursor, Place, Version, VersionId};
 use disk::DriveError;
 use futures::StreamExt;
 use std::io;
-use workshop::{Checksummer, PackError, ReadError, SlotHold, whole_checksum};
+use workshop::{Checksummer, NamedSlot, PackError, ReadError, SlotHold, whole_checksum};
 
 /// Versions whose files are read again at once, at the start.
 const RECHECKS_AT_ONCE: usize = 4;
@@ -80,9 +80,8 @@ async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, 
         return Ok(None);
     }
     let slots = context.catalog.slots_of(found.version, found.place).await?;
-    let Some(holds) = slots.into_iter().map(|slot| context.staging.hold(slot)).collect::<Option<Vec<_>>>() else {
-        return Ok(None);
-    };
+    let hold = |slot| context.staging.hold(NamedSlot::of(slot, &found.bucket, &found.key));
+    let Some(holds) = slots.into_iter().map(hold).collect::<Option<Vec<_>>>() else { return Ok(None) };
     let object = context.catalog.staged_object(found.version).await?.map(|staged| staged.placed.object);
     let own = object.as_ref().and_then(whole_checksum);
     let mut sum = own.map(|own| Checksummer::new(own.kind));
@@ -118,9 +117,14 @@ async fn read_all(hold: &SlotHold, mut sum: Option<&mut Checksummer>) -> Result<
 }
 
 /// The damage of a staged version's files that shows without reading them: one is missing, or shorter than it must be.
-pub(super) async fn missing(context: &Context, slots: &[u64], bytes: &[u64]) -> Option<String> {
+pub(super) async fn missing(
+    context: &Context,
+    (bucket, key): (&str, &str),
+    slots: &[u64],
+    bytes: &[u64],
+) -> Option<String> {
     for (slot, bytes) in slots.iter().zip(bytes) {
-        match context.staging.charged_bytes(*slot).await {
+        match context.staging.charged_bytes(NamedSlot::of(*slot, bucket, key)).await {
             Err(DriveError::NotFound(file)) => return Some(format!("its file {file} is missing from the workshop")),
             Ok(charged_bytes) if charged_bytes < *bytes => {
                 return Some(format!("the file of slot {slot} is shorter than its {bytes} bytes"));

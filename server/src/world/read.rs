@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 
 impl World {
     pub(super) fn order_read(&mut self, order: ReadOrder) {
-        let ReadOrder { blob, range, target, priority, job, refused } = order;
+        let ReadOrder { blob, range, target, priority, job, while_awake, refused } = order;
         if let ReadTarget::Spool(sink) = &target {
             assert_eq!(sink.range(), range, "the spool takes what is read");
         }
@@ -31,7 +31,12 @@ impl World {
         let progress = Some(Box::new(ReadProgress::new(range, target)));
         let before = self.operations.insert(op, Operation::Read { blob, progress, refused, _hold: hold });
         assert!(before.is_none(), "{op} is one operation");
-        self.submit(job, Request { op, priority, overtake_limit: None, work });
+        let request = Request { op, priority, overtake_limit: None, work };
+        if while_awake {
+            assert!(job.is_none(), "the steps of a job wake their groups");
+            return self.apply(Event::SubmittedWhileAwake(Box::new(request)));
+        }
+        self.submit(job, request);
     }
 
     pub(super) fn read(

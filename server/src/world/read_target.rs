@@ -37,6 +37,8 @@ pub struct ReadOrder {
     pub priority: PriorityClass,
     /// The class of the repartition job of whose step it is a part, if it is.
     pub job: Option<JobClass>,
+    /// It is worth no wake of the blob's group.
+    pub while_awake: bool,
     /// Set if the engine refuses it or gives it up.
     pub refused: Arc<OnceLock<Rejection>>,
 }

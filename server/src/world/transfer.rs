@@ -18,7 +18,7 @@ use model::sabotage::{Sabotage, is_on};
 use model::{Attempt, BlobId, ClassId, Code, DriveId, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use workshop::{HeldPack, PackError, PackSource, Sealed};
+use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackSource, Sealed};
 
 impl World {
     pub(super) fn transfer(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
@@ -172,8 +172,11 @@ impl BlobWrite {
         if sealed.is_none() {
             give_up(&self.context, handle, &blob).await;
         } else if is_on(Sabotage::FreeBeforeVerify) {
-            let members = self.pack.plan().members().iter();
-            let slots: Vec<u64> = members.flat_map(|member| member.slots.iter().copied()).collect();
+            let named = |member: &PackMember| {
+                let at = |slot: &u64| NamedSlot::of(*slot, &member.bucket, &member.key);
+                member.slots.iter().map(at).collect::<Vec<_>>()
+            };
+            let slots: Vec<NamedSlot> = self.pack.plan().members().iter().flat_map(named).collect();
             let _ = self.context.staging.free_all(&slots).await;
         }
         (sealed.map(|sealed| WrittenBlob { blob, sealed, read_back: false }), outcomes, unreadable)

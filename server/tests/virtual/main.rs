@@ -12,6 +12,7 @@ mod found;
 mod hangs;
 mod initialising;
 mod life;
+mod packs;
 mod parts;
 mod quarantine;
 mod rebuild;

@@ -3,7 +3,7 @@
 //! An object's bytes are a function of its key and a serial number, which its ETag has together with its length; so
 //! every answer can be checked without a copy of anything.
 
-use crate::steps::{Power, Powered, PoweredStore, Silence};
+use crate::steps::{Power, Powered, PoweredRecords, PoweredStore, Silence};
 use bytes::Bytes;
 use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition};
 use disk::label::RackUuid;
@@ -21,7 +21,7 @@ use server::holds::Holds;
 use server::object_service::ObjectService;
 use server::processor::Processor;
 use server::status_service::StatusService;
-use server::world::{Context, Spawn, Tracer, WorldCounters, WorldHandle};
+use server::world::{Context, SmallObjects, Spawn, Tracer, WorldCounters, WorldHandle};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::AssertUnwindSafe;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
-use workshop::{Spool, Staging};
+use workshop::{SmallFiles, Spool, Staging};
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -53,6 +53,10 @@ pub struct Site {
     pub seed: u64,
     pub power: Power,
     pub catalog: MemoryStore,
+    /// The log in front of it.
+    pub log: MemoryLog,
+    /// Objects below so many bytes are in the log.
+    pub small_below_bytes: u64,
     /// Whether nobody has seen the drives before the first boot, so that every group is initialised.
     pub unseen: bool,
     pub staged: Arc<MemoryDrive>,
@@ -145,6 +149,7 @@ impl Site {
     pub fn new(rack: &str) -> Self {
         let spec = shipped(rack);
         let medium = || Arc::new(MemoryDrive::new(1 << 30));
+        let log = MemoryLog::new();
         Self {
             trace: None,
             policy: policy(&spec),
@@ -153,7 +158,9 @@ impl Site {
             spool_bytes: 64 * MIB,
             seed: 1,
             power: Power::default(),
-            catalog: MemoryStore::new().with_log(Arc::new(MemoryLog::new())).unwrap(),
+            catalog: MemoryStore::new().with_log(Arc::new(log.clone())).unwrap(),
+            log,
+            small_below_bytes: 0,
             unseen: false,
             staged: medium(),
             spooled: medium(),
@@ -225,7 +232,8 @@ impl Site {
 
     /// The media, to look at while the server runs.
     pub fn facts(&self) -> Facts {
-        Facts { media: self.media.clone(), staged: Arc::clone(&self.staged), silences: self.silences.clone() }
+        let (media, silences) = (self.media.clone(), self.silences.clone());
+        Facts { media, staged: Arc::clone(&self.staged), log: self.log.clone(), silences }
     }
 
     fn powered(&self, drive: &Arc<MemoryDrive>, silence: Silence, moved_bytes: &Arc<AtomicU64>) -> Arc<dyn Drive> {
@@ -260,6 +268,9 @@ impl Site {
             |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
+        let staged = self.powered(&self.staged, Silence::default(), &uncounted);
+        let records = PoweredRecords { records: self.log.clone(), power: self.power.clone() };
+        let files = Arc::new(SmallFiles::new(staged, Arc::new(records), MIB));
         let context = Context {
             clock,
             wall: Arc::new(move || base_ms + started.elapsed().as_millis() as u64),
@@ -268,12 +279,11 @@ impl Site {
             rack_uuid: RackUuid([8; 16]),
             nonce: server::world::nonces(self.seed ^ base_ms),
             catalog,
-            staging: Staging::new(self.powered(&self.staged, Silence::default(), &uncounted), self.workshop_bytes)
-                .with_nonces({
-                    let nonce = server::world::nonces(!self.seed ^ base_ms);
-                    move || nonce()
-                }),
-            small: None,
+            staging: Staging::with_records(Arc::clone(&files), self.workshop_bytes).with_nonces({
+                let nonce = server::world::nonces(!self.seed ^ base_ms);
+                move || nonce()
+            }),
+            small: Some(SmallObjects { files, below_bytes: self.small_below_bytes }),
             spool: Spool::new(self.powered(&self.spooled, Silence::default(), &self.spooled_bytes), self.spool_bytes),
             holds: Holds::default(),
             lineage: Arc::default(),
@@ -297,6 +307,7 @@ impl Site {
 pub struct Facts {
     pub media: Vec<Arc<MemoryDrive>>,
     pub staged: Arc<MemoryDrive>,
+    pub log: MemoryLog,
     pub silences: Vec<Silence>,
 }
 
@@ -322,10 +333,11 @@ impl Facts {
         stacks
     }
 
-    /// How many staged files there are.
+    /// How many staged files there are, records of the log included.
     pub fn staged_files(&self) -> u64 {
         let names = self.staged.list().now_or_never().unwrap().unwrap();
-        names.iter().filter(|name| name.as_str().starts_with("s-")).count() as u64
+        let files = names.iter().filter(|name| name.as_str().starts_with("s-")).count();
+        (files + self.log.slots().len()) as u64
     }
 }
 

@@ -2,11 +2,15 @@
 //! and one after.
 
 use async_trait::async_trait;
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryLog, MemoryStore, Sealed, Sequence, Store, StoreFuture};
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
+use futures::future::BoxFuture;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
+use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
 
 /// The power of a site. Clones share it.
 #[derive(Clone, Default)]
@@ -161,6 +165,37 @@ impl Drive for Powered {
 
     async fn stop(&self) -> Result<(), DriveError> {
         self.stepped(self.drive.stop()).await
+    }
+}
+
+/// The records of small files under a site's power: their removal is a step.
+pub struct PoweredRecords {
+    pub records: MemoryLog,
+    pub power: Power,
+}
+
+impl SmallRecords for PoweredRecords {
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        SmallRecords::bytes(&self.records, at)
+    }
+
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+        SmallRecords::read(&self.records, at, range)
+    }
+
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            self.power.step().await;
+            for removal in removals {
+                SmallRecords::remove(&self.records, vec![removal]).await?;
+                self.power.step().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
+        SmallRecords::page(&self.records, from, limit)
     }
 }
 
