@@ -215,7 +215,11 @@ impl Store for MemoryStore {
     }
 
     fn retain_log(&self) {
-        self.state.lock().committer.retains_log.store(true, Ordering::Relaxed);
+        self.state.lock().committer.log_use.forgets_nothing.store(true, Ordering::Relaxed);
+    }
+
+    fn set_aside(&self, is_aside: bool) {
+        self.state.lock().committer.log_use.is_aside.store(is_aside, Ordering::Relaxed);
     }
 }
 

@@ -168,7 +168,11 @@ impl CommitLog for IntakeLog {
         }
     }
 
-    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+    fn retain(&self) {
+        self.intake.retain();
+    }
+
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
         let Some(found) = self.state.lock().found.take() else {
             return Err(LogError::Failed("it was replayed already".into()));
         };
@@ -195,7 +199,7 @@ impl CommitLog for IntakeLog {
                 continue;
             }
             self.state.lock().uncovered.push_back((sequence, change.sequence));
-            if sequence > after && each(&entry).is_break() {
+            if each(&entry).is_break() {
                 break;
             }
         }
