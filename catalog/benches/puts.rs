@@ -44,7 +44,9 @@ impl CommitLog for FileLog {
 
     fn covered(&self, _: Sequence) {}
 
-    fn replay(&self, _: Sequence, _: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+    fn retain(&self) {}
+
+    fn replay(&self, _: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
         Ok(())
     }
 }

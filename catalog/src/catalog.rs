@@ -73,7 +73,7 @@ impl Catalog {
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, CatalogError> {
         let catalog = Self::over(store);
         if catalog.found_older().await?.is_some() {
-            catalog.retain_log();
+            catalog.set_aside(true);
         }
         let at = key::meta("format");
         let found = catalog.store.get(&at).await?;
@@ -122,9 +122,14 @@ impl Catalog {
         self.store.behind_log()
     }
 
-    /// From now on the log in front of the store forgets nothing: what a newer copy of this catalog needs may be there.
+    /// From now on the log in front of the store forgets nothing: what another copy of this catalog needs may be there.
     pub fn retain_log(&self) {
         self.store.retain_log();
+    }
+
+    /// Sets if this is an older copy of the catalog ([`Store::set_aside`]).
+    pub fn set_aside(&self, is_aside: bool) {
+        self.store.set_aside(is_aside);
     }
 
     /// `error`, that something does not exist; or, where records are missing, that this is unknown.

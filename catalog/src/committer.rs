@@ -18,7 +18,7 @@
 use crate::error::StoreError;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log::{CommitLog, LogError, LogRecord};
-use crate::log_entry::{self, Link};
+use crate::log_entry::{self, Link, Mark};
 use crate::seal::Sequence;
 use crate::store::{Batch, Write};
 use std::sync::Arc;
@@ -76,14 +76,27 @@ pub(crate) struct Committer<R> {
     uncovered_bytes: u64,
     /// So many of them that it is time for it.
     cover_after_bytes: u64,
-    /// True if the log is to forget nothing: what another copy of the store needs may be there.
-    pub(crate) retains_log: Arc<AtomicBool>,
+    /// The use of the log, as far as the store's owner may say.
+    pub(crate) log_use: Arc<LogUse>,
+    /// True if what is in the log was logged under the last mark for an older copy.
+    pub(crate) is_log_aside: bool,
+    /// The last number of the newest copy, as far as the log shows that it is not this one.
+    pub(crate) newest: Sequence,
     /// True if the log knows a later number than the store: that of an empty entry.
     is_state_behind: bool,
     /// Why nothing more may be written.
     broken: Option<String>,
     /// How often the store was made durable for the log.
     pub(crate) covers: u64,
+}
+
+/// The use of a log, which may change while the store is open.
+#[derive(Debug, Default)]
+pub(crate) struct LogUse {
+    /// The log is to forget nothing: what another copy of the store needs may be there.
+    pub(crate) forgets_nothing: AtomicBool,
+    /// This is not the newest copy of the store: its batches are logged aside.
+    pub(crate) is_aside: AtomicBool,
 }
 
 /// A group as far as it is a transaction that is open.
@@ -105,7 +118,9 @@ impl<R: Records> Committer<R> {
             floor,
             uncovered_bytes: 0,
             cover_after_bytes: 0,
-            retains_log: Arc::default(),
+            log_use: Arc::default(),
+            is_log_aside: false,
+            newest: Sequence(0),
             is_state_behind: false,
             broken: None,
             covers: 0,
@@ -153,8 +168,14 @@ impl<R: Records> Committer<R> {
         self.records.make_durable()?;
         self.uncovered_bytes = 0;
         self.covers += 1;
-        if !self.retains_log.load(Ordering::Relaxed) {
-            log.covered(self.state.sequence);
+        let forgets_nothing = self.log_use.forgets_nothing.load(Ordering::Relaxed);
+        match self.mark() {
+            _ if forgets_nothing => {}
+            // What the newest copy needs is retained from its mark on.
+            Some(Mark::Aside { .. }) => {}
+            // The last number stays there: the newest copy goes on above it.
+            None if self.is_log_aside => log.covered(Sequence(self.state.sequence.0.saturating_sub(1))),
+            _ => log.covered(self.state.sequence),
         }
         Ok(())
     }
@@ -209,7 +230,26 @@ impl<R: Records> Committer<R> {
         }
         self.uncovered_bytes += done.logged_bytes;
         (self.state, self.is_state_behind) = (done.state, false);
+        self.marked(done.links.first().and_then(|(_, link)| link.mark));
         Ok(done.verdicts)
+    }
+
+    /// The mark that the log needs before this store goes on with it.
+    fn mark(&self) -> Option<Mark> {
+        match (self.log_use.is_aside.load(Ordering::Relaxed), self.is_log_aside) {
+            (true, false) => Some(Mark::Aside { newest: self.newest }),
+            (false, true) => Some(Mark::Newest),
+            _ => None,
+        }
+    }
+
+    /// `mark` is in the log.
+    fn marked(&mut self, mark: Option<Mark>) {
+        let (Some(mark), Some(log)) = (mark, &self.log) else { return };
+        self.is_log_aside = mark != Mark::Newest;
+        if self.is_log_aside {
+            log.retain();
+        }
     }
 
     /// Evaluates and applies `group` in a transaction that stays open.
@@ -228,6 +268,9 @@ impl<R: Records> Committer<R> {
         }
         if let Some((_, last)) = done.links.last_mut() {
             last.is_group_end = true;
+        }
+        if let Some((_, first)) = done.links.first_mut().filter(|_| self.log.is_some()) {
+            first.mark = self.mark();
         }
         Ok(done)
     }
@@ -263,11 +306,13 @@ impl<R: Records> Committer<R> {
     fn disown(&mut self, done: &Evaluated, failure: Failure) -> Failure {
         let (Some(log), Failure::Harmless(error)) = (&self.log, &failure) else { return failure };
         let after = State { sequence: Sequence(done.state.sequence.0 + 1), ..self.state };
-        let entry = log_entry::encode(&Link { is_group_end: true, ..link(self.state, after) }, &[]);
+        let mark = done.links.first().and_then(|(_, link)| link.mark);
+        let entry = log_entry::encode(&Link { is_group_end: true, mark, ..link(self.state, after) }, &[]);
         if let Err(of_log) = log.append(&[LogRecord { sequence: after.sequence, entry, payload: None }]) {
             return Failure::Fatal(StoreError::Failed(format!("{error}, and what was logged stays there: {of_log}")));
         }
         (self.state, self.is_state_behind) = (after, true);
+        self.marked(mark);
         failure
     }
 
@@ -287,7 +332,8 @@ impl<R: Records> Committer<R> {
 /// The place of a batch that makes `after` of `before`, within its group.
 fn link(before: State, after: State) -> Link {
     let (keys_before, keys_after) = (before.expected.keys, after.expected.keys);
-    Link { before: before.sequence, sequence: after.sequence, keys_before, keys_after, is_group_end: false }
+    let (before, sequence) = (before.sequence, after.sequence);
+    Link { before, sequence, keys_before, keys_after, is_group_end: false, mark: None }
 }
 
 pub(crate) fn failure_of_log(error: LogError) -> Failure {

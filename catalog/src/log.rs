@@ -58,11 +58,15 @@ pub trait CommitLog: Send + Sync + 'static {
     /// until their slots are freed.
     fn covered(&self, sequence: Sequence);
 
-    /// Gives `each` the entries of the records above `after` that were not forgotten, in their order, until it breaks.
-    /// Once, before the first append.
+    /// Whatever it has now is not forgotten, although it may be covered, as long as the log is open: a newer copy of the
+    /// store may need it. What is appended later is not meant.
+    fn retain(&self);
+
+    /// Gives `each` the entries of the records that are there, in their order, until it breaks. Once, before the first
+    /// append. Those that were covered may be among them, but none without all behind it.
     ///
     /// # Errors
     /// [`LogError::Failed`] if the log cannot be read. A record that is damaged is left out: the
     /// store then finds that the next one does not follow.
-    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError>;
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError>;
 }

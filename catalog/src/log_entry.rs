@@ -1,15 +1,17 @@
 //! The entry of a batch in a log: its writes, and what they follow on.
 //!
 //! ```text
-//! | version 1, u8 | 1 if its group ends with it, else 0, u8 | number before, u64 | number, u64 | keys before |
-//! | keys after | number of writes, u32 | writes | CRC-32C, u32 |
+//! | version, u8 | 1 if its group ends with it, else 0, u8 | mark, in version 2 only | number before, u64 |
+//! | number, u64 | keys before | keys after | number of writes, u32 | writes | CRC-32C, u32 |
+//! mark          | 1: aside, 2: newest, u8 | the last number of the newest copy, as far as it is known, u64 |
 //! put           | 1 | key length, u32 | body length, u32 | key | body |
 //! delete        | 2 | key length, u32 | key |
 //! delete range  | 3 | start | end |      each | 0: unbounded, 1: included, 2: excluded | key length, u32 | key |
 //! ```
 //! All little-endian. "Number before" is that of the batch before this one, which is not always one less; "keys before"
 //! and "keys after" are the digests of all keys of the store (number and sum, `key_digest.rs`). An entry is replayed
-//! only onto the store that it was logged for, in the very state it was logged in.
+//! only onto the store that it was logged for, in the very state it was logged in. An entry has version 1, or 2 if it has
+//! a mark, which says what kind of copy it and those behind it are of (`replay.rs`).
 
 use crate::key_digest::{BYTES as DIGEST_BYTES, KeyDigest};
 use crate::seal::Sequence;
@@ -17,8 +19,12 @@ use crate::store::{KeyRange, Write};
 use crc_fast::CrcAlgorithm;
 use std::ops::Bound;
 
-/// The format version that is written, and the only one that is read.
+/// The format version of an entry without a mark.
 const VERSION: u8 = 1;
+/// That of one with a mark.
+const MARKED_VERSION: u8 = 2;
+const ASIDE: u8 = 1;
+const NEWEST: u8 = 2;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const DELETE_RANGE: u8 = 3;
@@ -36,6 +42,20 @@ pub(crate) struct Link {
     pub(crate) keys_after: KeyDigest,
     /// True of the last entry of a group, which was committed as one transaction.
     pub(crate) is_group_end: bool,
+    /// What this batch and all that are logged behind it are, up to the next mark.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// A statement on the copy of the store that a log is used with from here on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// It is not the newest one: its batches are of no concern to any other copy.
+    Aside {
+        /// The newest one has this batch, and every one of its own before. 0 if the log does not know it.
+        newest: Sequence,
+    },
+    /// It is the newest one.
+    Newest,
 }
 
 /// The reason why bytes are no entry.
@@ -55,7 +75,16 @@ pub(crate) enum EntryError {
 
 /// The bytes of an entry.
 pub(crate) fn encode(link: &Link, writes: &[Write]) -> Vec<u8> {
-    let mut out = vec![VERSION, u8::from(link.is_group_end)];
+    let version = if link.mark.is_some() { MARKED_VERSION } else { VERSION };
+    let mut out = vec![version, u8::from(link.is_group_end)];
+    if let Some(mark) = link.mark {
+        let (kind, newest) = match mark {
+            Mark::Aside { newest } => (ASIDE, newest),
+            Mark::Newest => (NEWEST, Sequence(0)),
+        };
+        out.push(kind);
+        out.extend_from_slice(&newest.0.to_le_bytes());
+    }
     out.extend_from_slice(&link.before.0.to_le_bytes());
     out.extend_from_slice(&link.sequence.0.to_le_bytes());
     out.extend_from_slice(&link.keys_before.to_bytes());
@@ -74,8 +103,8 @@ pub(crate) fn encode(link: &Link, writes: &[Write]) -> Vec<u8> {
 /// # Errors
 /// [`EntryError`].
 pub(crate) fn decode(bytes: &[u8]) -> Result<(Link, Vec<Write>), EntryError> {
-    let mut fields = fields(bytes)?;
-    let link = fields.link()?;
+    let (mut fields, is_marked) = fields(bytes)?;
+    let link = fields.link(is_marked)?;
     let count = fields.length()?;
     // A count that was never written is found out by the bytes that are missing, before any room is made for it.
     let writes = (0..count).map(|_| fields.write()).collect::<Result<_, _>>()?;
@@ -124,15 +153,16 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }
 
-/// The fields of an entry whose checksum and version are right.
-fn fields(bytes: &[u8]) -> Result<Fields<'_>, EntryError> {
+/// The fields of an entry whose checksum and version are right, and whether it has a mark.
+fn fields(bytes: &[u8]) -> Result<(Fields<'_>, bool), EntryError> {
     let (body, crc) = bytes.split_last_chunk::<4>().ok_or(EntryError::Short)?;
     if checksum(body) != u32::from_le_bytes(*crc) {
         return Err(EntryError::Checksum);
     }
     let mut fields = Fields(body);
     match fields.byte()? {
-        VERSION => Ok(fields),
+        VERSION => Ok((fields, false)),
+        MARKED_VERSION => Ok((fields, true)),
         other => Err(EntryError::Version(other)),
     }
 }
@@ -169,14 +199,23 @@ impl<'a> Fields<'a> {
         KeyDigest::from_bytes(self.take(DIGEST_BYTES)?).ok_or(EntryError::Short)
     }
 
-    fn link(&mut self) -> Result<Link, EntryError> {
+    fn mark(&mut self) -> Result<Mark, EntryError> {
+        match (self.byte()?, self.sequence()?) {
+            (ASIDE, newest) => Ok(Mark::Aside { newest }),
+            (NEWEST, Sequence(0)) => Ok(Mark::Newest),
+            (other, _) => Err(EntryError::Mark(other)),
+        }
+    }
+
+    fn link(&mut self, is_marked: bool) -> Result<Link, EntryError> {
         let is_group_end = match self.byte()? {
             mark @ (0 | 1) => mark == 1,
             other => return Err(EntryError::Mark(other)),
         };
+        let mark = if is_marked { Some(self.mark()?) } else { None };
         let (before, sequence) = (self.sequence()?, self.sequence()?);
         let (keys_before, keys_after) = (self.digest()?, self.digest()?);
-        Ok(Link { before, sequence, keys_before, keys_after, is_group_end })
+        Ok(Link { before, sequence, keys_before, keys_after, is_group_end, mark })
     }
 
     fn key(&mut self) -> Result<Vec<u8>, EntryError> {
@@ -220,7 +259,12 @@ mod tests {
         let mut keys_after = digest;
         keys_after.add(b"another");
         let sequence = Sequence(before.0 + 1 + rng.below(9));
-        Link { before, sequence, keys_before: digest, keys_after, is_group_end: rng.below(2) == 0 }
+        let mark = match rng.below(3) {
+            0 => None,
+            1 => Some(Mark::Newest),
+            _ => Some(Mark::Aside { newest: Sequence(rng.below(1 << 40)) }),
+        };
+        Link { before, sequence, keys_before: digest, keys_after, is_group_end: rng.below(2) == 0, mark }
     }
 
     fn any_writes(rng: &mut Rng) -> Vec<Write> {
@@ -277,10 +321,10 @@ mod tests {
     #[test]
     fn another_version_is_refused() {
         let mut bytes = encode(&any_link(&mut Rng::new(3)), &[]);
-        bytes[0] = 2;
+        bytes[0] = 3;
         let body = bytes.len() - 4;
         let crc = checksum(&bytes[..body]);
         bytes[body..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(decode(&bytes), Err(EntryError::Version(2)));
+        assert_eq!(decode(&bytes), Err(EntryError::Version(3)));
     }
 }

@@ -137,6 +137,16 @@ impl MemoryStore {
         log.map_or_else(|| Ok(crashed.clone()), |log| crashed.clone().with_log(log))
     }
 
+    /// The store, whose batches get numbers above `floor` from now on, as those of a server do with the time.
+    #[must_use]
+    pub fn numbered_above(self, floor: Sequence) -> Self {
+        {
+            let mut state = self.state.lock();
+            state.committer.floor = state.committer.floor.max(floor);
+        }
+        self
+    }
+
     /// How many transactions only the log has made durable.
     pub fn unsynced(&self) -> usize {
         self.state.lock().committer.records.unsynced.len()
@@ -215,7 +225,11 @@ impl Store for MemoryStore {
     }
 
     fn retain_log(&self) {
-        self.state.lock().committer.retains_log.store(true, Ordering::Relaxed);
+        self.state.lock().committer.log_use.forgets_nothing.store(true, Ordering::Relaxed);
+    }
+
+    fn set_aside(&self, is_aside: bool) {
+        self.state.lock().committer.log_use.is_aside.store(is_aside, Ordering::Relaxed);
     }
 }
 

@@ -59,6 +59,8 @@ struct LogState {
     /// What was appended by a call that failed.
     unsynced: Vec<u8>,
     covered: Sequence,
+    /// Frames at the beginning of `image` that are not forgotten, in bytes.
+    retained_bytes: usize,
     payloads: BTreeMap<PayloadKey, (Sequence, Bytes)>,
     /// Records that removals of payloads took.
     removals: u64,
@@ -200,8 +202,8 @@ impl CommitLog for MemoryLog {
     fn covered(&self, sequence: Sequence) {
         let mut state = self.state.lock();
         state.covered = state.covered.max(sequence);
-        let mut kept = Vec::new();
-        let mut rest = &state.image[..];
+        let mut kept = state.image[..state.retained_bytes].to_vec();
+        let mut rest = &state.image[state.retained_bytes..];
         while let Some((frame, behind)) = split_frame(rest) {
             if frame.sequence > sequence {
                 kept.extend_from_slice(&rest[..rest.len() - behind.len()]);
@@ -211,12 +213,18 @@ impl CommitLog for MemoryLog {
         state.image = kept;
     }
 
-    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+    fn retain(&self) {
+        let mut state = self.state.lock();
+        state.retained_bytes = state.image.len();
+    }
+
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
         let image = self.image();
+        self.state.lock().retained_bytes = 0;
         let mut rest = &image[..];
         while let Some((frame, behind)) = split_frame(rest) {
             rest = behind;
-            if frame.sequence > after && each(frame.entry).is_break() {
+            if each(frame.entry).is_break() {
                 break;
             }
         }

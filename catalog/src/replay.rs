@@ -6,6 +6,13 @@
 //! not have, since an older copy of it was put back, or the log is another catalog's. Then the log is to retain what it
 //! has, for the newer copy.
 //!
+//! An older copy that goes on with the log marks its first batch: from there on batches are **aside**, those of a copy
+//! that is not the newest one, of which the log knows the number that it had reached at least. So the newest one knows,
+//! when it is put back, that what was logged since is not its own, and that it lacks nothing; and marks its own first
+//! batch in turn. A copy that was found to be older by other signs, later, has shown until then that everything in the
+//! log leads to it, so its mark says that the log knows nothing of the newest one. Numbers grow along the log whatever
+//! copies use it: of each number it is known if it is aside.
+//!
 //! A group that the store disowned (`committer.rs`) is followed by an entry that follows on the same batch as the group
 //! did. So a group is applied only when the next one is seen, or the end of the log.
 //!
@@ -16,7 +23,7 @@ use crate::committer::{Committer, Failure, Records, failure_of_log};
 use crate::error::StoreError;
 use crate::key_digest::KeyDigest;
 use crate::log::CommitLog;
-use crate::log_entry::{self, Link};
+use crate::log_entry::{self, Link, Mark};
 use crate::seal::Sequence;
 use crate::store::Write;
 use std::ops::ControlFlow;
@@ -46,7 +53,11 @@ struct Replay<'a, R> {
     batches: u64,
     /// The highest number in the log.
     last: Sequence,
-    /// Entries that cannot be read.
+    /// The highest one that the newest copy has, as far as the log shows.
+    newest: Sequence,
+    /// The numbers that are aside: from the first one of each range to before the second.
+    aside: Vec<(Sequence, Option<Sequence>)>,
+    /// Entries that cannot be read, and may be of batches that the store has not.
     damaged: u64,
 }
 
@@ -55,14 +66,19 @@ impl<R: Records> Committer<R> {
     /// `found` is the digest of the records that are there: that of those which should be, unless some are missing.
     pub(crate) fn replay(&mut self, found: &mut KeyDigest) -> Result<Replayed, StoreError> {
         let Some(log) = self.log.clone() else { return Ok(Replayed::default()) };
-        let group = Vec::new();
-        let (batches, last, damaged) = (0, Sequence::default(), 0);
-        let mut replay = Replay { committer: self, found, group, open: None, batches, last, damaged };
+        let (group, aside, zero) = (Vec::new(), Vec::new(), Sequence(0));
+        let (open, batches, last, newest, damaged) = (None, 0, zero, zero, 0);
+        let mut replay = Replay { committer: self, found, group, open, batches, last, newest, aside, damaged };
         let done = replay.run(&*log);
-        let (replayed, last) = (replay.replayed(), replay.last);
+        let (replayed, last, newest) = (replay.replayed(), replay.last, replay.newest);
+        let is_log_aside = replay.aside.last().is_some_and(|(_, end)| end.is_none());
         done.map_err(|failure| self.break_after(failure))?;
         self.floor = self.floor.max(last);
-        self.retains_log.fetch_or(replayed.behind.is_some(), Ordering::Relaxed);
+        (self.newest, self.is_log_aside) = (if replayed.behind.is_some() { newest } else { zero }, is_log_aside);
+        self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
+        if is_log_aside && replayed.behind.is_some() {
+            log.retain();
+        }
         if replayed.batches > 0 {
             tracing::info!(batches = replayed.batches, "batches were taken from the catalog's log");
         }
@@ -73,7 +89,7 @@ impl<R: Records> Committer<R> {
 impl<R: Records> Replay<'_, R> {
     fn run(&mut self, log: &dyn CommitLog) -> Result<(), Failure> {
         let mut applied = Ok(());
-        let read = log.replay(self.committer.state.sequence, &mut |entry| {
+        let read = log.replay(&mut |entry| {
             applied = self.take(entry);
             if applied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -86,14 +102,15 @@ impl<R: Records> Replay<'_, R> {
     }
 
     fn replayed(&self) -> Replayed {
-        let at = self.committer.state.sequence;
+        let (at, newest) = (self.committer.state.sequence, self.newest);
         let behind = if self.damaged > 0 {
             Some(format!("{} entries of the catalog's log cannot be read", self.damaged))
+        } else if newest > at {
+            let (newest, at) = (newest.0, at.0);
+            Some(format!("its log has batches up to number {newest} that do not follow on its own last one, number {at}"))
         } else {
-            (self.last > at).then(|| {
-                let (last, at) = (self.last.0, at.0);
-                format!("its log has batches up to number {last} that do not follow on its own last one, number {at}")
-            })
+            let is_aside = self.aside.iter().any(|(from, to)| (*from..to.unwrap_or(Sequence(u64::MAX))).contains(&at));
+            is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())
         };
         Replayed { batches: self.batches, behind }
     }
@@ -108,15 +125,37 @@ impl<R: Records> Replay<'_, R> {
             }
         };
         self.last = self.last.max(link.sequence);
+        self.note(&link);
         if self.group.first().is_some_and(|(first, _)| first.before == link.before) {
             self.group.clear();
         } else if self.group.last().is_some_and(|(last, _)| last.is_group_end) {
             self.apply_group()?;
         }
         if self.follows(&link) {
+            // What follows on it shows that nothing is missing in between.
+            self.damaged = 0;
             self.group.push((link, writes));
         }
         Ok(())
+    }
+
+    /// What `link` says of the copies that were used with the log.
+    fn note(&mut self, link: &Link) {
+        match link.mark {
+            Some(Mark::Aside { newest }) => {
+                self.newest = newest;
+                self.aside.push((link.sequence, None));
+            }
+            Some(Mark::Newest) => self.aside.iter_mut().for_each(|(_, end)| *end = end.or(Some(link.sequence))),
+            None => {}
+        }
+        let is_aside = self.aside.last().is_some_and(|(_, end)| end.is_none());
+        if !is_aside {
+            self.newest = self.newest.max(link.sequence);
+        }
+        if link.sequence <= self.committer.state.sequence {
+            self.damaged = 0;
+        }
     }
 
     fn follows(&self, link: &Link) -> bool {

@@ -30,7 +30,7 @@ mod settle;
 mod statements;
 mod writer;
 
-use crate::committer::{Committer, State};
+use crate::committer::{Committer, LogUse, State};
 use crate::error::StoreError;
 use crate::log::CommitLog;
 use crate::look::read_only;
@@ -48,7 +48,7 @@ use statements::Changes;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use writer::{Counters, Writer};
 
 /// Connections of a store that is opened read-only.
@@ -108,7 +108,7 @@ pub struct SqliteStore {
     counters: Arc<Counters>,
     incomplete: Option<String>,
     behind_log: Option<String>,
-    retains_log: Arc<AtomicBool>,
+    log_use: Arc<LogUse>,
     _lock: File,
 }
 
@@ -167,9 +167,9 @@ impl SqliteStore {
         let readers = || (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>();
         let (pool, lookups) = (Pool::new(path.clone(), readers()?), Lookups::start(path.clone(), readers()?)?);
         let counters = Arc::new(Counters::new(committer.state.sequence));
-        let retains_log = committer.retains_log.clone();
+        let log_use = committer.log_use.clone();
         let writer = Some(Writer::start(committer, counters.clone())?);
-        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, retains_log, _lock: lock })
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, _lock: lock })
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -204,8 +204,8 @@ impl SqliteStore {
         };
         let counters = Arc::new(Counters::new(sequence));
         let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
-        let (pool, overlay, retains_log) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
-        Ok(Self { pool, lookups, writer: None, overlay, counters, incomplete, behind_log, retains_log, _lock: lock })
+        let (pool, overlay, log_use) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
+        Ok(Self { pool, lookups, writer: None, overlay, counters, incomplete, behind_log, log_use, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -272,7 +272,11 @@ impl Store for SqliteStore {
     }
 
     fn retain_log(&self) {
-        self.retains_log.store(true, Ordering::Relaxed);
+        self.log_use.forgets_nothing.store(true, Ordering::Relaxed);
+    }
+
+    fn set_aside(&self, is_aside: bool) {
+        self.log_use.is_aside.store(is_aside, Ordering::Relaxed);
     }
 }
 

@@ -482,7 +482,9 @@ impl Cycle {
 
     /// Removes the dead logs of which the caller knows all.
     pub(crate) fn remove_covered(&mut self, covered: Sequence) {
-        let (gone, retained) = self.retained.drain(..).partition(|table| table.index.read().last <= covered);
+        let wanted = self.shared.retained();
+        let is_known = |table: &Arc<LogTable>| table.index.read().last <= covered && table.first > wanted;
+        let (gone, retained) = self.retained.drain(..).partition(is_known);
         self.retained = retained;
         let gone: Vec<Arc<LogTable>> = gone;
         for table in gone {

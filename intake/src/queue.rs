@@ -66,6 +66,8 @@ pub(crate) enum Message {
     Flush(Answerer),
     /// The caller knows all changes up to this one.
     Covered(Sequence),
+    /// All that there is now is to be retained, whatever the caller knows.
+    Retain,
 }
 
 #[derive(Default)]

@@ -97,6 +97,8 @@ pub(crate) struct Shared {
     pub(crate) last: AtomicU64,
     /// The caller knows all changes up to this one.
     covered: AtomicU64,
+    /// Logs with changes up to this one are retained, although the caller knows them.
+    retained: AtomicU64,
     pub(crate) counts: Counts,
     next_file: AtomicU64,
 }
@@ -115,13 +117,23 @@ impl Shared {
         let cycles = (0..cycles).map(|_| CycleShared::default()).collect();
         let (last, next_file) = (AtomicU64::new(0), AtomicU64::new(0));
         let covered = AtomicU64::new(config.covered.map_or(u64::MAX, |covered| covered.0));
-        let (losses, counts) = (Mutex::default(), Counts::default());
-        Self { config, pool, queue, cycles, losses, last, covered, counts, next_file }
+        let (losses, counts, retained) = (Mutex::default(), Counts::default(), AtomicU64::new(0));
+        Self { config, pool, queue, cycles, losses, last, covered, retained, counts, next_file }
     }
 
     /// The last change up to which the caller knows all.
     pub(crate) fn covered(&self) -> Sequence {
         Sequence(self.covered.load(Ordering::Relaxed))
+    }
+
+    /// The last change that is retained, although the caller may know it.
+    pub(crate) fn retained(&self) -> Sequence {
+        Sequence(self.retained.load(Ordering::Relaxed))
+    }
+
+    /// Retains all that there is.
+    pub(crate) fn retain(&self) {
+        self.retained.store(self.last.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     pub(crate) fn set_covered(&self, covered: Sequence) {

@@ -128,6 +128,7 @@ impl Writer {
                 self.cycles.iter_mut().for_each(|cycle| cycle.handle(ShiftEvent::Flush));
                 self.flushes.push((logs, answerer));
             }
+            Message::Retain => self.shared.retain(),
             Message::Covered(covered) => {
                 self.shared.set_covered(covered);
                 self.cycles.iter_mut().for_each(|cycle| cycle.remove_covered(covered));

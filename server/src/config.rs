@@ -182,13 +182,19 @@ impl Default for WorkshopConfig {
 }
 
 /// The intake of small objects.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IntakeConfig {
     /// Objects of fewer bytes become durable in the log in front of the catalog, by one sync with their record, and not
-    /// in files of their own. 0 is none.
+    /// in files of their own. 0 is none. 1 MiB.
     #[serde(rename = "below", deserialize_with = "text::size")]
     pub below_bytes: u64,
+}
+
+impl Default for IntakeConfig {
+    fn default() -> Self {
+        Self { below_bytes: 1 << 20 }
+    }
 }
 
 impl WorkshopConfig {

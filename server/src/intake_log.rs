@@ -208,7 +208,11 @@ impl CommitLog for IntakeLog {
         }
     }
 
-    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+    fn retain(&self) {
+        self.intake.retain();
+    }
+
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
         let Some(found) = self.state.lock().found.take() else {
             return Err(LogError::Failed("it was replayed already".into()));
         };
@@ -235,7 +239,7 @@ impl CommitLog for IntakeLog {
                 continue;
             }
             self.state.lock().uncovered.push_back((sequence, change.sequence));
-            if sequence > after && each(&entry).is_break() {
+            if each(&entry).is_break() {
                 break;
             }
         }
@@ -571,7 +575,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (store, log) = open(dir.path());
         store.commit(with_payload(3, vec![3; 30])).await.unwrap();
-        let old = |slot: u64| Change::Put { key: old_key(slot), entry: Vec::new(), value: vec![slot as u8; 20] };
+        let old = |slot: u64| Change::Put { key: old_key(slot), entry: Vec::new(), value: vec![slot as u8; 20].into() };
         log.intake.submit_all(vec![old(1), old(2)]).unwrap().into_iter().for_each(|ack| drop(ack.wait().unwrap()));
         drop((store, log));
         let (_store, log) = open(dir.path());

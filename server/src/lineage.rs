@@ -17,8 +17,8 @@
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
 //! Where a log stands in front of the catalog, it shows it as well: it has acknowledged batches that do not follow on
-//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3.: what is appended later
-//! follows on it, and would hide the gap. The log forgets nothing while the catalog is older.
+//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3. What it logs itself from then
+//! on is marked as aside, as in 4., and what the log had before is retained for the newest one (catalog's `replay.rs`).
 //!
 //! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what
 //! is not found in it may be what is missing. A staged file shows it as a stack does: its run and the catalog's commit
@@ -170,6 +170,9 @@ pub(crate) async fn begin_run(
     // Where the record of the runs is damaged, the drives have to show it.
     let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
     let runs = known.unwrap_or_default();
+    if lineage.accepted {
+        catalog.set_aside(false);
+    }
     let behind = catalog.behind_log().filter(|_| !lineage.accepted);
     if let Some(why) = behind {
         catalog.set_found_older(Some(why)).await?;
@@ -187,7 +190,7 @@ pub(crate) async fn begin_run(
     if (!is_last || found_before.is_some()) && !lineage.accepted {
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
-        catalog.retain_log();
+        catalog.set_aside(true);
         lineage.note(found_before.unwrap_or_else(marked));
         catalog.set_runs(&with_this).await?;
         return Ok(runs);
@@ -210,7 +213,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
         return;
     }
     assert_ne!(run, lineage.run(), "what this run has written is no sign of a newer catalog");
-    catalog.retain_log();
+    catalog.set_aside(true);
     lineage.note(why.clone());
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;

@@ -41,6 +41,8 @@ BRISK = {
 }
 # The same without migration.
 STAYING = {**BRISK, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+# Every object is a staged file, however small, and every commit a sync of the catalog's own log: for tests of these.
+FILES = {"intake.below": "0 B"}
 # Drives take 6 to 10 s of modelled time and a GET waits 0.2 s of wall time, so cold objects are answered with SlowDown.
 SHORT_WAITS = {**BRISK, "time_scale": 4, "idle_timeout": "8 s", "max_wait": "200 ms"}
 

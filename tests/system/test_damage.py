@@ -7,7 +7,7 @@ import time
 import unittest
 
 import faults
-from harness import BRISK, STAYING, SystemTest, noise
+from harness import BRISK, FILES, STAYING, SystemTest, noise
 
 
 class Damage(SystemTest):
@@ -99,7 +99,7 @@ class Damage(SystemTest):
         self.reads(client, "pantry", {"other": objects["other"]})
 
     def test_a_lost_staged_file_is_an_error_of_that_object_alone(self):
-        server = self.rack("nas8", STAYING)
+        server = self.rack("nas8", {**STAYING, **FILES})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         workshop = os.path.join(server.data, "workshop")
@@ -127,7 +127,7 @@ class Damage(SystemTest):
         self.reads(client, "pantry", {"kept": noise(50_000, 1)})
 
     def test_a_lost_staged_file_does_not_stop_migration(self):
-        data = self.made("nas8", **STAYING)
+        data = self.made("nas8", **STAYING, **FILES)
         server = self.serve(data)
         client = server.client()
         client.create_bucket(Bucket="pantry")
@@ -184,7 +184,7 @@ class FailingDisks(SystemTest):
         self.assertEqual(self.verified(server.data, "--deep")["findings"], [])
 
     def test_a_workshop_that_cannot_be_written_fails_the_put_and_nothing_else(self):
-        server, client = self.failing(STAYING)
+        server, client = self.failing({**STAYING, **FILES})
         objects = {"kept": noise(70_000, 1)}
         client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
         for op in ("create", "write", "sync"):
@@ -196,7 +196,7 @@ class FailingDisks(SystemTest):
         self.sound(server, client, objects)
 
     def test_a_staged_file_that_cannot_be_read_is_an_error_of_that_object_alone(self):
-        server, client = self.failing(STAYING)
+        server, client = self.failing({**STAYING, **FILES})
         objects = {"kept": noise(70_000, 1), "other": noise(90_000, 2)}
         for key, body in objects.items():
             client.put_object(Bucket="pantry", Key=key, Body=body)
@@ -238,10 +238,10 @@ class FailingDisks(SystemTest):
         self.quarantined(server, [f"pantry/{key}" for key in bad])
 
     def test_a_staged_file_that_cannot_be_read_costs_one_wake_and_keeps_nobody_else(self):
-        server, _ = self.failing(STAYING)
+        server, _ = self.failing({**STAYING, **FILES})
         objects, slots = self.staged(server, 5)
         server.kill()
-        self.configure(server.data, BRISK)
+        self.configure(server.data, {**BRISK, **FILES})
         self.faults.arm("fail", [("read", f"s-{slots['k2']:016x}", 1)], faults.FOREVER)
         server = self.serve(server.data, self.faults.environment())
         self.only_the_rest_migrates(server, objects, ["k2"])
@@ -258,7 +258,7 @@ class FailingDisks(SystemTest):
         self.sound(server, server.client(), objects)
 
     def test_damaged_and_missing_staged_files_are_found_with_one_wake_and_are_mended_by_hand(self):
-        server, _ = self.failing(STAYING)
+        server, _ = self.failing({**STAYING, **FILES})
         objects, slots = self.staged(server, 6)
         self.assertEqual(server.stop(), 0)
         path = {key: os.path.join(server.data, "workshop", "staged", f"s-{slot:016x}") for key, slot in slots.items()}
@@ -320,10 +320,18 @@ class FailingDisks(SystemTest):
         self.assertEqual(self.verified(server.data, "--deep")["findings"], [])
 
     def test_a_catalog_that_cannot_be_synced_acknowledges_nothing_more(self):
-        server, client = self.failing(STAYING)
+        for name, log, settings in (("alone", "catalog.db-wal", FILES), ("behind", "/intake/", {})):
+            with self.subTest(log=log):
+                self.root = os.path.join(self.root, name)
+                os.mkdir(self.root)
+                self.acknowledges_nothing_after_a_failed_sync(log, {**STAYING, **settings})
+                self.root = os.path.dirname(self.root)
+
+    def acknowledges_nothing_after_a_failed_sync(self, log, settings):
+        server, client = self.failing(settings)
         objects = {"kept": noise(70_000, 1)}
         client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
-        self.faults.arm("fail", [("sync", "catalog.db-wal", 1)])
+        self.faults.arm("fail", [("sync", log, 1)])
         self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"x" * 5000)[0], 500)
         self.faults.disarm()
         # What a failed sync has made durable nobody knows, so that nothing is written before the next start.

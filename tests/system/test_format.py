@@ -9,7 +9,7 @@ import re
 import zlib
 
 import decoder
-from harness import BRISK, STAYING, SystemTest, noise
+from harness import BRISK, FILES, STAYING, SystemTest, noise
 
 KINDS = {1: "ChecksumCRC32", 2: "ChecksumCRC32C", 3: "ChecksumCRC64NVME", 4: "ChecksumSHA1", 5: "ChecksumSHA256"}
 
@@ -145,7 +145,7 @@ class Format(SystemTest):
             decoder.Stack(crossed)
 
     def test_staged_files_are_read_as_well(self):
-        server = self.rack("nas8", STAYING)
+        server = self.rack("nas8", {**STAYING, **FILES})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         objects = {"a": noise(10, "a"), "b/ö": noise((2 << 20) + 5, "b"), "c": b""}

@@ -17,11 +17,11 @@ import unittest
 import botocore.exceptions
 
 import faults
-from harness import BRISK, STAYING, SystemTest, noise
+from harness import BRISK, FILES, STAYING, SystemTest, noise
 
 GONE = (botocore.exceptions.BotoCoreError, OSError)
 BUCKET = "pantry"
-STAGED, LOG, STACK, RECALL = "/staged/s-", "catalog.db-wal", ".stack", "/spool/r-"
+STAGED, LOG, STACK, RECALL, INTAKE = "/staged/s-", "catalog.db-wal", ".stack", "/spool/r-", "/intake/"
 # Packs of a few objects, so that blobs come and go; a spool that holds few recalls, so that drives are read again.
 LOAD = {
     **BRISK,
@@ -59,12 +59,18 @@ UNDER_LOAD = [
     ("recall: reading stripes", "after", [("create", RECALL, 1), ("read", STACK, 1)]),
     ("recall: writing the spool", "after", [("create", RECALL, 1), ("write", RECALL, 1)]),
 ]
-# One request alone: the log is synced for it and nothing else.
-REQUESTS = [
-    (f"{what}: {when}", action, [(op, path, 1)], what)
-    for what in ("overwrite", "delete", "new part", "complete", "abort")
-    for when, action, op, path in [("not committed", "before", "sync", LOG), ("not answered", "after", "sync", LOG)]
-] + [
+
+
+def requests(log):
+    """One request alone: `log` is synced for it and nothing else."""
+    return [
+        (f"{what}: {when}", action, [("sync", log, 1)], what)
+        for what in ("overwrite", "delete", "new part", "complete", "abort")
+        for when, action in [("not committed", "before"), ("not answered", "after")]
+    ]
+
+
+REQUESTS = requests(LOG) + [
     ("overwrite: the old file is not removed", "before", [("unlink", STAGED, 1)], "overwrite"),
     ("delete: the file is not removed", "before", [("unlink", STAGED, 1)], "delete"),
     ("abort: some parts are not removed", "after", [("unlink", STAGED, 1)], "abort"),
@@ -80,6 +86,25 @@ AT_START = [
     ("start: sweeping", "before", [("unlink", STAGED, 1)], ("after", [("create", STAGED, 1)])),
     ("start: giving up a blob", "before", [("write", LOG, 2)], ("after", [("create", STACK, 1)])),
     ("start: gave up a blob", "after", [("sync", LOG, 2)], ("after", [("create", STACK, 2)])),
+]
+# The same where small objects are in the log in front of the catalog.
+INTAKE_UNDER_LOAD = [
+    ("append: not written", "before", [("write", INTAKE, 2)]),
+    ("append: written, not synced", "before", [("sync", INTAKE, 2)]),
+    ("append: synced, not committed", "after", [("sync", INTAKE, 2)]),
+    ("a large object beside it: synced, not logged", "after", [("sync", STAGED, 1)]),
+    ("a large object beside it: logged, not answered", "after", [("sync", STAGED, 1), ("sync", INTAKE, 1)]),
+    ("pack: written, not logged", "before", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
+    ("pack: logged, nothing freed", "after", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
+]
+# The log of the run before becomes a shelf.
+INTAKE_AT_START = [
+    ("shelf: made", "after", [("create", ".new", 1)]),
+    ("shelf: written in part", "after", [("write", ".new", 1)]),
+    ("shelf: not synced", "before", [("sync", ".new", 1)]),
+    ("shelf: synced, without its name", "after", [("sync", ".new", 1)]),
+    ("shelf: the log is not removed", "before", [("unlink", INTAKE, 1)]),
+    ("shelf: the log is removed", "after", [("unlink", INTAKE, 1)]),
 ]
 
 
@@ -183,10 +208,12 @@ class Kills(SystemTest):
         self.server = self.serve(self.data, self.faults.environment())
         self.client = self.server.client(retries={"total_max_attempts": 10, "mode": "standard"})
 
-    def prepare(self, rack):
+    def prepare(self, rack, settings=FILES):
+        """By default with a file for each object: most steps are syncs of files and of the catalog's own log."""
+        self.load = {**LOAD, **settings}
         self.expected, self.hits, self.serial, self.log = Expected(), {}, 0, [self.id()]
         self.addCleanup(lambda: print("\n".join(self.log), flush=True))
-        self.data = self.made(rack, **LOAD)
+        self.data = self.made(rack, **self.load)
         self.faults = faults.Faults(self.root)
         self.start()
         self.client.create_bucket(Bucket=BUCKET)
@@ -276,7 +303,7 @@ class Kills(SystemTest):
         """Starts the server anew if it runs with other settings."""
         path = os.path.join(self.data, "larder.toml")
         before = open(path, encoding="utf-8").read()
-        self.configure(self.data, {**LOAD, **settings})
+        self.configure(self.data, {**self.load, **settings})
         if before != open(path, encoding="utf-8").read():
             self.server.kill()
             self.start()
@@ -360,11 +387,36 @@ class Kills(SystemTest):
         self.assertEqual(len(self.hits), len(REQUESTS), "every step was reached")
         self.finish()
 
+    def test_nothing_acknowledged_is_lost_by_a_kill_behind_the_log(self):
+        self.prepare("nas8", {})
+        for step in INTAKE_UNDER_LOAD:
+            self.killed(step[0], self.kill_under_load, *step[1:])
+        for step in INTAKE_AT_START:
+            self.killed(step[0], self.kill_in_transformation, *step[1:])
+        for step in requests(INTAKE):
+            self.killed(step[0], self.kill_in_request, *step[1:])
+        self.assertEqual(len(self.hits), len(INTAKE_UNDER_LOAD + INTAKE_AT_START + requests(INTAKE)))
+        self.finish()
+
+    def kill_in_transformation(self, step, action, chain):
+        self.configured(STAYING)
+        for number in range(3):
+            key, body = f"alone/{number}", noise(50_000 + number, f"{step}{number}")
+            self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
+            self.expected.acknowledged(key, body)
+        self.server.kill()
+        self.faults.arm(action, chain)
+        try:
+            self.start()
+        except AssertionError:
+            pass  # It was killed before it was ready.
+        self.until_killed(step)
+
     def test_random_kills(self):
         """At random calls of random steps of a rack with more drives; a long run is for `LARDER_KILLS`."""
         seed = int(os.environ.get("LARDER_KILL_SEED", "1"))
         chance = random.Random(seed)
-        self.prepare("pelican-mini")
+        self.prepare("pelican-mini", chance.choice([FILES, {}]))
         self.log.append(f"  seed {seed}")
         for _ in range(int(os.environ.get("LARDER_KILLS", "6"))):
             step, action, chain = chance.choice(UNDER_LOAD)

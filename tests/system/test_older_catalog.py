@@ -1,14 +1,14 @@
 """A catalog that is put back from a backup does no harm to what only the newer one knows."""
 
-import glob
 import os
 import shutil
 import struct
 
 import decoder
-from harness import BRISK, SystemTest, noise
+from harness import BRISK, FILES, SystemTest, noise
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
+SMALL_STAYING = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
 
 
 class OlderCatalog(SystemTest):
@@ -125,8 +125,7 @@ class OlderCatalog(SystemTest):
 
     def test_the_drives_tell_where_the_workshop_was_lost(self):
         data, before, acknowledged = self.backed_up()
-        for path in glob.glob(os.path.join(data, "workshop", "staged", "*")):
-            os.remove(path)
+        shutil.rmtree(os.path.join(data, "workshop"))
         self.copy(data, "catalog.older", "catalog.db")
         server = self.serve(data)
         self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
@@ -175,7 +174,7 @@ class OlderCatalog(SystemTest):
         self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
 
     def test_a_staged_file_that_a_newer_catalog_may_know_is_kept(self):
-        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        settings = {**SMALL_STAYING, **FILES}
         server = self.rack("nas8", settings)
         client = server.client()
         client.create_bucket(Bucket="pantry")
@@ -206,7 +205,7 @@ class OlderCatalog(SystemTest):
         self.reads(server.client(), "pantry", objects)
 
     def test_the_newest_catalog_is_used_although_an_older_one_gave_out_slots(self):
-        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        settings = {**SMALL_STAYING, **FILES}
         server = self.rack("nas8", settings)
         server.client().create_bucket(Bucket="pantry")
         before = self.put(server.client(), "before", 3)
@@ -240,8 +239,77 @@ class OlderCatalog(SystemTest):
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", before)
 
+    def test_a_copy_that_finds_in_the_log_all_that_it_lacks_is_the_newest(self):
+        server = self.rack("nas8", SMALL_STAYING)
+        server.client().create_bucket(Bucket="pantry")
+        objects = self.put(server.client(), "before", 3)
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.older")
+        server = self.serve(server.data)
+        objects |= self.put(server.client(), "since", 3)
+        server.kill()
+        self.copy(server.data, "catalog.older", "catalog.db")
+        self.assertEqual(self.verified(server.data)["findings"], [])
+        for _ in range(2):
+            server = self.serve(server.data)
+            self.reads(server.client(), "pantry", objects)
+            self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+            self.assertEqual(server.stop(), 0)
+
+    def test_the_newest_catalog_lacks_nothing_that_an_older_one_has_logged(self):
+        """Objects that are in the log in front of the catalog, and not in files."""
+        server = self.rack("nas8", SMALL_STAYING)
+        server.client().create_bucket(Bucket="pantry")
+        before = self.put(server.client(), "before", 3)
+        self.assertEqual(server.stop(), 0)
+        self.copy(server.data, "catalog.db", "catalog.older")
+        acknowledged = dict(before)
+        # Each start makes a shelf of the log before it.
+        for turn in range(3):
+            server = self.serve(server.data)
+            acknowledged |= self.put(server.client(), f"since{turn}", 3)
+            if turn < 2:
+                self.assertEqual(server.stop(), 0)
+        # Killed: what it has acknowledged last is in the log alone.
+        server.kill()
+        self.copy(server.data, "catalog.db", "catalog.newer")
+        self.copy(server.data, "catalog.older", "catalog.db")
+        self.assertIn("catalog-file", {finding["kind"] for finding in self.verified(server.data)["findings"]})
+        fork = {}
+        for turn in range(3):
+            server = self.serve(server.data)
+            self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
+            fork |= self.put(server.client(), f"fork{turn}", 2)
+            self.reads(server.client(), "pantry", {**before, **fork})
+            self.assertEqual(server.stop(), 0)
+            found = [finding["what"] for finding in self.verified(server.data)["findings"]]
+            self.assertTrue(any("older than its log" in what for what in found), found)
+        self.copy(server.data, "catalog.newer", "catalog.db")
+        kinds = {finding["kind"] for finding in self.verified(server.data)["findings"]}
+        self.assertNotIn("catalog-file", kinds)
+        for turn in range(3):
+            server = self.serve(server.data)
+            self.reads(server.client(), "pantry", acknowledged)
+            warnings = server.status()["warnings"]
+            self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
+            more = self.put(server.client(), f"more{turn}", 2)
+            acknowledged |= more
+            self.assertEqual(server.stop(), 0)
+        # Who has lost the newest accepts the older one, which is the newest from then on.
+        self.copy(server.data, "catalog.older", "catalog.db")
+        self.configure(server.data, {**SMALL_STAYING, "accept_older_catalog": True})
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", before)
+        self.assertEqual(server.stop(), 0)
+        self.configure(server.data, SMALL_STAYING)
+        for _ in range(2):
+            server = self.serve(server.data)
+            warnings = server.status()["warnings"]
+            self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
+            self.assertEqual(server.stop(), 0)
+
     def test_what_a_crash_leaves_in_the_workshop_goes_at_the_start_after_the_next(self):
-        settings = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
+        settings = {**SMALL_STAYING, **FILES}
         server = self.rack("nas8", settings)
         client = server.client()
         client.create_bucket(Bucket="pantry")

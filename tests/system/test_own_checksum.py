@@ -5,7 +5,7 @@ import os
 import struct
 
 import decoder
-from harness import BRISK, STAYING, SystemTest, noise
+from harness import BRISK, FILES, STAYING, SystemTest, noise
 
 
 def staged_files(server):
@@ -64,7 +64,7 @@ class OwnChecksum(SystemTest):
         self.assertIn(path, server.log())
 
     def test_another_objects_bytes_in_the_workshop_are_not_served_as_a_whole(self):
-        server = self.rack("nas8", STAYING)
+        server = self.rack("nas8", {**STAYING, **FILES})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         bodies = [noise(3_000_000, "a"), noise(500, "b")]
@@ -81,7 +81,7 @@ class OwnChecksum(SystemTest):
         self.reads(server.client(), "pantry", {"right": b"right"})
 
     def test_another_objects_bytes_are_not_packed(self):
-        server = self.rack("nas8", STAYING)
+        server = self.rack("nas8", {**STAYING, **FILES})
         client = server.client()
         client.create_bucket(Bucket="pantry")
         objects = {f"k{number}": noise(20_000, number) for number in range(5)}

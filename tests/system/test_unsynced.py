@@ -6,7 +6,7 @@ import time
 import unittest
 
 import faults
-from harness import BRISK, STAYING
+from harness import BRISK, FILES, STAYING
 from test_degraded import Racks, bodies
 
 
@@ -20,7 +20,7 @@ class CatalogsThatWereNotSynced(Racks):
 
     def unsynced(self):
         """A killed server whose commit of a migrated blob was not synced; what the log was before and after it."""
-        data = self.made("nas8", **STAYING)
+        data = self.made("nas8", **STAYING, **FILES)
         shim = faults.Faults(self.root)
         server = self.serve(data, shim.environment())
         client, objects = server.client(), bodies(3)
@@ -28,7 +28,7 @@ class CatalogsThatWereNotSynced(Racks):
         for key, body in objects.items():
             client.put_object(Bucket="pantry", Key=key, Body=body)
         server.kill()
-        self.configure(data, BRISK)
+        self.configure(data, {**BRISK, **FILES})
         shim.arm("fail", [("sync", ".stack", 6), ("read", ".stack", 6), ("sync", "-wal", 1)])
         before = []
 
@@ -54,7 +54,7 @@ class CatalogsThatWereNotSynced(Racks):
             with open(os.path.join(data, "catalog.db-wal"), "r+b") as file:
                 file.seek(synced)
                 file.write(bytes(len(after) - synced))
-        self.configure(data, STAYING)
+        self.configure(data, {**STAYING, **FILES})
         server = self.serve(data)
         self.all_read(server, objects)
         self.assertEqual(server.stop(), 0)

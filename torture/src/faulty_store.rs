@@ -164,6 +164,10 @@ impl Store for FaultyStore {
         self.store.retain_log();
     }
 
+    fn set_aside(&self, is_aside: bool) {
+        self.store.set_aside(is_aside);
+    }
+
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             self.power.step().await;

@@ -8,7 +8,7 @@ use crate::plan::{Life, LifeEnd, Plan, Stream};
 use crate::reference::Reference;
 use crate::site::{Ended, Site};
 use crate::{clients, healing, panics, storm};
-use catalog::Catalog;
+use catalog::{Catalog, Store};
 use futures::FutureExt;
 use model::Rng;
 use std::panic::AssertUnwindSafe;
@@ -123,6 +123,12 @@ impl Run<'_> {
     /// The catalog is put back from a backup, used for a while, and replaced by the newest.
     fn live_with_older(&mut self, older: catalog::MemoryStore, before: &Reference) {
         self.site.journal.note(|| "the catalog is put back from a backup".to_owned());
+        let older = self.site.behind_front(older).numbered_above(self.site.catalog.sequence());
+        if older.behind_log().is_none() && older.sequence() == self.site.catalog.sequence() {
+            self.site.journal.note(|| "its log has all that it lacks: it is the newest".to_owned());
+            self.site.catalog = older;
+            return;
+        }
         self.site.overlay.count(FaultKind::OlderCatalog);
         let newest = std::mem::replace(&mut self.site.catalog, older);
         let log = self.site.log.take();
@@ -132,8 +138,10 @@ impl Run<'_> {
             healing::use_older(running, before, &plan).await;
             close(running).await;
         });
-        self.site.catalog = newest;
+        self.site.catalog = self.site.behind_front(newest);
         self.site.log = log;
+        let behind = self.site.catalog.behind_log().map(ToOwned::to_owned);
+        self.site.journal.demand(behind.is_none(), Rule::Honest, || format!("the newest catalog: {behind:?}"));
         self.site.journal.note(|| "the newest catalog is back".to_owned());
     }
 }

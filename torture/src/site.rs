@@ -140,6 +140,12 @@ impl Site {
         }
     }
 
+    /// `store` behind the log in front of the catalog, if there is one: what it lacks is taken from there.
+    pub(crate) fn behind_front(&self, store: MemoryStore) -> MemoryStore {
+        let Some(front) = &self.front else { return store };
+        store.with_log(Arc::new(front.clone())).unwrap_or_else(|error| panic!("a log in memory can be read: {error}"))
+    }
+
     /// The numbers of the disks of workshop and spool among the drives.
     pub(crate) fn disks(&self) -> [usize; 2] {
         [self.spec.drives.len(), self.spec.drives.len() + 1]

@@ -66,7 +66,7 @@ fn last_of(log: &MemoryLog) -> (u64, usize) {
         count += 1;
         ControlFlow::Continue(())
     };
-    log.replay(Sequence(0), each).unwrap();
+    log.replay(each).unwrap();
     (last, count)
 }
 
@@ -121,8 +121,12 @@ impl CommitLog for Filming {
         self.log.covered(sequence);
     }
 
-    fn replay(&self, after: Sequence, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
-        self.log.replay(after, each)
+    fn retain(&self) {
+        self.log.retain();
+    }
+
+    fn replay(&self, each: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), LogError> {
+        self.log.replay(each)
     }
 }
 
@@ -368,20 +372,6 @@ async fn a_store_that_its_log_does_not_follow_on_takes_nothing_and_says_so() {
     let behind = older.snapshot().with_log(Arc::new(log.reopened(0))).unwrap();
     assert!(behind.behind_log().unwrap().contains("number 3"), "{:?}", behind.behind_log());
     assert_eq!(contents(&behind).await, [(b"a".to_vec(), b"1".to_vec())]);
-    // It goes on with higher numbers than the log has; the newest one then sees that it did.
-    let shared = log.reopened(0);
-    let behind = older.with_log(Arc::new(shared.clone())).unwrap();
-    behind.commit(put("c", "4")).await.unwrap();
-    assert!(behind.sequence() > Sequence(3));
-    assert!(behind.unsynced() > 0);
-    for turn in 0..300 {
-        behind.commit(put("c", &format!("{turn:01000}"))).await.unwrap();
-    }
-    assert!(behind.unsynced() < 300, "it is made durable");
-    // But the log forgets nothing, so that the newest finds all that it had acknowledged when it comes back.
-    let newest = store.crash_losing(1).with_log(Arc::new(shared.reopened(0))).unwrap();
-    assert!(newest.behind_log().is_some());
-    assert_eq!(contents(&newest).await.len(), 2, "but it has all that it had acknowledged");
     // A log of another store, by chance with a number that follows.
     let other = MemoryStore::new();
     other.commit(put("x", "1")).await.unwrap();
@@ -392,6 +382,192 @@ async fn a_store_that_its_log_does_not_follow_on_takes_nothing_and_says_so() {
     let other = other.with_log(Arc::new(log.reopened(0))).unwrap();
     assert!(other.behind_log().is_some());
     assert_eq!(contents(&other).await, [(b"x".to_vec(), b"1".to_vec())]);
+}
+
+/// A copy of `store` with a copy of `log`, as a start after a crash finds them.
+fn reopened(store: &MemoryStore, log: &MemoryLog) -> (MemoryStore, MemoryLog) {
+    let log = log.reopened(0);
+    (store.snapshot().with_log(Arc::new(log.clone())).unwrap(), log)
+}
+
+/// A store that was backed up, used and made durable since, so that its log does not lead from the backup to it: the
+/// backup; the newest one, without a third batch that only its log has; and that.
+async fn older_and_newest() -> (MemoryStore, MemoryStore, MemoryLog) {
+    let log = MemoryLog::new();
+    let store = MemoryStore::new().with_log(Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    let older = store.snapshot();
+    let store = store.with_log(Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "2")).await.unwrap();
+    log.covered(store.sequence());
+    let newest = store.snapshot();
+    store.commit(put("b", "3")).await.unwrap();
+    (older, newest, log)
+}
+
+#[tokio::test]
+async fn the_newest_store_is_known_when_it_comes_back_after_an_older_copy_was_used() {
+    for (runs, more_runs) in [(1, 1), (2, 3)] {
+        let (mut older, mut newest, mut log) = older_and_newest().await;
+        for run in 0..runs {
+            (older, log) = reopened(&older, &log);
+            assert!(older.behind_log().is_some(), "run {run}");
+            assert!(older.sequence() < Sequence(3) || run > 0);
+            // More than is logged before a store is made durable: the log forgets what only the older one needed.
+            for turn in 0..300 {
+                older.commit(put("c", &format!("{turn:01000}"))).await.unwrap();
+            }
+            assert!(older.sequence() > Sequence(3), "above all that the log has");
+            assert!(older.unsynced() < 300 && log.image().len() < 150_000, "it is made durable, and the log forgets");
+        }
+        // But not what the newest one needs, which finds all that it had acknowledged when it comes back, and only that.
+        for run in 0..more_runs {
+            (newest, log) = reopened(&newest, &log);
+            assert_eq!(newest.behind_log(), None, "run {run}");
+            assert_eq!((contents(&newest).await.len(), newest.sequence() > Sequence(3)), (2 + run, run > 0));
+            newest.commit(put(&format!("d{run}"), "5")).await.unwrap();
+        }
+        // Now the log is against the older one again, however far that had got.
+        let (behind, _) = reopened(&older, &log);
+        assert!(behind.behind_log().unwrap().contains("do not follow"), "{:?}", behind.behind_log());
+        // And so on.
+        let (again, of_again) = reopened(&behind, &log);
+        again.commit(put("e", "6")).await.unwrap();
+        let (last, of_last) = reopened(&newest, &of_again);
+        assert_eq!((last.behind_log(), contents(&last).await.len()), (None, 2 + more_runs));
+        last.commit(put("f", "7")).await.unwrap();
+        let (last, _) = reopened(&last, &of_last);
+        assert_eq!((last.behind_log(), contents(&last).await.len()), (None, 3 + more_runs));
+    }
+}
+
+#[tokio::test]
+async fn a_second_older_copy_is_not_taken_for_the_newest() {
+    let (older, newest, log) = older_and_newest().await;
+    let between = newest.snapshot();
+    let (newest, log) = reopened(&newest, &log);
+    log.covered(newest.sequence());
+    newest.commit(put("b", "4")).await.unwrap();
+    assert_eq!((older.sequence(), between.sequence(), newest.sequence()), (Sequence(1), Sequence(2), Sequence(4)));
+    let (older, log) = reopened(&older, &log);
+    older.commit(put("c", "5")).await.unwrap();
+    for _ in 0..2 {
+        let (between, log) = reopened(&between, &log);
+        assert!(between.behind_log().unwrap().contains("up to number 4"), "{:?}", between.behind_log());
+        between.commit(put("d", "6")).await.unwrap();
+        let (between, _) = reopened(&between, &log);
+        assert!(between.behind_log().unwrap().contains("not the newest"), "{:?}", between.behind_log());
+        assert_eq!(reopened(&newest, &log).0.behind_log(), None);
+    }
+}
+
+#[tokio::test]
+async fn an_older_copy_that_is_accepted_is_the_newest_from_then_on() {
+    let (older, newest, log) = older_and_newest().await;
+    let (older, log) = reopened(&older, &log);
+    older.commit(put("c", "4")).await.unwrap();
+    older.set_aside(false);
+    older.commit(put("c", "5")).await.unwrap();
+    let (older, log) = reopened(&older, &log);
+    assert_eq!((older.behind_log(), contents(&older).await.len()), (None, 2));
+    assert!(reopened(&newest, &log).0.behind_log().is_some(), "the one that was given up");
+    assert_eq!(reopened(&older, &log).0.behind_log(), None);
+}
+
+#[tokio::test]
+async fn a_copy_that_was_found_to_be_older_late_takes_back_what_the_log_says_of_it() {
+    let (older, newest, log) = older_and_newest().await;
+    let (newest, log) = reopened(&newest, &log);
+    log.covered(newest.sequence());
+    // Nothing in the log is against it.
+    let (mut older, mut log) = reopened(&older, &log);
+    for found in [false, true, true] {
+        assert_eq!(older.behind_log(), None);
+        older.set_aside(found);
+        for turn in 4..9 {
+            older.commit(put("c", &turn.to_string())).await.unwrap();
+        }
+        assert!(older.sequence() > newest.sequence());
+        let is_known = reopened(&newest, &log).0.behind_log().is_none();
+        assert_eq!(is_known, found, "only the mark tells");
+        if !found {
+            (older, log) = reopened(&older, &log);
+        }
+    }
+    let (older, _) = reopened(&older, &log);
+    assert!(older.behind_log().is_some());
+}
+
+#[tokio::test]
+async fn a_mark_whose_group_was_refused_counts_all_the_same() {
+    let (older, newest, log) = older_and_newest().await;
+    let (older, log) = reopened(&older, &log);
+    older.set_full(true);
+    assert!(matches!(older.commit(put("c", "4")).await, Err(StoreError::Full)));
+    older.set_full(false);
+    log.fail(LogFault::Full);
+    older.commit(Batch::new(Vec::new(), vec![Write::Delete(b"x".to_vec())])).await.unwrap_err();
+    older.commit(put("c", "5")).await.unwrap();
+    assert_eq!(reopened(&newest, &log).0.behind_log(), None);
+    // One that is torn says nothing, and there is nothing behind it.
+    let (older, newest, log) = older_and_newest().await;
+    let (older, log) = reopened(&older, &log);
+    log.fail(LogFault::Failed { written_bytes: 40 });
+    older.commit(put("c", "4")).await.unwrap_err();
+    let log = log.reopened(usize::MAX);
+    assert_eq!(reopened(&newest, &log).0.behind_log(), None);
+    assert!(reopened(&older, &log).0.behind_log().is_some());
+}
+
+#[tokio::test]
+async fn files_that_are_exchanged_under_one_log_know_which_of_them_is_the_newest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, log) = (dir.path().join("catalog"), MemoryLog::new());
+    let open = |log: &MemoryLog| SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    let put_back = |name: &str| std::fs::copy(dir.path().join(name), &path).unwrap();
+    let store = open(&log);
+    store.commit(put("a", "1")).await.unwrap();
+    drop(store);
+    std::fs::copy(&path, dir.path().join("older")).unwrap();
+    let store = open(&log);
+    for turn in 0..20 {
+        store.commit(put("b", &format!("{turn:01000}"))).await.unwrap();
+    }
+    drop(store);
+    std::fs::copy(&path, dir.path().join("newest")).unwrap();
+    // Closed in order, the log has nothing that the file needs; a part of it may be there all the same.
+    let store = open(&log);
+    store.commit(put("c", "1")).await.unwrap();
+    let mut left = log.reopened(0);
+    drop(store);
+    std::fs::copy(&path, dir.path().join("newest")).unwrap();
+    for round in 0..3 {
+        put_back("older");
+        let look = SqliteStore::open_read_only(&path, Some(Arc::new(left.reopened(0)))).unwrap();
+        assert!(look.behind_log().is_some(), "round {round}: {:?} {:?}", look.sequence(), last_of(&left));
+        drop(look);
+        for _ in 0..2 {
+            let store = open(&left);
+            assert!(store.behind_log().is_some());
+            store.commit(put("d", &"4".repeat(5_000))).await.unwrap();
+            assert!(SqliteStore::open_read_only(&path, None).is_err(), "one at a time");
+        }
+        let look = SqliteStore::open_read_only(&path, Some(Arc::new(left.reopened(0)))).unwrap();
+        assert!(look.behind_log().unwrap().contains("not the newest"), "{:?}", look.behind_log());
+        drop(look);
+        std::fs::copy(&path, dir.path().join("older")).unwrap();
+        put_back("newest");
+        let look = SqliteStore::open_read_only(&path, Some(Arc::new(left.reopened(0)))).unwrap();
+        assert_eq!(look.behind_log(), None);
+        drop(look);
+        let store = open(&left);
+        assert_eq!((store.behind_log(), contents(&store).await.len()), (None, 3));
+        store.commit(put("c", &"5".repeat(500))).await.unwrap();
+        let rest = left.reopened(0);
+        drop(store);
+        left = rest;
+        std::fs::copy(&path, dir.path().join("newest")).unwrap();
+    }
 }
 
 #[tokio::test]

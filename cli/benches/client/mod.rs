@@ -1,0 +1,177 @@
+//! A server of the binary for benchmarks, and clients of it that cost little: requests are signed, payloads are not, and
+//! each client keeps its connection.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_larder");
+
+/// A server that runs, until it is dropped.
+pub struct Server {
+    process: Child,
+    data: PathBuf,
+    address: String,
+    keys: (String, String),
+}
+
+impl Server {
+    /// Serves `data`, which is made if it is not there, with `settings` as its larder.toml.
+    pub fn start(data: &Path, settings: &str) -> Self {
+        if !data.exists() {
+            let made = Command::new(BINARY).args(["init", "--rack", "nas8", "--data"]).arg(data).output();
+            assert!(made.unwrap().status.success());
+        }
+        std::fs::write(data.join("larder.toml"), settings).unwrap();
+        let mut command = Command::new(BINARY);
+        command.args(["serve", "--port", "0", "--data"]).arg(data).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let said: Vec<String> = lines.take_while(|line| line != "ready").collect();
+        let mut words = said.iter().flat_map(|line| line.split(['=', ' ']));
+        let address = words.find_map(|word| word.strip_prefix("http://")).unwrap().to_owned();
+        let credentials = std::fs::read_to_string(data.join("credentials")).unwrap();
+        let of = |name: &str| {
+            let line = credentials.lines().find_map(|line| line.strip_prefix(&format!("export {name}=")));
+            line.unwrap().trim().to_owned()
+        };
+        let keys = (of("AWS_ACCESS_KEY_ID"), of("AWS_SECRET_ACCESS_KEY"));
+        Self { process, data: data.into(), address, keys }
+    }
+
+    /// The most memory that the process ever had, in bytes.
+    pub fn peak_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    /// The number after `"name": ` in the server's status.
+    pub fn status(&self, name: &str) -> u64 {
+        let output = Command::new(BINARY).args(["status", "--json", "--data"]).arg(&self.data).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let behind = text.split(&format!("\"{name}\":")).nth(1).unwrap_or_else(|| panic!("no {name} in {text}"));
+        let digits: String = behind.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    }
+
+    /// Ends it in order.
+    pub fn stop(mut self) {
+        let sent = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
+        assert!(sent.success() && self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.process.try_wait().unwrap().is_none() {
+            self.process.kill().unwrap();
+            self.process.wait().unwrap();
+        }
+    }
+}
+
+/// A client with a connection of its own.
+pub struct Client {
+    stream: TcpStream,
+    host: String,
+    access_key: String,
+    date: String,
+    scope: String,
+    signing_key: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+fn hmac(key: &[u8], text: &str) -> Vec<u8> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(text.as_bytes());
+    mac.finalize().into_bytes().to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// `20261121T083000Z`, from the date in HTTP's form.
+fn amz_date() -> String {
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let parts: Vec<&str> = date.split(' ').collect();
+    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = months.iter().position(|month| *month == parts[2]).unwrap() + 1;
+    format!("{}{month:02}{}T{}Z", parts[3], parts[1], parts[4].replace(':', ""))
+}
+
+impl Client {
+    pub fn of(server: &Server) -> Self {
+        let stream = TcpStream::connect(&server.address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let date = amz_date();
+        let scope = format!("{}/us-east-1/s3/aws4_request", &date[..8]);
+        let secret = format!("AWS4{}", server.keys.1);
+        let signing_key = scope.split('/').fold(secret.into_bytes(), |key, part| hmac(&key, part));
+        let (host, access_key) = (server.address.clone(), server.keys.0.clone());
+        Self { stream, host, access_key, date, scope, signing_key, answer: Vec::new() }
+    }
+
+    /// A request, and the body of its answer, which must be of `status`. `query` is in canonical form.
+    pub fn ask(&mut self, method: &str, path: &str, query: &str, body: &[u8], status: u16) -> &[u8] {
+        // A signature is good for a quarter of an hour.
+        self.date = amz_date();
+        self.send(method, path, query, body);
+        let (answered, body_at) = self.receive();
+        assert_eq!(answered, status, "{method} {path}: {}", String::from_utf8_lossy(&self.answer));
+        &self.answer[body_at..]
+    }
+
+    fn send(&mut self, method: &str, path: &str, query: &str, body: &[u8]) {
+        let Self { host, date, scope, access_key, .. } = self;
+        let headers = format!("host:{host}\nx-amz-content-sha256:UNSIGNED-PAYLOAD\nx-amz-date:{date}\n");
+        let names = "host;x-amz-content-sha256;x-amz-date";
+        let canonical = format!("{method}\n{path}\n{query}\n{headers}\n{names}\nUNSIGNED-PAYLOAD");
+        let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
+        let signature = hex(&hmac(&self.signing_key, &to_sign));
+        let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let mut request = format!(
+            "{method} {target} HTTP/1.1\r\nhost: {host}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
+             x-amz-date: {date}\r\ncontent-length: {}\r\nauthorization: AWS4-HMAC-SHA256 \
+             Credential={access_key}/{scope}, SignedHeaders={names}, Signature={signature}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        request.extend_from_slice(body);
+        self.stream.write_all(&request).unwrap();
+    }
+
+    /// The status of an answer, and where its body begins, which goes to the end of what was received.
+    fn receive(&mut self) -> (u16, usize) {
+        self.answer.clear();
+        let body_at = loop {
+            self.more();
+            if let Some(end) = self.answer.windows(4).position(|window| window == b"\r\n\r\n") {
+                break end + 4;
+            }
+        };
+        let head = String::from_utf8_lossy(&self.answer[..body_at]).to_lowercase();
+        let status = head[9..12].parse().unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+        let length: usize = length.map_or(0, |length| length.trim().parse().unwrap());
+        assert!(!head.contains("transfer-encoding"), "{head}");
+        while self.answer.len() < body_at + length {
+            self.more();
+        }
+        (status, body_at)
+    }
+
+    fn more(&mut self) {
+        let filled = self.answer.len();
+        self.answer.resize(filled + (64 << 10), 0);
+        let more = self.stream.read(&mut self.answer[filled..]).unwrap();
+        assert!(more > 0, "the server hung up");
+        self.answer.truncate(filled + more);
+    }
+}
