@@ -61,7 +61,11 @@ fn fill(number: u64, into: &mut Vec<u8>) -> u64 {
 fn report(server: &Server, what: &str, (count, bytes): (u64, u64), took: Duration) {
     let peak_bytes = server.peak_bytes();
     let (rate, mb) = (count as f64 / took.as_secs_f64(), bytes as f64 / 1e6 / took.as_secs_f64());
-    println!("{what:<28} {rate:>9.0} /s {mb:>8.1} MB/s {:>8.1} s   peak {:>5} MB", took.as_secs_f64(), peak_bytes >> 20);
+    println!(
+        "{what:<28} {rate:>9.0} /s {mb:>8.1} MB/s {:>8.1} s   peak {:>5} MB",
+        took.as_secs_f64(),
+        peak_bytes >> 20
+    );
     assert!(peak_bytes <= MEMORY_BYTES_MAX, "the process has had more than {} MB", MEMORY_BYTES_MAX >> 20);
 }
 

@@ -576,7 +576,9 @@ mod tests {
         let (store, log) = open(dir.path());
         store.commit(with_payload(3, vec![3; 30])).await.unwrap();
         let old = |slot: u64| Change::Put { key: old_key(slot), entry: Vec::new(), value: vec![slot as u8; 20].into() };
-        log.intake.submit_all(vec![old(1), old(2)]).unwrap().into_iter().for_each(|ack| drop(ack.wait().unwrap()));
+        log.intake.submit_all(vec![old(1), old(2)]).unwrap().into_iter().for_each(|ack| {
+            ack.wait().unwrap();
+        });
         drop((store, log));
         let (_store, log) = open(dir.path());
         let slots: Vec<NamedSlot> = all(&log).await.into_iter().map(|record| record.at).collect();

@@ -183,6 +183,10 @@ impl SmallRecords for PoweredRecords {
         SmallRecords::read(&self.records, at, range)
     }
 
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+        SmallRecords::read_end(&self.records, at, bytes)
+    }
+
     fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             self.power.step().await;
