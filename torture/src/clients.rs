@@ -5,7 +5,7 @@ use crate::content::{Serial, content, etag};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::reference::{At, OpenUpload, Reference};
 use crate::site::{BUCKET, Running};
-use crate::{readers, records, rights};
+use crate::{readers, records, rights, tags};
 use bytes::Bytes;
 use catalog::{Object, PutCondition};
 use futures::StreamExt;
@@ -35,7 +35,8 @@ pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, 
     };
     let life = (round, life);
     let readers = readers::live(running, reference, plan, life);
-    tokio::join!(join_all(all), users, records::live(running, reference, plan, life), readers);
+    let tags = tags::live(running, reference, plan, life);
+    tokio::join!(join_all(all), users, records::live(running, reference, plan, life), readers, tags);
 }
 
 struct Client<'a> {

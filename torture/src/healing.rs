@@ -11,13 +11,15 @@ use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
 use crate::reference::{At, Reference};
 use crate::site::{BUCKET, Running, Site};
-use crate::{records, storm};
-use catalog::{Place, PutCondition};
-use disk::stack::{stack_name, stack_of};
+use crate::{records, storm, tags};
+use catalog::{Blob, Place, PutCondition};
+use disk::Drive;
+use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::GroupState;
 use engine::uploads::StaleWatch;
 use model::{DriveId, GroupId};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,7 +37,7 @@ pub(crate) fn heal(site: &mut Site, reference: &Reference) {
     site.journal.note(|| "from here on there are no faults".to_owned());
     let plan = site.plan.clone();
     for again in [false, true] {
-        let judge = std::sync::Arc::clone(&site.judge);
+        let judge = Arc::clone(&site.judge);
         let ended = site.live(async |running| {
             Healing { running, reference, plan: &plan }.heal(again).await;
             let open = judge.lock().open_ops();
@@ -89,6 +91,44 @@ pub(crate) async fn audit(running: &Running, at_end: bool) {
     }
     budgets_hold(running);
     every_stack_is_known(running, at_end).await;
+    if at_end {
+        stacks_fit_each_other(running).await;
+    }
+}
+
+/// What was written as the stacks of a blob that lives is one code word, and the payload that its footers name: whatever
+/// a read may have to do without. Faults do not show in what was written.
+async fn stacks_fit_each_other(running: &Running) {
+    for blob in living_blobs(running).await {
+        let (rack, id) = (running.context.rack_uuid, blob.blob);
+        let described = stack::Blob { rack, id, code: blob.code(), payload_bytes: blob.payload_bytes };
+        let written =
+            |drive: &DriveId| Some(Arc::clone(running.overlay.state().medium(drive.index())) as Arc<dyn Drive>);
+        let media: Vec<_> = blob.drives.iter().map(written).collect();
+        let found = stack::inspect_deeply(described, &media, &mut Vec::new()).await;
+        let misfit = found.flaws.iter().find(|(_, flaw)| matches!(flaw, Flaw::Parity { .. } | Flaw::OtherPayload));
+        let is_wrong = matches!(found.payload, Err(StackError::WrongPayload { .. }));
+        running.journal.demand(misfit.is_none() && !is_wrong, Rule::Audit, || {
+            format!("the stacks of {id} do not fit each other: {misfit:?}, {:?}", found.payload)
+        });
+    }
+}
+
+/// The blobs in which something lives.
+async fn living_blobs(running: &Running) -> Vec<Blob> {
+    let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
+    while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
+        for blob in page.items {
+            if catalog.is_blob_living(blob.blob).await.unwrap_or(false) {
+                living.push(blob);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    living
 }
 
 /// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What
@@ -222,6 +262,7 @@ impl Healing<'_> {
         let began = disk::clock::monotonic();
         loop {
             let answer = clients.get_retrying(at, END_MAX).await;
+            tags::look(*clients, at).await;
             let given_up = self.is_forfeited(clients, at) || self.is_quarantined(at).await;
             if answer == Answer::Done || given_up || self.running.journal.is_over() {
                 return;

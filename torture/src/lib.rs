@@ -41,6 +41,7 @@ mod shrink;
 mod site;
 mod starts;
 mod storm;
+mod tags;
 mod trace_judge;
 
 pub use coverage::{Coverage, Pair, cannot, pairs};

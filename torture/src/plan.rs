@@ -202,6 +202,8 @@ pub struct Plan {
     pub besieged: bool,
     /// The host's disk fails to sync, and its power goes soon after a start.
     pub shaky: bool,
+    /// Objects are tagged again and again while they move.
+    pub tags: bool,
     /// The lives of the server, before the last one, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
@@ -372,6 +374,7 @@ impl Plan {
             lulls,
             besieged,
             shaky,
+            tags: has_habit(seed, 9),
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),
@@ -405,7 +408,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -415,6 +418,7 @@ impl Plan {
             if self.lulls { ", lulls" } else { "" },
             if self.besieged { ", besieged" } else { "" },
             if self.shaky { ", shaky" } else { "" },
+            if self.tags { ", tags" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

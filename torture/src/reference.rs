@@ -15,6 +15,9 @@ pub(crate) type Held = Option<Serial>;
 /// A key in a bucket.
 pub(crate) type At = (String, String);
 
+/// The number in the tag of a version; 0 if it has none.
+pub(crate) type Tag = u64;
+
 /// The owner of a bucket, and which one of that name it is.
 pub(crate) type Owned = Option<(String, Serial)>;
 
@@ -52,6 +55,10 @@ pub(crate) struct Reference {
     buckets: RefCell<BTreeMap<String, Register<Owned>>>,
     /// The access key of each user.
     users: RefCell<BTreeMap<String, Register<Option<String>>>>,
+    /// The tag of each version.
+    tags: RefCell<BTreeMap<VersionId, Register<Tag>>>,
+    /// Tags that were ever given to some version. A change may find another version than it was meant for.
+    given_tags: RefCell<BTreeSet<Tag>>,
     pub(crate) uploads: RefCell<Vec<OpenUpload>>,
     pub(crate) records: RefCell<Records>,
     /// Objects whose bytes may be lost, since the run did more than the code bears.
@@ -122,10 +129,37 @@ impl Reference {
         act(users.entry(name.to_owned()).or_insert_with(|| Register::new(None)))
     }
 
+    /// The register of a version's tag.
+    pub(crate) fn tags<T>(&self, version: VersionId, act: impl FnOnce(&mut Register<Tag>) -> T) -> T {
+        let mut tags = self.tags.borrow_mut();
+        act(tags.entry(version).or_insert_with(|| Register::new(0)))
+    }
+
+    /// A change of the tag of whatever is at a key begins, where this version was seen.
+    pub(crate) fn begins_tag(&self, version: VersionId, tag: Tag) -> WriteId {
+        self.given_tags.borrow_mut().insert(tag);
+        self.tags(version, |register| register.begin(tag))
+    }
+
+    /// The look saw this tag of the version. False if that could not be. One that was meant for another version may be
+    /// there, and nothing is known of when it came.
+    pub(crate) fn saw_tag(&self, version: VersionId, look: &Look<Tag>, tag: Tag) -> bool {
+        if self.tags(version, |register| register.saw(look, |value| *value == tag)) {
+            return true;
+        }
+        let was_meant_for_it = self.tags(version, |register| register.ever(&tag));
+        let strayed = !was_meant_for_it && self.given_tags.borrow().contains(&tag);
+        if strayed {
+            self.tags(version, |register| register.begin(tag));
+        }
+        strayed
+    }
+
     /// The life of the server has ended: what was not answered has happened, or never will.
     pub(crate) fn life_ended(&self) {
         self.keys.borrow_mut().values_mut().for_each(Register::life_ended);
         self.buckets.borrow_mut().values_mut().for_each(Register::life_ended);
         self.users.borrow_mut().values_mut().for_each(Register::life_ended);
+        self.tags.borrow_mut().values_mut().for_each(Register::life_ended);
     }
 }

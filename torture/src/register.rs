@@ -127,6 +127,11 @@ impl<T: Clone + PartialEq> Register<T> {
         });
     }
 
+    /// Whether a write of `value` ever began.
+    pub(crate) fn ever(&self, value: &T) -> bool {
+        self.begun.iter().any(|(_, begun)| begun == value) || self.acknowledged.iter().any(|(_, done)| done == value)
+    }
+
     /// A look begins.
     pub(crate) fn look(&mut self) -> Look<T> {
         let at = self.next();

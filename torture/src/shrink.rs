@@ -6,8 +6,8 @@
 
 use crate::journal::Rule;
 use crate::plan::{Item, LifeEnd, Plan};
-use crate::readers;
 use crate::report::{Report, run};
+use crate::{readers, tags};
 use std::collections::BTreeSet;
 
 /// The smallest run that was found to break the rule.
@@ -69,6 +69,7 @@ impl Shrinking {
     fn settings(&mut self) {
         self.with(|plan| plan.jobs = false);
         self.with(|plan| plan.users = false);
+        self.with(|plan| plan.tags = false);
         self.with(|plan| plan.unseen = false);
         for life in 0..self.best.plan.lives.len() {
             self.with(|plan| plan.lives[life].older_catalog = false);
@@ -106,7 +107,8 @@ fn ops(plan: &Plan) -> Vec<Item> {
     lives
         .flat_map(|(life, round)| {
             let clients = (0..life.clients).flat_map(move |client| of_client(round, client, life.ops));
-            clients.chain(of_client(round, readers::CLIENT, readers::ops(life)))
+            let readers = of_client(round, readers::CLIENT, readers::ops(life));
+            clients.chain(readers).chain(of_client(round, tags::CLIENT, tags::ops(life)))
         })
         .collect()
 }
