@@ -158,8 +158,8 @@ impl Catalog {
         self.restage_with(at, version, blob, (slot, None)).await
     }
 
-    /// As [`Catalog::restage`], with the bytes of the workshop file of `slot`, which become durable along with the move,
-    /// as in [`Catalog::put_logged_object`].
+    /// As [`Catalog::restage`], with the bytes of the workshop file of `slot`, which become durable along with the
+    /// move, as in [`Catalog::put_logged_object`].
     ///
     /// # Errors
     /// As [`Catalog::restage`].

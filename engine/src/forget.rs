@@ -6,8 +6,8 @@
 //!
 //! 1. The records are passed in key order, those that stay among those that go.
 //! 2. A few ranges are open at a time. A record that goes joins one of them, if no record that stays between the two
-//!    ends of that would be hidden then; of several, the one that bears least. Else it begins a range of its own, if need
-//!    be in the place of the open one that bears least.
+//!    ends of that would be hidden then; of several, the one that can join the fewest others. Else it begins a range
+//!    of its own, if need be in the place of the open one that can join the fewest others.
 //! 3. Where far more records stay than go, looking for ranges costs more than it saves: the rest goes one by one.
 //!
 //! What moves is mostly older than what stays, and older records have smaller numbers: then all of a pack is one range.
@@ -148,7 +148,7 @@ mod tests {
             records.swap(at, rng.below(at as u64 + 1) as usize);
         }
         assert_eq!(ranges(&records).len(), 1);
-        // One that stays although it is old splits it, and no more; a few that go although they are young cost one each.
+        // One that stays although it is old splits it, and no more; those that go although they are young cost one each.
         let old = records.iter().position(|(number, _)| *number == 17).unwrap();
         records[old].1 = false;
         assert_eq!(ranges(&records).len(), 2);

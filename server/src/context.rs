@@ -5,7 +5,6 @@
 use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
-use crate::object_service::is_refusal;
 use crate::processor::Processor;
 use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
@@ -69,6 +68,21 @@ impl SmallObjects {
             self.files.settled(slot);
         }
     }
+}
+
+/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a
+/// file that it refers to must stay; one that nobody refers to goes at the next start.
+pub(crate) fn is_refusal(error: &CatalogError) -> bool {
+    matches!(
+        error,
+        CatalogError::NoSuchBucket
+            | CatalogError::NoSuchKey
+            | CatalogError::NoSuchUpload
+            | CatalogError::NoSuchPart(_)
+            | CatalogError::PreconditionFailed
+            | CatalogError::Conflict
+            | CatalogError::Store(catalog::StoreError::Full)
+    )
 }
 
 /// Everything a server does its work with.

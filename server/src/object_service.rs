@@ -6,7 +6,7 @@
 //!   that what is read cannot be reclaimed meanwhile. A staged object is read from its file, a stored one by a recall.
 //! - Lists and HEADs ask the catalog alone.
 
-use crate::context::{Context, usage_of};
+use crate::context::{Context, is_refusal, usage_of};
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -449,19 +449,4 @@ impl Sink {
             }
         }
     }
-}
-
-/// True if the catalog certainly changed nothing. After any other error the change may be durable all the same, and a
-/// file that it refers to must stay; one that nobody refers to goes at the next start.
-pub(crate) fn is_refusal(error: &CatalogError) -> bool {
-    matches!(
-        error,
-        CatalogError::NoSuchBucket
-            | CatalogError::NoSuchKey
-            | CatalogError::NoSuchUpload
-            | CatalogError::NoSuchPart(_)
-            | CatalogError::PreconditionFailed
-            | CatalogError::Conflict
-            | CatalogError::Store(catalog::StoreError::Full)
-    )
 }

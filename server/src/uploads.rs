@@ -5,8 +5,8 @@
 //! share. Completing is one batch of the catalog and moves no bytes: the object is read from the files of its parts
 //! until it has migrated as a whole.
 
-use crate::context::WorldCounters;
-use crate::object_service::{ObjectService, Staged, is_refusal};
+use crate::context::{WorldCounters, is_refusal};
+use crate::object_service::{ObjectService, Staged};
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
 use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};

@@ -699,3 +699,35 @@ fn time_that_a_job_waits_brings_no_checkpoint_nearer() {
     world.end_step(world.came_of(1_000));
     assert!(world.order().writes(), "now it has: {:?}", world.order());
 }
+
+#[test]
+fn a_read_that_is_worth_no_wake_is_refused_while_its_group_sleeps_and_ends_when_that_goes_to_sleep() {
+    let mut world = World::new();
+    let [one, two] = [world.groups[0], world.groups[1]];
+    let ask = |world: &mut World| {
+        let request = world.read(PriorityClass::Background, one);
+        let op = request.op;
+        world.notify(Event::SubmittedWhileAwake(Box::new(request)));
+        op
+    };
+    let asleep = Outcome::Failed(Rejection::Asleep);
+    let refused = ask(&mut world);
+    assert_eq!(world.outcome(refused), Some(&asleep), "nobody else wants the group");
+    let client = world.client_reads(one);
+    world.moved(client);
+    let served = ask(&mut world);
+    world.moved(served);
+    assert_eq!(world.outcome(served), Some(&Outcome::Read));
+    let many: Vec<OpId> = (0..400).map(|_| ask(&mut world)).collect();
+    let client = world.client_reads(two);
+    for _ in 0..1_000 {
+        let Some((next, ..)) = world.moving.first().copied() else { break };
+        world.moved(next);
+    }
+    assert_eq!(world.outcome(client), Some(&Outcome::Read));
+    let ended = many.iter().filter(|op| world.outcome(**op) == Some(&asleep)).count();
+    let read = many.iter().filter(|op| world.outcome(**op) == Some(&Outcome::Read)).count();
+    assert!(ended > 0 && ended + read == many.len(), "{ended} ended, {read} served");
+    let [clients, _, background] = world.rack.stats().group_wakes;
+    assert_eq!((clients, background), (2, 0));
+}

@@ -216,6 +216,18 @@ impl Store for PoweredStore {
         self.store.sequence()
     }
 
+    fn takes_payloads(&self) -> bool {
+        self.store.takes_payloads()
+    }
+
+    fn behind_log(&self) -> Option<&str> {
+        self.store.behind_log()
+    }
+
+    fn retain_log(&self) {
+        self.store.retain_log();
+    }
+
     fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.store.get(key)
