@@ -107,7 +107,9 @@ impl<R: Records> Replay<'_, R> {
             Some(format!("{} entries of the catalog's log cannot be read", self.damaged))
         } else if newest > at {
             let (newest, at) = (newest.0, at.0);
-            Some(format!("its log has batches up to number {newest} that do not follow on its own last one, number {at}"))
+            Some(format!(
+                "its log has batches up to number {newest} that do not follow on its own last one, number {at}"
+            ))
         } else {
             let is_aside = self.aside.iter().any(|(from, to)| (*from..to.unwrap_or(Sequence(u64::MAX))).contains(&at));
             is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())

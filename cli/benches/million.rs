@@ -26,7 +26,7 @@ const MAX_BYTES: f64 = 16_384.0;
 /// Nothing moves by itself; and then all of it does.
 const STAYING: &str = "time_scale = 100\n[workshop]\ncapacity = \"100 GB\"\nspool = \"1 GB\"\nregular = 1.0\n\
                        critical = 1.0\n";
-const MOVING: &str = "time_scale = 100\n[workshop]\ncapacity = \"100 GB\"\nspool = \"1 GB\"\n[migrate]\n\
+const MOVING: &str = "time_scale = 100\nidle_timeout = \"20 s\"\nstarts_per_day = 10000\n[workshop]\ncapacity = \"100 GB\"\nspool = \"1 GB\"\n[migrate]\n\
                       older_than = \"0 s\"\nlinger = \"0 s\"\nscan_interval = \"200 ms\"\n";
 
 /// Bits that follow from `number` and look like any others.
@@ -61,7 +61,11 @@ fn fill(number: u64, into: &mut Vec<u8>) -> u64 {
 fn report(server: &Server, what: &str, (count, bytes): (u64, u64), took: Duration) {
     let peak_bytes = server.peak_bytes();
     let (rate, mb) = (count as f64 / took.as_secs_f64(), bytes as f64 / 1e6 / took.as_secs_f64());
-    println!("{what:<28} {rate:>9.0} /s {mb:>8.1} MB/s {:>8.1} s   peak {:>5} MB", took.as_secs_f64(), peak_bytes >> 20);
+    println!(
+        "{what:<28} {rate:>9.0} /s {mb:>8.1} MB/s {:>8.1} s   peak {:>5} MB",
+        took.as_secs_f64(),
+        peak_bytes >> 20
+    );
     assert!(peak_bytes <= MEMORY_BYTES_MAX, "the process has had more than {} MB", MEMORY_BYTES_MAX >> 20);
 }
 
