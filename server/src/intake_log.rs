@@ -12,7 +12,7 @@
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
-use catalog::{CommitLog, LogError, LogRecord, Sequence};
+use catalog::{CommitLog, LogError, LogRecord, Sequence, SqliteStore};
 use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
@@ -64,16 +64,33 @@ impl IntakeLog {
     /// The intake of `dir`: `None` if there is none, and it is not to be made.
     ///
     /// # Errors
-    /// [`ServerError::Io`].
-    pub(crate) fn of(dir: &DataDir, make: bool) -> Result<Option<Arc<Self>>, ServerError> {
-        if make || dir.intake().exists() { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+    /// [`ServerError`]; if it is missing, and the catalog needs it, unless `is_given_up`.
+    pub(crate) fn of(dir: &DataDir, make: bool, is_given_up: bool) -> Result<Option<Arc<Self>>, ServerError> {
+        let is_missing = Self::is_missing(dir);
+        if is_missing && !is_given_up {
+            return Err(missing(dir));
+        }
+        if make || is_missing || dir.intake().exists() { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+    }
+
+    /// True if there is none, and what the catalog has acknowledged last may be in it alone.
+    fn is_missing(dir: &DataDir) -> bool {
+        // Nothing is in a directory on which nothing is mounted.
+        let is_there = std::fs::read_dir(dir.intake()).map_or_else(
+            |error| error.kind() != io::ErrorKind::NotFound,
+            |mut entries| entries.next().is_some(),
+        );
+        !is_there && SqliteStore::needs_log(dir.catalog())
     }
 
     /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
     ///
     /// # Errors
-    /// [`ServerError::Io`].
+    /// [`ServerError`].
     pub(crate) fn look_at(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
+        if Self::is_missing(dir) {
+            return Err(missing(dir));
+        }
         if dir.intake().exists() { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
     }
 
@@ -82,8 +99,11 @@ impl IntakeLog {
         getrandom::fill(&mut entropy)
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
         let opened = open(&dir.intake(), u128::from_le_bytes(entropy));
-        let failed = |source| ServerError::Io(format!("opening the intake {}", dir.intake().display()), source);
-        opened.map(Arc::new).map_err(failed)
+        opened.map(Arc::new).map_err(|error| {
+            let path = dir.intake();
+            let what = format!("{}: {error}; see that it is a directory that can be read and written", path.display());
+            ServerError::Refused(format!("opening the log of small objects {what}, on a disk that has some room"))
+        })
     }
 
     /// Opens the intake in the directory at `path`, or makes it. `entropy` are random bits.
@@ -134,6 +154,15 @@ impl IntakeLog {
             other => io::Error::other(other),
         })
     }
+}
+
+/// The refusal to go on without what the catalog needs.
+fn missing(dir: &DataDir) -> ServerError {
+    ServerError::Refused(format!(
+        "{} is missing, and what was acknowledged last is there alone; put it back, or restore both it and catalog.db \
+         from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
+        dir.intake().display()
+    ))
 }
 
 impl CommitLog for IntakeLog {
@@ -291,7 +320,7 @@ fn epoch() -> tokio::time::Instant {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use catalog::{Batch, KeyRange, Payload, SqliteOptions, SqliteStore, Store, Write};
+    use catalog::{Batch, KeyRange, Payload, SqliteOptions, Store, Write};
 
     fn put(key: &str, body: Vec<u8>) -> Batch {
         Batch::new(Vec::new(), vec![Write::Put(key.into(), body)])

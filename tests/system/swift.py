@@ -42,9 +42,8 @@ class SwiftClient:
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         to_sign = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{digest}"
         signature = hmac.new(self.key, to_sign.encode(), "sha256").hexdigest()
-        headers["authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={self.server.access_key}/{scope}, SignedHeaders={listed}, Signature={signature}"
-        )
+        credential = f"Credential={self.server.access_key}/{scope}"
+        headers["authorization"] = f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={listed}, Signature={signature}"
         return headers
 
     def ask(self, method, path, body=b"", query="", headers=None):
