@@ -76,10 +76,8 @@ impl IntakeLog {
     /// True if there is none, and what the catalog has acknowledged last may be in it alone.
     fn is_missing(dir: &DataDir) -> bool {
         // Nothing is in a directory on which nothing is mounted.
-        let is_there = std::fs::read_dir(dir.intake()).map_or_else(
-            |error| error.kind() != io::ErrorKind::NotFound,
-            |mut entries| entries.next().is_some(),
-        );
+        let is_there = std::fs::read_dir(dir.intake())
+            .map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |mut entries| entries.next().is_some());
         !is_there && SqliteStore::needs_log(dir.catalog())
     }
 

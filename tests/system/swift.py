@@ -1,4 +1,4 @@
-"""A client that costs little, for very many requests: signed by hand, payloads not signed, over a connection of its own."""
+"""A client that costs little, for very many requests: signed by hand, payloads not signed, over its own connection."""
 
 import hashlib
 import hmac
@@ -34,7 +34,8 @@ class SwiftClient:
             for part in scope.split("/"):
                 key = hmac.digest(key, part.encode(), "sha256")
             self.day, self.key = now[:8], key
-        headers = {"host": self.server.address, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now, **headers}
+        headers = {"host": self.server.address, "x-amz-date": now, **headers}
+        headers["x-amz-content-sha256"] = "UNSIGNED-PAYLOAD"
         names = sorted(headers)
         listed = ";".join(names)
         lines = "".join(f"{name}:{headers[name]}\n" for name in names)

@@ -422,7 +422,7 @@ async fn the_newest_store_is_known_when_it_comes_back_after_an_older_copy_was_us
             assert!(older.sequence() > Sequence(3), "above all that the log has");
             assert!(older.unsynced() < 300 && log.image().len() < 150_000, "it is made durable, and the log forgets");
         }
-        // But not what the newest one needs, which finds all that it had acknowledged when it comes back, and only that.
+        // But not what the newest one needs, which finds all that it had acknowledged when it comes back.
         for run in 0..more_runs {
             (newest, log) = reopened(&newest, &log);
             assert_eq!(newest.behind_log(), None, "run {run}");
