@@ -60,7 +60,7 @@ pub enum StoreError {
     #[error("precondition {0} of the batch does not hold")]
     CheckFailed(usize),
     /// The medium is full; nothing was changed.
-    #[error("the catalog's disk is full")]
+    #[error("the catalog's disk is full; free some room on it")]
     Full,
     /// The file is not a catalog of this version, or damaged.
     #[error("{0}")]

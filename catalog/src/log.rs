@@ -58,8 +58,8 @@ pub trait CommitLog: Send + Sync + 'static {
     /// until their slots are freed.
     fn covered(&self, sequence: Sequence);
 
-    /// Whatever it has now is not forgotten, although it may be covered, as long as the log is open: a newer copy of the
-    /// store may need it. What is appended later is not meant.
+    /// Whatever it has now is not forgotten as long as the log is open, though it may be covered: a newer copy of
+    /// the store may need it. What is appended later is not meant.
     fn retain(&self);
 
     /// Gives `each` the entries of the records that are there, in their order, until it breaks. Once, before the first

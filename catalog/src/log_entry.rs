@@ -10,8 +10,8 @@
 //! ```
 //! All little-endian. "Number before" is that of the batch before this one, which is not always one less; "keys before"
 //! and "keys after" are the digests of all keys of the store (number and sum, `key_digest.rs`). An entry is replayed
-//! only onto the store that it was logged for, in the very state it was logged in. An entry has version 1, or 2 if it has
-//! a mark, which says what kind of copy it and those behind it are of (`replay.rs`).
+//! only onto the store that it was logged for, in the very state it was logged in. An entry has version 1, or 2 if it
+//! has a mark, which says what kind of copy it and those behind it are of (`replay.rs`).
 
 use crate::key_digest::{BYTES as DIGEST_BYTES, KeyDigest};
 use crate::seal::Sequence;

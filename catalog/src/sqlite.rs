@@ -172,6 +172,13 @@ impl SqliteStore {
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, _lock: lock })
     }
 
+    /// True if the file at `path` was not closed in order behind a log: it must not be opened without that. False of a
+    /// file that is not there or cannot be read, which opening it says.
+    pub fn needs_log(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        path.exists() && file::open_read_only(path).is_ok_and(|file| schema::needs_log(&file).unwrap_or(false))
+    }
+
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
     /// missing show in [`Store::incomplete`], also where a start would rewrite the file. Every commit is refused. What
     /// only `log`, the log in front of it, has, is seen as after a start, and stays there.

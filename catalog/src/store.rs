@@ -122,8 +122,8 @@ pub trait Store: Send + Sync + 'static {
     fn behind_log(&self) -> Option<&str> {
         None
     }
-    /// From now on the log in front of the store, if there is one, forgets nothing: what another copy of the store needs
-    /// may be there.
+    /// From now on the log in front of the store, if there is one, forgets nothing: what another copy of the store
+    /// needs may be there.
     fn retain_log(&self) {}
     /// Sets if this is an older copy of the store, where a log stands in front: its batches are logged aside then, so
     /// that they are no sign against the newest copy, and what the log had before is retained for that. A store that is

@@ -24,10 +24,24 @@ const MIN_BYTES: f64 = 512.0;
 const MAX_BYTES: f64 = 16_384.0;
 
 /// Nothing moves by itself; and then all of it does.
-const STAYING: &str = "time_scale = 100\n[workshop]\ncapacity = \"100 GB\"\nspool = \"1 GB\"\nregular = 1.0\n\
-                       critical = 1.0\n";
-const MOVING: &str = "time_scale = 100\n[workshop]\ncapacity = \"100 GB\"\nspool = \"1 GB\"\n[migrate]\n\
-                      older_than = \"0 s\"\nlinger = \"0 s\"\nscan_interval = \"200 ms\"\n";
+const STAYING: &str = "time_scale = 100
+[workshop]
+capacity = \"100 GB\"
+spool = \"1 GB\"
+regular = 1.0
+critical = 1.0
+";
+const MOVING: &str = "time_scale = 100
+idle_timeout = \"20 s\"
+starts_per_day = 10000
+[workshop]
+capacity = \"100 GB\"
+spool = \"1 GB\"
+[migrate]
+older_than = \"0 s\"
+linger = \"0 s\"
+scan_interval = \"200 ms\"
+";
 
 /// Bits that follow from `number` and look like any others.
 fn mixed(number: u64) -> u64 {

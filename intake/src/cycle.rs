@@ -530,6 +530,12 @@ impl Cycle {
         }
     }
 
+    /// Whether there is no other drive in the pool. If that fails, nothing is written any more; but what it holds is
+    /// nowhere else, so readers go on to ask it: a log that could not be synced can still be read.
+    fn is_alone(&self) -> bool {
+        self.shared.cycles.len() == 1 && self.drives.len() == 1
+    }
+
     /// Nothing more is asked of the drive, and what lies on it is not looked for.
     fn forget_drive(&mut self, position: PoolDrive) {
         let Some(drive) = self.drives[position.0 as usize].clone() else { return };
@@ -537,6 +543,9 @@ impl Cycle {
             return;
         }
         drive.set_lost();
+        if self.is_alone() {
+            return;
+        }
         let view = self.common().view();
         let is_on_it = |shelf: &Arc<Shelf>| shelf.drive.uuid == drive.uuid;
         let mut lost = Vec::new();
@@ -570,7 +579,7 @@ impl Cycle {
         let keys = ends.map(|((first, _), (last, _))| (first.to_vec(), last.to_vec()));
         // What was in a shelf already is not lost.
         let is_alive = self.common().view().logs.iter().any(|log| log.file == table.file);
-        if !is_alive || index.last == Sequence(0) {
+        if self.is_alone() || !is_alive || index.last == Sequence(0) {
             return;
         }
         self.common().change(|view| {

@@ -242,8 +242,8 @@ impl Intake {
         self.shared.queue.send(Message::Covered(sequence));
     }
 
-    /// Logs that have changes which were accepted by now are retained as long as the intake is open, although the caller
-    /// knows them: for another copy of the caller, which does not. At most 64; beyond that nothing is taken in.
+    /// Logs that have changes which were accepted by now are retained as long as the intake is open, although the
+    /// caller knows them: for another copy of the caller, which does not. At most 64; beyond that nothing is taken in.
     pub fn retain(&self) {
         self.shared.queue.send(Message::Retain);
     }

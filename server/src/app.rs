@@ -176,7 +176,7 @@ impl Boot<'_> {
         let accept_incomplete = self.config.accept_older_catalog;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
         // In front of the catalog if small objects go there, or ever did.
-        let log = IntakeLog::of(self.dir, self.config.intake.below_bytes > 0)?;
+        let log = IntakeLog::of(self.dir, self.config.intake.below_bytes > 0, self.config.accept_older_catalog)?;
         let store = match &log {
             Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
             None => SqliteStore::open_with(self.dir.catalog(), options),

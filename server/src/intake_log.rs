@@ -16,7 +16,7 @@
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
-use catalog::{CommitLog, LogError, LogRecord, Sequence};
+use catalog::{CommitLog, LogError, LogRecord, Sequence, SqliteStore};
 use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
@@ -77,16 +77,28 @@ impl IntakeLog {
     /// The intake of `dir`: `None` if there is none, and it is not to be made.
     ///
     /// # Errors
-    /// [`ServerError::Io`].
-    pub(crate) fn of(dir: &DataDir, make: bool) -> Result<Option<Arc<Self>>, ServerError> {
-        if make || is_made(&dir.intake()) { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+    /// [`ServerError`]; if it is missing, and the catalog needs it, unless `is_given_up`.
+    pub(crate) fn of(dir: &DataDir, make: bool, is_given_up: bool) -> Result<Option<Arc<Self>>, ServerError> {
+        let is_missing = Self::is_missing(dir);
+        if is_missing && !is_given_up {
+            return Err(missing(dir));
+        }
+        if make || is_missing || is_made(&dir.intake()) { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+    }
+
+    /// True if there is none, and what the catalog has acknowledged last may be in it alone.
+    fn is_missing(dir: &DataDir) -> bool {
+        !is_made(&dir.intake()) && SqliteStore::needs_log(dir.catalog())
     }
 
     /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
     ///
     /// # Errors
-    /// [`ServerError::Io`].
+    /// [`ServerError`].
     pub(crate) fn look_at(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
+        if Self::is_missing(dir) {
+            return Err(missing(dir));
+        }
         if is_made(&dir.intake()) { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
     }
 
@@ -98,12 +110,13 @@ impl IntakeLog {
         getrandom::fill(&mut entropy)
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
         let places = dir.intake();
-        let opened = directories(dir.path(), &places).and_then(|found| open(found, u128::from_le_bytes(entropy)));
-        let failed = |source| {
-            let shown: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            ServerError::Io(format!("opening the intake in {}", shown.join(", ")), source)
-        };
-        opened.map(Arc::new).map_err(failed)
+        let in_places = |error| io::Error::other(format!("{}: {error}", shown(&places)));
+        let opened = directories(dir.path(), &places)
+            .and_then(|found| open(found, u128::from_le_bytes(entropy)).map_err(in_places));
+        opened.map(Arc::new).map_err(|error| {
+            let mend = "see that it is a directory that can be read and written, on a disk that has some room";
+            ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
+        })
     }
 
     /// Opens the intake in these directories, or makes it. `entropy` are random bits.
@@ -174,6 +187,15 @@ impl IntakeLog {
             other => io::Error::other(other),
         })
     }
+}
+
+/// The refusal to go on without what the catalog needs.
+fn missing(dir: &DataDir) -> ServerError {
+    ServerError::Refused(format!(
+        "{} is missing, and what was acknowledged last is there alone; put it back, or restore both it and catalog.db \
+         from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
+        shown(&dir.intake())
+    ))
 }
 
 impl CommitLog for IntakeLog {
@@ -407,9 +429,14 @@ fn first_of(
     Ok(None)
 }
 
-/// Whether there is an intake in one of these places.
+/// The places, for people.
+fn shown(places: &[PathBuf]) -> String {
+    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether there is an intake in one of these places; where that cannot be seen, there may be.
 fn is_made(places: &[PathBuf]) -> bool {
-    places.iter().any(|place| place.join(intake::LABEL).exists())
+    places.iter().any(|place| place.join(intake::LABEL).try_exists().unwrap_or(true))
 }
 
 /// The directories at `places`. One outside of the data directory `ours` is never made, since a drive may just not be
@@ -427,8 +454,8 @@ fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Direct
         } else if is_made(places) {
             tracing::warn!("a drive of the pool is missing: {shown} is no directory; mount it, and start again");
         } else {
-            let mend = "is no directory; make one on the drive that is meant, below where it is mounted";
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown} {mend}")));
+            let what = "is not there, and is made by nobody but you: is its drive mounted?";
+            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
         }
     }
     Ok(found)
@@ -444,7 +471,7 @@ fn epoch() -> tokio::time::Instant {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use catalog::{Batch, KeyRange, Payload, SqliteOptions, SqliteStore, Store, Write};
+    use catalog::{Batch, KeyRange, Payload, SqliteOptions, Store, Write};
 
     fn put(key: &str, body: Vec<u8>) -> Batch {
         Batch::new(Vec::new(), vec![Write::Put(key.into(), body)])

@@ -37,7 +37,7 @@ impl Offline {
         // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
-            let store = match IntakeLog::of(&dir, false)? {
+            let store = match IntakeLog::of(&dir, false, false)? {
                 // As a start does: what only the log has is taken from there.
                 Some(log) => SqliteStore::open_with_log(dir.catalog(), SqliteOptions::default(), log)?,
                 None => SqliteStore::open(dir.catalog())?,

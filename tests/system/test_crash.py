@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import threading
@@ -190,6 +191,38 @@ class Refused(SystemTest):
             os.rename(path, path + ".away")
             self.refused(data, name, "missing")
             os.rename(path + ".away", path)
+
+    def test_a_killed_server_is_not_started_without_the_log_of_its_small_objects(self):
+        server = self.rack("nas8", STAYING)
+        server.filled({"k": b"x"})
+        server.kill()
+        path = os.path.join(server.data, "workshop", "intake")
+        os.rename(path, path + ".away")
+        for is_mount_point in (False, True):
+            self.refused(server.data, "workshop/intake is missing", "accept_older_catalog")
+            self.assertIn("workshop/intake is missing", larder("verify", "--data", server.data).stderr)
+            self.assertIn("workshop/intake is missing", larder("drive", "fail", 1, "--data", server.data).stderr)
+            if not is_mount_point:
+                os.mkdir(path)
+        os.rmdir(path)
+        with open(path, "wb"):
+            pass
+        self.refused(server.data, "workshop/intake", "see that it is a directory")
+        os.remove(path)
+        os.rename(path + ".away", path)
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", {"k": b"x"})
+        # Who has lost it says so, and goes on with what the catalog has.
+        server.client().put_object(Bucket="pantry", Key="lost", Body=b"y")
+        server.kill()
+        shutil.rmtree(path)
+        self.configure(server.data, {**STAYING, "accept_older_catalog": True})
+        self.assertEqual(self.serve(server.data).stop(), 0)
+        self.configure(server.data, STAYING)
+        server = self.serve(server.data)
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k")[0], 404)
+        server.client().put_object(Bucket="pantry", Key="new", Body=b"z")
+        self.reads(server.client(), "pantry", {"new": b"z"})
 
     def test_no_catalog_is_no_empty_catalog(self):
         server = self.rack("nas8", BRISK)

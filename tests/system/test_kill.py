@@ -103,8 +103,6 @@ INTAKE_AT_START = [
     ("shelf: written in part", "after", [("write", ".new", 1)]),
     ("shelf: not synced", "before", [("sync", ".new", 1)]),
     ("shelf: synced, without its name", "after", [("sync", ".new", 1)]),
-    ("shelf: the log is not removed", "before", [("unlink", INTAKE, 1)]),
-    ("shelf: the log is removed", "after", [("unlink", INTAKE, 1)]),
 ]
 
 

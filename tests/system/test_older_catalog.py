@@ -125,7 +125,8 @@ class OlderCatalog(SystemTest):
 
     def test_the_drives_tell_where_the_workshop_was_lost(self):
         data, before, acknowledged = self.backed_up()
-        shutil.rmtree(os.path.join(data, "workshop"))
+        for name in ("staged", "spool", "intake"):
+            shutil.rmtree(os.path.join(data, "workshop", name))
         self.copy(data, "catalog.older", "catalog.db")
         server = self.serve(data)
         self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
@@ -253,7 +254,8 @@ class OlderCatalog(SystemTest):
         for _ in range(2):
             server = self.serve(server.data)
             self.reads(server.client(), "pantry", objects)
-            self.assertEqual([warning for warning in server.status()["warnings"] if "older" in warning], [])
+            warnings = server.status()["warnings"]
+            self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
             self.assertEqual(server.stop(), 0)
 
     def test_the_newest_catalog_lacks_nothing_that_an_older_one_has_logged(self):

@@ -51,7 +51,7 @@ class Pool(SystemTest):
         paths = [os.path.join(self.root, name) for name in ("one", "two")]
         data = self.pooled(paths)
         said = refusal(larder("serve", "--data", data, "--port", 0))
-        self.assertIn("is no directory; make one on the drive that is meant", said)
+        self.assertIn("it is not there, and is made by nobody but you", said)
         self.assertFalse(any(map(os.path.exists, paths)))
         for path in paths:
             os.mkdir(path)

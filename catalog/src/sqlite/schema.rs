@@ -97,6 +97,11 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
     }
 }
 
+/// True if the file is marked as one that is not whole without its log.
+pub(super) fn needs_log(connection: &Connection) -> rusqlite::Result<bool> {
+    Ok(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0))? == LOGGED_VERSION)
+}
+
 /// Marks the file as one that is not whole without its log. Durable where commits are.
 pub(super) fn begin_log(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     set_version(connection, path, LOGGED_VERSION)

@@ -296,12 +296,14 @@ async fn a_file_is_whole_without_its_log_only_if_it_was_closed_in_order() {
     store.commit(put("a", "1")).await.unwrap();
     std::fs::copy(&path, &image).unwrap();
     std::fs::copy(dir.path().join("catalog-wal"), dir.path().join("image-wal")).unwrap();
+    assert!(SqliteStore::needs_log(&image) && !SqliteStore::needs_log(dir.path().join("none")));
     for refused in [SqliteStore::open(&image).err(), SqliteStore::open_read_only(&image, None).err()] {
         let Some(StoreError::Unusable(why)) = refused else { panic!("{refused:?}") };
         assert!(why.contains("was not closed in order"), "{why}");
     }
     drop(store);
     assert_eq!(last_of(&log).1, 0, "the log has nothing that the file has not");
+    assert!(!SqliteStore::needs_log(&path));
     let store = SqliteStore::open(&path).unwrap();
     store.commit(put("b", "2")).await.unwrap();
     drop(store);
@@ -420,7 +422,7 @@ async fn the_newest_store_is_known_when_it_comes_back_after_an_older_copy_was_us
             assert!(older.sequence() > Sequence(3), "above all that the log has");
             assert!(older.unsynced() < 300 && log.image().len() < 150_000, "it is made durable, and the log forgets");
         }
-        // But not what the newest one needs, which finds all that it had acknowledged when it comes back, and only that.
+        // But not what the newest one needs, which finds all that it had acknowledged when it comes back.
         for run in 0..more_runs {
             (newest, log) = reopened(&newest, &log);
             assert_eq!(newest.behind_log(), None, "run {run}");
@@ -568,6 +570,34 @@ async fn files_that_are_exchanged_under_one_log_know_which_of_them_is_the_newest
         left = rest;
         std::fs::copy(&path, dir.path().join("newest")).unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_start_takes_from_the_log_what_is_there_and_that_does_not_grow_with_the_number_of_batches() {
+    let (mut replayed, mut batch_bytes) = (Vec::new(), 0);
+    for count in [50_u32, 500, 3_000] {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, log) = (dir.path().join("catalog"), MemoryLog::new());
+        let store = SqliteStore::open_with_log(&path, OFTEN, Arc::new(log.clone())).unwrap();
+        let mut most = 0;
+        for number in 0..count {
+            let before = log.image().len();
+            let payload = Payload { slot: u64::from(number) + 1, name: Vec::new(), bytes: vec![7; 100].into() };
+            let batch = Batch { payload: Some(payload), ..put(&format!("{number:08}"), "some metadata") };
+            store.commit(batch).await.unwrap();
+            batch_bytes = batch_bytes.max(log.image().len().saturating_sub(before));
+            most = most.max(last_of(&log).1);
+        }
+        // So many entries would a start have found at the worst moment.
+        replayed.push(most);
+        let image = dir.path().join("image");
+        std::fs::copy(&path, &image).unwrap();
+        std::fs::copy(dir.path().join("catalog-wal"), dir.path().join("image-wal")).unwrap();
+        let after = SqliteStore::open_with_log(&image, OFTEN, Arc::new(log.reopened(0))).unwrap();
+        assert_eq!((after.behind_log(), after.sequence()), (None, store.sequence()));
+    }
+    let bound = OFTEN.cover_after_bytes as usize / batch_bytes + 2;
+    assert!(replayed.iter().all(|entries| *entries <= bound), "{replayed:?} of at most {bound}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! A server of the binary for benchmarks, and clients of it that cost little: requests are signed, payloads are not, and
-//! each client keeps its connection.
+//! A server of the binary for benchmarks, and clients of it that cost little: requests are signed, payloads are not,
+//! and each client keeps its connection.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
