@@ -24,7 +24,7 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
-use workshop::SmallRecords;
+use workshop::{RecordEnd, SmallRecords};
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 4;
@@ -214,7 +214,7 @@ impl SmallRecords for IntakeLog {
         Box::pin(self.reading(read))
     }
 
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>> {
         let read = move |intake: &Intake| Ok(intake.get(&key(slot))?.map(|stored| ending(stored, bytes)));
         Box::pin(self.reading(read))
     }
@@ -275,7 +275,7 @@ fn changes(record: &LogRecord) -> Vec<Change> {
 }
 
 /// The length of what is `stored`, and its last `bytes` bytes.
-fn ending(stored: Stored, bytes: u64) -> (u64, Vec<u8>) {
+fn ending(stored: Stored, bytes: u64) -> RecordEnd {
     let mut value = stored.value;
     value.drain(..value.len() - value.len().min(bytes as usize));
     (stored.value_bytes, value)

@@ -48,7 +48,7 @@ pub use pack_format::{
 };
 pub use recall::SpoolError;
 pub use slots::{Reservation, SlotHold};
-pub use small::{SmallFiles, SmallRecords};
+pub use small::{RecordEnd, SmallFiles, SmallRecords};
 pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};

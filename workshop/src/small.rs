@@ -24,6 +24,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The length of a record in bytes, and its last ones.
+pub type RecordEnd = (u64, Vec<u8>);
+
 /// Staged files as records, by slot.
 pub trait SmallRecords: Send + Sync + 'static {
     /// The length of the record of `slot` in bytes; `None` if there is none.
@@ -32,7 +35,7 @@ pub trait SmallRecords: Send + Sync + 'static {
     fn read(&self, slot: u64, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
     /// The length of the record of `slot` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
     /// is none.
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>>;
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>>;
     /// Removes the record of `slot`. It may be there again after a crash.
     fn remove(&self, slot: u64) -> BoxFuture<'_, io::Result<()>>;
     /// Every slot that has a record.
@@ -53,7 +56,7 @@ impl SmallRecords for MemoryLog {
         Box::pin(ready(Ok(self.payload(slot).map(cut))))
     }
 
-    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, slot: u64, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>> {
         let cut = |all: Bytes| (all.len() as u64, all[all.len() - all.len().min(bytes as usize)..].to_vec());
         Box::pin(ready(Ok(self.payload(slot).map(cut))))
     }
