@@ -28,7 +28,7 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
+use workshop::{NamedSlot, RecordEnd, Removal, SmallRecord, SmallRecords};
 
 /// The version that is written. Version 1, which is read as well, had the slot alone in the keys of payloads.
 const VERSION: u8 = 2;
@@ -285,7 +285,7 @@ impl SmallRecords for IntakeLog {
         Box::pin(self.reading(read))
     }
 
-    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>> {
         let keys = self.keys(at);
         let read =
             move |intake: &Intake| Ok(first_of(&keys, |key| intake.get(key))?.map(|stored| ending(stored, bytes)));
@@ -369,7 +369,7 @@ fn changes(record: &LogRecord) -> Vec<Change> {
 }
 
 /// The length of what is `stored`, and its last `bytes` bytes.
-fn ending(stored: Stored, bytes: u64) -> (u64, Vec<u8>) {
+fn ending(stored: Stored, bytes: u64) -> RecordEnd {
     let mut value = stored.value;
     value.drain(..value.len() - value.len().min(bytes as usize));
     (stored.value_bytes, value)

@@ -49,7 +49,7 @@ pub use pack_format::{
 };
 pub use recall::SpoolError;
 pub use slots::{Leaving, Reservation, SlotHold};
-pub use small::{Removal, SmallFiles, SmallRecord, SmallRecords};
+pub use small::{RecordEnd, Removal, SmallFiles, SmallRecord, SmallRecords};
 pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};

@@ -28,6 +28,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// The length of a record in bytes, and its last ones.
+pub type RecordEnd = (u64, Vec<u8>);
+
 /// A staged file as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmallRecord {
@@ -63,7 +66,7 @@ pub trait SmallRecords: Send + Sync + 'static {
     fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>>;
     /// The length of the record at `at` in bytes, and its last `bytes` bytes (all, if it is shorter); `None` if there
     /// is none.
-    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>>;
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>>;
     /// Removes records. They may be there again after a crash.
     fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>>;
     /// The first `limit` records from `from` on, in order; fewer only at the end.
@@ -88,7 +91,7 @@ impl SmallRecords for MemoryLog {
         Box::pin(ready(Ok(self.payload_of(at.name(), at.slot()).map(cut))))
     }
 
-    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<RecordEnd>>> {
         let cut = |all: Bytes| (all.len() as u64, all[all.len() - all.len().min(bytes as usize)..].to_vec());
         Box::pin(ready(Ok(self.payload_of(at.name(), at.slot()).map(cut))))
     }

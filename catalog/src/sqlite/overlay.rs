@@ -68,8 +68,7 @@ impl Overlay {
 
     /// The value of `key` as of the last commit, or `Err` if only the file knows it.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Sealed>, Folds> {
-        let state = self.state.read();
-        state.get(key).ok_or(Folds(state.folds))
+        self.state.read().get(key)
     }
 
     /// The value of `key`, with a look at the file if need be.
@@ -99,7 +98,7 @@ impl Overlay {
     /// The values of `keys` as of one moment, if the file is not needed for any of them.
     pub(super) fn get_many(&self, keys: &[Vec<u8>]) -> Option<Vec<Option<Sealed>>> {
         let state = self.state.read();
-        keys.iter().map(|key| state.get(key)).collect()
+        keys.iter().map(|key| state.get(key).ok()).collect()
     }
 
     /// The values of `keys` as of one moment.
@@ -111,7 +110,7 @@ impl Overlay {
         loop {
             let (mut values, folds) = {
                 let state = self.state.read();
-                (keys.iter().map(|key| state.get(key)).collect::<Vec<_>>(), Folds(state.folds))
+                (keys.iter().map(|key| state.get(key).ok()).collect::<Vec<_>>(), Folds(state.folds))
             };
             let unknown: Vec<usize> = (0..keys.len()).filter(|at| values[*at].is_none()).collect();
             let asked: Vec<&[u8]> = unknown.iter().map(|at| keys[*at].as_slice()).collect();
@@ -251,10 +250,13 @@ impl Overlay {
 }
 
 impl State {
-    fn get(&self, key: &[u8]) -> Option<Option<Sealed>> {
-        let known = self.waiting.get(key).or_else(|| self.remembered.get(key)).cloned();
-        let is_behind = || self.bounds.get(key.first()?).filter(|bound| key > bound.as_slice());
-        known.or_else(|| is_behind().map(|_| None))
+    fn get(&self, key: &[u8]) -> Result<Option<Sealed>, Folds> {
+        if let Some(known) = self.waiting.get(key).or_else(|| self.remembered.get(key)) {
+            return Ok(known.clone());
+        }
+        let bound = key.first().and_then(|first| self.bounds.get(first));
+        let is_behind = bound.is_some_and(|bound| key > bound.as_slice());
+        if is_behind { Ok(None) } else { Err(Folds(self.folds)) }
     }
 }
 

@@ -290,7 +290,7 @@ async fn look_ups_and_pages_are_those_of_a_map_whatever_waits_to_be_folded() {
             Write::Put(..) => drop(map.insert(at.clone(), body)),
             Write::Delete(_) => drop(map.remove(&at)),
             Write::DeleteRange(KeyRange { end: Bound::Included(end), .. }) => {
-                map.retain(|key, _| *key < at || key > end)
+                map.retain(|key, _| *key < at || key > end);
             }
             Write::DeleteRange(_) => unreachable!("the ranges here end"),
         }

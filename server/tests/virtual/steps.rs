@@ -183,7 +183,7 @@ impl SmallRecords for PoweredRecords {
         SmallRecords::read(&self.records, at, range)
     }
 
-    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<(u64, Vec<u8>)>>> {
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<workshop::RecordEnd>>> {
         SmallRecords::read_end(&self.records, at, bytes)
     }
 
