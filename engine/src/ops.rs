@@ -42,10 +42,18 @@ pub(crate) struct Op {
     pub verifying: bool,
     /// The catalog is asked to count the stack that a rebuild has written.
     moving: bool,
-    /// It is worth no wake of its group.
-    while_awake: bool,
+    wakes: Wakes,
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
+}
+
+/// The groups that an operation wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wakes {
+    /// Its group, if that sleeps.
+    Its,
+    /// None: it is worth no wake.
+    None,
 }
 
 /// Where an operation has failed, and is not tried again.
@@ -69,7 +77,7 @@ impl Op {
             failures: None,
             verifying: false,
             moving: false,
-            while_awake: false,
+            wakes: Wakes::Its,
             seemed_lost: false,
         }
     }
@@ -82,7 +90,7 @@ impl Op {
 
     /// The same, worth no wake of its group.
     pub fn while_awake(self) -> Self {
-        Self { while_awake: true, ..self }
+        Self { wakes: Wakes::None, ..self }
     }
 
     /// A write that could not be done where it was placed, for another place.
@@ -221,7 +229,7 @@ impl Ops {
 
     pub fn insert(&mut self, op: Op) {
         let number = op.request.op;
-        if op.while_awake {
+        if op.wakes == Wakes::None {
             self.while_awake.insert((op.group, number));
         }
         let known = self.open.insert(number, op);
@@ -230,7 +238,7 @@ impl Ops {
 
     pub fn remove(&mut self, op: OpId) -> Option<Op> {
         let removed = self.open.remove(op);
-        if let Some(removed) = removed.as_ref().filter(|removed| removed.while_awake) {
+        if let Some(removed) = removed.as_ref().filter(|removed| removed.wakes == Wakes::None) {
             self.while_awake.remove(&(removed.group, op));
         }
         removed

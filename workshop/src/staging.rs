@@ -189,13 +189,17 @@ impl Staging {
 
     /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
     async fn each_slot(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
-        self.drive().list().await?.iter().filter_map(slot_of).for_each(|slot| each(slot.into()));
+        for slot in self.drive().list().await?.iter().filter_map(slot_of) {
+            each(slot.into());
+        }
         let mut from = NamedSlot::default();
         loop {
             let page = self.records(&from).await?;
             let Some(last) = page.last() else { return Ok(()) };
             from = last.at.successor();
-            page.into_iter().for_each(|record| each(record.at));
+            for record in page {
+                each(record.at);
+            }
         }
     }
 

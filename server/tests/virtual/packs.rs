@@ -172,10 +172,11 @@ fn a_cold_member_costs_one_wake_and_one_range_and_is_listed_read_and_deleted_by_
     });
 }
 
-/// Puts some packs, deletes `dead` of every three keys, and gives the keys that are left, sorted.
-async fn with_dead(larder: &Larder, dead: usize) -> Vec<String> {
-    let mut keys = shuffled(360, 6);
-    put_all(larder, &keys, 20 * KIB).await;
+/// Puts `count` objects of `bytes` bytes into packs, deletes `dead` of every three keys, and gives the keys that are
+/// left, sorted.
+async fn with_dead(larder: &Larder, (count, bytes): (u64, u64), dead: usize) -> Vec<String> {
+    let mut keys = shuffled(count, 6);
+    put_all(larder, &keys, bytes).await;
     larder.settle().await;
     keys.sort();
     let mut left = Vec::new();
@@ -196,7 +197,7 @@ fn a_pack_that_is_half_dead_is_compacted_at_a_wake_that_others_cause_and_never_b
     site.policy.group_choice = GroupChoice::Batch { bytes: 1 << 40 };
     let facts = site.facts();
     site.run(async |larder| {
-        let left = with_dead(larder, 2).await;
+        let left = with_dead(larder, (360, 20 * KIB), 2).await;
         let old: Vec<BlobId> = packs(larder, &left).await.into_keys().collect();
         let group = larder.group_of(&left[0]).await;
         let starts = larder.starts();
@@ -233,7 +234,7 @@ fn a_pack_of_which_less_than_half_is_dead_stays_as_it_is() {
     let mut site = site();
     let facts = site.facts();
     site.run(async |larder| {
-        let left = with_dead(larder, 1).await;
+        let left = with_dead(larder, (360, 20 * KIB), 1).await;
         let before = packs(larder, &left).await;
         for key in &left {
             assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
@@ -266,13 +267,14 @@ async fn read_one_of_each_group(larder: &Larder, keys: &[String], rng: &mut Rng)
 #[test]
 fn clients_of_another_group_end_a_compaction_which_wakes_nobody_to_go_on() {
     let mut site = site();
-    site.policy.migration.pack_bytes = MIB;
+    site.policy.migration.pack_bytes = 2 * MIB;
     let facts = site.facts();
-    let left = site.run(async |larder| with_dead(larder, 2).await);
+    // More members than are copied at once.
+    let left = site.run(async |larder| with_dead(larder, (3_000, 4 * KIB), 2).await);
     // From now on nothing migrates: background work is compaction and nothing else.
     site.policy.migration.due_age = None;
     site.policy.scheduler.anticipation = Duration::ZERO;
-    // A compaction that looks something up keeps the class waiting for long enough.
+    // While what was copied is committed, a compaction has no read queued that would keep the class where it is.
     site.catalog = site.catalog.clone().with_delay(SECOND);
     let ended_early = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&ended_early);
