@@ -17,8 +17,8 @@
 //!    it is no sign against the newer catalog, which does not know it either.
 //!
 //! Where a log stands in front of the catalog, it shows it as well: it has acknowledged batches that do not follow on
-//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3. What it logs itself from then
-//! on is marked as aside, as in 4., and what the log had before is retained for the newest one (`catalog`'s
+//! the catalog's last one. Then the catalog remembers of itself that it is older, as in 3. What it logs itself from
+//! then on is marked as aside, as in 4., and what the log had before is retained for the newest one (`catalog`'s
 //! `replay.rs`).
 //!
 //! A catalog of which records are missing (a damaged file, see `catalog`'s `mend.rs`) is handled in the same way: what

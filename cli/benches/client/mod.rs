@@ -118,24 +118,24 @@ impl Client {
         Self { stream, host, access_key, date, scope, signing_key, answer: Vec::new() }
     }
 
-    /// A request, and the body of its answer, which must be of `status`. `query` is in canonical form.
-    pub fn ask(&mut self, method: &str, path: &str, query: &str, body: &[u8], status: u16) -> &[u8] {
+    /// A request, and the body of its answer, which must be of `status`. A query in `target` is in canonical form.
+    pub fn ask(&mut self, method: &str, target: &str, body: &[u8], status: u16) -> &[u8] {
         // A signature is good for a quarter of an hour.
         self.date = amz_date();
-        self.send(method, path, query, body);
+        self.send(method, target, body);
         let (answered, body_at) = self.receive();
-        assert_eq!(answered, status, "{method} {path}: {}", String::from_utf8_lossy(&self.answer));
+        assert_eq!(answered, status, "{method} {target}: {}", String::from_utf8_lossy(&self.answer));
         &self.answer[body_at..]
     }
 
-    fn send(&mut self, method: &str, path: &str, query: &str, body: &[u8]) {
+    fn send(&mut self, method: &str, target: &str, body: &[u8]) {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let Self { host, date, scope, access_key, .. } = self;
         let headers = format!("host:{host}\nx-amz-content-sha256:UNSIGNED-PAYLOAD\nx-amz-date:{date}\n");
         let names = "host;x-amz-content-sha256;x-amz-date";
         let canonical = format!("{method}\n{path}\n{query}\n{headers}\n{names}\nUNSIGNED-PAYLOAD");
         let to_sign = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(&Sha256::digest(canonical)));
         let signature = hex(&hmac(&self.signing_key, &to_sign));
-        let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
         let mut request = format!(
             "{method} {target} HTTP/1.1\r\nhost: {host}\r\nx-amz-content-sha256: UNSIGNED-PAYLOAD\r\n\
              x-amz-date: {date}\r\ncontent-length: {}\r\nauthorization: AWS4-HMAC-SHA256 \
