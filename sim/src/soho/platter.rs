@@ -2,9 +2,9 @@
 //!
 //! Data is in the order of its addresses: along a track, then on the next surface, then in the next cylinder. Tracks
 //! are skewed by a head switch, cylinders by a seek to the next one, so that what follows is read on without losing a
-//! turn. All tracks hold the same number of sectors. A request costs the seek by its distance, what is left of the turn until its
-//! first sector comes by, and the transfer. A drive with a buffer serves what follows the last request at the rate of
-//! its tracks: it has read ahead, or takes writes in before they are written.
+//! turn. All tracks hold the same number of sectors. A request costs the seek by its distance, what is left of the turn
+//! until its first sector comes by, and the transfer. A drive with a buffer serves what follows the last request at the
+//! rate of its tracks: it has read ahead, or takes writes in before they are written.
 
 use super::SECTOR_BYTES;
 use crate::shifting::seek_time;

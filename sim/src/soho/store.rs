@@ -615,7 +615,7 @@ mod tests {
         let mut load = Load::written(1, 400 << 20);
         let written = load.pages.len() as u32;
         let later = |datum, seconds| Request { at: Time::from_secs(seconds), datum, is_read: true };
-        load.requests.extend((written / 2..written).map(|datum| later(datum, 30)));
+        load.requests.extend((written / 2..written).map(|datum| later(datum, 0)));
         load.requests.extend((0..written / 2).map(|datum| later(datum, 200)));
         let far = |records_reads| {
             let paced = soho(1000, Moves::Paced { block_bytes: BLOCK });

@@ -188,3 +188,49 @@ impl Staging {
         self.packs.remove(&op);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::Rng;
+
+    /// Against a sort of all versions: what is listed is the shortest beginning of the order of moving that makes so
+    /// many bytes, in the order of keys, whatever the length of a page.
+    #[test]
+    fn a_listing_takes_the_first_in_the_order_of_moving() {
+        for seed in 0..200 {
+            let rng = &mut Rng::new(seed);
+            let mut staging = Staging::new(1_000_000);
+            for number in 0..60 {
+                let since = Time::from_secs(rng.below(20));
+                let bytes = rng.between(1, 100);
+                staging.stage(number, StagedVersion { bytes, since, pin: PinnedTo::Anywhere, is_processed: false });
+                if rng.below(3) == 0 {
+                    staging.processed(rng.below(number + 1));
+                }
+            }
+            let wanted = rng.between(1, 4_000);
+            let mut naive: Vec<(bool, Time, u64, u64)> =
+                staging.versions().iter().map(|(number, at)| (!at.is_processed, at.since, *number, at.bytes)).collect();
+            naive.sort_unstable();
+            let before = |at: usize| naive[..at].iter().map(|version| version.3).sum::<u64>();
+            let last = (0..naive.len()).find(|at| before(at + 1) >= wanted).map_or(naive.len(), |at| at + 1);
+            // All of the last rank: versions that were staged at one moment rank alike.
+            let rank = |at: usize| (naive[at].0, naive[at].1);
+            let first: BTreeSet<u64> =
+                (0..naive.len()).filter(|at| rank(*at) <= rank(last - 1)).map(|at| naive[at].2).collect();
+            let mut listed = Vec::new();
+            let mut restart = true;
+            loop {
+                let query = StagedQuery { older_than: Duration::ZERO, coldest_bytes: Some(wanted), limit: 7, restart };
+                let (entries, more) = staging.page(Time::from_secs(30), query);
+                listed.extend(entries.iter().map(|entry| entry.version));
+                restart = false;
+                if !more {
+                    break;
+                }
+            }
+            assert!(listed.is_sorted() && listed.iter().copied().eq(first), "seed {seed}");
+        }
+    }
+}

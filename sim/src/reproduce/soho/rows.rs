@@ -41,12 +41,12 @@ fn architectures(runs: &Runs) -> Vec<Row> {
     let ours = others(runs.first());
     let writes = |of: SeedRuns<'_>, system| mean_ms(&of.app(Application::Gia, system).writes);
     let writes_over = |of: SeedRuns<'_>| writes(of, SOHO) / writes(of, Flash) - 1.0;
-    let one_package = |of: SeedRuns<'_>| of.over_all((SOHO, Flash), Variant::OnePackage);
+    let one_package = runs.first().over_all((SOHO, Flash), Variant::OnePackage);
     let open = "in an evaluation of 160 GB each, five of Table I's packages, which work at once, are the pure SSD";
     vec![
         paper::SSD_DISK.judge(better(Flash)).noted(each((Flash, Disk), Chosen)).noted(format!(
             "if the pure SSD is one package {}",
-            percent(-runs.mean(|of| of.over_all((Flash, Disk), Variant::OnePackage)))
+            percent(-runs.first().over_all((Flash, Disk), Variant::OnePackage))
         )),
         paper::SOHO_DISK.judge(better(SOHO)).noted(each((SOHO, Disk), Chosen)),
         paper::SOHO_SSD
@@ -55,8 +55,7 @@ fn architectures(runs: &Runs) -> Vec<Row> {
             .noted(open),
         paper::SOHO_DSA.judge(worse(Application::Dsa)),
         paper::SOHO_SWA.judge(worse(Application::Swa)),
-        paper::SOHO_ONE_PACKAGE
-            .open(percent(runs.mean(one_package)), "without a move SOHO is then its flash, request by request"),
+        paper::SOHO_ONE_PACKAGE.open(percent(one_package), "without a move SOHO is then its flash, request by request"),
         paper::SSD_BEST.seen(
             runs.follows(|of| others(of).into_iter().all(|times| times > 1.0)),
             format!("the others take {} times", from_to(range(ours))),
@@ -138,11 +137,11 @@ fn order(runs: &Runs) -> String {
     let reads = |application, variant| {
         let case =
             Case { input: Input::Application(application), system: Paced(CRITICAL[0]), ssd_gib: SSD_GIB, variant };
-        runs.mean(|of| of.at(case).warehouse_reads as f64)
+        runs.first().at(case).warehouse_reads
     };
     listed(Application::ALL, |application| {
         let [first, by_age] = [Variant::Chosen, Variant::ByAge].map(|variant| reads(application, variant));
-        format!("{} {first:.0} and {by_age:.0}", application.words())
+        format!("{} {first} and {by_age}", application.words())
     })
 }
 
@@ -224,18 +223,19 @@ fn blocks(runs: &Runs) -> Vec<Row> {
     };
     let apart = |of: SeedRuns<'_>| MOVED_GIB.map(|gib| of.moved_s(gib, middle) / of.moved_s(gib, large));
     let rate = |of: SeedRuns<'_>, gib: u64, kb| gib as f64 / of.moved_s(gib, kb);
-    let buffered = |of: SeedRuns<'_>, gib, kb| {
-        let input = Input::Moved(gib, kb);
-        of.at(Case { input, system: Blocking(1), ssd_gib: SSD_GIB, variant: Variant::Buffered }).took.as_secs_f64()
+    let buffered_s = |kb| {
+        let input = Input::Moved(first, kb);
+        let case = Case { input, system: Blocking(1), ssd_gib: SSD_GIB, variant: Variant::Buffered };
+        runs.first().at(case).took.as_secs_f64()
     };
     let falls = |of: SeedRuns<'_>| (1.0 - rate(of, last, small) / rate(of, first, small)) * 100.0;
     let scale = if runs.quick { 16.0 } else { 1.0 };
     let mb = |seconds: f64| (first << 30) as f64 / 1e6 / scale / seconds;
-    let rates = |of: &dyn Fn(SeedRuns<'_>, u64) -> f64| {
-        let each = SIZES_KB.map(|kb| format!("{:.1}", mb(runs.mean(|seed| of(seed, kb)))));
+    let rates = |seconds: &dyn Fn(u64) -> f64| {
+        let each = SIZES_KB.map(|kb| format!("{:.1}", mb(seconds(kb))));
         format!("{} MB/s", each.join(", "))
     };
-    let with_buffer = rates(&|of, kb| buffered(of, first, kb));
+    let with_buffer = rates(&buffered_s);
     vec![
         paper::BLOCKS.seen(runs.follows(faster), listed([first, last], shown)),
         paper::BLOCKS_LARGE
@@ -247,7 +247,7 @@ fn blocks(runs: &Runs) -> Vec<Row> {
         paper::BLOCKS_SMALL
             .judge(runs.sample(falls))
             .noted("each block costs the same, however many came before; the text gives no reason for another cost"),
-        paper::RATES.open(rates(&|of, kb| of.moved_s(first, kb)), "of 2 GB"),
+        paper::RATES.open(rates(&|kb| runs.mean(|of| of.moved_s(first, kb))), "of 2 GB"),
     ]
 }
 
