@@ -157,6 +157,10 @@ impl SqliteStore {
         if let Some(log) = log {
             committer = committer.behind(log, options.cover_after_bytes);
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
+            if behind_log.is_none() && (walked.flaw().is_none() || options.accept_incomplete) {
+                // So that the log is bounded, however often a server is killed right after its start.
+                committer.cover().map_err(|failure| committer.break_after(failure))?;
+            }
             overlay = Arc::new(Overlay::of_a_writer());
         }
         committer.state.expected = walked.expected(options.accept_incomplete);

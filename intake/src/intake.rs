@@ -65,6 +65,8 @@ pub struct Opened {
     pub copies: usize,
     /// Members of the pool that were not among the directories.
     pub missing: Vec<DriveUuid>,
+    /// Every rotation lacks a drive, or cannot read one: what was acknowledged last may be there alone.
+    pub lacks_drives: bool,
     /// Bytes of torn tails, which nobody was ever answered for.
     pub torn_bytes: u64,
 }
@@ -269,6 +271,11 @@ impl Intake {
         }
     }
 
+    /// Whether one rotation has everything that was ever taken in, so that a scan leaves nothing out.
+    pub fn is_whole(&self) -> bool {
+        self.shared.cycles.iter().any(|cycle| cycle.view().is_whole())
+    }
+
     fn submission(&self, change: Change, prepare: Option<Prepare>) -> Result<(Submission, Ack), PutError> {
         let (kind, key, entry, value) = match change {
             Change::Put { key, entry, value } => (Kind::Put, key, entry, value),
@@ -312,6 +319,7 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         last: Sequence(shared.last.load(Ordering::Relaxed)),
         copies: cycles.len(),
         missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
+        lacks_drives: shared.cycles.iter().all(|cycle| cycle.view().missing),
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
     })
 }

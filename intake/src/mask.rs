@@ -39,7 +39,8 @@ impl Mask {
         if record.kind != Kind::Forget {
             return None;
         }
-        let up_to = Sequence(u64::from_le_bytes(record.entry.try_into().ok()?));
+        // Nothing that is written later is meant.
+        let up_to = Sequence(u64::from_le_bytes(record.entry.try_into().ok()?)).min(record.sequence);
         let to = Some(record.value.to_vec()).filter(|to| !to.is_empty());
         Some(Self { from: record.key.to_vec(), to, up_to })
     }

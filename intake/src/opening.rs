@@ -121,7 +121,9 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
         remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
     }
     let mut opened = OpenedCycle { drives, lost_file: found.lost_file, ..OpenedCycle::default() };
-    let last = shelves.iter().map(|shelf| shelf.sequences().1).max().unwrap_or_default();
+    // What a mask hides was given out, too, though the records may be gone: a number below it is never given again.
+    let masked = shelves.iter().flat_map(|shelf| shelf.masks()).map(|mask| mask.up_to);
+    let last = shelves.iter().map(|shelf| shelf.sequences().1).chain(masked).max().unwrap_or_default();
     read_logs(shared, found.logs, &dead, &mut opened);
     if !missing {
         // What is dead and not there is gone for good.

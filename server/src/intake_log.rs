@@ -52,8 +52,8 @@ pub(crate) struct IntakeLog {
     intake: Arc<Intake>,
     /// There were payloads of version 1 when it was opened.
     has_version_1: bool,
-    /// All drives were there when it was opened.
-    is_whole: bool,
+    /// What was acknowledged last may be on a drive that was not there when it was opened.
+    lacks_drives: bool,
     state: Mutex<State>,
 }
 
@@ -83,7 +83,14 @@ impl IntakeLog {
         if is_missing && !is_given_up {
             return Err(missing(dir));
         }
-        if make || is_missing || is_made(&dir.intake()) { Self::at(dir, Self::open).map(Some) } else { Ok(None) }
+        if !make && !is_missing && !is_made(&dir.intake()) {
+            return Ok(None);
+        }
+        let log = Self::at(dir, Self::open)?;
+        if log.lacks_drives && !is_given_up && SqliteStore::needs_log(dir.catalog()) {
+            return Err(missing(dir));
+        }
+        Ok(Some(log))
     }
 
     /// True if there is none, and what the catalog has acknowledged last may be in it alone.
@@ -154,7 +161,7 @@ impl IntakeLog {
         config.covered = Some(intake::Sequence(0));
         config.is_look = is_look;
         let opened = Intake::open(directories, config);
-        let (intake, Opened { replay, torn_bytes, missing, .. }) = opened.map_err(io::Error::other)?;
+        let (intake, Opened { replay, torn_bytes, lacks_drives, .. }) = opened.map_err(io::Error::other)?;
         if torn_bytes > 0 {
             tracing::warn!(
                 torn_bytes,
@@ -164,8 +171,7 @@ impl IntakeLog {
         let state = State { found: Some(replay), ..State::default() };
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
-        let (intake, state, is_whole) = (Arc::new(intake), Mutex::new(state), missing.is_empty());
-        Ok(Self { intake, has_version_1, is_whole, state })
+        Ok(Self { intake: Arc::new(intake), has_version_1, lacks_drives, state: Mutex::new(state) })
     }
 
     /// The keys under which the payload at `at` may be, the likeliest first.
@@ -192,7 +198,7 @@ impl IntakeLog {
 /// The refusal to go on without what the catalog needs.
 fn missing(dir: &DataDir) -> ServerError {
     ServerError::Refused(format!(
-        "{} is missing, and what was acknowledged last is there alone; put it back, or restore both it and catalog.db \
+        "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore both it and catalog.db \
          from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
         shown(&dir.intake())
     ))
@@ -302,9 +308,14 @@ impl SmallRecords for IntakeLog {
                 vec![Change::Forget { from: key(&first), to: Some(to), up_to: intake::Sequence(up_to) }]
             }
         };
-        let removed = self.intake.submit_all(removals.into_iter().flat_map(change).collect::<Vec<Change>>());
-        // It need not be durable: what is there again after a crash is known to nobody, and swept.
-        Box::pin(std::future::ready(removed.map(drop).map_err(io::Error::other)))
+        let submitted = self.intake.submit_all(removals.into_iter().flat_map(change).collect::<Vec<Change>>());
+        // A log without room takes none, and they are tried again.
+        Box::pin(async move {
+            for ack in submitted.map_err(io::Error::other)? {
+                ack.await.map_err(io::Error::other)?;
+            }
+            Ok(())
+        })
     }
 
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
@@ -326,7 +337,7 @@ impl SmallRecords for IntakeLog {
     }
 
     fn are_all_known(&self) -> bool {
-        self.is_whole && self.intake.status().losses == 0
+        self.intake.is_whole()
     }
 }
 

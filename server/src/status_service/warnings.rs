@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::lineage;
 use crate::report::{IntakeStatus, RebuildReport, Status};
+use intake::COPIES_FROM_DRIVES;
 use model::DriveId;
 use std::sync::atomic::Ordering;
 
@@ -137,6 +138,13 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
              start names it; mount it, and restart the server"
                 .into(),
         );
+    }
+    if intake.drives.len() >= COPIES_FROM_DRIVES && intake.copies == 1 && lost.is_empty() && !intake.incomplete {
+        warnings.push(format!(
+            "small objects are on one of {} drives each: the pool was made with fewer than {COPIES_FROM_DRIVES}, and \
+             keeps its number of copies",
+            intake.drives.len()
+        ));
     }
     if intake.losses > 0 {
         let losses = counted(intake.losses, "loss");

@@ -44,6 +44,10 @@ async fn forget(records: &dyn SmallRecords, leaving: &mut Leaving) -> io::Result
         }
     }
     let (removals, gone) = forgetting.end();
+    // A drive may have failed meanwhile, and what it had was not listed.
+    if !records.are_all_known() {
+        return Ok(());
+    }
     records.remove(removals).await?;
     leaving.removed(&gone);
     Ok(())
