@@ -153,8 +153,8 @@ impl Meetings {
         if let Some(drive) = drive_of(event) {
             return (name, rack.drive_phase(drive).name());
         }
-        if let Event::Submitted(request) | Event::SubmittedWhileAwake(request) | Event::SubmittedForJob { request, .. } =
-            event
+        use Event::{Submitted, SubmittedForJob, SubmittedWhileAwake};
+        if let Submitted(request) | SubmittedWhileAwake(request) | SubmittedForJob { request, .. } = event
             && let Some(group) = group_of(&request.work)
         {
             self.groups.insert(request.op, group);
