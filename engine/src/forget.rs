@@ -148,7 +148,7 @@ mod tests {
             records.swap(at, rng.below(at as u64 + 1) as usize);
         }
         assert_eq!(ranges(&records).len(), 1);
-        // One that stays although it is old splits it, and no more; those that go although they are young cost one each.
+        // One that stays although it is old splits it, and no more; those that go though they are young cost one each.
         let old = records.iter().position(|(number, _)| *number == 17).unwrap();
         records[old].1 = false;
         assert_eq!(ranges(&records).len(), 2);

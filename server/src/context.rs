@@ -61,8 +61,8 @@ impl SmallObjects {
         }
     }
 
-    /// The batch of the file of `slot` was answered with `answer`. What was refused is freed like any staged file. After
-    /// an error that leaves open what is durable, nobody refers to it before the next start.
+    /// The batch of the file of `slot` was answered with `answer`. What was refused is freed like any staged file.
+    /// After an error that leaves open what is durable, nobody refers to it before the next start.
     pub(crate) fn settle<T>(&self, slot: u64, answer: &Result<T, CatalogError>) {
         if !answer.as_ref().is_err_and(is_refusal) {
             self.files.settled(slot);

@@ -2,9 +2,9 @@
 //!
 //! A batch of the catalog with a payload is a record whose key is the object's name and the payload's slot, whose value
 //! is the payload, and whose entry is the catalog's. So payloads become shelves in key order, are read in key order
-//! when they move to the rack, and what has moved goes by ranges. A batch without a payload is the removal of a key that
-//! never exists, with such an entry. What is longer than an entry may be is in several records, one behind the other.
-//! An entry begins with:
+//! when they move to the rack, and what has moved goes by ranges. A batch without a payload is the removal of a key
+//! that never exists, with such an entry. What is longer than an entry may be is in several records, one behind the
+//! other. An entry begins with:
 //!
 //! ```text
 //! | version 2, u8 | commit sequence number, u64 LE | this part, u32 LE | how many parts there are, u32 LE |
@@ -36,7 +36,8 @@ const HEAD_BYTES: usize = 1 + 8 + 4 + 4;
 /// Bytes that are written with one sync: above what the catalog commits at once.
 const BATCH_BYTES: usize = 32 << 20;
 /// Shelves that are merged into one. Many: keys end with slots, which grow, so that shelves hardly overlap in them, and
-/// a read asks one of them; and much of what would be merged has moved to the rack before. Each costs an open file: 60 up to 100 GB.
+/// a read asks one of them; and much of what would be merged has moved to the rack before. Each costs an open file: 60
+/// up to 100 GB.
 const FAN_IN: usize = 16;
 /// The first byte of the keys of payloads; the name of the object follows, and the slot, big-endian.
 const PAYLOAD: u8 = b'n';

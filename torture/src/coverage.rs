@@ -141,6 +141,7 @@ impl Meetings {
 
     /// The pair that `event` makes with the state of `rack` before it.
     pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Pair {
+        use Event::{Submitted, SubmittedForJob, SubmittedWhileAwake};
         let of_rack = match (self.booted, self.closing) {
             (false, _) => "booting",
             (true, true) => "closing",
@@ -153,8 +154,7 @@ impl Meetings {
         if let Some(drive) = drive_of(event) {
             return (name, rack.drive_phase(drive).name());
         }
-        if let Event::Submitted(request) | Event::SubmittedWhileAwake(request) | Event::SubmittedForJob { request, .. } =
-            event
+        if let Submitted(request) | SubmittedWhileAwake(request) | SubmittedForJob { request, .. } = event
             && let Some(group) = group_of(&request.work)
         {
             self.groups.insert(request.op, group);

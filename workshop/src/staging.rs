@@ -303,8 +303,9 @@ impl Staging {
         self.slots.hold(&at.into())
     }
 
-    /// Frees the file of the slot `at`: it cannot be opened any more, and is removed when its last hold is dropped. Freeing a
-    /// slot without a file, or twice, is no error. An error means that a removal failed; it will be tried again.
+    /// Frees the file of the slot `at`: it cannot be opened any more, and is removed when its last hold is
+    /// dropped. Freeing a slot without a file, or twice, is no error. An error means that a removal failed; it will be
+    /// tried again.
     pub async fn free(&self, at: impl Into<NamedSlot>) -> Result<(), DriveError> {
         self.free_all(&[at.into()]).await
     }

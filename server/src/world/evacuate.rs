@@ -2,8 +2,8 @@
 //!
 //! 1. The index of the pack says whose each member is; the catalog, which of them still live there.
 //! 2. Members that lie side by side are read by one operation, since a group reads whole stripes anyway.
-//! 3. Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Small ones are
-//!    copied some at a time, which the catalog makes durable by one sync.
+//! 3. Each version leaves the blob only when its copy is durable, so that an evacuation may end anywhere. Small ones
+//!    are copied some at a time, which the catalog makes durable by one sync.
 //!
 //! Their bytes come from the drives through memory (`world/memory_read.rs`); the only file they are written to is the
 //! copy itself. None of these reads wakes a group: when it goes to sleep before all is copied, its next wake goes on.
@@ -229,10 +229,12 @@ impl BlobEvacuation {
         let Context { catalog, staging, small, .. } = &self.context;
         let room = staging.reserve(entry.object.bytes).map_err(failed)?;
         let slot = catalog.next_slot().await.map_err(failed)?;
-        small.iter().for_each(|small| small.admit(catalog, slot, entry.object.bytes));
+        if let Some(small) = small {
+            small.admit(catalog, slot, entry.object.bytes);
+        }
         let created = staging.create(slot, room).await;
-        if created.is_err() {
-            small.iter().for_each(|small| small.files.settled(slot));
+        if let Some(small) = small.as_ref().filter(|_| created.is_err()) {
+            small.files.settled(slot);
         }
         Ok((slot, created.map_err(failed)?))
     }

@@ -3,8 +3,8 @@
 //!
 //! [`engine::forget`] decides which ranges; here the records between the first and the last member are listed page by
 //! page. Whatever is found there and did not move stays: it is too young, or somebody reads it, or it is dead and goes
-//! otherwise. What comes while the listing goes on has a number above all that moved. Nothing of this need be durable: what is
-//! there again after a crash is swept like what any crash has left.
+//! otherwise. What comes while the listing goes on has a number above all that moved. Nothing of this need be
+//! durable: what is there again after a crash is swept like what any crash has left.
 
 use crate::context::{Context, SmallObjects};
 use engine::forget::{Joins, Ranges};

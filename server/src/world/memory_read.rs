@@ -35,7 +35,8 @@ impl MemoryReads {
         Self { context, world, job: None, while_awake: false }
     }
 
-    /// The same, of what is worth no wake of its group: a stream ends with [`Rejection::Asleep`] where it would need one.
+    /// The same, of what is worth no wake of its group: a stream ends with [`Rejection::Asleep`] where it would need
+    /// one.
     #[must_use]
     pub fn while_awake(&self) -> Self {
         Self { while_awake: true, ..self.clone() }
