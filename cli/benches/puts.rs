@@ -26,7 +26,7 @@ const PUTTING: Duration = Duration::from_secs(6);
 /// How long they get.
 const GETTING: Duration = Duration::from_secs(4);
 /// How long a server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const KEYS: (&str, &str) = ("comparison", "comparisons-secret");
 
 /// A server to be measured.
