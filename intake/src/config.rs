@@ -46,6 +46,9 @@ pub struct Config {
     pub covered: Option<Sequence>,
     /// The pool is only looked at, over [`crate::medium::overlay`]: logs stay logs, and shelves as they are. Not set.
     pub is_look: bool,
+    /// The pool is not opened, and nothing on it is changed, while every rotation lacks a drive: what was acknowledged
+    /// last may be there alone. Not set.
+    pub needs_all: bool,
 }
 
 impl Config {
@@ -64,6 +67,7 @@ impl Config {
             fan_in: 8,
             covered: None,
             is_look: false,
+            needs_all: false,
         }
     }
 

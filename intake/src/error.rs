@@ -78,6 +78,9 @@ pub enum OpenError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// Every rotation lacks a drive, or cannot read one.
+    #[error("a drive of the pool is missing or cannot be read, and what was acknowledged last may be there alone")]
+    LacksDrives,
     /// No drive takes writes.
     #[error("no drive of the pool takes writes")]
     NoDrive,

@@ -7,7 +7,7 @@ use crate::error::{OpenError, PutError, ReadError};
 use crate::follower::{Follower, NoFollower};
 use crate::levelling::Lacking;
 use crate::medium::Directory;
-use crate::names::DriveUuid;
+use crate::names::{DriveUuid, PoolUuid};
 use crate::opening::{self, OpenedCycle};
 use crate::queue::{Message, Prepare, Submission};
 use crate::record::{KEY_BYTES_MAX, Kind, Sequence};
@@ -65,8 +65,8 @@ pub struct Opened {
     pub copies: usize,
     /// Members of the pool that were not among the directories.
     pub missing: Vec<DriveUuid>,
-    /// Every rotation lacks a drive, or cannot read one: what was acknowledged last may be there alone.
-    pub lacks_drives: bool,
+    /// The pool: the same for as long as there is one.
+    pub pool: PoolUuid,
     /// Bytes of torn tails, which nobody was ever answered for.
     pub torn_bytes: u64,
 }
@@ -319,7 +319,7 @@ fn opened(shared: &Shared, cycles: &[OpenedCycle]) -> Result<Opened, ReadError> 
         last: Sequence(shared.last.load(Ordering::Relaxed)),
         copies: cycles.len(),
         missing: cycles.iter().flat_map(|cycle| &cycle.missing).copied().collect(),
-        lacks_drives: shared.cycles.iter().all(|cycle| cycle.view().missing),
+        pool: shared.pool,
         torn_bytes: cycles.iter().map(|cycle| cycle.torn).sum(),
     })
 }

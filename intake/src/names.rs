@@ -8,7 +8,7 @@ use crate::bytes::{Damage, Fields};
 use std::fmt;
 
 /// The identity of a pool of drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolUuid(pub u128);
 
 /// The identity of a drive in a pool.

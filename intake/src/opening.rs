@@ -82,6 +82,13 @@ pub(crate) fn open(
         }
         there.insert(uuid, drive);
     }
+    let lacks_one = |number: usize| {
+        let mut members = members.iter().filter(|member| usize::from(member.cycle) == number);
+        members.any(|member| there.get(&member.uuid).is_none_or(|drive| drive.directory.list().is_err()))
+    };
+    if shared.config.needs_all && (0..cycles).all(lacks_one) {
+        return Err(OpenError::LacksDrives);
+    }
     let mut opened = Vec::new();
     for number in 0..cycles {
         let members = members.iter().filter(|member| usize::from(member.cycle) == number);

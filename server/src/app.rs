@@ -182,6 +182,7 @@ impl Boot<'_> {
             None => SqliteStore::open_with(self.dir.catalog(), options),
         };
         let catalog = Catalog::open(Arc::new(store?)).await?;
+        IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;

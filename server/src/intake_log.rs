@@ -16,12 +16,15 @@
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
-use catalog::{CommitLog, LogError, LogRecord, Sequence, SqliteStore};
+use catalog::{Catalog, CommitLog, LogError, LogRecord, Sequence, SqliteStore};
 use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::overlay::Overlay;
-use intake::{Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, Opened, PutError, ReadError, Replay, Stored};
+use intake::{
+    Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, OpenError, Opened, PoolUuid, PutError, ReadError, Replay,
+    Stored,
+};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -47,14 +50,19 @@ const NAME_END: [u8; 2] = [0, 1];
 const PAYLOAD_1: u8 = b's';
 /// The key of batches without a payload.
 const NO_PAYLOAD: &[u8] = b"c";
+/// The name under which the catalog knows its pool.
+const POOL: &str = "intake-pool";
+/// A file that an operator puts into an empty directory which is to join a pool that there is already.
+const JOIN: &str = "intake.join";
 
 /// The log in front of a catalog.
 pub(crate) struct IntakeLog {
     intake: Arc<Intake>,
     /// There were payloads of version 1 when it was opened.
     has_version_1: bool,
-    /// What was acknowledged last may be on a drive that was not there when it was opened.
-    lacks_drives: bool,
+    /// Which pool it is, and where.
+    pool: PoolUuid,
+    places: String,
     state: Mutex<State>,
 }
 
@@ -87,11 +95,8 @@ impl IntakeLog {
         if !make && !is_missing && !is_made(&dir.intake()) {
             return Ok(None);
         }
-        let log = Self::at(dir, Self::open)?;
-        if log.lacks_drives && !is_given_up && SqliteStore::needs_log(dir.catalog()) {
-            return Err(missing(dir));
-        }
-        Ok(Some(log))
+        let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
+        Self::at(dir, |directories, entropy| Self::open(directories, entropy, needs_all)).map(Some)
     }
 
     /// True if there is none, and what the catalog has acknowledged last may be in it alone.
@@ -107,7 +112,9 @@ impl IntakeLog {
         if Self::is_missing(dir) {
             return Err(missing(dir));
         }
-        if is_made(&dir.intake()) { Self::at(dir, Self::look).map(Some) } else { Ok(None) }
+        let needs_all = SqliteStore::needs_log(dir.catalog());
+        let look = |directories, entropy| Self::look(directories, entropy, needs_all);
+        if is_made(&dir.intake()) { Self::at(dir, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
@@ -118,10 +125,13 @@ impl IntakeLog {
         getrandom::fill(&mut entropy)
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
         let places = dir.intake();
-        let in_places = |error| io::Error::other(format!("{}: {error}", shown(&places)));
+        let in_places = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&places)));
         let opened = directories(dir.path(), &places)
             .and_then(|found| open(found, u128::from_le_bytes(entropy)).map_err(in_places));
-        opened.map(Arc::new).map_err(|error| {
+        opened.map(|log| Arc::new(Self { places: shown(&places), ..log })).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotConnected {
+                return missing(dir);
+            }
             let mend = "see that it is a directory that can be read and written, on a disk that has some room";
             ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
         })
@@ -131,21 +141,19 @@ impl IntakeLog {
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    fn open(directories: Vec<Box<dyn Directory>>, entropy: u128) -> io::Result<Self> {
-        let drives = directories.len();
-        let log = Self::open_in(directories, entropy, false)?;
-        let copies = log.intake.status().copies;
-        tracing::info!(drives, copies, "small objects go to the intake; from six drives on each is on two of them");
-        Ok(log)
+    fn open(directories: Vec<Box<dyn Directory>>, entropy: u128, needs_all: bool) -> io::Result<Self> {
+        Self::open_in(directories, entropy, |config| config.needs_all = needs_all)
     }
 
     /// The same, to look at it: nothing in the directories changes.
     ///
     /// # Errors
     /// The same.
-    fn look(directories: Vec<Box<dyn Directory>>, entropy: u128) -> io::Result<Self> {
+    fn look(directories: Vec<Box<dyn Directory>>, entropy: u128, needs_all: bool) -> io::Result<Self> {
         let over = |directory| Box::new(Overlay::over(directory)) as Box<dyn Directory>;
-        Self::open_in(directories.into_iter().map(over).collect(), entropy, true)
+        Self::open_in(directories.into_iter().map(over).collect(), entropy, |config| {
+            (config.is_look, config.needs_all) = (true, needs_all);
+        })
     }
 
     /// The state of the intake, for people.
@@ -153,16 +161,44 @@ impl IntakeLog {
         self.intake.status()
     }
 
-    fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, is_look: bool) -> io::Result<Self> {
+    /// Refuses another pool than the one that `catalog` was used with, whose small objects would be missing. What is
+    /// there is this catalog's from now on if it had none, or `is_given_up`.
+    ///
+    /// # Errors
+    /// [`ServerError::Refused`].
+    pub(crate) async fn claim(log: Option<&Self>, catalog: &Catalog, is_given_up: bool) -> Result<(), ServerError> {
+        let known = catalog.meta_get(POOL).await?;
+        let found = log.map(|log| log.pool.0.to_le_bytes().to_vec());
+        if known.is_none() || is_given_up {
+            return match found {
+                Some(found) if known.as_ref() != Some(&found) => Ok(catalog.meta_put(POOL, found).await?),
+                _ => Ok(()),
+            };
+        }
+        if known == found {
+            return Ok(());
+        }
+        let place = log.map_or("the pool of small objects", |log| log.places.as_str());
+        Err(ServerError::Refused(format!(
+            "{place} is missing, or another than the one that this catalog was used with: small objects are there; put \
+             the right one in its place, or, if it is lost, set accept_older_catalog = true in larder.toml and start \
+             again"
+        )))
+    }
+
+    fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, set: impl FnOnce(&mut Config)) -> io::Result<Self> {
         let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
         config.fan_in = FAN_IN;
         // The catalog says by its own number what it has: everything that is still in logs is shown to it.
         config.covered = Some(intake::Sequence(0));
-        config.is_look = is_look;
+        set(&mut config);
         let opened = Intake::open(directories, config);
-        let (intake, Opened { replay, torn_bytes, lacks_drives, .. }) = opened.map_err(io::Error::other)?;
+        let (intake, Opened { replay, torn_bytes, pool, .. }) = opened.map_err(|error| match error {
+            OpenError::LacksDrives => io::Error::new(io::ErrorKind::NotConnected, error),
+            error => io::Error::other(error),
+        })?;
         if torn_bytes > 0 {
             tracing::warn!(
                 torn_bytes,
@@ -172,7 +208,8 @@ impl IntakeLog {
         let state = State { found: Some(replay), ..State::default() };
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
-        Ok(Self { intake: Arc::new(intake), has_version_1, lacks_drives, state: Mutex::new(state) })
+        let (intake, state) = (Arc::new(intake), Mutex::new(state));
+        Ok(Self { intake, has_version_1, pool, places: String::new(), state })
     }
 
     /// The keys under which the payload at `at` may be, the likeliest first.
@@ -199,8 +236,8 @@ impl IntakeLog {
 /// The refusal to go on without what the catalog needs.
 fn missing(dir: &DataDir) -> ServerError {
     ServerError::Refused(format!(
-        "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore both it and catalog.db \
-         from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
+        "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore \
+         both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
         shown(&dir.intake())
     ))
 }
@@ -451,20 +488,25 @@ fn is_made(places: &[PathBuf]) -> bool {
     places.iter().any(|place| place.join(intake::LABEL).try_exists().unwrap_or(true))
 }
 
-/// The directories at `places`. One outside of the data directory `ours` is never made, since a drive may just not be
-/// mounted: it is left out as a drive that is missing, if the intake is there without it.
+/// The directories at `places`. Where a pool is made already, one without a label may be the place of a drive that is
+/// not mounted: it is left out as a drive that is missing, unless the operator says that it joins. One outside of the
+/// data directory `ours` is never made.
 ///
 /// # Errors
 /// If one cannot be used.
 fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Directory>>> {
     let mut found: Vec<Box<dyn Directory>> = Vec::new();
+    let is_pool = is_made(places);
     for place in places {
-        let shown = place.display();
-        if place.starts_with(ours) || place.is_dir() {
+        let (shown, is_new) = (place.display(), !is_made(std::slice::from_ref(place)));
+        if is_pool && is_new && !place.join(JOIN).exists() {
+            tracing::warn!(
+                "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, if an empty \
+                 drive is to join the pool, put an empty file {JOIN} there)"
+            );
+        } else if place.starts_with(ours) || place.is_dir() {
             let opened = DirectoryOfFiles::open(place);
             found.push(Box::new(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?));
-        } else if is_made(places) {
-            tracing::warn!("a drive of the pool is missing: {shown} is no directory; mount it, and start again");
         } else {
             let what = "is not there, and is made by nobody but you: is its drive mounted?";
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
@@ -526,7 +568,7 @@ mod tests {
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
         let directories = directories(dir, &[dir.join("intake")]).unwrap();
-        let log = Arc::new(IntakeLog::open(directories, u128::from(getrandom::u64().unwrap())).unwrap());
+        let log = Arc::new(IntakeLog::open(directories, u128::from(getrandom::u64().unwrap()), false).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)
     }

@@ -68,7 +68,60 @@ class Pool(SystemTest):
         self.assertFalse(os.path.exists(idle[0]))
         warnings = " ".join(server.status()["warnings"])
         self.assertIn("a drive of the pool of small objects is missing", warnings)
-        self.assertIn(f"{idle[0]} is no directory; mount it", server.log())
+        self.assertIn(f"{idle[0]} has no label; mount it", server.log())
+
+    def lacks_a_drive(self, data, place):
+        output = larder("serve", "--data", data, "--port", 0)
+        self.assertEqual(output.returncode, 1)
+        self.assertIn(f"a drive of the pool is missing: {place} has no label; mount it", output.stderr)
+        self.assertIn("lacks a drive, and what was acknowledged last may be there alone", output.stderr)
+
+    def test_a_start_waits_for_the_drive_that_may_hold_what_was_acknowledged_last(self):
+        paths = [os.path.join(self.root, name) for name in ("one", "two")]
+        for path in paths:
+            os.mkdir(path)
+        data = self.pooled(paths)
+        server = self.serve(data)
+        objects = {f"{number:02}": noise(3_000, number) for number in range(20)} | {"big": noise(2_000_000, 99)}
+        client = server.filled(objects)
+        logging = next(drive["place"] for drive in server.status()["intake"]["drives"] if drive["state"] == "logging")
+        server.kill()
+        os.rename(logging, logging + "-away")
+        self.lacks_a_drive(data, logging)
+        # Where the drive was mounted is an empty directory now, which does not become a drive.
+        os.mkdir(logging)
+        self.lacks_a_drive(data, logging)
+        self.assertEqual(os.listdir(logging), [])
+        os.rmdir(logging)
+        os.rename(logging + "-away", logging)
+        server = self.serve(data)
+        client = server.client()
+        self.reads(client, "pantry", objects)
+        # After a stop in order it starts without the drive, and what lies elsewhere can be read.
+        server.stop()
+        os.rename(logging, logging + "-away")
+        os.mkdir(logging)
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", {"big": objects["big"]})
+        server.stop()
+        os.rmdir(logging)
+        os.rename(logging + "-away", logging)
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", objects)
+
+    def test_another_pool_in_the_place_of_this_ones_is_refused(self):
+        data = self.made("nas8", **STAYING)
+        server = self.serve(data)
+        server.filled({"k": b"kept"})
+        server.stop()
+        intake = os.path.join(data, "workshop", "intake")
+        os.rename(intake, intake + "-away")
+        said = refusal(larder("serve", "--data", data, "--port", 0))
+        self.assertIn("is missing, or another than the one that this catalog was used with", said)
+        shutil.rmtree(intake)
+        os.rename(intake + "-away", intake)
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", {"k": b"kept"})
 
     def test_drives_of_the_pool_take_their_power_from_the_rack(self):
         beside = "slot = [8, 0, 0]\ndomains = { power = 0, controller = 0 }\n"

@@ -96,8 +96,8 @@ pub(crate) async fn audit(running: &Running, at_end: bool) {
     }
 }
 
-/// What was written as the stacks of a blob that lives is one code word, and the payload that its footers name: whatever
-/// a read may have to do without. Faults do not show in what was written.
+/// What was written as the stacks of a blob that lives is one code word, and the payload that its footers name,
+/// whatever a read may have to do without. Faults do not show in what was written.
 async fn stacks_fit_each_other(running: &Running) {
     for blob in living_blobs(running).await {
         let (rack, id) = (running.context.rack_uuid, blob.blob);

@@ -314,13 +314,18 @@ impl Drive for SmallFiles {
             return Ok((file_bytes, end));
         };
         // A slot is a file or a record: what is read most is looked for first.
-        match self.records.read_end(&self.at(slot), bytes).await.map_err(|error| failed(name, error))? {
-            Some((record_bytes, end)) => {
+        match self.records.read_end(&self.at(slot), bytes).await {
+            Ok(Some((record_bytes, end))) => {
                 let mut buffer = Buffer::zeroed(end.len());
                 buffer.copy_from_slice(&end);
                 Ok((record_bytes, buffer))
             }
-            None => self.files.read_end(name, bytes).await,
+            Ok(None) => self.files.read_end(name, bytes).await,
+            // Where records were lost, this may have been one of them, unless it is a file.
+            Err(error) => match self.files.read_end(name, bytes).await {
+                Err(DriveError::NotFound(_)) => Err(failed(name, error)),
+                other => other,
+            },
         }
     }
 

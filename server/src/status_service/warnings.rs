@@ -147,8 +147,8 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
         ));
     }
     if intake.losses > 0 {
-        let losses = counted(intake.losses, "loss");
-        warnings.push(format!("{losses} of small objects with a drive of their pool: the log names them"));
+        let losses = intake.losses;
+        warnings.push(format!("small objects lost with a drive of their pool: {losses}; the log names them"));
     }
     if intake.alternation.as_deref() == Some("bad") && intake.backlog >= BACKLOG && intake.drives.len() > 1 {
         warnings.push(format!(
