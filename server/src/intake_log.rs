@@ -237,7 +237,8 @@ impl IntakeLog {
 fn missing(dir: &DataDir) -> ServerError {
     ServerError::Refused(format!(
         "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore \
-         both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and start again",
+         both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and \
+         start again",
         shown(&dir.intake())
     ))
 }

@@ -5,6 +5,7 @@ use crate::answers::{Answer, Clients};
 use crate::journal::Rule;
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::reference::{At, Reference, Tag};
+use crate::register::Register;
 use crate::site::{BUCKET, Running};
 use catalog::{Object, ObjectChange, Place, PutCondition, VersionId};
 use model::Rng;
@@ -44,7 +45,7 @@ fn tag_of(object: &Object) -> Tag {
 /// Holds the tag of the object at a key against the model.
 pub(crate) async fn look(clients: Clients<'_>, at: &At) {
     let Ok(before) = clients.store.head(&at.0, &at.1).await else { return };
-    let look = clients.reference.tags(before.version, |register| register.look());
+    let look = clients.reference.tags(before.version, Register::look);
     let Ok(object) = clients.store.head(&at.0, &at.1).await else { return };
     if object.version != before.version {
         return;

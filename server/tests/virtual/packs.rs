@@ -149,12 +149,12 @@ fn a_cold_member_costs_one_wake_and_one_range_and_is_listed_read_and_deleted_by_
         larder.settle().await;
         let sorted: Vec<String> = keys.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         let (starts, id) = (larder.starts(), *packs(larder, &keys).await.keys().next().unwrap());
-        let stats = larder.ask(|rack| rack.stats().clone()).await;
+        let stats = larder.ask(engine::Rack::stats).await;
         assert_eq!(larder.keys().await, sorted, "a listing shows each of them");
         assert_eq!(larder.starts(), starts);
         // Offset 50 lies in a stripe of its own, and so does the end of the member.
         assert_eq!(larder.get_retrying(&sorted[50]).await.unwrap(), 1);
-        let after = larder.ask(|rack| rack.stats().clone()).await;
+        let after = larder.ask(engine::Rack::stats).await;
         let wakes = |stats: &engine::Stats| stats.group_wakes.iter().sum::<u64>();
         assert_eq!((wakes(&after) - wakes(&stats), larder.starts() - starts), (1, 4), "one group of four drives");
         let read_bytes = after.read_bytes - stats.read_bytes;

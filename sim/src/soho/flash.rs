@@ -281,7 +281,7 @@ mod tests {
         block_pages: 2,
         page_read: Duration::from_micros(20),
         page_write: Duration::from_micros(200),
-        block_erase: Duration::from_micros(2_000),
+        block_erase: Duration::from_millis(2),
         byte_ps: 25_000,
     };
     /// A page over the bus: 102.4 us.
