@@ -116,6 +116,11 @@ fn a_start_behind_a_tripped_fuse_takes_no_power() {
 }
 
 #[test]
+fn a_stack_that_may_have_been_counted_is_not_removed() {
+    sound(20164);
+}
+
+#[test]
 fn whoever_is_removed_while_he_makes_a_bucket_hears_so() {
     sound(14388);
 }

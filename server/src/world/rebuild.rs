@@ -8,7 +8,7 @@ use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use crate::context::Context;
-use catalog::{Blob, CatalogError};
+use catalog::{Blob, CatalogError, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, Lost, StackOutcome};
 use engine::{BlobOnDrive, Event, Transfer};
@@ -152,8 +152,11 @@ impl World {
     }
 }
 
-/// Removes what earlier rebuilds of the blob have left, and takes note of where stack `index` of it is written next.
-/// The blob; `None` if it does not lie on `drives` any more.
+/// Takes note of where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left. The
+/// blob; `None` if it does not lie on `drives` any more.
+///
+/// In this order: a stack may have been counted by a commit that was not answered and comes back after a crash. A commit
+/// that is made after it, and finds the blob where it was, proves that it was not.
 async fn aim(
     context: &Context,
     in_service: &InService,
@@ -161,23 +164,29 @@ async fn aim(
     (index, target): (u8, DriveId),
 ) -> Result<Option<Blob>, CatalogError> {
     let Some(found) = context.catalog.blob(blob).await?.filter(|found| found.drives == drives) else { return Ok(None) };
+    if !context.catalog.begin_rebuild(&found, index, target).await? {
+        return Ok(None);
+    }
     // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
     if context.lineage.may_remove() {
-        remove_left_over(context, in_service, blob).await?;
+        let aimed_at = RebuildTarget { drive: target, index };
+        remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
         let there = in_service.stack(index, target);
         stack::remove(context.rack_uuid, blob, there.as_slice()).await;
     }
-    Ok(context.catalog.begin_rebuild(&found, index, target).await?.then_some(found))
+    Ok(Some(found))
 }
 
-/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them. True if none is left, on
-/// any drive in service: what lies on one that failed is lost with it.
+/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them, but for where the next one is
+/// `aimed_at`. True if none is left, on any drive in service: what lies on one that failed is lost with it.
 pub(super) async fn remove_left_over(
     context: &Context,
     in_service: &InService,
     blob: BlobId,
+    aimed_at: Option<RebuildTarget>,
 ) -> Result<bool, CatalogError> {
-    let targets = context.catalog.rebuild_targets(blob).await?;
+    let mut targets = context.catalog.rebuild_targets(blob).await?;
+    targets.retain(|target| Some(*target) != aimed_at);
     if targets.is_empty() {
         return Ok(true);
     }

@@ -111,7 +111,7 @@ impl World {
                 tracing::warn!(%blob, why, "a blob without living objects stays");
                 return handle.report(Event::TransferEnded { op, attempt, done: false, outcomes: Vec::new() });
             }
-            let none_left = remove_left_over(&context, &in_service, blob).await.unwrap_or_else(|error| {
+            let none_left = remove_left_over(&context, &in_service, blob, None).await.unwrap_or_else(|error| {
                 tracing::error!(%blob, %error, "what rebuilds of a dead blob have left could not be looked up");
                 false
             });
