@@ -161,21 +161,22 @@ impl IntakeLog {
         self.intake.status()
     }
 
-    /// Refuses another pool than the one that `catalog` was used with, whose small objects would be missing. What is
-    /// there is this catalog's from now on if it had none, or `is_given_up`.
+    /// Refuses another pool than the one that `catalog` was used with, if objects are staged, which would be missing.
+    /// What is there is this catalog's from now on otherwise, or if that `is_given_up`.
     ///
     /// # Errors
     /// [`ServerError::Refused`].
     pub(crate) async fn claim(log: Option<&Self>, catalog: &Catalog, is_given_up: bool) -> Result<(), ServerError> {
         let known = catalog.meta_get(POOL).await?;
         let found = log.map(|log| log.pool.0.to_le_bytes().to_vec());
-        if known.is_none() || is_given_up {
-            return match found {
-                Some(found) if known.as_ref() != Some(&found) => Ok(catalog.meta_put(POOL, found).await?),
-                _ => Ok(()),
-            };
-        }
         if known == found {
+            return Ok(());
+        }
+        let is_needed = known.is_some() && !is_given_up && catalog.staged_usage().await?.count > 0;
+        if let (false, Some(found)) = (is_needed, &found) {
+            catalog.meta_put(POOL, found.clone()).await?;
+        }
+        if !is_needed {
             return Ok(());
         }
         let place = log.map_or("the pool of small objects", |log| log.places.as_str());
