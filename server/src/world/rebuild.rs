@@ -152,11 +152,11 @@ impl World {
     }
 }
 
-/// Takes note of where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left. The
-/// blob; `None` if it does not lie on `drives` any more.
+/// Takes note of where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left.
+/// The blob; `None` if it does not lie on `drives` any more.
 ///
-/// In this order: a stack may have been counted by a commit that was not answered and comes back after a crash. A commit
-/// that is made after it, and finds the blob where it was, proves that it was not.
+/// In this order: a stack may have been counted by a commit that was not answered and comes back after a crash. A
+/// commit that is made after it, and finds the blob where it was, proves that it was not.
 async fn aim(
     context: &Context,
     in_service: &InService,
@@ -177,8 +177,8 @@ async fn aim(
     Ok(Some(found))
 }
 
-/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them, but for where the next one is
-/// `aimed_at`. True if none is left, on any drive in service: what lies on one that failed is lost with it.
+/// Removes the stacks of `blob` that rebuilds of it have left where it does not count them, but for where the next one
+/// is `aimed_at`. True if none is left, on any drive in service: what lies on one that failed is lost with it.
 pub(super) async fn remove_left_over(
     context: &Context,
     in_service: &InService,
