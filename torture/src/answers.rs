@@ -11,7 +11,7 @@ use crate::site::{BUCKET, Running};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind, ChosenPart, ListRequest, Object, Place, PutCondition, Upload};
 use futures::StreamExt;
-use s3::store::{Completion, GetBody, ObjectStore, PartId, ServiceError};
+use s3::store::{Completion, GetBody, ObjectStore, PartId, PutSink, ServiceError};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,6 +50,12 @@ pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     Checksummer::of(ChecksumKind::Crc64Nvme, bytes)
 }
 
+/// Commits in a task of its own, as the front does: a client that goes away cuts no commit in half.
+pub(crate) async fn commit(sink: Box<dyn PutSink>, etag: String, sums: Vec<Checksum>) -> Result<u64, ServiceError> {
+    let ended = |error| ServiceError::Unavailable { reason: format!("the commit ended: {error}") };
+    tokio::spawn(sink.commit(etag, sums)).await.unwrap_or_else(|error| Err(ended(error)))
+}
+
 impl Clients<'_> {
     pub(crate) fn journal(&self) -> &Arc<Journal> {
         &self.running.journal
@@ -71,7 +77,7 @@ impl Clients<'_> {
             sink.write(all.slice(from..all.len().min(from + piece))).await?;
         }
         let sums = if serial % 3 == 0 { Vec::new() } else { vec![checksum(&all)] };
-        sink.commit(etag(serial, bytes), sums).await.map(drop)
+        commit(sink, etag(serial, bytes), sums).await.map(drop)
     }
 
     /// Puts an object and holds the answer against the model.

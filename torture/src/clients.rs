@@ -1,6 +1,6 @@
 //! Random histories: several clients at once, whose operations are drawn one by one, each from a stream of its own.
 
-use crate::answers::{Answer, Clients};
+use crate::answers::{Answer, Clients, commit};
 use crate::content::{Serial, content, etag};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::reference::{At, OpenUpload, Reference};
@@ -190,7 +190,7 @@ impl Client<'_> {
         while let Some(piece) = body.bytes.next().await {
             sink.write(piece.map_err(|_| None)?).await.map_err(Some)?;
         }
-        sink.commit(etag(serial, bytes), body.object.checksums).await.map(drop).map_err(Some)
+        commit(sink, etag(serial, bytes), body.object.checksums).await.map(drop).map_err(Some)
     }
 
     fn lengths(&mut self) -> Vec<u64> {

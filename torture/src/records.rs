@@ -1,6 +1,7 @@
 //! Records that are repartitioned while everything fails: the operator asks for jobs, pauses, resumes and cancels them.
 //! In the end one is through, every record is in one partition, and the input is as it was.
 
+use crate::answers::commit;
 use crate::journal::Rule;
 use crate::plan::{Life, Plan, Stream};
 use crate::reference::Reference;
@@ -90,7 +91,7 @@ async fn put(running: &Running, key: &str, text: String) -> Result<(), ServiceEr
     let mut sink = running.service.begin_put(&bucket, key, object, PutCondition::None).await?;
     let etag = format!("0-{}", text.len());
     sink.write(Bytes::from(text)).await?;
-    sink.commit(etag, Vec::new()).await.map(drop)
+    commit(sink, etag, Vec::new()).await.map(drop)
 }
 
 async fn ask(running: &Running, jobs: &Repartitions, reference: &Reference, rng: &mut Rng) {

@@ -4,7 +4,7 @@
 //! is done, bucket and key must both have been there at some moment since its commit began, however long ago it was
 //! admitted.
 
-use crate::answers::{Answer, Clients, checksum};
+use crate::answers::{Answer, Clients, checksum, commit};
 use crate::content::{Serial, content, etag};
 use crate::journal::Rule;
 use crate::plan::{Item, Life, Plan, Stream};
@@ -317,7 +317,7 @@ impl Contender<'_> {
         tokio::time::sleep(slowly).await;
         sink.write(all.slice(all.len() / 2..)).await?;
         *before = Some(self.rights(admitted));
-        sink.commit(etag(serial, bytes), vec![checksum(&all)]).await.map(drop)
+        commit(sink, etag(serial, bytes), vec![checksum(&all)]).await.map(drop)
     }
 
     async fn delete(&mut self, user: &'static str) {
