@@ -374,7 +374,7 @@ class GivenUpAndReplaced(Racks):
 
     @unittest.skipIf(faults.why_not(), faults.why_not())
     def test_a_server_that_is_killed_while_it_rebuilds_beside_a_replacement_goes_on(self):
-        # Of a log in front of the catalog no sync could be told from the next.
+        # Of a log in front of the catalog no sync can be distinguished from the next.
         data, objects, drives = self.cold("nas8", settings={**SMALL, **FILES})
         drive = drives[0]
         self.does("fail", data, drive)

@@ -145,6 +145,15 @@ class OlderCatalog(SystemTest):
         self.reads(server.client(), "pantry", acknowledged)
         self.is_the_newest(server)
 
+    def used_as_older(self, data, turn, there):
+        """Starts a server on an older catalog, puts something and stops it. What was put."""
+        server = self.serve(data)
+        self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
+        fork = self.put(server.client(), f"fork{turn}", 2)
+        self.reads(server.client(), "pantry", {**there, **fork})
+        self.assertEqual(server.stop(), 0)
+        return fork
+
     def is_the_newest(self, server):
         """Although other stacks lie in the rack, and once each drive was mounted."""
         server, _ = self.until_each_drive_has_more_than(server, set(server.stacks()))
@@ -219,11 +228,7 @@ class OlderCatalog(SystemTest):
         self.copy(server.data, "catalog.older", "catalog.db")
         fork = {}
         for turn in range(3):
-            server = self.serve(server.data)
-            self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
-            fork |= self.put(server.client(), f"fork{turn}", 2)
-            self.reads(server.client(), "pantry", {**before, **fork})
-            self.assertEqual(server.stop(), 0)
+            fork |= self.used_as_older(server.data, turn, {**before, **fork})
         self.copy(server.data, "catalog.newer", "catalog.db")
         for _ in range(2):
             server = self.serve(server.data)
@@ -279,11 +284,7 @@ class OlderCatalog(SystemTest):
         self.assertIn("catalog-file", {finding["kind"] for finding in self.verified(server.data)["findings"]})
         fork = {}
         for turn in range(3):
-            server = self.serve(server.data)
-            self.assertTrue(any("catalog is older" in warning for warning in server.status()["warnings"]))
-            fork |= self.put(server.client(), f"fork{turn}", 2)
-            self.reads(server.client(), "pantry", {**before, **fork})
-            self.assertEqual(server.stop(), 0)
+            fork |= self.used_as_older(server.data, turn, {**before, **fork})
             found = [finding["what"] for finding in self.verified(server.data)["findings"]]
             self.assertTrue(any("older than its log" in what for what in found), found)
         self.copy(server.data, "catalog.newer", "catalog.db")

@@ -491,7 +491,7 @@ async fn a_copy_that_was_found_to_be_older_late_takes_back_what_the_log_says_of_
         }
         assert!(older.sequence() > newest.sequence());
         let is_known = reopened(&newest, &log).0.behind_log().is_none();
-        assert_eq!(is_known, found, "only the mark tells");
+        assert_eq!(is_known, found, "only the mark shows it");
         if !found {
             (older, log) = reopened(&older, &log);
         }

@@ -1,13 +1,14 @@
 //! A server of the binary for benchmarks, and clients of it that cost little: requests are signed, payloads are not,
 //! and each client keeps its connection.
 
-use hmac::{Hmac, KeyInit, Mac};
+mod signing;
+
 use sha2::{Digest, Sha256};
+use signing::{amz_date, hex, hmac};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::SystemTime;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_larder");
 
@@ -84,26 +85,6 @@ pub struct Client {
     scope: String,
     signing_key: Vec<u8>,
     answer: Vec<u8>,
-}
-
-fn hmac(key: &[u8], text: &str) -> Vec<u8> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
-    mac.update(text.as_bytes());
-    mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |nibble: u8| char::from(b"0123456789abcdef"[usize::from(nibble)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-}
-
-/// `20261121T083000Z`, from the date in HTTP's form.
-fn amz_date() -> String {
-    let date = httpdate::fmt_http_date(SystemTime::now());
-    let parts: Vec<&str> = date.split(' ').collect();
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let month = months.iter().position(|month| *month == parts[2]).unwrap() + 1;
-    format!("{}{month:02}{}T{}Z", parts[3], parts[1], parts[4].replace(':', ""))
 }
 
 impl Client {

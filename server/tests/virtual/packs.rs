@@ -315,57 +315,17 @@ fn all_is_well(site: &mut Site, facts: &Facts, left: &[String]) {
     assert!(facts.log.slots().is_empty(), "nothing is left of what has moved");
 }
 
-#[test]
-fn a_crash_at_any_step_of_a_migration_and_of_what_is_freed_then_loses_nothing_and_leaves_nothing() {
-    let torn = &mut Rng::new(7);
-    let mut step = 1;
-    let mut crashed = 0;
+/// Crashes at later and later steps of `act`, each time after `prepare`, which answers the keys that live from then on,
+/// until it is through before it crashes.
+fn crash_at_each_step(seed: u64, prepare: impl AsyncFn(&Larder) -> Vec<String>, act: impl AsyncFn(&Larder, &[String])) {
+    let (torn, mut step, mut crashed) = (&mut Rng::new(seed), 1, 0);
     loop {
         let mut site = site();
         site.policy.migration.pack_bytes = MIB;
         let facts = site.facts();
-        let mut keys = shuffled(60, 8);
-        site.run(async |larder| put_all(larder, &keys, 30 * KIB).await);
-        keys.sort();
+        let left = site.run(async |larder| prepare(larder).await);
         site.power.fail_in(step);
-        let ended = site.boot_and(async |larder| larder.settle().await);
-        if matches!(ended, Ended::Finished(())) {
-            break;
-        }
-        crashed += 1;
-        site.lose_power(torn);
-        all_is_well(&mut site, &facts, &keys);
-        step += 1 + step / 20;
-    }
-    assert!(crashed > 40, "{crashed} crashes");
-}
-
-#[test]
-fn a_crash_at_any_step_of_a_compaction_loses_nothing_and_the_next_wake_goes_on() {
-    let torn = &mut Rng::new(9);
-    let mut step = 1;
-    let mut crashed = 0;
-    loop {
-        let mut site = site();
-        site.policy.migration.pack_bytes = MIB;
-        let facts = site.facts();
-        let left = site.run(async |larder| {
-            let mut keys = shuffled(30, 10);
-            put_all(larder, &keys, 30 * KIB).await;
-            larder.settle().await;
-            keys.sort();
-            for key in &keys[..20] {
-                larder.delete(key).await;
-            }
-            keys.split_off(20)
-        });
-        site.power.fail_in(step);
-        let ended = site.boot_and(async |larder| {
-            assert_eq!(larder.get_retrying(&left[0]).await.unwrap(), 1);
-            larder.settle().await;
-            let places = join_all(left.iter().map(|key| larder.place(key))).await;
-            assert!(!places.iter().any(is_staged));
-        });
+        let ended = site.boot_and(async |larder| act(larder, &left).await);
         if matches!(ended, Ended::Finished(())) {
             break;
         }
@@ -375,4 +335,35 @@ fn a_crash_at_any_step_of_a_compaction_loses_nothing_and_the_next_wake_goes_on()
         step += 1 + step / 20;
     }
     assert!(crashed > 40, "{crashed} crashes");
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_migration_and_of_what_is_freed_then_loses_nothing_and_leaves_nothing() {
+    let prepare = async |larder: &Larder| {
+        let mut keys = shuffled(60, 8);
+        put_all(larder, &keys, 30 * KIB).await;
+        keys.sort();
+        keys
+    };
+    crash_at_each_step(7, prepare, async |larder, _| larder.settle().await);
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_compaction_loses_nothing_and_the_next_wake_goes_on() {
+    let prepare = async |larder: &Larder| {
+        let mut keys = shuffled(30, 10);
+        put_all(larder, &keys, 30 * KIB).await;
+        larder.settle().await;
+        keys.sort();
+        for key in &keys[..20] {
+            larder.delete(key).await;
+        }
+        keys.split_off(20)
+    };
+    crash_at_each_step(9, prepare, async |larder, left| {
+        assert_eq!(larder.get_retrying(&left[0]).await.unwrap(), 1);
+        larder.settle().await;
+        let places = join_all(left.iter().map(|key| larder.place(key))).await;
+        assert!(!places.iter().any(is_staged));
+    });
 }
