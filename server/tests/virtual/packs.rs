@@ -317,7 +317,11 @@ fn all_is_well(site: &mut Site, facts: &Facts, left: &[String]) {
 
 /// Crashes at later and later steps of `act`, each time after `prepare`, which answers the keys that live from then on,
 /// until it is through before it crashes.
-fn crash_at_each_step(seed: u64, prepare: impl AsyncFn(&Larder) -> Vec<String>, act: impl AsyncFn(&Larder, &[String])) {
+fn crash_at_each_step(
+    seed: u64,
+    prepare: &impl AsyncFn(&Larder) -> Vec<String>,
+    act: &impl AsyncFn(&Larder, &[String]),
+) {
     let (torn, mut step, mut crashed) = (&mut Rng::new(seed), 1, 0);
     loop {
         let mut site = site();
@@ -345,7 +349,7 @@ fn a_crash_at_any_step_of_a_migration_and_of_what_is_freed_then_loses_nothing_an
         keys.sort();
         keys
     };
-    crash_at_each_step(7, prepare, async |larder, _| larder.settle().await);
+    crash_at_each_step(7, &prepare, &async |larder: &Larder, _: &[String]| larder.settle().await);
 }
 
 #[test]
@@ -360,7 +364,7 @@ fn a_crash_at_any_step_of_a_compaction_loses_nothing_and_the_next_wake_goes_on()
         }
         keys.split_off(20)
     };
-    crash_at_each_step(9, prepare, async |larder, left| {
+    crash_at_each_step(9, &prepare, &async |larder: &Larder, left: &[String]| {
         assert_eq!(larder.get_retrying(&left[0]).await.unwrap(), 1);
         larder.settle().await;
         let places = join_all(left.iter().map(|key| larder.place(key))).await;
