@@ -173,9 +173,8 @@ impl<R: Records> Committer<R> {
             _ if forgets_nothing => {}
             // What the newest copy needs is retained from its mark on.
             Some(Mark::Aside { .. }) => {}
-            // The last number stays there: the newest copy goes on above it.
-            None if self.is_log_aside => log.covered(Sequence(self.state.sequence.0.saturating_sub(1))),
-            _ => log.covered(self.state.sequence),
+            // The last number stays there: an older copy sees by it that it is behind, whatever is forgotten.
+            _ => log.covered(Sequence(self.state.sequence.0.saturating_sub(1))),
         }
         Ok(())
     }

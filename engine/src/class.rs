@@ -126,6 +126,12 @@ pub(crate) struct Class {
     pub switch: Option<Switch>,
     /// When the wake or the rest under way began, if it is one of a whole group.
     pub moving_since: Option<Time>,
+    /// When the group that is awake was ready.
+    pub ready_at: Time,
+    /// The awake group does not go to sleep for idleness alone before that.
+    stays_until: Time,
+    /// Others wait for what the idle group holds.
+    pub is_hastened: bool,
 }
 
 impl Class {
@@ -142,6 +148,9 @@ impl Class {
             returned: false,
             switch: None,
             moving_since: None,
+            ready_at: Time::ZERO,
+            stays_until: Time::ZERO,
+            is_hastened: false,
         }
     }
 
@@ -199,7 +208,9 @@ impl Class {
             ClassPhase::Waking { until, .. } | ClassPhase::Resting { until, .. } => until,
             ClassPhase::Awake { .. } if let Some(until) = self.anticipates_until => until,
             ClassPhase::Awake { idle_since, .. } => match (idle_since, idle_timeout) {
-                (Some(since), IdleTimeout::After(timeout)) if self.in_service.is_none() => since + timeout,
+                (Some(since), IdleTimeout::After(timeout)) if self.in_service.is_none() => {
+                    (since + timeout).max(self.stays_until)
+                }
                 _ => Time::MAX,
             },
         }
@@ -295,6 +306,7 @@ impl Class {
         if let Some(Switch { since, priority }) = switch {
             self.queues.charge_switch(priority, now.since(since));
         }
+        (self.ready_at, self.stays_until) = (now, Time::ZERO);
         self.phase = ClassPhase::Awake { group, idle_since: None };
         (switch, self.moving_since.take().map(|since| now.since(since)))
     }
@@ -302,9 +314,16 @@ impl Class {
     /// The awake group has had nothing to do since then; `None` is that it has work.
     pub fn set_idle(&mut self, idle_since: Option<Time>) {
         assert!(self.in_service.is_none(), "a class that serves is neither idle nor about to serve");
+        self.is_hastened &= idle_since.is_some();
         if let ClassPhase::Awake { group, .. } = self.phase {
             self.phase = ClassPhase::Awake { group, idle_since };
         }
+    }
+
+    /// The idle group goes to sleep from then on, and not before.
+    pub fn stay_until(&mut self, until: Time) {
+        assert!(self.in_service.is_none(), "a class that serves is not idle");
+        self.stays_until = until;
     }
 
     /// Since when the awake group has had nothing to do.
@@ -316,6 +335,7 @@ impl Class {
     pub fn hasten_sleep(&mut self, since: Time) {
         if let ClassPhase::Awake { idle_since: Some(idle_since), .. } = &mut self.phase {
             *idle_since = (*idle_since).min(since);
+            (self.is_hastened, self.stays_until) = (true, Time::ZERO);
         }
     }
 

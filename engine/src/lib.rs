@@ -78,7 +78,7 @@ pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
-    SchedulerPolicy, Shares, Weighing,
+    SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;

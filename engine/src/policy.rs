@@ -235,6 +235,16 @@ pub struct MigrationPolicy {
     pub scan_interval: Duration,
 }
 
+/// What keeps an idle group spinning beyond its idle timeout (the spin-down manager of Serviceable cold storage, section
+/// 4), unless its class or its permits are wanted for others. By default nothing does, as in Pelican.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SpinDownPolicy {
+    /// So long after it was ready it does not go to sleep.
+    pub min_gap: Duration,
+    /// While a drive of it has used up its starts of the day, it does not go to sleep before the next one.
+    pub keeps_exhausted: bool,
+}
+
 /// For traces of policies that have no such interval.
 fn hour() -> Duration {
     Duration::from_hours(1)
@@ -253,6 +263,9 @@ pub struct RackPolicy {
     pub read_policy: ReadPolicy,
     /// Starts a drive may use on one day for work nobody waits for. Clients may exceed it; that is reported.
     pub starts_per_day: u32,
+    /// What keeps an idle group spinning.
+    #[serde(default)]
+    pub spin_down: SpinDownPolicy,
     /// How much longer than the hardware takes a drive's answer may be under way before the drive is done without: the
     /// time the host takes to pass on commands and answers.
     pub host_slack: Duration,

@@ -1,7 +1,8 @@
 //! Shared by tests of the engine: a policy in which nothing happens by itself.
 
 use crate::policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
+    Weighing,
 };
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -24,6 +25,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
         idle_timeout: IdleTimeout::Never,
         read_policy: ReadPolicy::All,
         starts_per_day: 10,
+        spin_down: SpinDownPolicy::default(),
         host_slack: Duration::from_secs(30),
         deadlines: crate::Deadlines::default(),
         migration: MigrationPolicy {

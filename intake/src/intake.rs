@@ -224,6 +224,13 @@ impl Intake {
         Scan::new(Arc::clone(&self.shared), from.to_vec(), to.map(<[u8]>::to_vec), Want::Entry)
     }
 
+    /// One more than the largest trailer of any key that is there, or was: the last 8 bytes of a key, as a number,
+    /// big-endian. 0 if there is none, and as large as a number can be if that is not known without reading everything.
+    /// Reads nothing.
+    pub fn trailers_end(&self) -> u64 {
+        self.shared.cycles.iter().map(|cycle| cycle.view().trailers_end()).max().unwrap_or(0)
+    }
+
     /// Leaves the log on duty. The answer comes once it and all logs before it are shelves.
     pub fn rotate(&self) -> Ack {
         let (answerer, ack) = ack();

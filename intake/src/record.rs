@@ -168,13 +168,19 @@ impl Head {
 
     /// The record that `bytes` begin with, of which this is the head.
     pub(crate) fn record<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, Damage> {
-        let bytes = bytes.get(..self.bytes()).ok_or(Damage::Short)?;
-        let key = self.key(bytes)?;
-        let mut rest = Fields(&bytes[HEAD_BYTES + key.len()..]);
-        let (entry, value) = (rest.take(self.entry_bytes as usize)?, rest.take(self.value_bytes as usize)?);
-        if crc32c(value) != self.value_crc {
+        self.key(bytes)?;
+        let record = self.verified(bytes)?;
+        if crc32c(record.value) != self.value_crc {
             return Err(Damage::Checksum);
         }
+        Ok(record)
+    }
+
+    /// The same record once more: its checksums were compared before.
+    pub(crate) fn verified<'a>(&self, bytes: &'a [u8]) -> Result<Record<'a>, Damage> {
+        let mut rest = Fields(bytes.get(HEAD_BYTES..self.bytes()).ok_or(Damage::Short)?);
+        let (key, entry) = (rest.take(self.key_bytes as usize)?, rest.take(self.entry_bytes as usize)?);
+        let value = rest.take(self.value_bytes as usize)?;
         rest.end()?;
         Ok(Record { kind: self.kind, sequence: self.sequence, key, entry, value })
     }

@@ -21,3 +21,5 @@ pub(crate) mod access;
 pub(crate) mod build;
 mod format;
 pub(crate) mod read;
+
+pub(crate) use format::Trailers;

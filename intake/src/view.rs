@@ -12,6 +12,7 @@ use crate::error::ReadError;
 use crate::mask::Mask;
 use crate::names::FileId;
 use crate::record::{Kind, Record, Sequence};
+use crate::shelf::Trailers;
 use crate::shelf::read::{Cursor, Shelf};
 use crate::table::{LogTable, Slot};
 use std::ops::Bound;
@@ -129,6 +130,14 @@ impl View {
         let shelves = self.shelves.iter().map(|shelf| shelf.sequences().1);
         let logs = self.logs.iter().map(|log| log.index.read().last);
         shelves.chain(logs).max().unwrap_or_default()
+    }
+
+    /// One more than the largest trailer of its keys, or above; 0 if they have none.
+    pub(crate) fn trailers_end(&self) -> u64 {
+        let end = |key: &Box<[u8]>| Trailers::of(key).map_or(0, |trailer| trailer.saturating_add(1));
+        let in_log = |log: &Arc<LogTable>| log.index.read().keys.keys().map(end).max().unwrap_or(0);
+        let shelves = self.shelves.iter().map(|shelf| shelf.trailers_end());
+        self.logs.iter().map(in_log).chain(shelves).max().unwrap_or(0)
     }
 
     /// Whether it has everything.

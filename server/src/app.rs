@@ -19,6 +19,7 @@ use crate::intake_log::IntakeLog;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
+use crate::pacing::Pacing;
 use crate::processor::Processor;
 use crate::repartition::Repartitions;
 use crate::status_service::StatusService;
@@ -208,6 +209,7 @@ impl Boot<'_> {
                     .map(|pin| pin.class)
             }),
             counters: Arc::new(WorldCounters::default()),
+            pacing: Pacing::new(self.config.migrate.block_bytes, self.config.workshop.critical_permille),
             processor: Processor::Host,
             trace: None,
         };

@@ -10,6 +10,7 @@
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;
 use crate::lineage;
+use crate::sweep;
 use crate::world::{World, WorldHandle, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
@@ -18,11 +19,9 @@ use disk::{Clock, DriveEventKind, EmulatedRack, TokioClock};
 use engine::layout::{Group, Layout};
 use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use workshop::{NamedSlot, UnknownFile};
 
 /// Bytes on a drive beside its stacks.
 const LABEL_BYTES: u64 = 4_096;
@@ -89,7 +88,8 @@ pub async fn boot(
     refuse_a_new_catalog(context).await?;
     let Context { lineage, catalog, staging, nonce, .. } = context;
     let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
-    sweep(context, &runs).await?;
+    let records = sweep::files(context, runs).await?;
+    context.spool.wipe().await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());
@@ -98,6 +98,7 @@ pub async fn boot(
         handle.report(fact);
     }
     (context.spawn)(Box::pin(world.run()));
+    (context.spawn)(Box::pin(sweep::records(context.clone(), handle.clone(), records)));
     (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
     let means_of_recheck = context.clone();
     (context.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
@@ -119,8 +120,7 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
 /// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
 /// the place of one that is lost.
 async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
-    let highest = context.staging.highest_slot().await?;
-    if highest.is_none() || context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 {
+    if context.staging.is_empty().await? || context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 {
         return Ok(());
     }
     Err(ServerError::Refused(
@@ -128,56 +128,6 @@ async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
          accept_older_catalog = true in larder.toml"
             .into(),
     ))
-}
-
-/// Removes from the workshop what nobody can ever want: what was never finished, and what [`lineage::is_garbage`] knows
-/// to be so. To a catalog that was restored from a backup, or lost its log, what was staged since looks like what a
-/// crash has left, and may be the only copy.
-async fn sweep(context: &Context, runs: &[u64]) -> Result<(), ServerError> {
-    // Another catalog may have given out slots that this one has not.
-    let highest = context.staging.highest_slot().await?;
-    context.catalog.skip_slots(highest.map_or(0, |slot| slot + 1)).await?;
-    let known = known_slots(&context.catalog).await?;
-    // A damaged record may be what names a file that nothing else does.
-    let damaged = context.catalog.quarantined();
-    if !damaged.is_empty() {
-        let records = damaged.len();
-        tracing::error!(records, "records of the catalog are damaged; nothing is removed from the workshop");
-    }
-    let is_certain = damaged.is_empty() && context.catalog.incomplete().is_none();
-    let is_known = |slot| !is_certain || known.contains(&slot);
-    let swept = context.staging.sweep(is_known).await?;
-    let newer = |file: &&UnknownFile| {
-        file.stamp.is_some_and(|stamp| lineage::is_newer(&context.lineage, stamp.run, stamp.sequence))
-    };
-    if let Some((slot, stamp)) = swept.unknown.iter().find(newer).and_then(|file| Some((file.at.slot(), file.stamp?))) {
-        let why = format!("the staged file of slot {slot} was written under a newer one");
-        lineage::found_newer(&context.lineage, &context.catalog, &context.staging, stamp.run, why).await;
-    }
-    let (garbage, kept): (Vec<&UnknownFile>, Vec<&UnknownFile>) =
-        swept.unknown.iter().partition(|file| lineage::is_garbage(&context.lineage, file, runs));
-    let garbage: Vec<NamedSlot> = garbage.into_iter().map(|file| file.at.clone()).collect();
-    assert!(!garbage.iter().any(|at| known.contains(&at.slot())), "no file that the catalog knows is garbage");
-    assert!(is_certain || garbage.is_empty(), "nothing is garbage to a catalog of which something is missing");
-    context.staging.free_all(&garbage).await?;
-    // Files of the last run are this run's to keep and the next one's to remove; all others are not ours.
-    let of_last_run = |file: &&&UnknownFile| file.stamp.is_some_and(|stamp| Some(&stamp.run) == runs.last());
-    let own = kept.iter().filter(of_last_run).count();
-    let (removed, foreign) = (swept.removed + garbage.len() as u64, (kept.len() - own) as u64);
-    context.counters.unknown_staged.store(foreign, Ordering::Relaxed);
-    context.counters.left_staged.store(own as u64, Ordering::Relaxed);
-    if removed + own as u64 > 0 {
-        tracing::info!(removed, kept = own, "staged files of the last run that no object refers to");
-    }
-    if foreign > 0 {
-        tracing::warn!(foreign, "staged files that this catalog does not know are kept: they may be a newer catalog's");
-    }
-    if (swept.kept as usize) < known.len() {
-        let missing = known.len() - swept.kept as usize;
-        tracing::error!(missing, "staged files are missing; GETs of them will fail");
-    }
-    context.spool.wipe().await?;
-    Ok(())
 }
 
 /// The largest object that some group of `rack` could hold in a pack of its own if it were empty, in bytes.
@@ -197,27 +147,6 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
         *(if stack_bytes <= stack_bytes_max { &mut fits } else { &mut beyond }) = middle;
     }
     fits.saturating_sub(INDEX_BYTES)
-}
-
-async fn known_slots(catalog: &Catalog) -> Result<BTreeSet<u64>, CatalogError> {
-    let mut known = BTreeSet::new();
-    let mut after = None;
-    loop {
-        let page = catalog.staged_slots(after.as_ref(), PAGE).await?;
-        known.extend(page.items.iter().map(|staged| staged.slot));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    loop {
-        let page = catalog.part_slots(after.as_ref()).await?;
-        known.extend(page.items);
-        after = page.next;
-        if after.is_none() {
-            return Ok(known);
-        }
-    }
 }
 
 /// Everything the engine must know before work begins.
@@ -258,8 +187,11 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     for (group, bytes) in context.catalog.dead_totals().await? {
         facts.push(Event::SpaceDead { group, bytes });
     }
-    let open_bytes = context.catalog.upload_usage().await?.bytes;
-    context.counters.open_part_bytes.store(open_bytes, Ordering::Relaxed);
+    context
+        .counters
+        .open_parts
+        .recount(async { Ok::<_, CatalogError>(context.catalog.upload_usage().await?.bytes) })
+        .await?;
     facts.push(Event::StagingChanged(usage_of(context)));
     facts.push(Event::Booted);
     Ok(facts)

@@ -11,7 +11,7 @@ mod text;
 
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
-    SchedulerPolicy, Shares, Weighing,
+    SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{ClassId, RackSpec};
 use s3::{HostDomain, S3Limits};
@@ -87,6 +87,11 @@ pub struct Config {
     /// Starts a drive may use on one day for work nobody waits for; the rack's rating if not set.
     #[serde(deserialize_with = "text::at_least_one")]
     pub starts_per_day: Option<u32>,
+    /// The least time, in modelled time, that a group stays awake once it is.
+    #[serde(deserialize_with = "text::duration")]
+    pub start_gap: Duration,
+    /// A group whose drives have used up their starts of the day keeps spinning while its class has nothing to do.
+    pub spin_when_exhausted: bool,
     /// The interval between two checkpoints of a repartition job, at least, in modelled time.
     #[serde(deserialize_with = "text::some_time")]
     pub checkpoint_interval: Duration,
@@ -136,6 +141,8 @@ impl Default for Config {
             idle_timeout: IdleTimeout::After(Duration::from_mins(5)),
             read_policy: ReadPolicy::All,
             starts_per_day: None,
+            start_gap: Duration::ZERO,
+            spin_when_exhausted: true,
             checkpoint_interval: Duration::from_hours(1),
             trace: None,
             evacuate_permille: 500,
@@ -239,6 +246,9 @@ pub struct MigrateConfig {
     /// The interval between two scans of the workshop; above 0.
     #[serde(deserialize_with = "text::some_time")]
     pub scan_interval: Duration,
+    /// Bytes that are copied at a time while clients use the workshop; above 0.
+    #[serde(rename = "block_size", deserialize_with = "text::size")]
+    pub block_bytes: u64,
 }
 
 impl Default for MigrateConfig {
@@ -252,6 +262,7 @@ impl Default for MigrateConfig {
             linger: Duration::from_hours(1),
             window: 32,
             scan_interval: Duration::from_secs(10),
+            block_bytes: 4_000_000,
         }
     }
 }
@@ -481,6 +492,9 @@ impl Config {
         if workshop.capacity == Some(0) {
             return Some(("workshop.capacity", "must be above 0, or nothing could be written".into()));
         }
+        if self.migrate.block_bytes == 0 {
+            return Some(("migrate.block_size", "must be above 0; remove the line for 4 MB".into()));
+        }
         if self.migrate.pack_bytes == Some(0) {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
@@ -558,6 +572,7 @@ impl Config {
             idle_timeout: self.idle_timeout,
             read_policy: self.read_policy,
             starts_per_day: self.starts_per_day.unwrap_or_else(|| spec.profile.starts_per_day()),
+            spin_down: SpinDownPolicy { min_gap: self.start_gap, keeps_exhausted: self.spin_when_exhausted },
             host_slack: HOST_SLACK.saturating_mul(self.time_scale),
             deadlines: self.deadlines.modelled(self.time_scale),
             migration,

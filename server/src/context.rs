@@ -5,6 +5,8 @@
 use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
+use crate::open_parts::OpenParts;
+use crate::pacing::Pacing;
 use crate::processor::Processor;
 use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
@@ -16,7 +18,7 @@ use model::{ClassId, DriveId, Rng};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use workshop::{SmallFiles, Spool, Staging};
 
 /// Starts a task that nobody waits for.
@@ -106,6 +108,8 @@ pub struct Context {
     pub staging: Staging,
     /// Where small objects go, if not into files of their own.
     pub small: Option<SmallObjects>,
+    /// Migration beside clients.
+    pub pacing: Pacing,
     /// Recalls.
     pub spool: Spool,
     /// Blobs that somebody reads.
@@ -145,8 +149,8 @@ pub struct WorldCounters {
     pub unknown_staged: AtomicU64,
     /// Staged files that the last run has left, and that the next start removes.
     pub left_staged: AtomicU64,
-    /// Bytes of the parts of open uploads, those included that are being received: what of the workshop cannot migrate.
-    pub open_part_bytes: AtomicU64,
+    /// The parts of open uploads, those included that are being received.
+    pub open_parts: OpenParts,
     /// Stripes that reads have found lost.
     pub losses: Losses,
     /// Set while the engine says that the rack has no room for staged objects.
@@ -157,19 +161,11 @@ pub struct WorldCounters {
     pub absences: Absences,
 }
 
-impl WorldCounters {
-    /// Parts of so many bytes are open no more.
-    pub(crate) fn parts_closed(&self, bytes: u64) {
-        let less = |open: u64| Some(open.saturating_sub(bytes));
-        let _ = self.open_part_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-    }
-}
-
 /// The workshop's fill for the engine: bytes that may migrate, and the room for those. Parts of open uploads may not,
 /// and migrating everything else in haste would make no room for them.
 pub(crate) fn usage_of(context: &Context) -> Usage {
     let usage = context.staging.usage();
-    let open_bytes = context.counters.open_part_bytes.load(Ordering::Relaxed);
+    let open_bytes = context.counters.open_parts.bytes();
     Usage {
         staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
         capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),

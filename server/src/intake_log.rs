@@ -376,6 +376,10 @@ impl SmallRecords for IntakeLog {
         }))
     }
 
+    fn slots_end(&self) -> u64 {
+        self.intake.trailers_end()
+    }
+
     fn are_all_known(&self) -> bool {
         self.intake.is_whole()
     }

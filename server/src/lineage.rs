@@ -129,6 +129,11 @@ impl Lineage {
         self.looked_at.lock().remove(&drive);
     }
 
+    /// Every slot that had a file before this server started is below this.
+    pub(crate) fn slots_end(&self) -> u64 {
+        self.begun().slots_end
+    }
+
     /// Every blob number that was given out before this server started is below this.
     pub(crate) fn blobs_end(&self) -> u64 {
         self.begun().blobs_end
@@ -180,7 +185,7 @@ pub(crate) async fn begin_run(
     }
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    let slots_end = staging.highest_slot().await?.map_or(0, |slot| slot + 1);
+    let slots_end = staging.slots_end().await?;
     let first = lineage.begun.set(RunStart { run, blobs_end, slots_end, sequence }).is_ok();
     assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());

@@ -7,6 +7,7 @@
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::context::{Context, is_refusal, usage_of};
+use crate::pacing::ClientHere;
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -131,7 +132,14 @@ impl ObjectService {
     ) -> Result<Staged, ServiceError> {
         let opened = self.context.staging.open(NamedSlot::of(slot, bucket, key)).await;
         match opened.and_then(|reader| reader.of_version(object.version.0, bucket, key)) {
-            Ok(reader) => Ok(Staged::Here(reader.read(range).map_err(|error| damaged(&error)).boxed())),
+            Ok(reader) => {
+                let here = self.context.pacing.client();
+                let read = reader.read(range).map_err(move |error| {
+                    let _here = &here;
+                    damaged(&error)
+                });
+                Ok(Staged::Here(read.boxed()))
+            }
             Err(workshop::ReadError::NotFound { .. }) => Ok(Staged::Missing(slot)),
             Err(error) => Err(damaged(&error)),
         }
@@ -203,6 +211,8 @@ impl ObjectStore for ObjectService {
     ) -> ServiceFuture<'a, Box<dyn PutSink>> {
         Box::pin(async move {
             self.check_room(object.bytes)?;
+            let here = self.context.pacing.client();
+            self.context.pacing.admitted(usage_of(&self.context), object.bytes).await;
             let reservation =
                 self.context.staging.reserve_growing(object.bytes).map_err(|full| workshop_full(&full))?;
             let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
@@ -215,7 +225,7 @@ impl ObjectStore for ObjectService {
                 stage_error(error)
             })?;
             let (service, bucket, key) = (self.clone(), bucket.clone(), key.to_owned());
-            Ok(Box::new(Sink { service, bucket, key, object, condition, slot, writer }) as Box<dyn PutSink>)
+            Ok(Box::new(Sink { service, bucket, key, object, condition, slot, writer, here }) as Box<dyn PutSink>)
         })
     }
 
@@ -408,6 +418,7 @@ struct Sink {
     condition: PutCondition,
     slot: u64,
     writer: StagedWriter,
+    here: ClientHere,
 }
 
 impl PutSink for Sink {
@@ -427,7 +438,7 @@ impl PutSink for Sink {
 
 impl Sink {
     async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, ServiceError> {
-        let Self { service, bucket, key, object, condition, slot, writer } = self;
+        let Self { service, bucket, key, object, condition, slot, writer, here: _here } = self;
         // Before the file is finished: if it fails, the writer still removes its file.
         let version = service.context.catalog.next_version_id().await.map_err(catalog_error)?;
         let modified_ms = (service.context.wall)();

@@ -5,8 +5,9 @@
 //! share. Completing is one batch of the catalog and moves no bytes: the object is read from the files of its parts
 //! until it has migrated as a whole.
 
-use crate::context::{WorldCounters, is_refusal};
+use crate::context::{Context, WorldCounters, is_refusal, usage_of};
 use crate::object_service::{ObjectService, Staged};
+use crate::pacing::ClientHere;
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
 use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
@@ -17,7 +18,6 @@ use s3::store::{Completion, ObjectStore, PartId, PutSink, ServiceError, ServiceF
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use workshop::{ReadError, SlotHold, StagedReader, StagedWriter};
 
@@ -53,6 +53,8 @@ impl ObjectService {
     ) -> Result<Box<dyn PutSink>, ServiceError> {
         self.context.catalog.upload(bucket, key, part.upload).await.map_err(catalog_error)?;
         self.check_room(bytes)?;
+        let here = self.context.pacing.client();
+        self.context.pacing.admitted(usage_of(&self.context), bytes).await;
         let open = match self.open_part(bytes) {
             Err(error) => return Err(self.never_fits(part, bytes).await?.unwrap_or(error)),
             Ok(open) => open,
@@ -61,7 +63,7 @@ impl ObjectService {
         let slot = self.context.catalog.next_slot().await.map_err(catalog_error)?;
         let writer = self.context.staging.create(slot, reservation).await.map_err(stage_error)?;
         let (service, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
-        Ok(Box::new(PartSink { service, bucket, key, part, bytes, slot, writer, come_bytes: 0, open }))
+        Ok(Box::new(PartSink { service, bucket, key, part, bytes, slot, writer, come_bytes: 0, open, here }))
     }
 
     /// Bytes of the workshop that the parts of all open uploads may take.
@@ -74,7 +76,7 @@ impl ObjectService {
     fn open_part(&self, length: u64) -> Result<OpenPart, ServiceError> {
         let (counters, most_bytes) = (Arc::clone(&self.context.counters), self.open_bytes_max());
         let mut open = OpenPart { counters, bytes: 0, length, most_bytes };
-        let before = open.counters.open_part_bytes.load(Ordering::Relaxed);
+        let before = open.counters.open_parts.bytes();
         if before.saturating_add(length) > most_bytes {
             return Err(open.share_is_full(before));
         }
@@ -109,7 +111,7 @@ impl ObjectService {
 
     /// Parts are open no more: they belong to an object, or to nothing.
     fn closed(&self, bytes: u64) {
-        self.context.counters.parts_closed(bytes);
+        self.context.counters.open_parts.closed(bytes);
         self.report_usage();
     }
 
@@ -117,6 +119,22 @@ impl ObjectService {
     fn free_parts(&self, parts: &[Part]) {
         self.closed(parts.iter().map(|part| part.bytes).sum());
         self.free(parts.iter().map(|part| part.slot.into()).collect());
+    }
+
+    /// The error of a change to parts, which are counted anew unless it is certain that nothing has changed.
+    fn parts_error(&self, error: CatalogError) -> ServiceError {
+        if !is_refusal(&error) {
+            let service = self.clone();
+            (self.context.spawn)(Box::pin(async move {
+                let Context { catalog, counters, .. } = &service.context;
+                let count = async { Ok::<_, CatalogError>(catalog.upload_usage().await?.bytes) };
+                if let Err(error) = counters.open_parts.recount(count).await {
+                    tracing::warn!(%error, "the parts of open uploads could not be counted anew");
+                }
+                service.report_usage();
+            }));
+        }
+        catalog_error(error)
     }
 
     pub(crate) async fn complete_now(
@@ -128,8 +146,9 @@ impl ObjectService {
         let Completion { object, parts, condition } = completion;
         let modified_ms = (self.context.wall)();
         let object = Object { modified_ms, created_ms: modified_ms, ..object };
+        let _until_it_is_counted = self.context.counters.open_parts.changing().await;
         let done = self.context.catalog.complete_upload((bucket, key), &object, &parts, &condition).await;
-        let done = done.map_err(catalog_error)?;
+        let done = done.map_err(|error| self.parts_error(error))?;
         self.closed(object.bytes);
         self.free_parts(&done.unused);
         self.displaced(done.displaced);
@@ -137,8 +156,9 @@ impl ObjectService {
     }
 
     pub(crate) async fn abort_now(&self, bucket: &str, key: &str, upload: VersionId) -> Result<(), ServiceError> {
-        let parts = self.context.catalog.abort_upload(bucket, key, upload).await.map_err(catalog_error)?;
-        self.free_parts(&parts);
+        let _until_it_is_counted = self.context.counters.open_parts.changing().await;
+        let parts = self.context.catalog.abort_upload(bucket, key, upload).await;
+        self.free_parts(&parts.map_err(|error| self.parts_error(error))?);
         Ok(())
     }
 
@@ -319,7 +339,7 @@ impl OpenPart {
         if more_bytes == 0 {
             return Ok(());
         }
-        let before = self.counters.open_part_bytes.fetch_add(more_bytes, Ordering::Relaxed);
+        let before = self.counters.open_parts.coming(more_bytes);
         self.bytes += more_bytes;
         assert!(self.bytes <= self.length, "no more of a part counts than was announced");
         if before.saturating_add(more_bytes) > self.most_bytes {
@@ -336,13 +356,13 @@ impl OpenPart {
     }
 
     fn committed(mut self) {
-        self.bytes = 0;
+        self.counters.open_parts.committed(std::mem::take(&mut self.bytes));
     }
 }
 
 impl Drop for OpenPart {
     fn drop(&mut self) {
-        self.counters.parts_closed(self.bytes);
+        self.counters.open_parts.gone(self.bytes);
     }
 }
 
@@ -358,6 +378,7 @@ struct PartSink {
     writer: StagedWriter,
     come_bytes: u64,
     open: OpenPart,
+    here: ClientHere,
 }
 
 impl PutSink for PartSink {
@@ -381,7 +402,8 @@ impl PutSink for PartSink {
 
 impl PartSink {
     async fn commit_all(self, etag: String, checksums: Vec<Checksum>) -> Result<u64, ServiceError> {
-        let Self { service, bucket, key, part: PartId { upload, number }, bytes, slot, writer, open, .. } = self;
+        let Self { service, bucket, key, part, bytes, slot, writer, open, here: _here, .. } = self;
+        let PartId { upload, number } = part;
         let [checksum]: [Checksum; 1] =
             checksums.try_into().map_err(|_| ServiceError::Internal("a part has one checksum".into()))?;
         let staged = writer.finish_for(upload.0, number, &bucket, &key).await.map_err(stage_error)?;
@@ -390,6 +412,7 @@ impl PartSink {
         assert_eq!(open.bytes, bytes, "all of a part counts before it is committed");
         let modified_ms = (service.context.wall)();
         let part = Part { number, slot, bytes, etag, checksum, modified_ms };
+        let _until_it_is_counted = service.context.counters.open_parts.changing().await;
         match service.context.catalog.put_part(&bucket, &key, upload, &part).await {
             Ok(displaced) => {
                 open.committed();
@@ -402,7 +425,7 @@ impl PartSink {
                 } else {
                     open.committed(); // it may be
                 }
-                Err(catalog_error(error))
+                Err(service.parts_error(error))
             }
         }
     }

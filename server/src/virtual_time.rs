@@ -24,6 +24,7 @@ use crate::clock::monotonic;
 use crate::context::{Context, Spawn, WorldCounters, nonces};
 use crate::error::ServerError;
 use crate::holds::Holds;
+use crate::pacing::Pacing;
 use crate::processor::Processor;
 use crate::recall::Recalls;
 use crate::world::{ReadOrder, ReadTarget, TimedClient, WorldHandle};
@@ -193,6 +194,7 @@ impl Site {
             holds: Holds::default(),
             lineage: Arc::default(),
             recall_order: Arc::default(),
+            pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::new(WorldCounters::default()),
             processor: Processor::Host,

@@ -6,7 +6,10 @@ use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
 use crate::replay::TraceError;
 use engine::layout::LayoutError;
-use engine::{GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, Weighing};
+use engine::{
+    GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
+    Weighing,
+};
 use model::{DriveId, RackSpec, SpecError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -168,6 +171,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         idle_timeout: IdleTimeout::Never,
         read_policy: ReadPolicy::All,
         starts_per_day,
+        spin_down: SpinDownPolicy::default(),
         host_slack: Duration::from_secs(30),
         deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {

@@ -32,6 +32,8 @@ mod initialising;
 mod random_runs;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
+#[path = "rack/spin_down.rs"]
+mod spin_down;
 #[path = "rack/waiting.rs"]
 mod waiting;
 

@@ -5,7 +5,7 @@
 use crate::kinds::FaultKind;
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
-    Weighing,
+    SpinDownPolicy, Weighing,
 };
 use model::{RackSpec, Rng};
 use serde::Serialize;
@@ -236,6 +236,7 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         idle_timeout: IdleTimeout::After(SECOND * rng.between(2, 300) as u32),
         read_policy: pick(rng, &[ReadPolicy::All, ReadPolicy::All, ReadPolicy::K]),
         starts_per_day: pick(rng, &[12, 1000, spec.profile.starts_per_day()]),
+        spin_down: SpinDownPolicy::default(),
         host_slack: pick(rng, &[5 * SECOND, 30 * SECOND]),
         deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
@@ -336,7 +337,8 @@ impl Plan {
         let beyond = rng.below(8) == 0;
         let mut kinds = kinds(seed, rng, beyond);
         let mut lives: Vec<Life> = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
-        let policy = policy(rng, &rack.spec());
+        let mut policy = policy(rng, &rack.spec());
+        policy.spin_down.keeps_exhausted = has_habit(seed, 10);
         let max_wait = SECOND * pick(rng, &[1, 20, 45]);
         let workshop_bytes = pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]);
         let slow_readers = Stream::SlowReaders.of(seed).below(4) == 2;

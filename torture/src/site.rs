@@ -23,6 +23,7 @@ use server::data_dir::Credentials;
 use server::error::ServerError;
 use server::holds::Holds;
 use server::object_service::ObjectService;
+use server::pacing::Pacing;
 use server::processor::Processor;
 use server::repartition::Repartitions;
 use server::status_service::StatusService;
@@ -350,6 +351,7 @@ impl Site {
             holds: Holds::default(),
             lineage: Arc::default(),
             recall_order: Arc::default(),
+            pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::new(WorldCounters::default()),
             trace: Some(Arc::new(move |record: &Record| {

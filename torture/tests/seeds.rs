@@ -126,6 +126,18 @@ fn whoever_is_removed_while_he_makes_a_bucket_hears_so() {
 }
 
 #[test]
+fn a_catalog_before_an_empty_log_is_known_to_be_older() {
+    for seed in [31757, 32045, 33335] {
+        sound(seed);
+    }
+}
+
+#[test]
+fn an_upload_whose_completion_was_not_answered_is_open_no_more() {
+    sound(32914);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

@@ -48,7 +48,7 @@ pub use pack_format::{
     decode_index,
 };
 pub use recall::SpoolError;
-pub use slots::{Leaving, Reservation, SlotHold};
+pub use slots::{Leaving, Reservation, SlotHold, charged_for};
 pub use small::{RecordEnd, Removal, SmallFiles, SmallRecord, SmallRecords};
 pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;

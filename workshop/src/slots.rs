@@ -279,7 +279,7 @@ impl Slots {
 }
 
 /// The room that a file of `bytes` bytes of data takes; more than any drive has if there can be no such file.
-pub(crate) fn charged_for(bytes: u64) -> u64 {
+pub fn charged_for(bytes: u64) -> u64 {
     if bytes > BYTES_MAX { u64::MAX } else { charge(StagedLayout { bytes_max: bytes }.file_bytes()) }
 }
 

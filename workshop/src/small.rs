@@ -71,6 +71,8 @@ pub trait SmallRecords: Send + Sync + 'static {
     fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>>;
     /// The first `limit` records from `from` on, in order; fewer only at the end.
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>>;
+    /// Every record has a slot below this; as large as a number can be if only reading them all says that.
+    fn slots_end(&self) -> u64;
     /// True if a page has every record that there is, so that a range may be removed of which all records are known.
     fn are_all_known(&self) -> bool {
         true
@@ -115,6 +117,10 @@ impl SmallRecords for MemoryLog {
             bytes,
         };
         Box::pin(ready(Ok(self.payloads_from((from.name(), from.slot()), limit).into_iter().map(record).collect())))
+    }
+
+    fn slots_end(&self) -> u64 {
+        self.slots().last().map_or(0, |slot| slot + 1)
     }
 }
 
@@ -392,7 +398,7 @@ impl Drive for SmallFiles {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Staging;
+    use crate::{Staging, charged_for};
     use catalog::{CommitLog, LogRecord, Payload, Sequence};
     use disk::MemoryDrive;
     use futures::TryStreamExt;
@@ -458,9 +464,13 @@ mod tests {
         assert!(site.files.admit(5, 9_000));
         // After a crash the records and the files are what there is.
         site = self::site(site.disk, site.log.reopened(0));
-        let swept = site.staging.sweep(|slot| slot != 2).await.unwrap();
-        assert_eq!((swept.kept, swept.unknown.len(), swept.unknown[0].at.slot()), (2, 1, 2));
-        assert_eq!(swept.unknown[0].stamp.unwrap().version, 2);
+        let swept = site.staging.sweep(|slot| slot == 4).await.unwrap();
+        assert_eq!((swept.kept, swept.unknown), (1, Vec::new()));
+        site.staging.count_records(charged_for(5_000));
+        let unknown = site.staging.count_unknown(at(2)).await.unwrap().unwrap();
+        assert_eq!((unknown.at.slot(), unknown.stamp.unwrap().version), (2, 2));
+        assert_eq!(site.staging.count_unknown(at(3)).await.unwrap(), None);
+        assert_eq!((site.staging.slots_end().await.unwrap(), site.staging.is_empty().await.unwrap()), (5, false));
         assert_eq!((read(&site, 1).await, read(&site, 4).await), (vec![1; 5_000], vec![4; 9_000]));
         site.staging.free_all(&[1, 2, 4].map(at)).await.unwrap();
         assert_eq!((site.log.slots(), site.staging.usage().staged_bytes), (Vec::new(), 0));

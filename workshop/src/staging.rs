@@ -28,6 +28,7 @@ use crate::staged_file::{StagedReader, StagedWriter, reserved_for};
 use crate::staged_format::Stamp;
 use disk::{Drive, DriveError, FileName};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// Records of small files that are listed at once.
@@ -126,7 +127,8 @@ impl Staging {
 
     /// At boot, before anything else: counts the files whose slot `is_known`, and removes those of the others that were
     /// never finished. Finished files that are not known (freed, or never committed, or known to a newer catalog than
-    /// this one) are reported, and stay until they are freed. Files that are not staged files are left alone.
+    /// this one) are reported, and stay until they are freed. Files that are not staged files are left alone, and so
+    /// are records: see [`Staging::records`].
     pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
         assert!(self.slots.state.lock().slots.is_empty(), "a sweep comes before every use");
         let mut report = SweepReport::default();
@@ -135,22 +137,11 @@ impl Staging {
             if is_known(slot) {
                 report.kept += 1;
                 report.kept_bytes += charge(self.drive().len(&name).await?);
-            } else {
-                self.sweep_unknown(slot.into(), &mut report).await?;
+                continue;
             }
-        }
-        let mut from = NamedSlot::default();
-        loop {
-            let page = self.records(&from).await?;
-            let Some(last) = page.last() else { break };
-            from = last.at.successor();
-            for SmallRecord { at, bytes, .. } in page {
-                if is_known(at.slot()) {
-                    report.kept += 1;
-                    report.kept_bytes += charge(bytes);
-                } else {
-                    self.sweep_unknown(at, &mut report).await?;
-                }
+            match self.unknown(slot.into()).await? {
+                Some(file) => report.unknown.push(file),
+                None => report.removed += 1,
             }
         }
         let unknown_bytes: u64 = report.unknown.iter().map(|file| file.charged_bytes).sum();
@@ -160,8 +151,31 @@ impl Staging {
         Ok(report)
     }
 
-    /// Removes the file of a slot that is not known if it was never finished, and reports it otherwise.
-    async fn sweep_unknown(&self, at: NamedSlot, report: &mut SweepReport) -> Result<(), DriveError> {
+    /// At boot, behind the sweep: the records that are there besides the files take so much room.
+    pub fn count_records(&self, charged_bytes: u64) {
+        self.slots.state.lock().staged_bytes += charged_bytes;
+    }
+
+    /// Of what was counted as records, so much is not there.
+    pub fn discount_records(&self, charged_bytes: u64) {
+        let mut state = self.slots.state.lock();
+        state.staged_bytes = state.staged_bytes.saturating_sub(charged_bytes);
+    }
+
+    /// What a record says that nobody knows, and that was not counted yet: now it is, until it is freed. `None` if it
+    /// is gone, or about to go.
+    pub async fn count_unknown(&self, at: NamedSlot) -> Result<Option<UnknownFile>, DriveError> {
+        let found = match self.unknown(at).await {
+            Err(DriveError::NotFound(_)) => None,
+            other => other?,
+        };
+        let charged_bytes = found.as_ref().map_or(0, |file| file.charged_bytes);
+        self.slots.state.lock().staged_bytes += charged_bytes;
+        Ok(found)
+    }
+
+    /// What the file of the slot `at` says, which is not known; `None` if it was never finished, and is removed now.
+    async fn unknown(&self, at: NamedSlot) -> Result<Option<UnknownFile>, DriveError> {
         let (drive, name) = (self.drive(), staged_name(at.slot()));
         let hold = self.hold(at.clone()).ok_or_else(|| DriveError::NotFound(name.clone()))?;
         let stamp = match hold.open().await {
@@ -169,19 +183,17 @@ impl Staging {
             // A footer is written before the file is acknowledged.
             Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => {
                 drive.remove(&name).await?;
-                report.removed += 1;
-                return Ok(());
+                return Ok(None);
             }
             Err(ReadError::Drive(error @ DriveError::NotReady(_))) => return Err(error),
             Err(_) => None,
         };
         let charged_bytes = charge(drive.len(&name).await?);
-        report.unknown.push(UnknownFile { at, charged_bytes, stamp });
-        Ok(())
+        Ok(Some(UnknownFile { at, charged_bytes, stamp }))
     }
 
-    /// Some of the records from `from` on; none at their end.
-    async fn records(&self, from: &NamedSlot) -> Result<Vec<SmallRecord>, DriveError> {
+    /// Some of the records from `from` on, in order; none at their end.
+    pub async fn records(&self, from: &NamedSlot) -> Result<Vec<SmallRecord>, DriveError> {
         let Some(small) = &self.slots.small else { return Ok(Vec::new()) };
         let failed = |source| DriveError::Io { context: "the records of small files".into(), source };
         small.records().page(from, PAGE_RECORDS).await.map_err(failed)
@@ -203,11 +215,26 @@ impl Staging {
         }
     }
 
-    /// The highest slot that has a file, finished or not.
-    pub async fn highest_slot(&self) -> Result<Option<u64>, DriveError> {
-        let mut highest = None;
-        self.each_slot(|at| highest = highest.max(Some(at.slot()))).await?;
-        Ok(highest)
+    /// Every file, finished or not, has a slot below this.
+    pub async fn slots_end(&self) -> Result<u64, DriveError> {
+        let of_records = self.slots.small.as_ref().map_or(0, |small| small.records().slots_end());
+        if of_records < u64::MAX {
+            let files = self.file_slots().await?;
+            return Ok(files.last().map_or(0, |slot| slot + 1).max(of_records));
+        }
+        let mut end = 0;
+        self.each_slot(|at| end = end.max(at.slot() + 1)).await?;
+        Ok(end)
+    }
+
+    /// The slots that have a file of their own, finished or not.
+    pub async fn file_slots(&self) -> Result<BTreeSet<u64>, DriveError> {
+        Ok(self.drive().list().await?.iter().filter_map(slot_of).collect())
+    }
+
+    /// True if there is no file, and no record.
+    pub async fn is_empty(&self) -> Result<bool, DriveError> {
+        Ok(self.file_slots().await?.is_empty() && self.records(&NamedSlot::default()).await?.is_empty())
     }
 
     /// The files on its disk, known to the catalog or not.

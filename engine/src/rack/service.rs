@@ -7,13 +7,14 @@
 
 use super::Rack;
 use crate::action::{Action, Outcome, Rejection, Transfer};
+use crate::budget::StartBudget;
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
-use crate::policy::{IdleTimeout, PinnedTo, PriorityClass};
+use crate::policy::{IdleTimeout, PinnedTo, PriorityClass, SpinDownPolicy};
 use crate::step::Step;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, OpId, Time};
 
 impl Rack {
     /// A ready group: serve the next operation, or reclaim, or let the group go.
@@ -73,13 +74,29 @@ impl Rack {
         let since = state.idle_since().unwrap_or(step.now);
         assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
+        let stays_until = self.stays_until(class, group, step.now);
+        self.classes[class.index()].stay_until(stays_until);
         match self.setup.policy.idle_timeout {
-            IdleTimeout::After(timeout) if step.now >= since + timeout => {
+            IdleTimeout::After(timeout) if step.now >= (since + timeout).max(stays_until) => {
                 self.rest(class, group, step);
                 true
             }
             _ => false,
         }
+    }
+
+    /// The moment until which an idle `group` keeps spinning (spin-down manager, Serviceable cold storage, section 4).
+    fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
+        let SpinDownPolicy { min_gap, keeps_exhausted } = self.setup.policy.spin_down;
+        let state = &self.classes[class.index()];
+        if state.is_hastened {
+            return Time::ZERO;
+        }
+        let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
+        if keeps_exhausted && self.setup.members(group).iter().any(is_exhausted) {
+            return StartBudget::next_day(now);
+        }
+        state.ready_at + min_gap
     }
 
     /// Puts an operation into service. True if it ended at once, so that another can be picked.

@@ -4,7 +4,9 @@
 //!
 //! 1. The workshop is idle once no client's request has been there for [`PacingPolicy::idle_after`]. While it is idle,
 //!    block follows block.
-//! 2. Between the thresholds, and while it is not idle, the next block waits until it is.
+//! 2. Between the thresholds, and while it is not idle, the next block waits until it is
+//!    ([`PacingPolicy::awaits_idle`]). Not so where the drives that it is copied to spin meanwhile, and others may not
+//!    (DESIGN.md, section 2; SOHO has one disk): there it goes on beside clients, for the least share of 3.
 //! 3. Above the critical threshold blocks go on beside clients, for a share of the time: after a block that took t the
 //!    next one waits t (1 - share) / share. The share grows from `busy_permille` at the critical threshold to all of
 //!    the time where the workshop is full.
@@ -15,8 +17,8 @@
 //!
 //! Invariant: nothing here is counted in objects; time is an argument. A delay is never longer than [`DELAY_MAX`].
 //!
-//! Run by the reproduction of SOHO (`sim/src/soho/`). The server is to ask the same [`Pacer`] before each block of a
-//! migration write that it reads from the workshop, and at each PUT; it does neither yet.
+//! Run by the reproduction of SOHO (`sim/src/soho/`), and by the server (`server/src/pacing.rs`) before each block of a
+//! migration write that it reads from the workshop, and at each PUT.
 
 use crate::event::Usage;
 use core::time::Duration;
@@ -36,6 +38,8 @@ pub struct PacingPolicy {
     pub busy_permille: u32,
     /// The threshold above which blocks are copied beside clients and writes are delayed, in thousandths.
     pub critical_permille: u32,
+    /// Between the thresholds blocks wait for an idle workshop.
+    pub awaits_idle: bool,
 }
 
 /// When a write may be taken in.
@@ -112,7 +116,7 @@ impl Pacer {
             return now;
         }
         let (above, span) = self.above_critical(usage);
-        if above == 0 {
+        if above == 0 && self.policy.awaits_idle {
             return self.idle_from();
         }
         let Some(Copied { end, took }) = self.last else { return now };
@@ -171,6 +175,7 @@ mod tests {
         idle_after: Duration::from_secs(1),
         busy_permille: 250,
         critical_permille: 800,
+        awaits_idle: true,
     };
 
     fn at(ms: u32) -> Time {
@@ -205,6 +210,18 @@ mod tests {
         assert!(next(801) > at(2_039) && next(801) < at(2_040));
         assert_eq!(next(900), at(2_016));
         assert_eq!(next(1_000), at(2_010));
+    }
+
+    #[test]
+    fn drives_that_spin_get_the_least_share_at_least() {
+        let mut pacer = Pacer::new(PacingPolicy { awaits_idle: false, ..POLICY });
+        pacer.client_came();
+        assert_eq!(pacer.next_block(at(2_000), full(100)), at(2_000));
+        pacer.copied(at(2_010), at(2_000), 400_000);
+        assert_eq!(pacer.next_block(at(2_010), full(100)), at(2_040));
+        assert_eq!(pacer.next_block(at(2_010), full(900)), at(2_016));
+        pacer.client_left(at(2_011));
+        assert_eq!(pacer.next_block(at(3_011), full(100)), at(3_011), "an idle workshop is not spared");
     }
 
     #[test]

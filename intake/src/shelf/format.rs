@@ -157,7 +157,7 @@ impl Tail {
 /// Keys that end with a number which grows with time lie in few shelves each, however random the rest of them is, and a
 /// reader need not ask the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trailers {
+pub(crate) struct Trailers {
     min: u64,
     max: u64,
 }
@@ -168,7 +168,7 @@ impl Trailers {
     /// Of any.
     const ANY: Self = Self { min: 0, max: u64::MAX };
 
-    fn of(key: &[u8]) -> Option<u64> {
+    pub(crate) fn of(key: &[u8]) -> Option<u64> {
         key.last_chunk().map(|last| u64::from_be_bytes(*last))
     }
 
@@ -176,6 +176,11 @@ impl Trailers {
         if let Some(trailer) = Self::of(key) {
             (self.min, self.max) = (self.min.min(trailer), self.max.max(trailer));
         }
+    }
+
+    /// One more than the largest; 0 if there are none. As large as a number can be if it is not known.
+    pub(super) fn end(self) -> u64 {
+        if self.min > self.max { 0 } else { self.max.saturating_add(1) }
     }
 
     /// Whether `key` may be one of these keys.

@@ -9,6 +9,7 @@ use crate::names::{FileId, Identity, Name};
 use crate::record::{Head, Record, Sequence, decode};
 use crate::shelf::access::Access;
 use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, Tail, check_header, decode_node};
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -94,6 +95,11 @@ impl Shelf {
         self.footer.trailers.may_have(key) && self.keys().is_some_and(|(first, last)| first <= key && key <= last)
     }
 
+    /// One more than the largest trailer of its keys; 0 if they have none.
+    pub(crate) fn trailers_end(&self) -> u64 {
+        self.footer.trailers.end()
+    }
+
     /// A cursor at the first record whose key is `key` or above.
     pub(crate) fn from(self: &Arc<Self>, key: &[u8]) -> Result<Cursor, ReadError> {
         self.cursor(key, Access::Direct)
@@ -102,7 +108,8 @@ impl Shelf {
     /// The same, for all that follows to be read.
     pub(crate) fn cursor(self: &Arc<Self>, key: &[u8], access: Access) -> Result<Cursor, ReadError> {
         let window = Window { access, begin: 0, bytes: Vec::new() };
-        let mut cursor = Cursor { shelf: Arc::clone(self), window, path: Vec::new(), leaf: Vec::new(), at: 0 };
+        let (shelf, path, leaf, head) = (Arc::clone(self), Vec::new(), Vec::new(), Cell::default());
+        let mut cursor = Cursor { shelf, window, path, leaf, at: 0, head };
         if self.footer.root.bytes > 0 {
             cursor.descend(self.footer.root, self.footer.levels, key)?;
             while let Some(record) = cursor.record()?
@@ -180,6 +187,8 @@ pub(crate) struct Cursor {
     path: Vec<(Vec<Child>, usize)>,
     leaf: Vec<u8>,
     at: usize,
+    /// The head of the record at this place, once that was verified.
+    head: Cell<Option<Head>>,
 }
 
 impl Cursor {
@@ -190,16 +199,20 @@ impl Cursor {
 
     /// The same, and its head.
     pub(crate) fn head_and_record(&self) -> Result<Option<(Head, Record<'_>)>, ReadError> {
-        if self.at >= self.leaf.len() {
-            return Ok(None);
+        let Some(bytes) = self.leaf.get(self.at..).filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
+        if let Some(head) = self.head.get() {
+            return Ok(Some((head, head.verified(bytes)?)));
         }
-        Ok(Some(decode(&self.leaf[self.at..], self.shelf.file.stamp())?))
+        let (head, record) = decode(bytes, self.shelf.file.stamp())?;
+        self.head.set(Some(head));
+        Ok(Some((head, record)))
     }
 
     /// Goes to the next record. Must not be called at the end.
     pub(crate) fn advance(&mut self) -> Result<(), ReadError> {
         assert!(self.at < self.leaf.len(), "there is a record to leave");
-        let (head, _) = decode(&self.leaf[self.at..], self.shelf.file.stamp())?;
+        let head = self.head_and_record()?.map(|(head, _)| head).ok_or(Damage::Short)?;
+        self.head.set(None);
         self.at += head.bytes();
         while self.at >= self.leaf.len() {
             let Some((children, next)) = self.path.last_mut() else { return Ok(()) };
@@ -223,6 +236,7 @@ impl Cursor {
             extent = children[child].extent;
             self.path.push((children, child + 1));
         }
+        self.head.set(None);
         (self.leaf, self.at) = (self.shelf.read(&mut self.window, extent)?, 0);
         Ok(())
     }

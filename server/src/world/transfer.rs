@@ -3,13 +3,13 @@
 //! A transfer that fails for a reason of the workshop's (a staged file that cannot be read) is no drive's fault: every
 //! drive's outcome is reported.
 
-use super::operation::{Operation, WrittenBlob};
+use super::operation::{Operation, Origin, WrittenBlob};
 use super::outcome::{described, drive_outcomes, give_up};
 use super::quarantine::blames_member;
 use super::rebuild::{InService, remove_left_over};
 use super::state::World;
 use super::state::WorldHandle;
-use crate::context::Context;
+use crate::context::{Context, usage_of};
 use catalog::Blob;
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
@@ -37,13 +37,14 @@ impl World {
 
     fn write(&mut self, op: OpId, attempt: Attempt, group: GroupId, drives: Vec<DriveId>) {
         let job = self.operations.get(&op);
-        let Some(Operation::Write { pack, .. }) = job else { panic!("{op} writes, and is no write") };
+        let Some(Operation::Write { pack, of, .. }) = job else { panic!("{op} writes, and is no write") };
         let write = BlobWrite {
             context: self.context.clone(),
             pack: Arc::clone(pack),
             code: self.rack.spec().code,
             group,
             class: self.rack.layout().class_of(group),
+            is_migration: matches!(of, Origin::Workshop(_)),
             devices: drives.iter().map(|drive| (*drive, self.drive(*drive))).collect(),
         };
         self.start_with(move |handle, context| async move {
@@ -148,6 +149,8 @@ struct BlobWrite {
     code: Code,
     group: GroupId,
     class: ClassId,
+    /// It reads from the workshop, beside clients.
+    is_migration: bool,
     devices: Vec<(DriveId, Arc<dyn Drive>)>,
 }
 
@@ -214,10 +217,17 @@ impl BlobWrite {
     /// The pack's bytes into the stacks.
     async fn fill(&self, mut writer: StackWriter) -> Filled<Sealed> {
         let mut source = PackSource::new(Arc::clone(&self.pack));
+        let usage = || usage_of(&self.context);
+        let mut turn = if self.is_migration { Some(self.context.pacing.turn(usage).await) } else { None };
         loop {
             let (error, unreadable) = match source.next().await {
                 Ok(Some(bytes)) => match writer.write(&bytes).await {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        if let Some(begun) = turn {
+                            turn = Some(begun.copied(bytes.len() as u64, usage).await);
+                        }
+                        continue;
+                    }
                     Err(error) => (error.to_string(), None),
                 },
                 Ok(None) => break,

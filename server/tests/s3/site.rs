@@ -7,6 +7,7 @@ use server::boot;
 use server::config::Config;
 use server::holds::Holds;
 use server::object_service::ObjectService;
+use server::pacing::Pacing;
 use server::world::{Context, WorldCounters};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,6 +62,7 @@ impl Site {
             holds: Holds::default(),
             lineage: Arc::default(),
             recall_order: Arc::default(),
+            pacing: Pacing::default(),
             pin_of: Arc::new(|_, _| None),
             counters: Arc::clone(&counters),
             processor: server::processor::Processor::Host,

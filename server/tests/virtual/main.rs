@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod asleep;
 mod background;
 mod changes;
 mod faults;

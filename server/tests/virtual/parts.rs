@@ -7,7 +7,6 @@ use catalog::{
 };
 use futures::future::join_all;
 use s3::store::{Completion, ObjectStore, PartId, ServiceError};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 use workshop::Checksummer;
@@ -185,18 +184,14 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
             larder.service.abort_upload(BUCKET, &key, upload.version).await.unwrap();
         }
         larder.files_are_removed().await;
-        assert_eq!(larder.context.counters.open_part_bytes.load(Ordering::Relaxed), 0);
+        assert_eq!(larder.context.counters.open_parts.bytes(), 0);
         let whole = larder.begin("parts", 3, vec![MIB; 5]).await.unwrap();
         for number in [1, 2, 3, 4, 5, 1] {
             larder.put_part(&whole, number).await.unwrap();
         }
-        assert_eq!(
-            larder.context.counters.open_part_bytes.load(Ordering::Relaxed),
-            5 * MIB,
-            "the last of a number counts"
-        );
+        assert_eq!(larder.context.counters.open_parts.bytes(), 5 * MIB, "the last of a number counts");
         larder.complete(&whole).await.unwrap();
-        assert_eq!(larder.context.counters.open_part_bytes.load(Ordering::Relaxed), 0, "and none of an object");
+        assert_eq!(larder.context.counters.open_parts.bytes(), 0, "and none of an object");
     });
 }
 

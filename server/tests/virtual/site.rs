@@ -10,7 +10,7 @@ use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
-    Weighing,
+    SpinDownPolicy, Weighing,
 };
 use futures::{FutureExt, StreamExt};
 use model::physics::PowerState;
@@ -19,6 +19,7 @@ use s3::store::{GetBody, ObjectStore, ServiceError};
 use server::boot;
 use server::holds::Holds;
 use server::object_service::ObjectService;
+use server::pacing::Pacing;
 use server::processor::Processor;
 use server::status_service::StatusService;
 use server::world::{Context, SmallObjects, Spawn, Tracer, WorldCounters, WorldHandle};
@@ -122,6 +123,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         idle_timeout: IdleTimeout::After(5 * MINUTE),
         read_policy: ReadPolicy::All,
         starts_per_day: spec.profile.starts_per_day(),
+        spin_down: SpinDownPolicy::default(),
         host_slack: Duration::from_secs(30),
         deadlines: engine::Deadlines::default(),
         migration: MigrationPolicy {
@@ -288,6 +290,7 @@ impl Site {
             holds: Holds::default(),
             lineage: Arc::default(),
             recall_order: Arc::default(),
+            pacing: Pacing::default(),
             pin_of: Arc::new(move |_, key| pin.filter(|(prefix, _)| key.starts_with(prefix)).map(|(_, class)| class)),
             counters: Arc::new(WorldCounters::default()),
             processor: self.processor,

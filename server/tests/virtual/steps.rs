@@ -201,6 +201,10 @@ impl SmallRecords for PoweredRecords {
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
         SmallRecords::page(&self.records, from, limit)
     }
+
+    fn slots_end(&self) -> u64 {
+        SmallRecords::slots_end(&self.records)
+    }
 }
 
 /// A store in memory under a site's power.

@@ -190,8 +190,8 @@ impl Workshop {
             window: 2,
             scan_interval: SCAN_INTERVAL,
         };
-        let pacing =
-            PacingPolicy { block_bytes, idle_after: IDLE_AFTER, busy_permille: BUSY_PERMILLE, critical_permille };
+        let (idle_after, busy_permille) = (IDLE_AFTER, BUSY_PERMILLE);
+        let pacing = PacingPolicy { block_bytes, idle_after, busy_permille, critical_permille, awaits_idle: true };
         Self {
             moves,
             staging: Staging::new(capacity_bytes),

@@ -1,0 +1,78 @@
+//! The bytes of the parts of open uploads: those that the catalog knows, and those that are coming.
+//!
+//! They take room in the workshop and cannot migrate, so the engine must not count them. What a commit that was not
+//! answered has done to them is not known: then they are counted anew, from the catalog. Whoever changes the
+//! catalog's parts holds [`OpenParts::changing`] until the change is counted here as well, so that a count is of one
+//! moment.
+
+use parking_lot::Mutex;
+use tokio::sync::{RwLock, RwLockReadGuard};
+
+/// Counts the parts of open uploads. See the head of this file.
+#[derive(Debug, Default)]
+pub struct OpenParts {
+    count: Mutex<Count>,
+    changes: RwLock<()>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    coming_bytes: u64,
+    known_bytes: u64,
+}
+
+impl Count {
+    fn all_bytes(self) -> u64 {
+        self.coming_bytes.saturating_add(self.known_bytes)
+    }
+}
+
+impl OpenParts {
+    /// All bytes: what of the workshop cannot migrate.
+    pub fn bytes(&self) -> u64 {
+        self.count.lock().all_bytes()
+    }
+
+    /// `bytes` more are coming; all bytes before that.
+    pub(crate) fn coming(&self, bytes: u64) -> u64 {
+        let mut count = self.count.lock();
+        let before = count.all_bytes();
+        count.coming_bytes += bytes;
+        before
+    }
+
+    /// `bytes` that were coming do not come any more.
+    pub(crate) fn gone(&self, bytes: u64) {
+        let mut count = self.count.lock();
+        assert!(bytes <= count.coming_bytes, "what goes had come before");
+        count.coming_bytes -= bytes;
+    }
+
+    /// `bytes` that were coming are known to the catalog, or may be.
+    pub(crate) fn committed(&self, bytes: u64) {
+        let mut count = self.count.lock();
+        assert!(bytes <= count.coming_bytes, "what is committed had come before");
+        count.coming_bytes -= bytes;
+        count.known_bytes = count.known_bytes.saturating_add(bytes);
+    }
+
+    /// `bytes` that the catalog knew are of an open upload no more.
+    pub(crate) fn closed(&self, bytes: u64) {
+        let mut count = self.count.lock();
+        // A count that a misread record left too small is put right by the next start.
+        count.known_bytes = count.known_bytes.saturating_sub(bytes);
+    }
+
+    /// Held while the catalog's parts change, until that is counted.
+    pub(crate) async fn changing(&self) -> RwLockReadGuard<'_, ()> {
+        self.changes.read().await
+    }
+
+    /// The catalog knows as many bytes as `count` finds. No part is committed meanwhile, nor closed.
+    pub(crate) async fn recount<E>(&self, count: impl Future<Output = Result<u64, E>>) -> Result<(), E> {
+        let _nothing_changes = self.changes.write().await;
+        let known_bytes = count.await?;
+        self.count.lock().known_bytes = known_bytes;
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Migration beside clients: what [`engine::staging::pacing`] decides is obeyed here.
+//!
+//! Whoever copies a block of a migration write waits for its turn ([`Pacing::turn`]); a PUT waits as long as it is to be
+//! delayed ([`Pacing::admitted`]). Time is the host's, since it is the host's disk that is shared.
+
+use engine::Usage;
+use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
+use model::Time;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// A client's requests come in bursts.
+const IDLE_AFTER: Duration = Duration::from_millis(100);
+/// A quarter of the time is moved beside clients.
+const BUSY_PERMILLE: u32 = 250;
+
+/// Paces migration. Clones share it.
+#[derive(Clone)]
+pub struct Pacing(Arc<Shared>);
+
+struct Shared {
+    pacer: Mutex<Pacer>,
+    /// A client's request was answered.
+    left: Notify,
+    origin: Instant,
+}
+
+impl Default for Pacing {
+    /// As a server without a configuration.
+    fn default() -> Self {
+        Self::new(4_000_000, 800)
+    }
+}
+
+impl Pacing {
+    /// Blocks of `block_bytes` beside clients, with the workshop's critical threshold.
+    pub fn new(block_bytes: u64, critical_permille: u32) -> Self {
+        let (idle_after, busy_permille, awaits_idle) = (IDLE_AFTER, BUSY_PERMILLE, false);
+        let policy = PacingPolicy { block_bytes, idle_after, busy_permille, critical_permille, awaits_idle };
+        let pacer = Mutex::new(Pacer::new(policy));
+        Self(Arc::new(Shared { pacer, left: Notify::new(), origin: disk::clock::monotonic() }))
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO + disk::clock::monotonic().duration_since(self.0.origin)
+    }
+
+    /// A client's request is there until the answer is dropped.
+    pub(crate) fn client(&self) -> ClientHere {
+        self.0.pacer.lock().client_came();
+        ClientHere(self.clone())
+    }
+
+    /// Waits as long as a write of `bytes` is to be delayed, with the workshop used so. Where nothing fits, whoever
+    /// reserves the room answers.
+    pub(crate) async fn admitted(&self, usage: Usage, bytes: u64) {
+        let admission = self.0.pacer.lock().admission(usage, bytes);
+        match admission {
+            Admission::After(Duration::ZERO) | Admission::Stopped => {}
+            Admission::After(delay) => sleep(delay).await,
+        }
+    }
+
+    /// Waits for the moment at which the next block may be copied, while the workshop is used as `usage` says.
+    pub(crate) async fn turn(&self, usage: impl Fn() -> Usage) -> Turn {
+        let mut bytes_max = 0;
+        loop {
+            let left = self.0.left.notified();
+            let now = self.now();
+            let at = {
+                let pacer = self.0.pacer.lock();
+                bytes_max = pacer.block_bytes().max(bytes_max);
+                pacer.next_block(now, usage())
+            };
+            if at <= now {
+                return Turn { pacing: self.clone(), began: now, bytes_max, bytes: 0 };
+            }
+            if at == Time::MAX {
+                left.await;
+                continue;
+            }
+            tokio::select! {
+                () = left => {}
+                () = sleep_until(self.0.origin + at.since(Time::ZERO)) => {}
+            }
+        }
+    }
+}
+
+/// A client's request that is there.
+pub(crate) struct ClientHere(Pacing);
+
+impl Drop for ClientHere {
+    fn drop(&mut self) {
+        let Pacing(shared) = &self.0;
+        shared.pacer.lock().client_left(self.0.now());
+        shared.left.notify_waiters();
+    }
+}
+
+/// The turn of a block.
+pub(crate) struct Turn {
+    pacing: Pacing,
+    began: Time,
+    bytes_max: u64,
+    bytes: u64,
+}
+
+impl Turn {
+    /// `bytes` of the block are copied. The next turn, once all of it is.
+    pub(crate) async fn copied(mut self, bytes: u64, usage: impl Fn() -> Usage) -> Self {
+        self.bytes += bytes;
+        if self.bytes < self.bytes_max {
+            return self;
+        }
+        let Self { pacing, began, bytes, .. } = self;
+        pacing.0.pacer.lock().copied(pacing.now(), began, bytes);
+        pacing.turn(usage).await
+    }
+}
