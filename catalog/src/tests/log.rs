@@ -580,6 +580,7 @@ async fn an_older_file_is_known_before_a_log_that_was_closed_in_order() {
     for (name, key) in [("older", "a"), ("newest", "b")] {
         let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
         store.commit(put(key, "1")).await.unwrap();
+        store.commit(put(key, "2")).await.unwrap();
         drop(store);
         std::fs::copy(&path, dir.path().join(name)).unwrap();
         log = log.reopened(0);
