@@ -20,6 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const SMALL_BYTES: usize = 64 << 10;
 const LARGE_BYTES: usize = 8 << 20;
 const LARGE: u64 = 96;
+/// Memory of the process: see `docs/limits.md`, "Memory in all".
+const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Clients ask for so long where nothing moves, and no longer where something does.
 const LONGEST: Duration = Duration::from_secs(20);
 
@@ -105,10 +107,13 @@ fn run(data: &Path, moves: &str) -> (Latencies, Duration) {
         }
         ended.store(true, Ordering::Relaxed);
         let mut all = Latencies::default();
-        clients.into_iter().for_each(|client| all.extend(client.join().unwrap()));
+        for client in clients {
+            all.extend(client.join().unwrap());
+        }
         all
     });
     let took = began.elapsed();
+    assert!(server.peak_bytes() < MEMORY_BYTES_MAX, "{} MB", server.peak_bytes() >> 20);
     server.stop();
     (latencies, took)
 }

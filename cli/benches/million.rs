@@ -3,8 +3,8 @@
 //! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that comes back is compared.
 //!
 //! Beside each rate is the most memory that the process has had by then, against the bound of `docs/limits.md`, which
-//! does not depend on the number. Disk: 2.4 times the objects, which have 4.6 KB on average, and room for a workshop of
-//! 6 GB beside it. The clients share the processor with the server.
+//! does not depend on the number. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of 16 GB, of which
+//! each takes 10 KB. The clients share the processor with the server.
 #![allow(clippy::unwrap_used)]
 
 mod client;
@@ -26,7 +26,7 @@ const MAX_BYTES: f64 = 16_384.0;
 /// Nothing moves by itself; and then all of it does.
 const STAYING: &str = "time_scale = 100
 [workshop]
-capacity = \"6 GB\"
+capacity = \"16 GB\"
 spool = \"200 MB\"
 regular = 1.0
 critical = 1.0
@@ -35,7 +35,7 @@ const MOVING: &str = "time_scale = 100
 idle_timeout = \"20 s\"
 starts_per_day = 10000
 [workshop]
-capacity = \"6 GB\"
+capacity = \"16 GB\"
 spool = \"200 MB\"
 [migrate]
 older_than = \"0 s\"

@@ -134,8 +134,8 @@ impl View {
 
     /// One more than the largest trailer of its keys, or above; 0 if they have none.
     pub(crate) fn trailers_end(&self) -> u64 {
-        let end = |key: &Box<[u8]>| Trailers::of(key).map_or(0, |trailer| trailer.saturating_add(1));
-        let in_log = |log: &Arc<LogTable>| log.index.read().keys.keys().map(end).max().unwrap_or(0);
+        let end = |key: &[u8]| Trailers::of(key).map_or(0, |trailer| trailer.saturating_add(1));
+        let in_log = |log: &Arc<LogTable>| log.index.read().keys.keys().map(|key| end(key)).max().unwrap_or(0);
         let shelves = self.shelves.iter().map(|shelf| shelf.trailers_end());
         self.logs.iter().map(in_log).chain(shelves).max().unwrap_or(0)
     }

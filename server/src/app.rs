@@ -9,7 +9,7 @@
 use crate::admin;
 use crate::boot;
 use crate::config::Config;
-use crate::context::{Context, SmallObjects, WorldCounters, nonces};
+use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
 use crate::data_dir::DataDir;
 use crate::descriptors::Descriptors;
 use crate::error::ServerError;
@@ -187,7 +187,6 @@ impl Boot<'_> {
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
-        let pins = self.config.pins.clone();
         let mut context = Context {
             clock,
             wall: Arc::new(wall_ms),
@@ -202,12 +201,7 @@ impl Boot<'_> {
             holds: Holds::default(),
             lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),
             recall_order: Arc::default(),
-            pin_of: Arc::new(move |bucket, key| {
-                pins.iter()
-                    .filter(|pin| pin.covers(bucket, key))
-                    .max_by_key(|pin| pin.prefix.len())
-                    .map(|pin| pin.class)
-            }),
+            pin_of: self.pins(),
             counters: Arc::new(WorldCounters::default()),
             pacing: Pacing::new(self.config.migrate.block_bytes, self.config.workshop.critical_permille),
             processor: Processor::Host,
@@ -240,6 +234,15 @@ impl Boot<'_> {
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs })
+    }
+
+    /// The class that an object is pinned to: by the longest prefix.
+    fn pins(&self) -> PinOf {
+        let pins = self.config.pins.clone();
+        Arc::new(move |bucket, key| {
+            let covering = pins.iter().filter(|pin| pin.covers(bucket, key));
+            covering.max_by_key(|pin| pin.prefix.len()).map(|pin| pin.class)
+        })
     }
 
     /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and

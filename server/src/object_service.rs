@@ -455,6 +455,8 @@ impl Sink {
             Err(error) => {
                 if is_refusal(&error) {
                     service.free(vec![slot.into()]);
+                } else {
+                    service.report_usage(); // it may be staged
                 }
                 Err(catalog_error(error))
             }

@@ -138,6 +138,11 @@ fn an_upload_whose_completion_was_not_answered_is_open_no_more() {
 }
 
 #[test]
+fn an_object_whose_commit_was_not_answered_migrates() {
+    sound(43693);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

@@ -13,8 +13,7 @@ fn keeping(rack: &str) -> World {
 
 /// Has a blob read so often that its group has no starts left on this day.
 fn exhaust(world: &mut World, blob: BlobId) {
-    let rest = DAY - Duration::from_nanos(world.now().as_nanos() % DAY.as_nanos() as u64);
-    world.run_for(rest);
+    world.run_until(Time::start_of_day(world.now().day() + 1));
     for read in 0..3 {
         assert!(is_asleep(world), "read {read}");
         world.read(blob, MB).unwrap();
