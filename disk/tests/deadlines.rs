@@ -298,8 +298,10 @@ async fn removing_reading_back_and_rebuilding_end_in_time() {
 
     tokio::time::sleep(HANG).await;
     let spare = Arc::new(MemoryDrive::new(1 << 26));
-    let lost =
-        || stack::Lost { index: 0, drives: (0..5).map(DriveId).collect(), target: held(&spare) as Arc<dyn Drive> };
+    let lost = || {
+        let target = held(&spare) as Arc<dyn Drive>;
+        stack::Lost { index: 0, drives: (0..5).map(DriveId).collect(), target, replaces: true }
+    };
     let began = Instant::now();
     let report = stack::rebuild(blob(), rig.indexed().split_off(1), Policy::All, lost()).await;
     assert!(report.result.is_ok(), "it goes on with any k: {report:?}");

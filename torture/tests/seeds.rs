@@ -138,6 +138,11 @@ fn an_upload_whose_completion_was_not_answered_is_open_no_more() {
 }
 
 #[test]
+fn an_older_catalog_rebuilds_in_the_place_of_no_stack() {
+    sound(45749);
+}
+
+#[test]
 fn an_object_whose_commit_was_not_answered_migrates() {
     sound(43693);
 }

@@ -45,6 +45,9 @@ pub struct Lost {
     pub drives: Vec<DriveId>,
     /// The drive that it goes to, which has none of the blob.
     pub target: Arc<dyn Drive>,
+    /// What lies there under its name, and shows itself to be this very stack, is left by an earlier attempt. Not so where
+    /// a newer catalog may count it.
+    pub replaces: bool,
 }
 
 /// Writes one blob. Dropped without [`finish`](Self::finish) or [`abort`](Self::abort) it leaves incomplete stacks
@@ -115,7 +118,7 @@ impl StackWriter {
 
     /// Makes the file of the `lost` stack of `blob` alone.
     pub(super) async fn create_lost(blob: Blob, provenance: Provenance, lost: Lost) -> Report<Self> {
-        Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], true).await
+        Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], lost.replaces).await
     }
 
     async fn begun(

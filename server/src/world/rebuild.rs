@@ -59,7 +59,9 @@ impl World {
                 found.drives.iter().filter(|drive| **drive == target).count() == 1,
                 "a drive holds one of its stacks"
             );
-            let order = Lost { index: lost, drives: found.drives.clone(), target: device };
+            // Under a newer catalog it may lie there already, counted.
+            let replaces = context.lineage.may_remove();
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces };
             let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
