@@ -6,7 +6,8 @@
 //! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target
 //!    size, one open pack per pin; one as large as a pack is a blob of its own.
 //! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
-//!    once that the scheduler can batch them by group; while the window is full, the listing waits.
+//!    once that the scheduler can batch them by group; while the window is full, the listing waits. Of packs of very
+//!    many objects there are fewer at once ([`FULL_PACKS_MAX`]).
 //!    A write whose source cannot be read is composed anew without it, at once, and is no reason to wait: it says
 //!    nothing about other writes.
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
@@ -33,6 +34,10 @@ use model::{Attempt, GroupId, OpId, Time};
 
 /// Versions a page of a listing may hold.
 pub const STAGED_PAGE_ENTRIES: u32 = 512;
+
+/// So many packs may be under way that have as many members as a pack may have, or more packs of fewer: a world holds the
+/// name and the metadata of each member meanwhile.
+const FULL_PACKS_MAX: u64 = 4;
 
 /// How long the migrator leaves the rack alone after a write was refused or failed.
 const BACKOFF: Duration = Duration::from_secs(30);
@@ -92,6 +97,8 @@ pub struct Migrator {
 struct UnderWay {
     /// Its payload bytes.
     bytes: u64,
+    /// Its versions when it was composed first.
+    members: u64,
     /// How often it was composed anew since something in it could not be read.
     recomposed: u32,
     /// The group that it was being written to then.
@@ -166,7 +173,9 @@ impl Migrator {
     }
 
     fn window_is_full(&self) -> bool {
-        self.under_way.len() >= self.policy.window as usize
+        let members: u64 = self.under_way.values().map(|write| write.members).sum();
+        let most = FULL_PACKS_MAX * u64::from(self.policy.pack_members);
+        self.under_way.len() >= self.policy.window as usize || members >= most
     }
 
     /// Starts or goes on with a scan if there is reason to. `clients_wait` says whether any client's operation is
@@ -279,7 +288,8 @@ impl Migrator {
 
     fn compose(&mut self, pin: PinnedTo, versions: Vec<u64>, bytes: u64, actions: &mut Vec<Action>) {
         assert!(!versions.is_empty(), "an empty pack is never written");
-        let op = self.begin(UnderWay { bytes, recomposed: 0, group: None });
+        let members = versions.len() as u64;
+        let op = self.begin(UnderWay { bytes, members, recomposed: 0, group: None });
         actions.push(Action::Compose { op, versions, pin });
     }
 
@@ -296,13 +306,13 @@ impl Migrator {
     /// in the window: the number of the write to come. `None` if it is no write of this migrator, or that was done
     /// several times already and helped nothing.
     pub fn recompose(&mut self, of: OpId, group: GroupId) -> Option<OpId> {
-        let UnderWay { bytes, recomposed, .. } = *self.under_way.get(&of)?;
+        let UnderWay { bytes, members, recomposed, .. } = *self.under_way.get(&of)?;
         if recomposed == RECOMPOSED_MAX {
             return None;
         }
         assert!(recomposed < RECOMPOSED_MAX, "{of} is composed anew a few times at most");
         self.under_way.remove(&of);
-        Some(self.begin(UnderWay { bytes, recomposed: recomposed + 1, group: Some(group) }))
+        Some(self.begin(UnderWay { bytes, members, recomposed: recomposed + 1, group: Some(group) }))
     }
 
     /// The group that was awake when `op` was composed anew, if it was.
@@ -375,6 +385,24 @@ mod tests {
         migrator.page(Time::from_secs(1), attempt, (&entries, false), &mut actions);
         assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
         assert_eq!(migrator.writes_under_way(), 3);
+    }
+
+    #[test]
+    fn of_packs_of_very_many_objects_there_are_few_at_once() {
+        let mut migrator = Migrator::new(MigrationPolicy { pack_members: 2, window: 32, ..policy() });
+        migrator.usage = Usage { staged_bytes: 30 * MB, capacity_bytes: 100 * MB };
+        let (mut actions, mut listed) = (vec![], 0);
+        migrator.poll(Time::from_secs(1), || false, &mut actions);
+        let Action::ListStaged { attempt, .. } = actions[0] else { panic!() };
+        while migrator.scan.as_ref().is_some_and(|scan| !scan.paused) {
+            listed += 1;
+            migrator.page(Time::from_secs(1), attempt, (&[entry(listed, 1000)], true), &mut actions);
+        }
+        // A pack is composed when the first of the next one comes.
+        assert_eq!((composed(&actions).len(), listed), (4, 9));
+        assert_eq!(migrator.deadline(), Time::MAX);
+        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS), true);
+        assert!(migrator.deadline() < Time::MAX, "it goes on when one has ended");
     }
 
     #[test]
