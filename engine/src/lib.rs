@@ -47,6 +47,7 @@ mod overload;
 pub mod placement;
 mod policy;
 mod rack;
+pub mod readahead;
 mod rebuild;
 pub mod recall;
 mod reclaim;

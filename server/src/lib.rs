@@ -22,6 +22,7 @@ pub mod notices;
 pub mod object_service;
 pub mod offline;
 pub mod processor;
+mod read_ahead;
 pub mod recall;
 pub mod repartition;
 pub mod replace;

@@ -50,7 +50,7 @@ pub use pack_format::{
 pub use recall::SpoolError;
 pub use slots::{Leaving, Reservation, SlotHold};
 pub use small::{RecordEnd, Removal, SmallFiles, SmallRecord, SmallRecords};
-pub use spool::{ReserveError, Spool, SpoolUsage, segments};
+pub use spool::{AheadBytes, AheadCounts, Purpose, ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};
 pub use staged_error::{ReadError, StageError};
