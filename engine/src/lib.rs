@@ -81,6 +81,6 @@ pub use policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, Weighing,
 };
-pub use rack::{Rack, Stats};
+pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;
 pub use trace_hash::TraceHasher;

@@ -59,6 +59,8 @@ pub const READS_AT_ONCE: usize = 2;
 pub const SCANS_MAX: usize = 256;
 /// Who asks for so many bytes of an object, or for all of it, is taken to want the rest, and others.
 const ASK_BYTES: u64 = 1 << 20;
+/// Of a spool, so much is left to others by a set that an operator wants recalled as a whole, in thousandths.
+const SET_OTHERS_PERMILLE: u64 = 250;
 /// The longest read of a plan. A client that asks for something else in its group waits for [`READS_AT_ONCE`] of them.
 const READ_BYTES_MAX: u64 = 64 << 20;
 /// The same as a part of the spool: what is read ahead is evicted in such pieces.
@@ -147,6 +149,12 @@ impl AheadSpool {
     }
 }
 
+/// How large a set may be that an operator wants recalled as a whole, in a spool of which `held_bytes` are being read or
+/// written.
+pub fn set_bytes_max(capacity_bytes: u64, held_bytes: u64) -> u64 {
+    (capacity_bytes - permille(capacity_bytes, SET_OTHERS_PERMILLE)).saturating_sub(held_bytes)
+}
+
 fn permille(bytes: u64, permille: u64) -> u64 {
     let part = u128::from(bytes) * u128::from(permille) / 1_000;
     u64::try_from(part).unwrap_or(u64::MAX)
@@ -212,6 +220,7 @@ pub struct Plan {
     /// Bytes of the window that are left, and of the room for what is read.
     window_bytes: u64,
     room_bytes: u64,
+    /// Objects that it may still be shown.
     objects: usize,
     stripes: BTreeMap<(BlobId, u64), Stripe>,
 }
@@ -219,16 +228,19 @@ pub struct Plan {
 impl Plan {
     /// A plan for `group`, for a window of so many bytes and in no more room than `room_bytes`.
     pub fn new(group: GroupId, window_bytes: u64, room_bytes: u64) -> Self {
-        Self { group, window_bytes, room_bytes, objects: 0, stripes: BTreeMap::new() }
+        Self { group, window_bytes, room_bytes, objects: PLAN_OBJECTS_MAX, stripes: BTreeMap::new() }
+    }
+
+    /// A plan for all that it is shown of `group`, as an operator asks for.
+    pub fn of_all(group: GroupId) -> Self {
+        Self { group, window_bytes: u64::MAX, room_bytes: u64::MAX, objects: usize::MAX, stripes: BTreeMap::new() }
     }
 
     /// Shows it the next object. `is_here` says whether the spool has the payload byte of a blob, or is about to. It
     /// breaks where the plan is complete.
     pub fn offer(&mut self, candidate: &Candidate, mut is_here: impl FnMut(BlobId, u64) -> bool) -> ControlFlow<()> {
-        self.objects += 1;
-        if self.objects > PLAN_OBJECTS_MAX {
-            return ControlFlow::Break(());
-        }
+        let Some(objects) = self.objects.checked_sub(1) else { return ControlFlow::Break(()) };
+        self.objects = objects;
         let Some(cold) = candidate.cold.filter(|_| candidate.bytes > 0) else { return ControlFlow::Continue(()) };
         let Some(left) = self.window_bytes.checked_sub(candidate.bytes) else { return ControlFlow::Break(()) };
         self.window_bytes = left;

@@ -27,6 +27,8 @@ pub mod recall;
 pub mod repartition;
 pub mod replace;
 pub mod report;
+pub mod set_recall;
+mod spool_read;
 pub mod status_service;
 mod store_error;
 pub mod trace_file;

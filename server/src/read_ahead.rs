@@ -7,27 +7,25 @@
 //! A bucket stands for its reader: it has one owner. Nothing is given to anybody by this: every GET is checked as if the
 //! bytes were cold.
 //!
-//! Invariants: one plan at a time for a group, and [`WAITING_MAX`] buckets that wait for their turn; a blob is held
-//! before it is known to live, so that what is read ahead has its stacks.
+//! Invariant: one plan at a time for a group, and [`WAITING_MAX`] buckets that wait for their turn.
 
 mod scans;
 
 use crate::context::Context;
-use crate::world::{ReadOrder, ReadTarget, SpoolSink, WorldHandle};
+use crate::spool_read;
+use crate::world::WorldHandle;
 use catalog::{Blob, Place, PlacedObject};
 use disk::clock;
-use engine::PriorityClass;
 use engine::readahead::{
     AheadRead, AheadSpool, Candidate, ColdPlace, MEMORY, PLAN_TIME_MAX, Plan, READS_AT_ONCE, may_be_scan,
 };
-use engine::recall::{RecallOperation, SpoolShape};
 use model::{BlobId, GroupId};
 use parking_lot::Mutex;
 use scans::{Outlook, Scans};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 use workshop::{AheadCounts, Purpose, SpoolReader};
 
@@ -238,32 +236,12 @@ impl ReadAhead {
         read: &AheadRead,
         counts: &Arc<AheadCounts>,
     ) -> Result<Option<SpoolReader>, Stopped> {
-        let _turn = self.context.recall_order.lock().await;
-        let _hold = self.context.holds.guard(blob.blob);
-        let lives = self.context.catalog.is_blob_living(blob.blob).await.map_err(|_| Stopped)?;
-        if !lives || self.context.spool.holds(read.blob, read.range.start) {
-            return Ok(None);
-        }
         if self.context.ahead_spool().room_bytes() < read.range.end - read.range.start {
             return Err(Stopped);
         }
-        let blob = self.context.as_it_lies(blob).await;
-        let spool = &self.context.spool;
-        let shape = SpoolShape { capacity_bytes: spool.usage().capacity_bytes, segment_bytes: spool.segment_bytes() };
         let purpose = Purpose::Ahead { wanted_bytes: read.wanted_bytes, counts: Arc::clone(counts) };
-        let operation = (RecallOperation::ahead(read, shape), purpose);
-        let reserved = SpoolSink::reserve_for(spool, blob.blob, operation, Box::new(|_| {})).await;
-        let (sink, reader) = reserved.map_err(|_| Stopped)?;
-        self.world.read(ReadOrder {
-            blob,
-            range: read.range.clone(),
-            target: ReadTarget::Spool(Box::new(sink)),
-            priority: PriorityClass::Client,
-            job: None,
-            while_awake: true,
-            refused: Arc::<OnceLock<_>>::default(),
-        });
-        Ok(reader)
+        let ordered = spool_read::order((&self.context, &self.world), blob, read, purpose, true).await;
+        Ok(ordered.map_err(|_| Stopped)?.map(|ordered| ordered.reader))
     }
 
     /// Waits for the read that was ordered first. False if it came to nothing: its group sleeps, say.
@@ -281,7 +259,7 @@ impl ReadAhead {
 struct Stopped;
 
 /// Where the payload of `blob` begins.
-fn lies_at(blob: &Blob) -> ColdPlace {
+pub(crate) fn lies_at(blob: &Blob) -> ColdPlace {
     ColdPlace {
         group: blob.group,
         blob: blob.blob,
