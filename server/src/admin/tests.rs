@@ -469,8 +469,8 @@ async fn a_connection_that_says_nothing_does_not_keep_the_server_from_answering_
 
 #[tokio::test]
 async fn sets_are_recalled_by_lists_of_any_length_and_refused_with_the_reason() {
-    let dir = tempfile::tempdir().unwrap();
-    let running = Running::start(dir.path());
+    let (_root, dir) = data_dir("sets");
+    let running = Running::start(&dir);
     let client = running.client();
     let keys: Vec<String> = (0..200_000).map(|nth| format!("a/key/that/is/long/{nth}")).collect();
     let wanted = SetRequest { bucket: "b".into(), keys: Some(keys), ..SetRequest::default() };
