@@ -53,8 +53,9 @@ pub const PLAN_OBJECTS_MAX: usize = 20_000;
 /// How long a plan goes on reading: about what the switch has taken that brought its group up, so that reading ahead
 /// in vain costs about as much as not reading ahead.
 pub const PLAN_TIME_MAX: Duration = Duration::from_secs(30);
-/// Reads of a plan that are queued or in service at once: the next one is there before the group could be left.
-pub const READS_AT_ONCE: usize = 2;
+/// Reads of a plan that are queued or in service at once: the next ones are there before the group could be left, also
+/// where the host takes as long to order a read as the drives take for it.
+pub const READS_AT_ONCE: usize = 4;
 /// Scans that are known at once; for one more, that is forgotten which was idle longest.
 pub const SCANS_MAX: usize = 256;
 /// Who asks for so many bytes of an object, or for all of it, is taken to want the rest, and others.

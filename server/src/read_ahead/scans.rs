@@ -44,7 +44,10 @@ pub(super) struct Outlook {
 impl Scans {
     /// What begins with `prefix` was listed.
     pub(super) fn listed(&mut self, now: Duration, bucket: &str, prefix: &str) {
-        remember(&mut self.known(now, bucket).listed, prefix);
+        let listed = &mut self.known(now, bucket).listed;
+        // Who lists folder after folder below it goes through all of it.
+        let above = listed.iter().find(|above| prefix.starts_with(above.as_str())).cloned();
+        remember(listed, above.as_deref().unwrap_or(prefix));
     }
 
     /// `key` was asked for.
@@ -130,6 +133,10 @@ mod tests {
         assert_eq!(prefix_after(&[], &["t/a/1", "t/a/2", "t/b/1"]), "t/");
         assert_eq!(prefix_after(&[], &["t/a/1", "u/1"]), "");
         assert_eq!(prefix_after(&["t/", "t/a/"], &["t/a/1"]), "t/");
+        let folders: Vec<String> = (0..100).map(|nth| format!("t/{nth}/")).collect();
+        let mut listed = vec!["t/"];
+        listed.extend(folders.iter().map(String::as_str));
+        assert_eq!(prefix_after(&listed, &["t/99/x"]), "t/", "as rclone lists");
         assert_eq!(prefix_after(&["u/", "t/a/"], &["t/a/1"]), "t/a/");
         assert_eq!(prefix_after(&["u/"], &["t/a/1"]), "t/a/");
         assert_eq!(prefix_after(&[], &["é/ä", "é/å"]), "é/");
