@@ -150,8 +150,8 @@ impl AheadSpool {
     }
 }
 
-/// How large a set may be that an operator wants recalled as a whole, in a spool of which `held_bytes` are being read or
-/// written.
+/// How large a set may be that an operator wants recalled as a whole, in a spool of which `held_bytes` are being read
+/// or written.
 pub fn set_bytes_max(capacity_bytes: u64, held_bytes: u64) -> u64 {
     (capacity_bytes - permille(capacity_bytes, SET_OTHERS_PERMILLE)).saturating_sub(held_bytes)
 }
@@ -161,8 +161,8 @@ fn permille(bytes: u64, permille: u64) -> u64 {
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
-/// Whether who asks for so many bytes of an object of this length may be reading through a tree: who looks at the end of
-/// a long file, or at some pages of it, is not.
+/// Whether who asks for so many bytes of an object of this length may be reading through a tree: who looks at the end
+/// of a long file, or at some pages of it, is not.
 pub fn may_be_scan(asked_bytes: u64, object_bytes: u64) -> bool {
     asked_bytes >= object_bytes.min(ASK_BYTES)
 }
@@ -207,7 +207,7 @@ pub struct AheadRead {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Stripe {
+struct Piece {
     end: u64,
     stripe_bytes: u64,
     wanted_bytes: u64,
@@ -223,7 +223,7 @@ pub struct Plan {
     room_bytes: u64,
     /// Objects that it may still be shown.
     objects: usize,
-    stripes: BTreeMap<(BlobId, u64), Stripe>,
+    stripes: BTreeMap<(BlobId, u64), Piece>,
 }
 
 impl Plan {
@@ -268,7 +268,7 @@ impl Plan {
                     return ControlFlow::Break(());
                 };
                 self.room_bytes = left;
-                let stripe = Stripe {
+                let stripe = Piece {
                     end: stripe_end,
                     stripe_bytes: cold.stripe_bytes,
                     wanted_bytes: wanted,
@@ -296,7 +296,7 @@ impl Plan {
                 last.objects += stripe.objects;
                 continue;
             }
-            let Stripe { end, stripe_bytes, wanted_bytes, objects } = stripe;
+            let Piece { end, stripe_bytes, wanted_bytes, objects } = stripe;
             reads.push(AheadRead { blob, stripe_bytes, range: start..end, wanted_bytes, objects });
         }
         assert!(

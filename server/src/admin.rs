@@ -17,7 +17,7 @@
 //! POST /repartition?request=R     repartition::JobReport, of a new job; R is a repartition::Request as JSON
 //! POST /repartition/pause?job=N   repartition::JobReport; likewise /resume and /cancel
 //! GET /recall                     [set_recall::SetReport]; with ?job=N that one, or 404
-//! POST /recall                    set_recall::SetReport, of a new recall of a set; the body is a set_recall::SetRequest
+//! POST /recall                    set_recall::SetReport, of a new recall; the body is a set_recall::SetRequest
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!

@@ -1,25 +1,23 @@
 //! Reading ahead: carries out over catalog, spool and world what [`engine::readahead`] decides.
 //!
 //! 1. Each GET of an object in the rack is shown to its bucket's scan ([`Scans`]), and each listing, for its prefix.
-//! 2. If the object has to be read, its bucket is noted for its group. When that gets up, the catalog is listed from the
-//!    object's key on, and what the plan picks is read into the spool, as reads that are worth no wake.
+//! 2. If the object has to be read, its bucket is noted for its group. When that gets up, the catalog is listed from
+//!    the object's key on, and what the plan picks is read into the spool, as reads that are worth no wake.
 //!
-//! A bucket stands for its reader: it has one owner. Nothing is given to anybody by this: every GET is checked as if the
-//! bytes were cold.
+//! A bucket stands for its reader: it has one owner. Nothing is given to anybody by this: every GET is checked as if
+//! the bytes were cold.
 //!
 //! Invariant: one plan at a time for a group, and [`WAITING_MAX`] buckets that wait for their turn.
 
 mod scans;
 
 use crate::context::Context;
-use crate::spool_read;
+use crate::spool_read::{self, Blobs};
 use crate::world::WorldHandle;
 use catalog::{Blob, Place, PlacedObject};
 use disk::clock;
-use engine::readahead::{
-    AheadRead, AheadSpool, Candidate, ColdPlace, MEMORY, PLAN_TIME_MAX, Plan, READS_AT_ONCE, may_be_scan,
-};
-use model::{BlobId, GroupId};
+use engine::readahead::{AheadRead, AheadSpool, Candidate, MEMORY, PLAN_TIME_MAX, Plan, READS_AT_ONCE, may_be_scan};
+use model::GroupId;
 use parking_lot::Mutex;
 use scans::{Outlook, Scans};
 use std::collections::{BTreeMap, VecDeque};
@@ -56,7 +54,7 @@ struct Ask {
     bucket: String,
     key: String,
     /// The object itself, if a part of it was asked for.
-    rest: Option<Candidate>,
+    rest: Option<PlacedObject>,
 }
 
 /// A read under way.
@@ -64,9 +62,6 @@ struct UnderWay {
     reader: SpoolReader,
     objects: u64,
 }
-
-/// Blobs that were looked up for one plan.
-type Blobs = BTreeMap<BlobId, Option<Blob>>;
 
 impl ReadAhead {
     /// Reads ahead through `world`.
@@ -95,8 +90,7 @@ impl ReadAhead {
             self.context.counters.ahead_hits.fetch_add(hits, Ordering::Relaxed);
             return;
         }
-        let cold = ColdPlace { offset, ..lies_at(blob) };
-        let rest = (range != (0..bytes)).then_some(Candidate { bytes, cold: Some(cold) });
+        let rest = (range != (0..bytes)).then(|| placed.clone());
         let ask = Ask { bucket: bucket.to_owned(), key: key.to_owned(), rest };
         let is_first = !state.turns.contains_key(&blob.group);
         let turns = state.turns.entry(blob.group).or_default();
@@ -136,7 +130,7 @@ impl ReadAhead {
     async fn read_for(&self, ask: &Ask, group: GroupId) {
         let Some(outlook) = self.outlook(&ask.bucket, &ask.key) else { return };
         let room_bytes = self.context.ahead_spool().room_bytes();
-        let mut blobs = Blobs::new();
+        let mut blobs = Blobs::default();
         let plan = Plan::new(group, outlook.window_bytes, room_bytes);
         let reads = match self.fill(plan, ask, &outlook, &mut blobs).await {
             Ok(plan) => plan.into_reads(self.context.spool.usage().capacity_bytes),
@@ -158,7 +152,7 @@ impl ReadAhead {
                     break;
                 }
             }
-            let Some(blob) = blobs.get(&read.blob).and_then(Option::as_ref) else { continue };
+            let Some(blob) = blobs.get(read.blob) else { continue };
             match self.order(blob, &read, &outlook.counts).await {
                 Ok(Some(reader)) => under_way.push_back(UnderWay { reader, objects: read.objects }),
                 Ok(None) => {}
@@ -182,10 +176,8 @@ impl ReadAhead {
         blobs: &mut Blobs,
     ) -> Result<Plan, catalog::CatalogError> {
         if let Some(rest) = &ask.rest {
-            if let Some(cold) = rest.cold {
-                blobs.insert(cold.blob, self.context.catalog.blob(cold.blob).await?);
-            }
-            if self.offer(&mut plan, rest).is_break() {
+            let rest = blobs.candidate(&self.context, rest).await?;
+            if self.offer(&mut plan, &rest).is_break() {
                 return Ok(plan);
             }
         }
@@ -200,7 +192,7 @@ impl ReadAhead {
                     if until.is_some_and(|until| key.as_str() >= until) {
                         return Ok(plan);
                     }
-                    let candidate = self.candidate(placed, blobs).await?;
+                    let candidate = blobs.candidate(&self.context, placed).await?;
                     if self.offer(&mut plan, &candidate).is_break() {
                         return Ok(plan);
                     }
@@ -216,17 +208,6 @@ impl ReadAhead {
 
     fn offer(&self, plan: &mut Plan, candidate: &Candidate) -> ControlFlow<()> {
         plan.offer(candidate, |blob, at| self.context.spool.holds(blob, at))
-    }
-
-    async fn candidate(&self, placed: &PlacedObject, blobs: &mut Blobs) -> Result<Candidate, catalog::CatalogError> {
-        let bytes = placed.object.bytes;
-        let Place::Stored { blob, offset } = placed.place else { return Ok(Candidate { bytes, cold: None }) };
-        if !blobs.contains_key(&blob) {
-            blobs.insert(blob, self.context.catalog.blob(blob).await?);
-        }
-        let found = blobs.get(&blob).and_then(Option::as_ref);
-        let cold = found.map(|found| ColdPlace { offset, ..lies_at(found) });
-        Ok(Candidate { bytes, cold })
     }
 
     /// Orders one read; nothing if the spool has begun to get it meanwhile, or if nothing of the blob lives any more.
@@ -257,17 +238,6 @@ impl ReadAhead {
 
 /// The group is asleep, or there is no more room.
 struct Stopped;
-
-/// Where the payload of `blob` begins.
-pub(crate) fn lies_at(blob: &Blob) -> ColdPlace {
-    ColdPlace {
-        group: blob.group,
-        blob: blob.blob,
-        offset: 0,
-        stripe_bytes: blob.code().stripe_bytes(),
-        payload_bytes: blob.payload_bytes,
-    }
-}
 
 impl Context {
     fn ahead_spool(&self) -> AheadSpool {

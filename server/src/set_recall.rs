@@ -5,22 +5,21 @@
 //!    or after the server has started anew, goes on with the rest.
 //! 2. What it costs is said before anything is read ([`engine::ReadCost`]); a dry run ends there. A set that does not
 //!    fit the spool beside what is in use is refused: what came first would be gone before the rest is there.
-//! 3. Classes work side by side; in each, one group after the other is read, [`READS_AT_ONCE`] reads at a time. They are
-//!    clients' reads like any other, and share the rack with them.
+//! 3. Classes work side by side; in each, one group after the other is read, [`READS_AT_ONCE`] reads at a time. They
+//!    are clients' reads like any other, and share the rack with them.
 //!
 //! What was recalled stays until it was taken, and then as long as nobody needs its room; what nobody takes goes for
 //! other recalls in the end. Jobs are known as long as the server runs: [`JOBS_MAX`] under way, [`REMEMBERED`] in all.
 
 use crate::context::Context;
-use crate::read_ahead::lies_at;
-use crate::spool_read::{self, OrderError, Ordered};
+use crate::spool_read::{self, Blobs, OrderError, Ordered};
 use crate::world::WorldHandle;
-use catalog::{Blob, CatalogError, Place, PlacedObject};
-use engine::readahead::{AheadRead, Candidate, ColdPlace, Plan, set_bytes_max};
+use catalog::{Blob, CatalogError, PlacedObject};
+use engine::readahead::{AheadRead, Plan, set_bytes_max};
 use engine::recall::SPOOL_ROOM_WAIT_MAX;
 use engine::{GroupReads, ReadCost};
 use futures::future::join_all;
-use model::{BlobId, ClassId, GroupId};
+use model::{ClassId, GroupId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -119,7 +118,7 @@ struct Jobs {
 #[derive(Default)]
 struct Survey {
     report: SetReport,
-    blobs: BTreeMap<BlobId, Option<Blob>>,
+    blobs: Blobs,
     plans: BTreeMap<GroupId, Plan>,
 }
 
@@ -187,7 +186,7 @@ impl SetRecalls {
     async fn plan(
         &self,
         request: &SetRequest,
-    ) -> Result<(SetReport, BTreeMap<GroupId, Vec<AheadRead>>, BTreeMap<BlobId, Option<Blob>>), SetError> {
+    ) -> Result<(SetReport, BTreeMap<GroupId, Vec<AheadRead>>, Blobs), SetError> {
         let Survey { mut report, blobs, plans } = self.survey(request).await?;
         let usage = self.context.spool.usage();
         let reads: BTreeMap<GroupId, Vec<AheadRead>> =
@@ -241,21 +240,16 @@ impl SetRecalls {
     }
 
     async fn add(&self, survey: &mut Survey, placed: &PlacedObject) -> Result<(), SetError> {
-        let bytes = placed.object.bytes;
         survey.report.objects += 1;
-        survey.report.bytes += bytes;
-        let Place::Stored { blob, offset } = placed.place else {
+        survey.report.bytes += placed.object.bytes;
+        let candidate = survey.blobs.candidate(&self.context, placed).await?;
+        let Some(cold) = candidate.cold else {
             survey.report.here += 1;
             return Ok(());
         };
-        if !survey.blobs.contains_key(&blob) {
-            survey.blobs.insert(blob, self.context.catalog.blob(blob).await?);
-        }
-        let Some(found) = survey.blobs.get(&blob).and_then(Option::as_ref) else { return Ok(()) };
-        let cold = ColdPlace { offset, ..lies_at(found) };
-        let plan = survey.plans.entry(found.group).or_insert_with(|| Plan::of_all(found.group));
+        let plan = survey.plans.entry(cold.group).or_insert_with(|| Plan::of_all(cold.group));
         let mut is_here = true;
-        let offered = plan.offer(&Candidate { bytes, cold: Some(cold) }, |blob, at| {
+        let offered = plan.offer(&candidate, |blob, at| {
             let holds = self.context.spool.holds(blob, at);
             is_here &= holds;
             holds
@@ -265,12 +259,7 @@ impl SetRecalls {
         Ok(())
     }
 
-    async fn run(
-        &self,
-        job: &Mutex<SetReport>,
-        reads: BTreeMap<GroupId, Vec<AheadRead>>,
-        blobs: &BTreeMap<BlobId, Option<Blob>>,
-    ) {
+    async fn run(&self, job: &Mutex<SetReport>, reads: BTreeMap<GroupId, Vec<AheadRead>>, blobs: &Blobs) {
         let mut classes: BTreeMap<ClassId, Vec<Vec<AheadRead>>> = BTreeMap::new();
         let groups: Vec<GroupId> = reads.keys().copied().collect();
         let class_of = self.world.ask(move |rack, _| {
@@ -292,7 +281,7 @@ impl SetRecalls {
         report.state = if is_done { "done" } else { "failed" }.into();
     }
 
-    async fn read_group(&self, job: &Mutex<SetReport>, reads: Vec<AheadRead>, blobs: &BTreeMap<BlobId, Option<Blob>>) {
+    async fn read_group(&self, job: &Mutex<SetReport>, reads: Vec<AheadRead>, blobs: &Blobs) {
         let mut under_way: VecDeque<Ordered> = VecDeque::new();
         for read in reads {
             if under_way.len() == READS_AT_ONCE
@@ -301,7 +290,7 @@ impl SetRecalls {
                 note_end(job, first).await;
             }
             let bytes = read.range.end - read.range.start;
-            let Some(blob) = blobs.get(&read.blob).and_then(Option::as_ref) else { continue };
+            let Some(blob) = blobs.get(read.blob) else { continue };
             match self.order(blob, &read).await {
                 Ok(Some(ordered)) => under_way.push_back(ordered),
                 // A client has ordered it meanwhile; or it was deleted, and nobody wants it any more.
@@ -348,6 +337,6 @@ fn failed(job: &Mutex<SetReport>, bytes: u64, reason: &str) {
     let mut report = job.lock();
     report.failed_bytes += bytes;
     if report.reason.is_empty() {
-        report.reason = reason.to_owned();
+        reason.clone_into(&mut report.reason);
     }
 }

@@ -4,12 +4,47 @@
 
 use crate::context::Context;
 use crate::world::{ReadOrder, ReadTarget, SpoolSink, WorldHandle};
-use catalog::{Blob, CatalogError};
-use engine::readahead::AheadRead;
+use catalog::{Blob, CatalogError, Place, PlacedObject};
+use engine::readahead::{AheadRead, Candidate, ColdPlace};
 use engine::recall::{RecallOperation, SpoolShape};
 use engine::{PriorityClass, Rejection};
+use model::BlobId;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, OnceLock};
 use workshop::{Purpose, ReserveError, SpoolReader};
+
+/// Blobs that were looked up for one plan; `None` for one that is gone.
+#[derive(Default)]
+pub(crate) struct Blobs(BTreeMap<BlobId, Option<Blob>>);
+
+impl Blobs {
+    /// The blob of that number, if it was looked up and there is one.
+    pub(crate) fn get(&self, blob: BlobId) -> Option<&Blob> {
+        self.0.get(&blob)?.as_ref()
+    }
+
+    /// An object as a plan sees it.
+    pub(crate) async fn candidate(
+        &mut self,
+        context: &Context,
+        placed: &PlacedObject,
+    ) -> Result<Candidate, CatalogError> {
+        let bytes = placed.object.bytes;
+        let Place::Stored { blob, offset } = placed.place else { return Ok(Candidate { bytes, cold: None }) };
+        if let Entry::Vacant(unknown) = self.0.entry(blob) {
+            unknown.insert(context.catalog.blob(blob).await?);
+        }
+        let lies_at = |blob: &Blob| ColdPlace {
+            group: blob.group,
+            blob: blob.blob,
+            offset,
+            stripe_bytes: blob.code().stripe_bytes(),
+            payload_bytes: blob.payload_bytes,
+        };
+        Ok(Candidate { bytes, cold: self.get(blob).map(lies_at) })
+    }
+}
 
 /// A read that was ordered.
 pub(crate) struct Ordered {

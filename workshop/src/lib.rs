@@ -23,6 +23,7 @@ mod format;
 mod names;
 mod pack;
 mod pack_format;
+mod purpose;
 mod recall;
 mod run_mark;
 mod slots;
@@ -47,10 +48,11 @@ pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,
 };
+pub use purpose::{AheadBytes, AheadCounts, Purpose};
 pub use recall::SpoolError;
 pub use slots::{Leaving, Reservation, SlotHold};
 pub use small::{RecordEnd, Removal, SmallFiles, SmallRecord, SmallRecords};
-pub use spool::{AheadBytes, AheadCounts, Purpose, ReserveError, Spool, SpoolUsage, segments};
+pub use spool::{ReserveError, Spool, SpoolUsage, segments};
 pub use spool_entries::ENTRIES_MAX;
 pub use spool_file::{SpoolReader, SpoolWriter};
 pub use staged_error::{ReadError, StageError};

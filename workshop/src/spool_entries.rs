@@ -7,8 +7,8 @@
 
 use crate::drain::{Drain, Full};
 use crate::names::spool_name;
+use crate::purpose::{AheadBytes, AheadCounts, Purpose};
 use crate::recall::Recall;
-use crate::spool::{AheadBytes, AheadCounts, Purpose};
 use disk::{Drive, DriveError, clock};
 use model::BlobId;
 use parking_lot::Mutex;

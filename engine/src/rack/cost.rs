@@ -113,7 +113,7 @@ mod tests {
         let rack = rack();
         let group = rack.layout().classes[0][0];
         let (empty, full) = (rack.read_cost(&[reads(group, 0)]), rack.read_cost(&[reads(group, 4 * 140_000_000)]));
-        assert_eq!(full.time - empty.time, Duration::from_secs(1), "k drives of 140 MB/s");
+        assert_eq!(full.time, empty.time + Duration::from_secs(1), "k drives of 140 MB/s");
         let watts = rack.spec().profile.watts;
         let more = u64::from(watts.active_mw - watts.standby_mw) * 8;
         assert!((full.energy_mj - empty.energy_mj).abs_diff(more) <= 8, "{full:?} {empty:?}");

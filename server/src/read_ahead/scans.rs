@@ -122,8 +122,12 @@ mod tests {
 
     fn prefix_after(listed: &[&str], asked: &[&str]) -> String {
         let mut scans = Scans::default();
-        listed.iter().for_each(|prefix| scans.listed(NOW, "b", prefix));
-        asked.iter().for_each(|key| scans.asked(NOW, "b", key));
+        for prefix in listed {
+            scans.listed(NOW, "b", prefix);
+        }
+        for key in asked {
+            scans.asked(NOW, "b", key);
+        }
         scans.outlook("b", asked.last().unwrap(), 1 << 30).unwrap().prefix
     }
 
