@@ -190,3 +190,7 @@ async fn reserve(
 #[cfg(test)]
 #[path = "spool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "spool_ahead_tests.rs"]
+mod ahead_tests;
