@@ -191,6 +191,17 @@ pub struct ColdPlace {
     pub payload_bytes: u64,
 }
 
+impl ColdPlace {
+    /// Where the stripes begin that `bytes` bytes of the object, from its beginning on, lie in.
+    pub fn stripes(&self, bytes: u64) -> impl Iterator<Item = u64> + use<> {
+        let (offset, stripe_bytes) = (self.offset, self.stripe_bytes);
+        assert!(stripe_bytes > 0, "a stripe has a length");
+        let end = if bytes == 0 { offset } else { (offset + bytes).min(self.payload_bytes) };
+        let count = if end <= offset { 0 } else { (end - 1) / stripe_bytes - offset / stripe_bytes + 1 };
+        (0..count).map(move |nth| (offset / stripe_bytes + nth) * stripe_bytes)
+    }
+}
+
 /// A part of a blob that is to be read ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AheadRead {
@@ -252,12 +263,9 @@ impl Plan {
     }
 
     fn pick(&mut self, cold: &ColdPlace, bytes: u64, is_here: &mut impl FnMut(BlobId, u64) -> bool) -> ControlFlow<()> {
-        assert!(cold.stripe_bytes > 0, "a stripe has a length");
         let end = (cold.offset + bytes).min(cold.payload_bytes);
-        let mut at = cold.offset;
-        let mut is_first = true;
-        while at < end {
-            let start = at - at % cold.stripe_bytes;
+        for start in cold.stripes(bytes) {
+            let (at, is_first) = (start.max(cold.offset), start <= cold.offset);
             let stripe_end = start.saturating_add(cold.stripe_bytes).min(cold.payload_bytes);
             let wanted = end.min(stripe_end) - at;
             if let Some(known) = self.stripes.get_mut(&(cold.blob, start)) {
@@ -276,7 +284,6 @@ impl Plan {
                 };
                 self.stripes.insert((cold.blob, start), stripe);
             }
-            (at, is_first) = (stripe_end, false);
         }
         ControlFlow::Continue(())
     }

@@ -247,15 +247,14 @@ impl SetRecalls {
             survey.report.here += 1;
             return Ok(());
         };
+        let mut stripes = cold.stripes(candidate.bytes);
+        if stripes.all(|start| self.context.spool.holds(cold.blob, start.max(cold.offset))) {
+            survey.report.here += 1;
+            return Ok(());
+        }
         let plan = survey.plans.entry(cold.group).or_insert_with(|| Plan::of_all(cold.group));
-        let mut is_here = true;
-        let offered = plan.offer(&candidate, |blob, at| {
-            let holds = self.context.spool.holds(blob, at);
-            is_here &= holds;
-            holds
-        });
+        let offered = plan.offer(&candidate, |blob, at| self.context.spool.holds(blob, at));
         assert!(offered.is_continue(), "a plan for all takes all");
-        survey.report.here += u64::from(is_here);
         Ok(())
     }
 

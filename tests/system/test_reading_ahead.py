@@ -121,7 +121,7 @@ class ReadingAhead(TreeTest):
         self.started_anew()
         said = self.recall("s3://attic/tree/", "--dry-run")
         self.assertEqual((said["state"], said["objects"], said["groups"], said["wakes"]), ("planned", FILES, 12, 12))
-        self.assertEqual((said["starts"], said["fits"]), (96, True))
+        self.assertEqual((said["starts"], said["fits"], said["here"]), (96, True, 0))
         self.assertEqual(self.server.status()["workshop"]["spool_bytes"], 0)
         wakes, seconds = self.cost("larder recall", lambda: self.recall("s3://attic/tree/"))
         self.assertEqual(wakes, 12)

@@ -201,6 +201,19 @@ fn neighbours_are_one_read_that_counts_each_object_once() {
 }
 
 #[test]
+fn an_object_lies_in_the_stripes_that_its_bytes_touch() {
+    let stripes = |offset, bytes| {
+        let (group, blob) = (GroupId(0), BlobId::numbered(1));
+        let place = ColdPlace { group, blob, offset, stripe_bytes: 10, payload_bytes: 95 };
+        place.stripes(bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(stripes(5, 0), []);
+    assert_eq!(stripes(10, 10), [10]);
+    assert_eq!(stripes(19, 2), [10, 20]);
+    assert_eq!(stripes(85, 1_000), [80, 90]);
+}
+
+#[test]
 fn a_plan_looks_at_so_many_objects() {
     let mut plan = Plan::new(GroupId(0), GIB, GIB);
     let warm = Candidate { bytes: 1, cold: None };
