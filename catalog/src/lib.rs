@@ -37,6 +37,7 @@ mod memory_log;
 mod meta;
 mod object;
 mod parts;
+mod placed;
 mod quarantine;
 mod rebuild;
 mod record;
@@ -65,6 +66,7 @@ pub use memory::MemoryStore;
 pub use memory_log::{LogFault, MemoryLog, PayloadRecord};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
+pub use placed::PlacedPage;
 pub use rebuild::RebuildTarget;
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,

@@ -47,6 +47,12 @@ pub enum Command {
     /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
     /// the job goes on. The input stays as it is.
     Repartition(Box<Repartition>),
+    /// Bring objects from sleeping drives into the workshop's spool, in the order that wakes the fewest drives.
+    ///
+    /// The cost is printed first: objects, bytes, drive starts, time and energy. The server that runs on the data
+    /// directory does the work, and this command waits for the end. What is there already is not read again, so that a
+    /// recall that was interrupted goes on when it is asked for again.
+    Recall(Recall),
     /// Run Larder's own logic in virtual time under every kind of fault, against a model of what it may answer.
     ///
     /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
@@ -116,6 +122,24 @@ pub struct Repartition {
     #[arg(long)]
     pub remove_input: bool,
     /// Only sample the input, for which groups may wake, and forecast the cost.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Recall {
+    #[command(flatten)]
+    pub data: Data,
+    /// The objects, as s3://bucket/prefix: all whose keys begin so.
+    #[arg(value_name = "SET", value_parser = prefix)]
+    pub set: Prefix,
+    /// Only the keys in this file, one a line, as they are in the bucket. `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
+    /// Only say what it costs.
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON.

@@ -12,6 +12,7 @@ mod human;
 mod ordeal;
 mod output;
 mod plan;
+mod recall;
 mod repartition;
 mod report_dir;
 mod reproduce;
@@ -76,6 +77,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::Remove(options)) => users::remove(&options),
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Repartition(options) => repartition::repartition(&options),
+        Command::Recall(options) => recall::recall(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),

@@ -4,7 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{FrontStatus, GroupCounts, IntakeStatus, RebuildReport, Status, Totals};
+use server::report::{FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -62,6 +62,9 @@ fn text(status: &Status) -> String {
         row("intake", small_objects(intake));
     }
     row("spool", format!("{} of {}", bytes(status.workshop.spool_bytes), bytes(status.workshop.spool_capacity_bytes)));
+    if status.read_ahead.read_bytes > 0 {
+        row("ahead", read_ahead(&status.read_ahead));
+    }
     let room = &status.capacity;
     let full = if room.full { ", full" } else { "" };
     row("room", format!("{} free of {}{full}", bytes(room.free_bytes), bytes(room.total_bytes)));
@@ -104,6 +107,18 @@ fn text(status: &Status) -> String {
     text.push('\n');
     text.push_str(&classes(status));
     text
+}
+
+/// What was read before it was asked for, and what became of it.
+fn read_ahead(ahead: &ReadAheadStatus) -> String {
+    format!(
+        "{} in {} read before they were asked for: {} taken, {} in vain, {} wait",
+        counted(ahead.objects, "object"),
+        bytes(ahead.read_bytes),
+        bytes(ahead.used_bytes),
+        bytes(ahead.wasted_bytes),
+        bytes(ahead.waiting_bytes),
+    )
 }
 
 /// The intake: what it took, and what its drives do.
@@ -253,6 +268,14 @@ mod tests {
 
     fn sample() -> Status {
         Status {
+            read_ahead: ReadAheadStatus {
+                objects: 250,
+                hits: 240,
+                read_bytes: 300_000_000,
+                used_bytes: 240_000_000,
+                wasted_bytes: 10_000_000,
+                waiting_bytes: 50_000_000,
+            },
             rack: "pelican".into(),
             modelled_s: 7200.0,
             wall_ms: 1_750_000_000_000,

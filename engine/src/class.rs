@@ -164,6 +164,14 @@ impl Class {
         if let ClassPhase::Awake { group, .. } = self.phase { Some(group) } else { None }
     }
 
+    /// The group that is awake, or on its way to be.
+    pub fn up(&self) -> Option<GroupId> {
+        match self.phase {
+            ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
+            ClassPhase::Asleep | ClassPhase::Resting { .. } => None,
+        }
+    }
+
     pub fn view(&self) -> ClassView {
         // Dequeued, but its group still wakes: whoever looks sees somebody wait.
         assert!(self.in_service.is_none() || self.awake().is_some(), "only a group that is awake serves");
@@ -357,11 +365,7 @@ impl Class {
 
     /// A drive of `group` stands by. If that group is up without it, it is to be started as well.
     pub fn note_standby(&mut self, group: GroupId) {
-        let up = match self.phase {
-            ClassPhase::Waking { group, .. } | ClassPhase::Awake { group, .. } => Some(group),
-            ClassPhase::Asleep | ClassPhase::Resting { .. } => None,
-        };
-        self.returned |= up == Some(group);
+        self.returned |= self.up() == Some(group);
     }
 
     /// `op` is in service from now on; or, if it is already, for what it asks the world for next.

@@ -47,6 +47,7 @@ mod overload;
 pub mod placement;
 mod policy;
 mod rack;
+pub mod readahead;
 mod rebuild;
 pub mod recall;
 mod reclaim;
@@ -80,6 +81,6 @@ pub use policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
-pub use rack::{Rack, Stats};
+pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;
 pub use trace_hash::TraceHasher;

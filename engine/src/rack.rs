@@ -15,12 +15,13 @@
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
 //! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
 //! stacks, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes what was never woken, `view.rs`
-//! answers questions.
+//! and `cost.rs` answer questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
 mod admission;
+mod cost;
 mod initialising;
 mod jobs;
 mod rebuilding;
@@ -28,6 +29,8 @@ mod reclaiming;
 mod service;
 mod switching;
 mod view;
+
+pub use cost::{GroupReads, ReadCost};
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;

@@ -20,6 +20,7 @@
 //! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
 
 use crate::action::Rejection;
+use crate::readahead::AheadRead;
 use core::ops::Range;
 use core::time::Duration;
 
@@ -147,7 +148,13 @@ impl Recall {
         let first_end = end.min(whole_stripes(start, self.spool.first_bytes(), stripe));
         assert!((start..first_end).contains(&at), "an operation reads a stripe at least");
         assert!(first_end <= end && end <= self.blob.payload_bytes, "an operation lies within its blob");
-        RecallOperation { spool: self.spool, stripe_bytes: stripe, range: start..end, segment: start..first_end }
+        RecallOperation {
+            spool: self.spool,
+            stripe_bytes: stripe,
+            range: start..end,
+            segment: start..first_end,
+            wanted: at..end.min(self.left.end),
+        }
     }
 
     /// Where the operation begins that is ordered while the last segment of the one up to `end` is read, or received;
@@ -216,9 +223,24 @@ pub struct RecallOperation {
     range: Range<u64>,
     /// The segment that is read, or is about to be.
     segment: Range<u64>,
+    /// What a client asked for.
+    wanted: Range<u64>,
 }
 
 impl RecallOperation {
+    /// One that reads ahead: a single segment, after which it ends.
+    pub fn ahead(read: &AheadRead, spool: SpoolShape) -> Self {
+        let range = read.range.clone();
+        let (segment, wanted) = (range.clone(), range.clone());
+        Self { spool, stripe_bytes: read.stripe_bytes, range, segment, wanted }
+    }
+
+    /// How many bytes of its segment a client asked for: it is to take them.
+    pub fn wanted_bytes(&self) -> u64 {
+        let start = self.segment.start.max(self.wanted.start);
+        self.segment.end.min(self.wanted.end).saturating_sub(start).max(1)
+    }
+
     /// All payload bytes that it is to read. It may end before, at the end of a segment.
     pub fn range(&self) -> Range<u64> {
         self.range.clone()

@@ -16,6 +16,8 @@
 //! GET /repartition                [repartition::JobReport]; with ?job=N that one, or 404
 //! POST /repartition?request=R     repartition::JobReport, of a new job; R is a repartition::Request as JSON
 //! POST /repartition/pause?job=N   repartition::JobReport; likewise /resume and /cancel
+//! GET /recall                     [set_recall::SetReport]; with ?job=N that one, or 404
+//! POST /recall                    set_recall::SetReport, of a new recall; the body is a set_recall::SetRequest
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
@@ -34,9 +36,11 @@ pub use client::{Client, ClientError};
 
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, Explanation, Status};
+use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
 use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -54,6 +58,8 @@ const CONNECTIONS_MAX: usize = 64;
 /// The longest connection, so that no client holds one of the few for ever. Only requests about jobs may take longer:
 /// some read through the whole input, or publish or remove a whole output.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
+/// The longest body of a request: a list of keys.
+const BODY_BYTES_MAX: usize = 256 << 20;
 /// The time for answers under way when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
 /// The pause after the system refused to accept a connection (out of file descriptors).
@@ -83,6 +89,12 @@ pub trait Admin: Send + Sync + 'static {
     /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
     /// cannot record it.
     fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+
+    /// Says what it costs to recall a set, and begins with it unless it is a dry run.
+    fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
+
+    /// The recalls of sets that are known, by number.
+    fn set_recalls(&self) -> Vec<SetReport>;
 }
 
 /// The socket, bound and waiting.
@@ -148,6 +160,12 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                _ if request.uri().path() == "/recall" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = answer_of_sets(&admin, request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ => answer(&*admin, &users, &request).await,
             };
             Ok::<_, Infallible>(response(body))
@@ -178,7 +196,7 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /drives, /users, POST /drives/fail?drive= and \
+            "there is /status, /explain?bucket=&key=, /drives, /users, /recall, POST /drives/fail?drive= and \
              /drives/replace?drive=",
         ),
     }
@@ -228,6 +246,31 @@ async fn answer_of_users(users: &Arc<Users>, request: &Request<Incoming>) -> Bod
         }
     })
     .await
+}
+
+/// Answers a request for `/recall`.
+async fn answer_of_sets(admin: &Arc<impl Admin>, request: Request<Incoming>) -> Body {
+    if request.method() == Method::GET {
+        let known = admin.set_recalls();
+        let Some(job) = parameter(&request, "job") else { return json(&known) };
+        return match known.iter().find(|report| report.job.to_string() == job) {
+            Some(report) => json(report),
+            None => refuse(StatusCode::NOT_FOUND, format!("there is no recall {job}")),
+        };
+    }
+    if request.method() != Method::POST {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "GET /recall[?job=N], or POST /recall with what is wanted");
+    }
+    let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}")),
+    };
+    let wanted = match serde_json::from_slice(&body) {
+        Ok(wanted) => wanted,
+        Err(error) => return refuse(StatusCode::BAD_REQUEST, format!("the request cannot be read: {error}")),
+    };
+    let admin = Arc::clone(admin);
+    uninterrupted(async move { json(&admin.recall_set(wanted).await?) }).await
 }
 
 /// Answers a request below `/repartition`.

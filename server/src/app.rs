@@ -96,7 +96,8 @@ async fn serve(
         async { drop(stopped.await) },
     ));
     ready(address);
-    let store = Arc::new(ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait));
+    let store = ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait);
+    let store = Arc::new(store.with_read_ahead(config.workshop.read_ahead));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());

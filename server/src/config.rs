@@ -169,6 +169,8 @@ pub struct WorkshopConfig {
     /// Room for recalls; see [`WorkshopConfig::spool_bytes`].
     #[serde(rename = "spool", deserialize_with = "text::size")]
     pub spool: Option<u64>,
+    /// Whether more is read than what is asked for, while its group is awake.
+    pub read_ahead: bool,
     /// Above this share, in thousandths, cold data moves when no client waits.
     #[serde(rename = "regular", deserialize_with = "text::permille")]
     pub regular_permille: u32,
@@ -184,7 +186,14 @@ impl Default for WorkshopConfig {
     /// SOHO's thresholds.
     fn default() -> Self {
         let abort_uploads_after = Some(Duration::from_hours(7 * 24));
-        Self { capacity: None, spool: None, regular_permille: 300, critical_permille: 800, abort_uploads_after }
+        Self {
+            capacity: None,
+            spool: None,
+            read_ahead: true,
+            regular_permille: 300,
+            critical_permille: 800,
+            abort_uploads_after,
+        }
     }
 }
 

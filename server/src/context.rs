@@ -157,6 +157,10 @@ pub struct WorldCounters {
     pub rack_full: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.
     pub object_bytes_max: AtomicU64,
+    /// Objects that were read ahead of what anybody asked for.
+    pub ahead_objects: AtomicU64,
+    /// GETs of cold objects that found what was read ahead for them.
+    pub ahead_hits: AtomicU64,
     /// Why drives could not be used when they were last tried.
     pub absences: Absences,
 }

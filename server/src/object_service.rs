@@ -8,6 +8,7 @@
 
 use crate::context::{Context, is_refusal, usage_of};
 use crate::pacing::ClientHere;
+use crate::read_ahead::ReadAhead;
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -35,6 +36,8 @@ pub struct ObjectService {
     pub(crate) context: Context,
     world: WorldHandle,
     recalls: Recalls,
+    /// `None` where nothing is read but what is asked for.
+    ahead: Option<ReadAhead>,
     max_wait: Duration,
 }
 
@@ -42,7 +45,14 @@ impl ObjectService {
     /// A service whose clients wait up to `max_wait` (wall time) for a cold object.
     pub fn new(context: Context, world: WorldHandle, max_wait: Duration) -> Self {
         let recalls = Recalls::new(context.clone(), world.clone());
-        Self { context, world, recalls, max_wait }
+        let ahead = Some(ReadAhead::new(context.clone(), world.clone()));
+        Self { context, world, recalls, ahead, max_wait }
+    }
+
+    /// The same; with `read_ahead` unset nothing is read but what is asked for.
+    #[must_use]
+    pub fn with_read_ahead(self, read_ahead: bool) -> Self {
+        Self { ahead: self.ahead.filter(|_| read_ahead), ..self }
     }
 
     /// The bytes `range` of an object that was located; `None` if it is not there any more.
@@ -81,6 +91,9 @@ impl ObjectService {
         let wanted = offset + range.start..offset + range.end;
         if wanted.end > found.payload_bytes {
             return Err(ServiceError::Damaged(format!("the object is not within {blob}, in which it should lie")));
+        }
+        if let Some(ahead) = &self.ahead {
+            ahead.asked(at, placed, &found, (range, self.recalls.is_here(&found, &wanted)));
         }
         let bytes = self.recalls.open(found, wanted, self.max_wait).await.map_err(recall_error)?;
         Ok(Some(bytes.map_err(recall_error).boxed()))
@@ -271,6 +284,9 @@ impl ObjectStore for ObjectService {
     }
 
     fn list<'a>(&'a self, bucket: &'a str, request: ListRequest) -> ServiceFuture<'a, Listing> {
+        if let Some(ahead) = &self.ahead {
+            ahead.listed(bucket, &request.prefix);
+        }
         Box::pin(async move { self.context.catalog.list_objects(bucket, &request).await.map_err(catalog_error) })
     }
 

@@ -22,6 +22,9 @@ pub struct Status {
     pub uptime_s: f64,
     /// The workshop.
     pub workshop: WorkshopStatus,
+    /// What was read ahead of what clients asked for.
+    #[serde(default)]
+    pub read_ahead: ReadAheadStatus,
     /// The intake of small objects, if there is one.
     #[serde(default)]
     pub intake: Option<IntakeStatus>,
@@ -72,6 +75,23 @@ pub struct WorkshopStatus {
     pub spool_capacity_bytes: u64,
     /// Migration writes from composing to their end.
     pub migrations_under_way: u64,
+}
+
+/// What was read ahead of what clients asked for. Counts are since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadAheadStatus {
+    /// Objects.
+    pub objects: u64,
+    /// GETs that found what was read for them.
+    pub hits: u64,
+    /// Bytes, in whole stripes.
+    pub read_bytes: u64,
+    /// Bytes that clients have taken of it.
+    pub used_bytes: u64,
+    /// Bytes of objects that went before anybody took them.
+    pub wasted_bytes: u64,
+    /// The room of what waits to be asked for.
+    pub waiting_bytes: u64,
 }
 
 /// The intake: the log of small objects, and the shelves behind it. Counts are since the server started.

@@ -12,7 +12,10 @@ use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
-use crate::report::{DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, Status, WorkshopStatus};
+use crate::report::{
+    DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status, WorkshopStatus,
+};
+use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Object, Place};
 use disk::EmulatedRack;
@@ -39,6 +42,7 @@ pub struct StatusService {
     world: WorldHandle,
     emulated: Arc<EmulatedRack>,
     recalls: Recalls,
+    sets: SetRecalls,
     /// Notices of how the server is set up.
     pub(crate) notices: Notices,
     /// The figures of the S3 front, if there is one.
@@ -57,10 +61,11 @@ impl StatusService {
     /// Reports on this world.
     pub fn new(context: Context, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
         let recalls = Recalls::new(context.clone(), world.clone());
+        let sets = SetRecalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, intake, places) = (Notices::default(), None, None, Vec::new());
-        Self { context, world, emulated, recalls, notices, traffic, intake, places, replacing, started }
+        Self { context, world, emulated, recalls, sets, notices, traffic, intake, places, replacing, started }
     }
 
     /// A look at the engine.
@@ -153,6 +158,7 @@ impl Admin for StatusService {
                 spool_capacity_bytes: spool.capacity_bytes,
                 ..seen.workshop
             },
+            read_ahead: read_ahead(&self.context),
             intake: self.intake.as_ref().map(|log| intake_status(&log.status())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             ..seen
@@ -217,6 +223,26 @@ impl Admin for StatusService {
 
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         self.replace(DriveId(drive)).await
+    }
+
+    async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {
+        self.sets.ask(&request).await
+    }
+
+    fn set_recalls(&self) -> Vec<SetReport> {
+        self.sets.jobs()
+    }
+}
+
+fn read_ahead(context: &Context) -> ReadAheadStatus {
+    let usage = context.spool.usage();
+    ReadAheadStatus {
+        objects: context.counters.ahead_objects.load(Ordering::Relaxed),
+        hits: context.counters.ahead_hits.load(Ordering::Relaxed),
+        read_bytes: usage.ahead.read_bytes,
+        used_bytes: usage.ahead.used_bytes,
+        wasted_bytes: usage.ahead.wasted_bytes,
+        waiting_bytes: usage.ahead_unread_bytes,
     }
 }
 

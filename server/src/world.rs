@@ -32,6 +32,7 @@ mod reclaim;
 mod spool_sink;
 mod state;
 mod transfer;
+mod up;
 
 pub use crate::context::{
     Absences, Context, Nonce, PinOf, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
@@ -104,7 +105,10 @@ impl World {
             // Gathered by `persist_starts`, which hands them to the spin-ups that follow.
             Action::PersistStarts { .. } => {}
             Action::PersistInitialised { group, drives } => self.persist_initialised(group, drives),
-            Action::SpinUp { drive, attempt } => self.spin_up(drive, attempt),
+            Action::SpinUp { drive, attempt } => {
+                self.note_start(drive);
+                self.spin_up(drive, attempt);
+            }
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => self.unmount(drive, attempt),
             Action::Stop { drive, attempt } => self.stop(drive, attempt),

@@ -3,7 +3,7 @@
 //!
 //! A [`World`] executes the engine's actions. An [`Experiment`] is a rack, a system that decides and a load; [`run()`]
 //! answers with a [`Point`]: the parameters and the measurements. [`fill`](mod@fill) writes until the first write is
-//! refused.
+//! refused, [`copying`] reads a tree beside others.
 //!
 //! Invariants:
 //! - time is an integer and goes from event to event; two events of one moment keep the order in which they were
@@ -14,6 +14,7 @@
 mod agenda;
 pub mod baseline;
 mod chance;
+pub mod copying;
 pub mod cross;
 mod experiment;
 pub mod fill;

@@ -23,6 +23,7 @@ mod format;
 mod names;
 mod pack;
 mod pack_format;
+mod purpose;
 mod recall;
 mod run_mark;
 mod slots;
@@ -47,6 +48,7 @@ pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,
 };
+pub use purpose::{AheadBytes, AheadCounts, Purpose};
 pub use recall::SpoolError;
 pub use slots::{Leaving, Reservation, SlotHold, charged_for};
 pub use small::{RecordEnd, Removal, SmallFiles, SmallRecord, SmallRecords};

@@ -6,6 +6,7 @@ use disk::DriveError;
 use model::BlobId;
 use parking_lot::Mutex;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
@@ -45,6 +46,8 @@ pub(crate) struct Recall {
     pub range: Range<u64>,
     pub table: OnceLock<Arc<Mutex<Vec<u32>>>>,
     pub progress: watch::Sender<RecallProgress>,
+    /// Bytes that readers have taken; twice what was read twice.
+    taken_bytes: AtomicU64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,7 +60,22 @@ pub(crate) struct RecallProgress {
 
 impl Recall {
     pub(crate) fn new(blob: BlobId, range: Range<u64>) -> Self {
-        Self { blob, range, table: OnceLock::new(), progress: watch::Sender::default() }
+        Self { blob, range, table: OnceLock::new(), progress: watch::Sender::default(), taken_bytes: AtomicU64::new(0) }
+    }
+
+    /// A reader has taken so many bytes.
+    pub(crate) fn take(&self, bytes: u64) {
+        self.taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that readers have taken.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes.load(Ordering::Relaxed)
+    }
+
+    /// True if all of it is written.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.progress.borrow().bytes == self.bytes()
     }
 
     /// How long it is when complete.

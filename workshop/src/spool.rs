@@ -1,8 +1,9 @@
 //! The spool: bounded room for recalls, between drives and clients that transfer at different speeds.
 //!
 //! An entry holds a range of a blob's payload. It is reserved, grows while the rack reads, and is then complete;
-//! readers follow it while it grows. Entries without a reader are evicted, least recently used first, when room is
-//! needed.
+//! readers follow it while it grows. Entries without a reader are evicted when room is needed: first those that were
+//! taken, then those that were read ahead and nobody has asked for, then those that somebody is to come back for; of
+//! each, least recently used first. Reading ahead evicts only the first.
 //!
 //! Invariants:
 //! - the files on the disk never exceed the capacity: a new file is made only after the files it replaces are gone;
@@ -19,6 +20,7 @@
 use crate::block::{BLOCK_BYTES, charge, detached};
 use crate::drain::Full;
 use crate::names::spool_name;
+use crate::purpose::{AheadBytes, Purpose};
 use crate::recall::Recall;
 use crate::spool_entries::{Entries, EntryTable, SpoolHold};
 use crate::spool_file::{SpoolReader, SpoolWriter};
@@ -54,6 +56,12 @@ pub struct SpoolUsage {
     pub idle_bytes: u64,
     /// How many entries there are.
     pub entries: usize,
+    /// Room that reading ahead may take now: all that is neither held, nor waits to be taken.
+    pub ahead_room_bytes: u64,
+    /// The room of entries that were read ahead and not taken yet.
+    pub ahead_unread_bytes: u64,
+    /// Bytes that were read ahead since boot, of them those that were taken, and those that were evicted before.
+    pub ahead: AheadBytes,
 }
 
 /// Cuts `range` into consecutive ranges of at most `segment_bytes`.
@@ -97,8 +105,24 @@ impl Spool {
     ///
     /// A writer that is dropped before it is finished fails the recall.
     pub async fn reserve(&self, blob: BlobId, range: Range<u64>) -> Result<SpoolWriter, ReserveError> {
+        let wanted_bytes = range.end.saturating_sub(range.start);
+        self.reserve_for(blob, range, Purpose::Asked { wanted_bytes }).await
+    }
+
+    /// The same, for this purpose. What is read ahead takes no room from what waits to be taken.
+    pub async fn reserve_for(
+        &self,
+        blob: BlobId,
+        range: Range<u64>,
+        purpose: Purpose,
+    ) -> Result<SpoolWriter, ReserveError> {
         let entries = Arc::clone(&self.entries);
-        detached(reserve(entries, blob, range)).await
+        detached(reserve(entries, blob, range, purpose)).await
+    }
+
+    /// Whether an entry, complete or growing, holds payload byte `offset` of `blob`. It does not count as a use of it.
+    pub fn holds(&self, blob: BlobId, offset: u64) -> bool {
+        self.entries.state.lock().find(blob, offset).is_some()
     }
 
     /// A reader of the entry, complete or growing, that holds payload byte `offset` of `blob` and reaches furthest.
@@ -124,21 +148,29 @@ impl Spool {
 
     /// How full it is.
     pub fn usage(&self) -> SpoolUsage {
-        let state = self.entries.state.lock();
+        let mut state = self.entries.state.lock();
         SpoolUsage {
             capacity_bytes: self.entries.capacity_bytes,
             used_bytes: state.used_bytes,
-            idle_bytes: state.idle_bytes,
+            idle_bytes: state.idle_bytes(),
             entries: state.entries.len(),
+            ahead_room_bytes: state.ahead_room_bytes(self.entries.capacity_bytes),
+            ahead_unread_bytes: state.ahead_unread_bytes,
+            ahead: state.ahead,
         }
     }
 }
 
-async fn reserve(entries: Arc<Entries>, blob: BlobId, range: Range<u64>) -> Result<SpoolWriter, ReserveError> {
+async fn reserve(
+    entries: Arc<Entries>,
+    blob: BlobId,
+    range: Range<u64>,
+    purpose: Purpose,
+) -> Result<SpoolWriter, ReserveError> {
     let file_bytes = range.end.saturating_sub(range.start);
     let charged_bytes = charge(file_bytes.max(1));
     let recall = Arc::new(Recall::new(blob, range));
-    let (hold, in_the_way) = entries.enter(&recall, charged_bytes)?;
+    let (hold, in_the_way) = entries.enter(&recall, charged_bytes, purpose)?;
     let made = match entries.remove_files(in_the_way).await {
         Ok(()) => entries.drive.create(&spool_name(hold.number), file_bytes).await,
         Err(error) => Err(error),
@@ -158,3 +190,7 @@ async fn reserve(entries: Arc<Entries>, blob: BlobId, range: Range<u64>) -> Resu
 #[cfg(test)]
 #[path = "spool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "spool_ahead_tests.rs"]
+mod ahead_tests;

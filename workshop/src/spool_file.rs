@@ -104,9 +104,14 @@ impl SpoolReader {
         self.file.recall.range.clone()
     }
 
+    /// True if it was read ahead of what anybody asked for.
+    pub fn is_ahead(&self) -> bool {
+        self.file.hold.is_ahead()
+    }
+
     /// True if all of them are written.
     pub fn is_complete(&self) -> bool {
-        self.file.recall.progress.borrow().bytes == self.file.recall.bytes()
+        self.file.recall.is_complete()
     }
 
     /// Waits until everything up to payload byte `end` of the blob can be read.
@@ -154,6 +159,8 @@ impl OpenEntry {
             self.hold.entries.mark_dead(self.hold.number);
             return Err(damaged);
         };
-        Ok(data.slice((rest.start - start) as usize..(rest.end.min(end) - start) as usize))
+        let wanted = data.slice((rest.start - start) as usize..(rest.end.min(end) - start) as usize);
+        self.recall.take(wanted.len() as u64);
+        Ok(wanted)
     }
 }

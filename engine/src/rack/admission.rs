@@ -39,7 +39,7 @@ impl Rack {
         match self.admit(&request, step.now) {
             Ok((group, drives)) => {
                 let class = self.setup.class_of(group);
-                if while_awake && drives.is_empty() && self.classes[class.index()].awake() != Some(group) {
+                if while_awake && drives.is_empty() && self.classes[class.index()].up() != Some(group) {
                     return self.reject(&request, Rejection::Asleep, step);
                 }
                 // Most that a busy rack is asked for; of a write, the space is to be given back.

@@ -1,6 +1,7 @@
 //! Answers of the admin API, and the errors in them.
 
 use crate::repartition::JobError;
+use crate::set_recall::SetError;
 use crate::users::UserError;
 use bytes::Bytes;
 use catalog::CatalogError;
@@ -69,6 +70,16 @@ impl From<JobError> for Refusal {
             JobError::Unknown(_) => StatusCode::NOT_FOUND,
             JobError::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
             JobError::Catalog(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self(status, error.to_string())
+    }
+}
+
+impl From<SetError> for Refusal {
+    fn from(error: SetError) -> Self {
+        let status = match &error {
+            SetError::Refused(_) | SetError::Catalog(CatalogError::NoSuchBucket) => StatusCode::UNPROCESSABLE_ENTITY,
+            SetError::Catalog(_) => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self(status, error.to_string())
     }

@@ -10,10 +10,11 @@ use super::socket;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
 use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
+use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
 use http::{Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -196,6 +197,32 @@ impl Client {
         self.ask(Method::POST, &format!("/repartition/{change}?job={job}")).await
     }
 
+    /// Says what it costs to recall a set and, unless it is a dry run, begins with it.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn recall_set(&self, request: &SetRequest) -> Result<SetReport, ClientError> {
+        let asked = serde_json::to_vec(request).map_err(|error| ClientError::Refused(error.to_string()))?;
+        let answer = self.ask_with(Method::POST, "/recall", asked.into()).await?;
+        answer.ok_or_else(|| self.no_answer("it knows no /recall"))
+    }
+
+    /// The recalls of sets that are known, by number.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn set_recalls(&self) -> Result<Vec<SetReport>, ClientError> {
+        self.get("/recall").await?.ok_or_else(|| self.no_answer("it knows no /recall"))
+    }
+
+    /// A recall of a set, if there is one of that number.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn set_recall(&self, job: u64) -> Result<Option<SetReport>, ClientError> {
+        self.get(&format!("/recall?job={job}")).await
+    }
+
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", name).finish();
         let answer = self.ask(method, &format!("{path}?{query}")).await?;
@@ -225,7 +252,17 @@ impl Client {
     /// The answer to a request; `None` for 404. If the server ends meanwhile, this waits until it is gone; a GET is
     /// repeated, since another server may have taken its place.
     async fn ask<T: DeserializeOwned>(&self, method: Method, target: &str) -> Result<Option<T>, ClientError> {
-        let mut reason = match self.answer(&method, target).await {
+        self.ask_with(method, target, Bytes::new()).await
+    }
+
+    /// The same, with a body.
+    async fn ask_with<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        target: &str,
+        body: Bytes,
+    ) -> Result<Option<T>, ClientError> {
+        let mut reason = match self.answer(&method, target, body).await {
             Err(Failure::Ending(reason)) => reason,
             Err(Failure::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
@@ -240,7 +277,7 @@ impl Client {
                 }
                 continue;
             }
-            match self.answer(&method, target).await {
+            match self.answer(&method, target, Bytes::new()).await {
                 Err(Failure::Ending(again)) => reason = again,
                 Err(Failure::Error(error)) => return Err(error),
                 Ok(answer) => return Ok(answer),
@@ -249,10 +286,15 @@ impl Client {
         Err(self.no_answer(reason))
     }
 
-    async fn answer<T: DeserializeOwned>(&self, method: &Method, target: &str) -> Result<Option<T>, Failure> {
-        let may_ponder = method == Method::POST && target.starts_with("/repartition");
+    async fn answer<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        target: &str,
+        body: Bytes,
+    ) -> Result<Option<T>, Failure> {
+        let may_ponder = method == Method::POST && (target.starts_with("/repartition") || target == "/recall");
         let stream = self.connect().await?;
-        let exchange = self.exchange(stream, method, target);
+        let exchange = self.exchange(stream, method, target, body);
         tokio::pin!(exchange);
         let (status, body) = loop {
             match tokio::time::timeout(ANSWER_LIMIT, &mut exchange).await {
@@ -277,7 +319,7 @@ impl Client {
     /// True if the server answers another request.
     async fn is_responsive(&self) -> bool {
         let Ok(stream) = self.connect().await else { return false };
-        let status = self.exchange(stream, &Method::GET, "/status");
+        let status = self.exchange(stream, &Method::GET, "/status", Bytes::new());
         matches!(tokio::time::timeout(ANSWER_LIMIT, status).await, Ok(Ok(_)))
     }
 
@@ -304,6 +346,7 @@ impl Client {
         stream: UnixStream,
         method: &Method,
         target: &str,
+        body: Bytes,
     ) -> Result<(StatusCode, Bytes), Failure> {
         let broken = |error: hyper::Error| {
             if error.is_parse() {
@@ -317,7 +360,7 @@ impl Client {
             .method(method)
             .uri(target)
             .header(header::HOST, "larder")
-            .body(Empty::<Bytes>::new())
+            .body(Full::new(body))
             .map_err(|error| self.no_answer(error))?;
         // It ends with the response, or when the sender is dropped.
         tokio::spawn(connection);

@@ -19,6 +19,7 @@ struct Fake;
 
 fn status() -> Status {
     Status {
+        read_ahead: crate::report::ReadAheadStatus { objects: 4, hits: 3, ..crate::report::ReadAheadStatus::default() },
         rack: "mini".into(),
         modelled_s: 12.5,
         wall_ms: 1,
@@ -108,6 +109,17 @@ impl Admin for Fake {
             0..8 => Err(AdminError::Because("it has not failed".into())),
             _ => Ok(None),
         }
+    }
+
+    async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {
+        match request.keys {
+            None => Err(SetError::Refused("it does not fit".into())),
+            Some(keys) => Ok(SetReport { job: 3, objects: keys.len() as u64, ..SetReport::default() }),
+        }
+    }
+
+    fn set_recalls(&self) -> Vec<SetReport> {
+        vec![SetReport { job: 3, ..SetReport::default() }]
     }
 }
 
@@ -453,4 +465,20 @@ async fn a_connection_that_says_nothing_does_not_keep_the_server_from_answering_
     server.stop().await;
     assert!(stopping.elapsed() < CONNECTION_LIMIT / 2, "nor from stopping");
     drop(mute);
+}
+
+#[tokio::test]
+async fn sets_are_recalled_by_lists_of_any_length_and_refused_with_the_reason() {
+    let (_root, dir) = data_dir("sets");
+    let running = Running::start(&dir);
+    let client = running.client();
+    let keys: Vec<String> = (0..200_000).map(|nth| format!("a/key/that/is/long/{nth}")).collect();
+    let wanted = SetRequest { bucket: "b".into(), keys: Some(keys), ..SetRequest::default() };
+    let report = client.recall_set(&wanted).await.unwrap();
+    assert_eq!((report.job, report.objects), (3, 200_000));
+    assert_eq!(client.set_recall(3).await.unwrap().unwrap().job, 3);
+    assert!(client.set_recall(4).await.unwrap().is_none());
+    assert_eq!(client.set_recalls().await.unwrap().len(), 1);
+    let refused = client.recall_set(&SetRequest { keys: None, ..wanted }).await.unwrap_err();
+    assert_eq!(refused.to_string(), "it does not fit");
 }

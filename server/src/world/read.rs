@@ -97,6 +97,8 @@ impl World {
         self.note_loss(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
+            // It was worth no wake.
+            Outcome::Failed(reason @ Rejection::Asleep) => Some(*reason),
             Outcome::Failed(reason) => {
                 tracing::warn!(?reason, "a read failed: {reason}");
                 Some(*reason)

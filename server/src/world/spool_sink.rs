@@ -9,7 +9,7 @@ use disk::stack::SinkClosed;
 use engine::recall::RecallOperation;
 use model::BlobId;
 use std::ops::Range;
-use workshop::{ReserveError, Spool, SpoolReader, SpoolWriter};
+use workshop::{Purpose, ReserveError, Spool, SpoolReader, SpoolWriter};
 
 /// A further segment of a read, as its reader is to know it.
 pub struct SpoolSegment {
@@ -44,7 +44,21 @@ impl SpoolSink {
         operation: RecallOperation,
         follower: SegmentFollower,
     ) -> Result<(Self, Option<SpoolReader>), ReserveError> {
-        let writer = spool.reserve(blob, operation.segment()).await?;
+        let purpose = Purpose::Asked { wanted_bytes: operation.wanted_bytes() };
+        Self::reserve_for(spool, blob, (operation, purpose), follower).await
+    }
+
+    /// The same, for this purpose.
+    ///
+    /// # Errors
+    /// [`ReserveError`] if there is no room.
+    pub async fn reserve_for(
+        spool: &Spool,
+        blob: BlobId,
+        (operation, purpose): (RecallOperation, Purpose),
+        follower: SegmentFollower,
+    ) -> Result<(Self, Option<SpoolReader>), ReserveError> {
+        let writer = spool.reserve_for(blob, operation.segment(), purpose).await?;
         let at = operation.segment().start;
         let reader = spool.find(blob, at);
         Ok((Self { spool: spool.clone(), blob, operation, writer, at, follower }, reader))
@@ -90,7 +104,8 @@ impl SpoolSink {
         let free_bytes = (usage.capacity_bytes + usage.idle_bytes).saturating_sub(usage.used_bytes);
         let segment = self.operation.next_segment(free_bytes)?;
         let (start, is_last) = (segment.start, self.operation.is_in_last_segment());
-        let writer = self.spool.reserve(self.blob, segment).await.ok()?;
+        let purpose = Purpose::Asked { wanted_bytes: self.operation.wanted_bytes() };
+        let writer = self.spool.reserve_for(self.blob, segment, purpose).await.ok()?;
         if let Some(reader) = self.spool.find(self.blob, start) {
             (self.follower)(SpoolSegment { reader, is_last });
         }

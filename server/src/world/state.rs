@@ -40,6 +40,8 @@ pub struct World {
     pub(super) starts_persisted: StartsPersisted,
     pub(super) last_commands: LastCommands,
     pub(super) closing: Option<oneshot::Sender<()>>,
+    /// Who waits for a group to get up.
+    pub(super) awaiting_up: BTreeMap<GroupId, Vec<oneshot::Sender<()>>>,
     /// Where the actions of each repartition job go.
     pub(super) job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
     /// How full each class's queue for clients is, in thousandths, as of the last event.
@@ -73,6 +75,7 @@ impl World {
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,
             closing: None,
+            awaiting_up: BTreeMap::new(),
             job_actions: BTreeMap::new(),
         };
         (world, handle)

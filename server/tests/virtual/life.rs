@@ -34,7 +34,7 @@ fn a_day_passes_in_milliseconds_and_cold_bytes_come_back_exactly() {
         assert_eq!(larder.state(group).await, GroupState::Asleep);
         assert_eq!(larder.get("a/large").await.unwrap(), 3);
         assert_eq!(larder.starts(), starts + 4, "the drives of one group started");
-        assert!(matches!(larder.state(group).await, GroupState::Idle));
+        assert!(matches!(larder.state(group).await, GroupState::Idle | GroupState::Busy), "it may read ahead");
         assert_eq!(larder.get("a/empty").await.unwrap(), 4);
         assert_eq!(larder.get_retrying("a/small0007").await.unwrap(), 1);
         tokio::time::sleep(10 * MINUTE).await;

@@ -16,6 +16,7 @@ mod life;
 mod packs;
 mod parts;
 mod quarantine;
+mod reading_ahead;
 mod rebuild;
 mod recalls;
 mod repartition;

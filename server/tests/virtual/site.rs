@@ -51,6 +51,8 @@ pub struct Site {
     pub max_wait: Duration,
     pub workshop_bytes: u64,
     pub spool_bytes: u64,
+    /// Whether more is read than what is asked for.
+    pub read_ahead: bool,
     pub seed: u64,
     pub power: Power,
     pub catalog: MemoryStore,
@@ -158,6 +160,7 @@ impl Site {
             max_wait: 45 * SECOND,
             workshop_bytes: 256 * MIB,
             spool_bytes: 64 * MIB,
+            read_ahead: true,
             seed: 1,
             power: Power::default(),
             catalog: MemoryStore::new().with_log(Arc::new(log.clone())).unwrap(),
@@ -298,7 +301,8 @@ impl Site {
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
         let world = boot::boot(spec, policy, self.seed, &context, Arc::clone(&rack)).await.unwrap();
-        let service = ObjectService::new(context.clone(), world.clone(), self.max_wait);
+        let service =
+            ObjectService::new(context.clone(), world.clone(), self.max_wait).with_read_ahead(self.read_ahead);
         if service.head_bucket(BUCKET).await.is_err() {
             service.create_bucket(Bucket::new(BUCKET, 0, server::users::ROOT)).await.unwrap();
         }

@@ -99,7 +99,7 @@ fn a_get_asks_the_catalog_twice_wherever_the_object_lies() {
     site.run(async |larder| {
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
         let context = Context { catalog, ..larder.context.clone() };
-        let service = ObjectService::new(context, larder.world.clone(), HOUR);
+        let service = ObjectService::new(context, larder.world.clone(), HOUR).with_read_ahead(false);
         larder.put("o", 1, 3 * MIB).await.unwrap();
         let get = async || {
             let before = reads.load(Ordering::Relaxed);

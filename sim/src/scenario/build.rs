@@ -1,6 +1,7 @@
 //! From the values of one case to its trial: here a rack that serves, in `job.rs` a repartition, in `fill.rs` a rack
-//! that is filled; in `hardware.rs` and `system.rs` what several of them have.
+//! that is filled, in `copy.rs` a copy; in `hardware.rs` and `system.rs` what several of them have.
 
+mod copy;
 mod fill;
 mod hardware;
 mod job;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub(super) fn trial(case: &Case, seeds: &[u64], sources: &mut Sources<'_>) -> Result<Trial, Wrong> {
     Ok(match case.word("kind") {
         "repartition" => Trial::Repartition(Box::new(job::job(case, seeds, sources)?)),
+        "copy" => Trial::Copy(Box::new(copy::copying(case, seeds, sources)?)),
         "fill" => Trial::Fill(Box::new(fill::filling(case, seeds, sources)?)),
         _ => Trial::Service(Box::new(experiment(case, seeds, sources)?)),
     })

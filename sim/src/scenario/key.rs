@@ -49,8 +49,9 @@ const KIND: &str = "kind";
 const SERVICE: &[&str] = &["service"];
 const REPARTITION: &[&str] = &["repartition"];
 const FILL: &[&str] = &["fill"];
+const COPY: &[&str] = &["copy"];
 /// Kinds in which a rack works.
-const WORKS: &[&str] = &["service", "repartition"];
+const WORKS: &[&str] = &["service", "repartition", "copy"];
 /// Groups made up by the scenario, or those of a rack.
 const HARDWARE: &str = "repartition.hardware";
 const GROUPS: &[&str] = &["groups"];
@@ -62,7 +63,7 @@ const COUNT: u64 = u32::MAX as u64;
 
 /// All keys, in the order in which reports have them.
 pub const KEYS: &[Key] = &[
-    key(KIND, Kind::Word(&["service", "repartition", "fill"]), "\"service\""),
+    key(KIND, Kind::Word(&["service", "repartition", "fill", "copy"]), "\"service\""),
     key("rack", Kind::Name("a shipped rack's name, or the path of a description"), "\"pelican\"")
         .when(HARDWARE, DESCRIBED),
     key("system", Kind::Word(&["engine", "fully_provisioned", "random_layout"]), "\"engine\"").when(KIND, SERVICE),
@@ -107,6 +108,14 @@ pub const KEYS: &[Key] = &[
     key("fill.capacity_max", Kind::SizeOr("described"), "\"described\"").when(KIND, FILL),
     key("fill.capacity_draws", Kind::Whole(1, 16), "2").when(KIND, FILL),
     key("fill.clipped", Kind::Flag, "false").when(KIND, FILL),
+    key("copy.objects", Kind::Whole(1, 100_000), "3000").when(KIND, COPY),
+    key("copy.object", Kind::Size, "\"10 MB\"").when(KIND, COPY),
+    key("copy.at_once", Kind::Whole(1, 1_000), "10").when(KIND, COPY),
+    key("copy.order", Kind::Word(&["key", "place"]), "\"key\"").when(KIND, COPY),
+    key("copy.spool", Kind::Size, "\"50 GB\"").when(KIND, COPY),
+    key("copy.read_ahead", Kind::Flag, "true").when(KIND, COPY),
+    key("copy.others_per_s", Kind::Number(1_000.0), "0").when(KIND, COPY),
+    key("copy.others_size", Kind::Size, "\"10 MB\"").when(KIND, COPY),
     key("policy.overtake_limit", Kind::Limit, "\"500 GB\"").when(KIND, WORKS),
     key("policy.weighing", Kind::Word(&["bytes", "operations", "time", "service_time"]), "\"bytes\"").when(KIND, WORKS),
     key("policy.queue_depth", Kind::Whole(1, COUNT), "1000").when(KIND, WORKS),

@@ -1,6 +1,7 @@
 //! The measures of a point by name, with the units in which people read them.
 
 use super::trial::Found;
+use crate::copying::CopyPoint;
 use crate::fill::FillPoint;
 use crate::point::Point;
 use crate::repartition::Repartitioned;
@@ -14,11 +15,12 @@ pub struct Measure {
     pub label: &'static str,
     /// The factor from the point's unit to that one.
     scale: f64,
-    /// The value of a rack that serves, of a repartition job, of a rack that was filled; `None` where it has no such
-    /// measure.
+    /// The value of a rack that serves, of a repartition job, of a rack that was filled, of a copy; `None` where it has
+    /// no such measure.
     of_point: fn(&Point) -> Option<f64>,
     of_job: fn(&Repartitioned) -> Option<f64>,
     of_fill: fn(&FillPoint) -> Option<f64>,
+    of_copy: fn(&CopyPoint) -> Option<f64>,
     half_width: fn(&Point) -> Option<f64>,
     half_width_of_fill: fn(&FillPoint) -> Option<f64>,
     /// True if it stands in the short table.
@@ -41,7 +43,7 @@ impl Measure {
         let half = match found {
             Found::Service(point) => (self.half_width)(point),
             Found::Fill(filled) => (self.half_width_of_fill)(filled),
-            Found::Repartition(_) => None,
+            Found::Repartition(_) | Found::Copy(_) => None,
         };
         half.map(|value| value * self.scale)
     }
@@ -52,6 +54,7 @@ impl Measure {
             Found::Service(point) => (self.of_point)(point),
             Found::Repartition(job) => (self.of_job)(job),
             Found::Fill(filled) => (self.of_fill)(filled),
+            Found::Copy(copied) => (self.of_copy)(copied),
         }
     }
 }
@@ -64,6 +67,7 @@ const fn measure(name: &'static str, label: &'static str, scale: f64, of_point: 
         of_point,
         of_job: |_| None,
         of_fill: |_| None,
+        of_copy: |_| None,
         half_width: |_| None,
         half_width_of_fill: |_| None,
         short: false,
@@ -78,6 +82,10 @@ const fn filled(
     half_width_of_fill: fn(&FillPoint) -> Option<f64>,
 ) -> Measure {
     Measure { of_fill, half_width_of_fill, short: true, ..measure(name, label, scale, |_| None) }
+}
+
+const fn copied(name: &'static str, label: &'static str, scale: f64, of: fn(&CopyPoint) -> Option<f64>) -> Measure {
+    Measure { of_copy: of, short: true, ..measure(name, label, scale, |_| None) }
 }
 
 const fn job(name: &'static str, label: &'static str, scale: f64, of: fn(&Repartitioned) -> Option<f64>) -> Measure {
@@ -176,4 +184,12 @@ pub const MEASURES: &[Measure] = &[
     ),
     filled("least_used", "least used drive (%)", 100.0, |rack| Some(rack.least_used), |_| None),
     filled("blobs", "blobs", 1.0, |rack| Some(rack.blobs), |_| None),
+    copied("seconds", "time (s)", 1.0, |copy| Some(copy.seconds)),
+    copied("wakes", "wakes", 1.0, |copy| Some(copy.wakes)),
+    copied("starts", "drive starts", 1.0, |copy| Some(copy.starts)),
+    copied("ahead_bytes", "read ahead (GB)", 1e-9, |copy| Some(copy.ahead_bytes)),
+    copied("others", "reads of others", 1.0, |copy| Some(copy.others)),
+    copied("others_mean_s", "their mean TTFB (s)", 1.0, |copy| copy.others_mean_s),
+    copied("others_p99_s", "their p99 TTFB (s)", 1.0, |copy| copy.others_p99_s),
+    copied("others_max_s", "their max TTFB (s)", 1.0, |copy| copy.others_max_s),
 ];

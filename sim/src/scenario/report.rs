@@ -28,7 +28,7 @@ pub fn short_table(scenario: &Scenario, answers: &[Answer]) -> Table {
 pub fn wear(answers: &[Answer]) -> Option<String> {
     let points = answers.iter().filter_map(|answer| match &answer.found {
         Found::Service(point) => Some(&**point),
-        Found::Repartition(_) | Found::Fill(_) => None,
+        Found::Repartition(_) | Found::Fill(_) | Found::Copy(_) => None,
     });
     let times = |point: &Point| point.spin_ups_per_drive_year / point.rated_starts_per_drive_year;
     let beyond: Vec<&Point> = points.filter(|point| point.beyond_rating).collect();
@@ -156,6 +156,13 @@ fn explained(scenario: &Scenario, answers: &[Answer]) -> String {
         text.push_str(
             " A rack is written to until the first write finds no group with room; what is used counts all stacks. \
              Clipped drives are used as if each were as small as the smallest may be.",
+        );
+    }
+    if answers.iter().any(|answer| matches!(answer.found, Found::Copy(_))) {
+        text.push_str(
+            " A client copies a tree, so many objects at once, each of which lies in a random group; the reads of the \
+             others are those that began while it went on. Times, wakes and starts are means over the seeds; the waits \
+             of others are of all seeds together.",
         );
     }
     text + bars

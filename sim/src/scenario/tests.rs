@@ -489,7 +489,7 @@ fn what_a_repartition_has_no_use_for_is_refused() {
     for (text, expected) in [
         (
             "kind = \"repartion\"",
-            "`kind`: \"repartion\" is none of \"service\", \"repartition\", \"fill\"; write \"repartition\"",
+            "`kind`: \"repartion\" is none of \"service\", \"repartition\", \"fill\", \"copy\"; write \"repartition\"",
         ),
         (
             "repartition.data = \"1 TB\"",

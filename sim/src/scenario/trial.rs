@@ -1,6 +1,7 @@
-//! The trial of a case and its result: a rack that serves, a repartition job, or a rack that is filled.
+//! The trial of a case and its result: a rack that serves, a repartition job, a rack that is filled, or a copy.
 
 use super::case::Case;
+use crate::copying::{CopyPoint, Copying};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::fill::{FillPoint, Filling};
 use crate::point::Point;
@@ -16,6 +17,8 @@ pub enum Trial {
     Repartition(Box<Repartition>),
     /// A rack is written to until it refuses.
     Fill(Box<Filling>),
+    /// A tree is copied beside other clients.
+    Copy(Box<Copying>),
 }
 
 /// The result of a trial.
@@ -28,6 +31,8 @@ pub enum Found {
     Repartition(Box<Repartitioned>),
     /// That of a rack that was filled.
     Fill(Box<FillPoint>),
+    /// That of a copy.
+    Copy(Box<CopyPoint>),
 }
 
 /// A case, and its result.
@@ -60,6 +65,7 @@ impl Trial {
             Self::Service(experiment) => Found::Service(Box::new(crate::run(experiment)?)),
             Self::Repartition(job) => Found::Repartition(Box::new(crate::repartition::run(job)?)),
             Self::Fill(filling) => Found::Fill(Box::new(crate::fill::run_fill(filling)?)),
+            Self::Copy(copying) => Found::Copy(Box::new(crate::copying::run_copy(copying)?)),
         })
     }
 }
@@ -75,6 +81,7 @@ impl Found {
         match self {
             Self::Fill(_) => &[],
             Self::Service(point) => &point.trace_hashes,
+            Self::Copy(copied) => &copied.trace_hashes,
             Self::Repartition(job) => &job.trace_hashes,
         }
     }

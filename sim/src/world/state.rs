@@ -280,6 +280,15 @@ impl<M: Controller> World<M> {
         self.ask(PriorityClass::Client, Work::Read { blob, group, drives: drives.into(), bytes })
     }
 
+    /// The same, of what is worth no wake of its group.
+    pub fn read_while_awake(&mut self, blob: BlobId, group: GroupId, drives: impl Into<DriveList>, bytes: u64) -> OpId {
+        let work = Work::Read { blob, group, drives: drives.into(), bytes };
+        let request = Box::new(self.request(PriorityClass::Client, work));
+        let op = request.op;
+        self.report(Event::SubmittedWhileAwake(request));
+        op
+    }
+
     /// Requests a write by a client, past the workshop.
     pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = self.stack_bytes(bytes);

@@ -1,0 +1,45 @@
+//! Objects of a bucket along with their places, by pages, in the order of their keys.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::key;
+use crate::list::ListWalk;
+use crate::record::{PlacedObject, value};
+use std::ops::Bound;
+
+/// A page of objects with their places.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlacedPage {
+    /// The objects, by key.
+    pub objects: Vec<(String, PlacedObject)>,
+    /// True if there are more behind the last of this page.
+    pub truncated: bool,
+}
+
+impl Catalog {
+    /// Up to `limit` objects of `bucket` whose keys begin with `prefix` and lie behind `after`, in the byte order of
+    /// their keys, but for those whose record is damaged. Of a bucket that is not there it is empty.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn placed_page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<PlacedPage, CatalogError> {
+        let bucket_bytes = key::object(bucket, "").len();
+        let walk = ListWalk {
+            prefix,
+            delimiter: None,
+            entries_max: limit,
+            store_prefix: &|prefix| key::object(bucket, prefix),
+            key: &|entry| key::behind_bucket(&entry.key, bucket_bytes),
+            item: value::<PlacedObject>,
+        };
+        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(key::object(bucket, after)));
+        let (objects, _, truncated) = walk.run(self, from).await?;
+        Ok(PlacedPage { objects, truncated })
+    }
+}
