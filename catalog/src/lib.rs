@@ -38,6 +38,7 @@ mod meta;
 mod object;
 mod parts;
 mod quarantine;
+mod reads;
 mod rebuild;
 mod record;
 mod replay;
@@ -65,6 +66,7 @@ pub use memory::MemoryStore;
 pub use memory_log::{LogFault, MemoryLog, PayloadRecord};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
+pub use reads::{AgedVersion, Reads};
 pub use rebuild::RebuildTarget;
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,

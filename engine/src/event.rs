@@ -432,6 +432,22 @@ pub struct StagedEntry {
     pub age: core::time::Duration,
     /// Where its bucket or prefix is pinned to.
     pub pin: PinnedTo,
+    /// What the thermometer says of it.
+    #[serde(default)]
+    pub heat: Heat,
+}
+
+/// What the policy's thermometer says of a staged version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heat {
+    /// It is due by a rule, for so long in modelled time.
+    Due(core::time::Duration),
+    /// It is cold since no rule calls it anything.
+    #[default]
+    Cold,
+    /// It is hot.
+    Hot,
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.

@@ -59,6 +59,7 @@ pub mod staging;
 mod step;
 #[cfg(test)]
 mod testing;
+pub mod thermometer;
 pub mod trace;
 mod trace_hash;
 pub mod uploads;
@@ -71,7 +72,7 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Heat, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};

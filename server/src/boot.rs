@@ -90,6 +90,7 @@ pub async fn boot(
     let Context { lineage, catalog, staging, nonce, .. } = context;
     let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
     sweep(context, &runs).await?;
+    context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());

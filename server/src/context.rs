@@ -6,6 +6,7 @@ use crate::holds::Holds;
 use crate::lineage::Lineage;
 use crate::losses::Losses;
 use crate::processor::Processor;
+use crate::reads::ReadLog;
 use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
@@ -155,6 +156,8 @@ pub struct WorldCounters {
     pub object_bytes_max: AtomicU64,
     /// Why drives could not be used when they were last tried.
     pub absences: Absences,
+    /// Reads of staged objects.
+    pub reads: ReadLog,
 }
 
 impl WorldCounters {

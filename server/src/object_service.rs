@@ -7,6 +7,7 @@
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::context::{Context, is_refusal, usage_of};
+use crate::reads;
 use crate::recall::Recalls;
 use crate::store_error::{catalog_error, damaged, recall_error, stage_error, workshop_full};
 use crate::users::ROOT;
@@ -54,11 +55,13 @@ impl ObjectService {
         assert!(range.end <= placed.object.bytes, "the front asks for bytes that the object has");
         let is_whole = range == (0..placed.object.bytes);
         let bytes = match placed.place {
-            Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
-            place => self.staged(at, &placed.object, place, range).await?,
+            Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range.clone()).await?,
+            place => self.staged(at, &placed.object, place, range.clone()).await?,
         };
         let checked = |bytes| whole::checked(&self.context, at.0, at.1, &placed.object, bytes);
-        Ok(if is_whole { bytes.map(checked) } else { bytes })
+        let bytes = if is_whole { bytes.map(checked) } else { bytes };
+        let is_staged = !matches!(placed.place, Place::Stored { .. });
+        Ok(bytes.map(|bytes| if is_staged { reads::counted(&self.context, placed, range, bytes) } else { bytes }))
     }
 
     /// The bytes of an object in the rack, unless it lies elsewhere by now. It is looked up once more when its blob is

@@ -250,6 +250,7 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             linger: SECOND * pick(rng, &[0, 0, 60]),
             window: pick(rng, &[1, 4, 16]),
             scan_interval: 5 * SECOND,
+            thermometer: engine::thermometer::Thermometer::none(),
         },
         evacuate_permille: pick(rng, &[300, 600, 1000]),
         rebuild_read_back: true,
