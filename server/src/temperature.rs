@@ -24,6 +24,8 @@ pub(crate) struct Judged {
     pub(crate) heat: Heat,
     /// Its reads, as far as they were looked up.
     pub(crate) reads: Option<Reads>,
+    /// What the thermometer says, if a rule names it.
+    pub(crate) verdict: Option<Verdict>,
 }
 
 impl Judge {
@@ -32,13 +34,17 @@ impl Judge {
         Self { context: context.clone(), thermometer, now_ms: (context.wall)() }
     }
 
-    /// What the thermometer says of an object.
-    pub(crate) fn verdict(&self, (bucket, key): (&str, &str), placed: &PlacedObject, reads: Option<Reads>) -> Verdict {
+    /// What is known of an object.
+    pub(crate) fn facts<'a>(
+        &self,
+        (bucket, key): (&'a str, &'a str),
+        placed: &'a PlacedObject,
+        reads: Option<Reads>,
+    ) -> Facts<'a> {
         let object = &placed.object;
-        let floor_ms = self.context.counters.reads.floor_ms();
         let reads = reads.unwrap_or_default();
-        let read_ms = reads.last_ms.max(floor_ms);
-        let facts = Facts {
+        let read_ms = reads.last_ms.max(self.context.counters.reads.floor_ms());
+        Facts {
             bucket,
             key,
             tags: &object.tags,
@@ -47,8 +53,12 @@ impl Judge {
             read_ms: (read_ms > 0).then_some(read_ms),
             reads: reads.count,
             is_read_through: reads.is_through,
-        };
-        self.thermometer.judge(&facts, self.now_ms)
+        }
+    }
+
+    /// What the thermometer says of an object.
+    pub(crate) fn verdict(&self, at: (&str, &str), placed: &PlacedObject, reads: Option<Reads>) -> Verdict {
+        self.thermometer.judge(&self.facts(at, placed, reads), self.now_ms)
     }
 
     /// The same for the engine.
@@ -85,8 +95,8 @@ impl Judge {
             }
         }
         let judged = versions.iter().zip(placed).zip(reads).map(|((version, placed), reads)| {
-            let judge = |placed| self.heat(&self.verdict((&version.bucket, &version.key), &placed, reads));
-            Judged { heat: placed.map_or(self.unnamed(), judge), reads }
+            let verdict = placed.map(|placed| self.verdict((&version.bucket, &version.key), &placed, reads));
+            Judged { heat: verdict.map_or(self.unnamed(), |verdict| self.heat(&verdict)), reads, verdict }
         });
         Ok(judged.collect())
     }

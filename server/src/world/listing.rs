@@ -45,7 +45,7 @@ pub(super) async fn list(
     let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
     let quarantined = context.catalog.are_unreadable(&numbers).await?;
     let taken = page.items.iter().zip(judged).zip(quarantined).filter(|((version, judged), quarantined)| {
-        let Judged { heat, reads } = *judged;
+        let Judged { heat, reads, .. } = *judged;
         let is_through = reads.is_some_and(|reads| reads.is_through);
         !quarantined && takes(when, &selection, heat, (version.staged_ms, is_through))
     });

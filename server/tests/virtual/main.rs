@@ -27,4 +27,5 @@ mod repartition_jobs;
 mod replay;
 mod site;
 mod steps;
+mod thermometer;
 mod waiting;
