@@ -5,6 +5,7 @@ use crate::human::{bytes, count, counted, table};
 use crate::output::{ask, show};
 use anyhow::bail;
 use server::report::{DryRunReport, MoveReport, ObjectTotal, RuleName, RuleReport, TemperatureReport};
+use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The last moment of an HTTP date: the year 9999.
@@ -91,7 +92,9 @@ fn text(report: &DryRunReport) -> String {
         bytes(staged.bytes),
         table(&["decides", "is", "objects", "bytes"], &["objects", "bytes"], lines),
     );
-    let mut row = |name: &str, value: String| text.push_str(&format!("{name:<9} {value}\n"));
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
     row(
         "moves",
         format!(
@@ -170,11 +173,11 @@ mod tests {
         };
         let text = text(&report);
         for line in [
-            "staged    s3://b/p/: 1,200 objects, 6 MB",
+            "staged    s3://b/p/: 1,200 objects, 6.0 MB",
             "rule 1 (line)",
             "moves     990 objects, 4.9 MB, as 2 blobs; about 1 wake of groups, 24 starts of drives",
             "stays     10 objects",
-            "later     3 objects, 1 kB, the last of them at Thu, 01 Jan 1970",
+            "later     3 objects, 1.0 kB, the last of them at Thu, 01 Jan 1970",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
         }
