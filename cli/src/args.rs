@@ -352,7 +352,7 @@ pub struct Explain {
     /// what moving those that are cold would take. Nothing moves.
     #[arg(long)]
     pub dry_run: bool,
-    /// The same for this rule alone, as larder.toml has it: 'larger_than = "10 KB", older_than = "2 min"'.
+    /// The same for this rule alone, as larder.toml has it: 'larger_than = "10 kB", older_than = "2 min"'.
     #[arg(long, value_name = "RULE")]
     pub rule: Option<String>,
     /// Print JSON.

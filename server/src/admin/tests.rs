@@ -202,7 +202,7 @@ async fn a_dry_run_takes_a_rule_as_the_configuration_has_it() {
     assert_eq!(report.rules[0].rule.name, "x y");
     assert_eq!(client.dry_run("b", "", None).await.unwrap().unwrap().rules, []);
     assert_eq!(client.dry_run("none", "", None).await.unwrap(), None);
-    let refused = client.dry_run("b", "", Some("older = 2")).await.unwrap_err().to_string();
+    let refused = client.dry_run("b", "", Some("older_then = 2")).await.unwrap_err().to_string();
     assert!(refused.contains("write `older_than`"), "{refused}");
     server.stop().await;
 }

@@ -104,7 +104,7 @@ fn named(name: &str) -> String {
     if name.is_empty() { String::new() } else { format!(" (\"{name}\")") }
 }
 
-/// A rule that is written on a command line, such as `larger_than = "10 KB", older_than = "2 min"`.
+/// A rule that is written on a command line, such as `larger_than = "10 kB", older_than = "2 min"`.
 ///
 /// # Errors
 /// As [`Config::parse`](super::Config::parse).
@@ -153,7 +153,7 @@ mod tests {
             "bucket = \"images\"",
             "prefix = \"a/\"",
             "tag = { kind = \"raw\", x = \"\" }",
-            "larger_than = \"10 KB\"",
+            "larger_than = \"10 kB\"",
             "smaller_than = \"1 GB\"",
             "older_than = \"2 min\"",
             "unread_for = \"1 d\"",
@@ -172,7 +172,7 @@ mod tests {
     fn a_wrong_rule_is_refused_with_what_to_write() {
         let complaint = |text: &str| parse(text).unwrap_err().to_string();
         for (text, what) in [
-            ("[[thermometer.rule]]\nolder = \"2 min\"", "write `older_than`"),
+            ("[[thermometer.rule]]\nolder_then = \"2 min\"", "write `older_than`"),
             ("[[thermometer.rule]]\nolder_than = 2", "write \"2 s\" if seconds are meant"),
             (
                 "[[thermometer.rule]]\n[[thermometer.rule]]\nname = \"x\"\nlarger_than = 9\nsmaller_than = 10",
