@@ -81,6 +81,11 @@ impl ReadLog {
         catalog.meta_put(FLOOR, FloorRecord { is_complete: true, floor_ms: self.floor_ms() }.bytes()).await
     }
 
+    /// The reads of a version that were counted and are not written yet.
+    pub(crate) fn pending(&self, of: AgedVersion) -> Reads {
+        self.counted.lock().pending.get(&of).copied().unwrap_or_default()
+    }
+
     /// A GET of an object begins. True if so much has gathered that it is to be written.
     pub(crate) fn begun(&self, of: AgedVersion, now_ms: u64) -> bool {
         self.add(of, Reads { count: 1, last_ms: now_ms, is_through: false })

@@ -34,6 +34,12 @@ impl Judge {
         Self { context: context.clone(), thermometer, now_ms: (context.wall)() }
     }
 
+    /// The reads of an object, with those that are not recorded yet.
+    pub(crate) fn all_reads(&self, placed: &PlacedObject, recorded: Option<Reads>) -> Reads {
+        let pending = self.context.counters.reads.pending(AgedVersion::of(placed));
+        recorded.unwrap_or_default().and(pending)
+    }
+
     /// What is known of an object.
     pub(crate) fn facts<'a>(
         &self,
@@ -42,7 +48,7 @@ impl Judge {
         reads: Option<Reads>,
     ) -> Facts<'a> {
         let object = &placed.object;
-        let reads = reads.unwrap_or_default();
+        let reads = self.all_reads(placed, reads);
         let read_ms = reads.last_ms.max(self.context.counters.reads.floor_ms());
         Facts {
             bucket,

@@ -25,7 +25,6 @@ impl StatusService {
         (is_moving, stays): (bool, bool),
     ) -> Result<TemperatureReport, AdminError> {
         let context = &self.context;
-        context.counters.reads.write_or_warn(&context.catalog).await;
         let reads = context.catalog.reads_of(&[AgedVersion::of(placed)]).await?.pop().flatten();
         let policy = self.look(|rack, _| rack.policy().migration.clone()).await?;
         let judge = Judge::now(context, Arc::new(policy.thermometer.clone()));
@@ -50,7 +49,7 @@ impl StatusService {
             rules: (0..rules.len()).filter_map(|at| rule_report(rules, at, &facts, judge.now_ms)).collect(),
             created_ms: facts.created_ms,
             reads: facts.reads,
-            read_ms: reads.map(|reads| reads.last_ms),
+            read_ms: Some(judge.all_reads(placed, reads)).filter(|all| all.count > 0).map(|all| all.last_ms),
             read_through: facts.is_read_through,
             counted_from_ms: context.counters.reads.floor_ms(),
             moves,
@@ -93,7 +92,6 @@ impl StatusService {
             Err(CatalogError::NoSuchBucket) => return Ok(None),
             found => found?,
         };
-        context.counters.reads.write_or_warn(&context.catalog).await;
         let (policy, rack) = self.look(|rack, _| (rack.policy().migration.clone(), RackShape::of(rack))).await?;
         let thermometer = match rule {
             Some(rule) => Thermometer { rules: vec![rule], default: Temperature::Hot },
