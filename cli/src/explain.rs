@@ -16,9 +16,7 @@ pub fn explain(options: &Explain) -> anyhow::Result<()> {
     }
     let (bucket, key) = (&options.place.bucket, &options.place.prefix);
     if key.is_empty() {
-        bail!(
-            "s3://{bucket} names no object; write it as s3://bucket/key, or add --dry-run for what rules say of them all"
-        );
+        bail!("s3://{bucket} names no object; write it as s3://bucket/key, or add --dry-run for what rules say of all");
     }
     let Some(explanation) = ask(&options.data, async |client| client.explain(bucket, key).await)? else {
         bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");

@@ -7,6 +7,7 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -435,19 +436,6 @@ pub struct StagedEntry {
     /// What the thermometer says of it.
     #[serde(default)]
     pub heat: Heat,
-}
-
-/// What the policy's thermometer says of a staged version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Heat {
-    /// It is due by a rule, for so long in modelled time.
-    Due(core::time::Duration),
-    /// It is cold since no rule calls it anything.
-    #[default]
-    Cold,
-    /// It is hot.
-    Hot,
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.

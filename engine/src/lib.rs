@@ -72,7 +72,7 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Heat, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
@@ -83,4 +83,5 @@ pub use policy::{
 };
 pub use rack::{Rack, Stats};
 pub use rebuild::RebuildView;
+pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -114,7 +114,7 @@ mod tests {
             Action::ListStaged { attempt, .. } => Some(*attempt),
             _ => None,
         });
-        let (age, pin, heat) = (Duration::from_mins(1), PinnedTo::Anywhere, crate::event::Heat::Cold);
+        let (age, pin, heat) = (Duration::from_mins(1), PinnedTo::Anywhere, crate::thermometer::Heat::Cold);
         let entry = StagedEntry { version: 1, bytes, age, pin, heat };
         let page = Event::StagedPage { attempt: asked.unwrap(), entries: vec![entry], more: false };
         actions.clear();

@@ -30,10 +30,10 @@ pub use outlook::Outlook;
 pub use selection::Selection;
 
 use crate::action::Action;
-use crate::event::{Heat, StagedEntry, Usage};
+use crate::event::{StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
-use crate::thermometer::Temperature;
+use crate::thermometer::{Heat, Temperature};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;

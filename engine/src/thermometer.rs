@@ -21,7 +21,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::event::Heat;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -104,6 +103,19 @@ pub enum Standing {
     /// A rule calls it cold.
     Due,
     /// No rule holds for it, and what no rule holds for is cold: ages and thresholds decide.
+    Cold,
+    /// It is hot.
+    Hot,
+}
+
+/// What the policy's thermometer says of a staged version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Heat {
+    /// It is due by a rule, for so long in modelled time.
+    Due(Duration),
+    /// It is cold since no rule calls it anything.
+    #[default]
     Cold,
     /// It is hot.
     Hot,

@@ -72,8 +72,8 @@ pub trait Admin: Send + Sync + 'static {
     /// The place of an object; `None` if there is no such object.
     fn explain(&self, bucket: &str, key: &str) -> impl Future<Output = Result<Option<Explanation>, AdminError>> + Send;
 
-    /// What the configured rules say of what is staged below a prefix of a bucket, or what `rule` alone would; `None` if
-    /// there is no such bucket.
+    /// What the configured rules say of what is staged below a prefix of a bucket, or what `rule` alone would; `None`
+    /// if there is no such bucket.
     fn dry_run(
         &self,
         bucket: &str,
@@ -198,8 +198,8 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, POST /drives/fail?drive= and \
-             /drives/replace?drive=",
+            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, POST /drives/fail?drive= \
+             and /drives/replace?drive=",
         ),
     }
 }

@@ -1,26 +1,22 @@
 //! Reads of staged objects, as they are counted at GETs: in memory, and written to the catalog in batches.
 //!
 //! - A GET of a staged object counts as a read when it begins. When it comes to its end, the bytes it was for count as
-//!   read; an object is read through once every byte was, by one GET or by ranges of several. Internal reads do not
-//!   count, but for those of copies, which are a client's.
+//!   read; an object is read through once every byte was, by one GET or by ranges of several. Reads of the server's own
+//!   do not count.
 //! - No GET waits for the catalog. What was counted is written before the workshop is looked through, each
 //!   [`WRITE_INTERVAL`], when much of it has gathered, and when the server ends in order.
 //! - After a crash the reads since the last batch are missing. Nothing is called unread because of that: from then on
 //!   every object counts as read when the server started again ([`ReadLog::floor_ms`]), and one that was read through
-//!   is taken for one that was not. So objects stay hot longer, and move later, at worst.
+//!   since counts as one that was not. So objects stay hot longer, and move later, at worst.
 //!
 //! Memory is bounded: beyond [`PENDING_MAX`] objects between two batches the floor moves up instead; which parts of an
-//! object were read is known of [`PARTIAL_MAX`] objects at most, by [`RANGES_MAX`] ranges each, and forgotten by the end
+//! object were read is known of [`PARTIAL_MAX`] objects at most, by [`RANGES_MAX`] ranges each, and forgotten at the end
 //! of a run.
 
-use crate::context::Context;
-use catalog::{AgedVersion, Catalog, CatalogError, PlacedObject, Reads, VersionId};
-use futures::stream::{StreamExt, TryStreamExt};
+use catalog::{AgedVersion, Catalog, CatalogError, Reads, VersionId};
 use parking_lot::Mutex;
-use s3::store::ObjectBytes;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -191,35 +187,12 @@ impl FloorRecord {
     }
 }
 
-/// `bytes`, which are `range` of the staged object `placed` on its way to a client: a read of it begins, and ends with
-/// the last of them.
-pub(crate) fn counted(context: &Context, placed: &PlacedObject, range: Range<u64>, bytes: ObjectBytes) -> ObjectBytes {
-    let (counters, of, length) = (Arc::clone(&context.counters), AgedVersion::of(placed), placed.object.bytes);
-    if counters.reads.begun(of, (context.wall)()) {
-        let (counters, catalog) = (Arc::clone(&counters), context.catalog.clone());
-        (context.spawn)(Box::pin(async move { counters.reads.write_or_warn(&catalog).await }));
-    }
-    if range.is_empty() {
-        counters.reads.ended(of, length, range);
-        return bytes;
-    }
-    let mut left_bytes = range.end - range.start;
-    bytes
-        .inspect_ok(move |chunk| {
-            let last = left_bytes > 0 && chunk.len() as u64 >= left_bytes;
-            left_bytes = left_bytes.saturating_sub(chunk.len() as u64);
-            if last {
-                counters.reads.ended(of, length, range.clone());
-            }
-        })
-        .boxed()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use model::Rng;
+    use std::sync::Arc;
 
     fn of(version: u64) -> AgedVersion {
         AgedVersion { staged_ms: 5, version: VersionId(version) }

@@ -1,4 +1,4 @@
-"""Rules about hot and cold: `larder explain` names them, its dry run counts what they would move, and they are obeyed."""
+"""Rules about hot and cold: `larder explain` names them, its dry run counts what would move, and they are obeyed."""
 
 import json
 import os

@@ -92,8 +92,8 @@ impl DryRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Heat;
     use crate::testing;
+    use crate::thermometer::Heat;
     use core::time::Duration;
 
     fn run(choice: GroupChoice, sizes: &[u64]) -> Estimate {

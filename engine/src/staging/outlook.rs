@@ -1,7 +1,7 @@
 //! The outlook of a staged version: when it moves, by the very policy that the migrator follows. For people who ask.
 
-use crate::event::Heat;
 use crate::policy::MigrationPolicy;
+use crate::thermometer::Heat;
 use core::time::Duration;
 
 /// When a staged version moves, as far as that is known now.

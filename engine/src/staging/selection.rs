@@ -7,7 +7,7 @@
 //! A world gives its versions in this order and asks which of them a listing takes then; it keeps none of them.
 
 use super::MoveRank;
-use crate::event::Heat;
+use crate::thermometer::Heat;
 
 /// Counts up to the last version that is taken. See the head of this file.
 #[derive(Clone, Copy, Debug)]

@@ -1,3 +1,4 @@
+//! The thermometer against its documentation, one moment at a time.
 #![allow(clippy::unwrap_used)]
 use super::*;
 use alloc::string::ToString;

@@ -28,8 +28,8 @@ impl StagedVersion {
         MoveRank::new(self.is_processed, self.since)
     }
 
-    /// Its temperature. It has no name and no tags, it came into being when it was staged, and that it was read is known
-    /// of what was read through.
+    /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
+    /// was read through.
     fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
         if !thermometer.is_used() {
             return Heat::Cold;
@@ -284,8 +284,8 @@ mod tests {
         }
     }
 
-    /// By rules of size, age and reading: what is due goes whatever is asked for, hot versions go last and only for what
-    /// must go, against a sort of all versions.
+    /// By rules of size, age and reading: what is due goes whatever is asked for, hot versions go last and only for
+    /// what must go, against a sort of all versions.
     #[test]
     fn a_listing_by_rules_takes_hot_versions_last() {
         let rule = |is, larger_than_bytes, older_than| Rule { is, larger_than_bytes, older_than, ..Rule::default() };
