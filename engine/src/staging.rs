@@ -480,7 +480,7 @@ mod tests {
     fn a_pack_of_what_is_due_by_a_rule_waits_no_longer_than_it_lingers() {
         let composed_after = |due_for: u64| {
             let mut migrator = with_rule(10 * MB, Temperature::Hot);
-            migrator.policy.linger = Duration::from_secs(60);
+            migrator.policy.linger = Duration::from_mins(1);
             let mut actions = vec![];
             migrator.poll(Time::from_secs(1), || false, &mut actions);
             actions.clear();

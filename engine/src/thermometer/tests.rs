@@ -103,7 +103,7 @@ fn all_tags_of_a_rule_must_be_there() {
 fn naive(thermometer: &Thermometer, facts: &Facts, now_ms: u64) -> (Standing, Option<usize>) {
     for (index, rule) in thermometer.rules.iter().enumerate() {
         let passed = |from_ms: u64, span: Duration| {
-            let (now, from, span) = (i128::from(now_ms), i128::from(from_ms), span.as_millis() as i128);
+            let (now, from, span) = (i128::from(now_ms), i128::from(from_ms), i128::from(span.as_millis() as u64));
             now - from >= span || from - now > span
         };
         let last_ms = facts.created_ms.max(facts.read_ms.unwrap_or(0));
