@@ -222,7 +222,7 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 
 /// Runs from this number on may have rules about hot and cold: those below it are named by tests and pages for what
 /// they found, and stay what they were.
-pub const RULED_FROM: u64 = 30_000;
+pub const RULED_FROM: u64 = 1_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
 /// rest.
