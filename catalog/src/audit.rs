@@ -8,6 +8,7 @@ use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::{CatalogError, readable};
 use crate::job::Job;
 use crate::key::{self, Tag};
+use crate::reads::Reads;
 use crate::rebuild::target_of;
 use crate::record::{
     Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
@@ -382,6 +383,13 @@ impl Catalog {
             audit.demand(fits, entry, "more starts in a day than ever");
         })
         .await?;
+        let mut walk = Steps::over(Tag::Reads);
+        while let Some(reads) = self.step(audit, &mut walk, numbered::<2, Reads>).await? {
+            let ages = reads.iter().map(|(_, ([staged_ms, version], _))| key::aged(*staged_ms, VersionId(*version)));
+            for ((entry, _), staged) in reads.iter().zip(self.store.get_many(ages.collect()).await?) {
+                audit.demand(staged.is_some(), entry, "its version is not staged");
+            }
+        }
         let mut walk = Steps::over(Tag::Unreadable);
         while let Some(marks) = self.step(audit, &mut walk, value::<Unreadable>).await? {
             for (entry, said) in marks {

@@ -11,6 +11,7 @@
 //!                                                                   workshop
 //! S bucket/ key               staged        StagedMark              every staged version, in key order
 //! T staged-ms version         staged by age bytes                   the same, oldest first
+//! H staged-ms version         reads     Reads                   of staged versions that were read, oldest first
 //! I blob                      intents       Blob                    being written
 //! L blob                      blobs         Blob                    written and read back
 //! D drive blob                by drive      (nothing)               each stack of a blob; 1 if it was on a drive that
@@ -65,10 +66,11 @@ pub(crate) enum Tag {
     JobInput = b'K',
     Checkpoint = b'C',
     Unreadable = b'Z',
+    Reads = b'H',
 }
 
 /// Every tag there is, in order.
-pub(crate) const TAGS: &[u8; 23] = b"ABCDFGIJKLMNOPQRSTUVWXZ";
+pub(crate) const TAGS: &[u8; 24] = b"ABCDFGHIJKLMNOPQRSTUVWXZ";
 
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
@@ -177,6 +179,10 @@ pub(crate) fn staged(bucket: &str, key: &str) -> Vec<u8> {
 
 pub(crate) fn aged(staged_ms: u64, version: VersionId) -> Vec<u8> {
     numbered(Tag::Aged, &[staged_ms, version.0])
+}
+
+pub(crate) fn reads(staged_ms: u64, version: VersionId) -> Vec<u8> {
+    numbered(Tag::Reads, &[staged_ms, version.0])
 }
 
 pub(crate) fn intent(blob: BlobId) -> Vec<u8> {

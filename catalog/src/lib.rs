@@ -39,6 +39,7 @@ mod object;
 mod parts;
 mod placed;
 mod quarantine;
+mod reads;
 mod rebuild;
 mod record;
 mod replay;
@@ -67,6 +68,7 @@ pub use memory_log::{LogFault, MemoryLog, PayloadRecord};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
 pub use parts::{PARTS_MAX, PartLengths};
 pub use placed::PlacedPage;
+pub use reads::{AgedVersion, Reads};
 pub use rebuild::RebuildTarget;
 pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,

@@ -413,6 +413,7 @@ pub(crate) fn leave_workshop(bucket: &str, key: &str, placed: &PlacedObject, bat
     let version = placed.object.version;
     batch.writes.push(Write::Delete(key::staged(bucket, key)));
     batch.writes.push(Write::Delete(key::aged(placed.staged_ms, version)));
+    batch.writes.push(Write::Delete(key::reads(placed.staged_ms, version)));
     batch.writes.push(Write::Delete(key::version(version)));
 }
 

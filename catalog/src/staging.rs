@@ -1,10 +1,11 @@
-//! The staged versions: in key order for packing, by age for choosing the coldest, and by slot for the sweep at boot.
+//! The staged versions: in key order for packing, by number, and by slot for the sweep at boot. `reads.rs` has them by
+//! age, for choosing the coldest.
 
 use crate::catalog::{Catalog, Cursor, Page, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
 use crate::object::{enter_workshop, mark_dead};
-use crate::record::{IN_PARTS, Member, Place, PlacedObject, StagedMark, Version, VersionId, encode, value};
+use crate::record::{IN_PARTS, Member, Owner, Place, PlacedObject, StagedMark, Version, VersionId, encode, value};
 use crate::store::{Batch, Check, Entry, Payload, Write};
 use bytes::Bytes;
 use model::{BlobId, GroupId};
@@ -48,7 +49,8 @@ impl StagedWhen {
         Self { until_ms, beyond_ms: u64::MAX }
     }
 
-    fn includes(self, staged_ms: u64) -> bool {
+    /// Whether a version is listed that was staged at `staged_ms`.
+    pub fn includes(self, staged_ms: u64) -> bool {
         staged_ms <= self.until_ms || staged_ms > self.beyond_ms
     }
 }
@@ -95,26 +97,34 @@ impl Catalog {
         }
     }
 
-    /// The moment such that the versions staged then or before make at least `bytes` (or are all there are), in
-    /// milliseconds of the Unix epoch. `None` if nothing is staged, or nothing is asked for.
-    pub async fn coldest_cutoff_ms(&self, bytes: u64) -> Result<Option<u64>, CatalogError> {
-        let (mut sum, mut cutoff) = (0_u64, None);
-        let mut after = None;
-        while sum < bytes {
-            let page = self.entries(&key::all(Tag::Aged), after.as_ref(), STEP).await?;
-            for (staged_ms, found) in self.sound_entries(&page.items, aged) {
-                if sum >= bytes {
-                    break;
-                }
-                sum = sum.saturating_add(found);
-                cutoff = Some(staged_ms);
-            }
-            after = page.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(cutoff)
+    /// A page of the staged versions in `bucket` whose keys begin with `prefix`, in the order of keys.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn staged_below(
+        &self,
+        (bucket, prefix): (&str, &str),
+        after: Option<&Cursor>,
+    ) -> Result<Page<Version>, CatalogError> {
+        self.page(&key::staged(bucket, prefix), after, STEP, staged_version).await
+    }
+
+    /// For each of `versions` its bucket, its key and its record, if it is in the workshop and they are sound.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn staged_records(
+        &self,
+        versions: &[VersionId],
+    ) -> Result<Vec<Option<(String, String, PlacedObject)>>, CatalogError> {
+        let owners = self.look_up::<Owner>(versions.iter().map(|version| key::version(*version)).collect()).await?;
+        let at = |owner: &Option<Owner>| owner.as_ref().map_or_else(Vec::new, |of| key::object(&of.bucket, &of.key));
+        let objects = self.look_up::<PlacedObject>(owners.iter().map(at).collect()).await?;
+        let found = versions.iter().zip(owners).zip(objects).map(|((version, owner), placed)| {
+            let (owner, placed) = (owner?, placed.filter(|placed| placed.is_staged_as(*version))?);
+            Some((owner.bucket, owner.key, placed))
+        });
+        Ok(found.collect())
     }
 
     /// The staged versions in total. Reads the whole index: for boot.
@@ -209,7 +219,7 @@ impl Catalog {
 }
 
 /// The time at which the version of an entry of the index by age was staged, and its length.
-fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
+pub(crate) fn aged(entry: &Entry) -> Result<(u64, u64), CatalogError> {
     let [staged_ms, _] = key::numbers(&entry.key)?;
     Ok((staged_ms, value(entry)?))
 }

@@ -9,6 +9,7 @@ mod jobs;
 mod listing;
 mod log;
 mod objects;
+mod reads;
 mod rights;
 mod small;
 mod unreadable;

@@ -3,8 +3,8 @@
 //! another number, and `-- 1000000 DIRECTORY` puts the data there. Every byte that comes back is compared.
 //!
 //! Beside each rate is the most memory that the process has had by then, against the bound of `docs/limits.md`, which
-//! does not depend on the number. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop of 16 GB, of which
-//! each takes 10 KB. The clients share the processor with the server.
+//! does not depend on the number. Disk: 2.4 times the objects, which have 4.6 KB on average; a workshop
+//! of 16 GB, of which each takes 10 KB. The clients share the processor with the server.
 #![allow(clippy::unwrap_used)]
 
 mod client;

@@ -369,9 +369,16 @@ pub struct Status {
 pub struct Explain {
     #[command(flatten)]
     pub data: Data,
-    /// The object, as s3://bucket/key.
-    #[arg(value_name = "OBJECT", value_parser = object)]
-    pub object: Object,
+    /// The object, as s3://bucket/key; with --dry-run a bucket or a prefix in it.
+    #[arg(value_name = "OBJECT", value_parser = prefix)]
+    pub place: Prefix,
+    /// Show what the rules of [thermometer] in larder.toml say of all that is in the workshop there: objects, bytes,
+    /// and what moving those that are cold would take. Nothing moves.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The same for this rule alone, as larder.toml has it: 'larger_than = "10 kB", older_than = "2 min"'.
+    #[arg(long, value_name = "RULE")]
+    pub rule: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -429,13 +436,6 @@ pub struct ChosenDrive {
 /// When a group without work sleeps; `None` is never.
 pub type Idle = Option<Duration>;
 
-/// An object's name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Object {
-    pub bucket: String,
-    pub key: String,
-}
-
 /// A bucket, and what keys begin with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
@@ -471,15 +471,6 @@ fn idle_timeout(text: &str) -> Result<Idle, String> {
         return Ok(None);
     }
     model::text::duration(text).map(Some)
-}
-
-fn object(text: &str) -> Result<Object, String> {
-    match text.strip_prefix("s3://").and_then(|rest| rest.split_once('/')) {
-        Some((bucket, key)) if !bucket.is_empty() && !key.is_empty() => {
-            Ok(Object { bucket: bucket.to_owned(), key: key.to_owned() })
-        }
-        _ => Err("write it as s3://bucket/key".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -522,9 +513,9 @@ mod tests {
         let Command::Explain(options) = parse("explain s3://b/a/b?c=%41 --json").unwrap() else {
             panic!("not explain")
         };
-        assert_eq!(options.object, Object { bucket: "b".into(), key: "a/b?c=%41".into() });
-        for wrong in ["b/k", "s3://b", "s3://b/", "s3:///k", "s3:/b/k", ""] {
-            assert!(object(wrong).unwrap_err().contains("s3://bucket/key"), "{wrong}");
+        assert_eq!(options.place, Prefix { bucket: "b".into(), prefix: "a/b?c=%41".into() });
+        for wrong in ["b/k", "s3:///k", "s3:/b/k", ""] {
+            assert!(prefix(wrong).unwrap_err().contains("s3://bucket/prefix"), "{wrong}");
         }
     }
 

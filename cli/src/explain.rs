@@ -1,20 +1,23 @@
-//! `larder explain`: the place of one object, and the time to its first byte.
+//! `larder explain`: the place of one object, the time to its first byte, and its temperature.
 
 use crate::args::Explain;
 use crate::drives;
 use crate::human::{bytes, count, counted, seconds};
 use crate::output::{ask, show};
+use crate::temperature::{self, date};
 use anyhow::bail;
 use server::report::{Explanation, PlaceReport, RackPlace, UnusableStack};
 use std::fmt::Write;
-use std::time::{Duration, UNIX_EPOCH};
-
-/// The last moment of an HTTP date: the year 9999.
-const LAST_DATE_MS: u64 = 253_402_300_799_000;
 
 /// `larder explain`.
 pub fn explain(options: &Explain) -> anyhow::Result<()> {
-    let (bucket, key) = (&options.object.bucket, &options.object.key);
+    if options.dry_run || options.rule.is_some() {
+        return temperature::dry_run(options);
+    }
+    let (bucket, key) = (&options.place.bucket, &options.place.prefix);
+    if key.is_empty() {
+        bail!("s3://{bucket} names no object; write it as s3://bucket/key, or add --dry-run for what rules say of all");
+    }
     let Some(explanation) = ask(&options.data, async |client| client.explain(bucket, key).await)? else {
         bail!("there is no object s3://{bucket}/{key}; list what there is with `aws s3 ls s3://{bucket} --recursive`");
     };
@@ -22,13 +25,12 @@ pub fn explain(options: &Explain) -> anyhow::Result<()> {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let Explanation { bucket, key, bytes: length, etag, modified_ms, place, quarantined } = explanation;
-    let written = UNIX_EPOCH + Duration::from_millis((*modified_ms).min(LAST_DATE_MS));
+    let Explanation { bucket, key, bytes: length, etag, modified_ms, place, quarantined, temperature } = explanation;
     let mut text = format!(
         "object    s3://{bucket}/{key}\nsize      {} ({} bytes)\nwritten   {}\netag      {etag}\n",
         bytes(*length),
         count(*length),
-        httpdate::fmt_http_date(written),
+        date(*modified_ms),
     );
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
@@ -50,6 +52,7 @@ fn text(explanation: &Explanation) -> String {
             };
             row("place", format!("workshop, {files}, for {}, {going}", seconds(*age_s)));
             row("wait", "none: it is read from the workshop".to_owned());
+            temperature.iter().flat_map(temperature::rows).for_each(|(name, value)| row(&name, value));
         }
         PlaceReport::Rack(place) => {
             let RackPlace { blob, members, offset, group, group_state, class, code_data, code_parity, .. } = place;
@@ -118,6 +121,7 @@ mod tests {
             modified_ms: 0,
             place,
             quarantined: None,
+            temperature: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod reproduce;
 mod serve;
 mod simulate;
 mod status;
+mod temperature;
 mod users;
 mod verify;
 

@@ -283,6 +283,7 @@ mod tests {
             uptime_s: 720.0,
             workshop: WorkshopStatus {
                 staged_bytes: 1_500_000,
+                hot_moved_bytes: 0,
                 staged_count: 1200,
                 uploads: 2,
                 upload_bytes: 3_000_000,

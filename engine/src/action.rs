@@ -92,8 +92,13 @@ pub enum Action {
         /// At least this old, in modelled time.
         older_than: Duration,
         /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this
-        /// many bytes; `None` is all. A world that does not record reads ranks by age alone.
+        /// many bytes; `None` is all. Versions that are due by a rule of the policy's thermometer are listed whatever
+        /// their age and rank, and count among those bytes.
         coldest_bytes: Option<u64>,
+        /// If all that is not hot makes fewer bytes than this, hot versions are listed as well, the first in the order
+        /// of moving, until there are as many; at 0 none is.
+        #[serde(default)]
+        hot_bytes: u64,
         /// At most so many entries.
         limit: u32,
         /// Whether to begin at the first key.

@@ -6,6 +6,7 @@
 use crate::action::Action;
 use crate::deadlines::DriveDeadlines;
 use crate::event::Event;
+use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{DriveId, OpId, RackSpec, Time};
@@ -18,6 +19,8 @@ pub struct Waking {
     /// The number of schedulers.
     pub schedulers: u32,
 }
+
+static NO_THERMOMETER: Thermometer = Thermometer::none();
 
 /// Decides for a rack.
 pub trait Controller {
@@ -47,5 +50,10 @@ pub trait Controller {
     /// Groups that are left to be initialised; 0 where there is no such thing.
     fn uninitialised_groups(&self) -> usize {
         0
+    }
+
+    /// The rules by which the world judges what it lists of its workshop.
+    fn thermometer(&self) -> &Thermometer {
+        &NO_THERMOMETER
     }
 }

@@ -7,6 +7,7 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -432,6 +433,9 @@ pub struct StagedEntry {
     pub age: core::time::Duration,
     /// Where its bucket or prefix is pinned to.
     pub pin: PinnedTo,
+    /// What the thermometer says of it.
+    #[serde(default)]
+    pub heat: Heat,
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.

@@ -60,6 +60,7 @@ pub mod staging;
 mod step;
 #[cfg(test)]
 mod testing;
+pub mod thermometer;
 pub mod trace;
 mod trace_hash;
 pub mod uploads;
@@ -83,4 +84,5 @@ pub use policy::{
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;
+pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -1,6 +1,7 @@
 //! The operator's settings, with the papers' values as defaults.
 
 use crate::deadlines::Deadlines;
+use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, GroupId};
@@ -208,7 +209,8 @@ impl From<Option<ClassId>> for PinnedTo {
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
-    /// Objects older than this move, however empty the workshop is; `None` is never.
+    /// Objects older than this move, however empty the workshop is; `None` is never. As `min_age`, not of what a rule
+    /// of the thermometer holds for.
     pub due_age: Option<Duration>,
     /// Nothing younger than this moves, except above the critical threshold.
     pub min_age: Duration,
@@ -233,6 +235,10 @@ pub struct MigrationPolicy {
     pub window: u32,
     /// How often the workshop is looked through while something may be due.
     pub scan_interval: Duration,
+    /// Which objects are hot, and which are due by a rule. The world judges by it what it lists; its ages are of the
+    /// clock that the world's facts are of: wall time in the server.
+    #[serde(default)]
+    pub thermometer: Thermometer,
 }
 
 /// What keeps an idle group spinning beyond its idle timeout (the spin-down manager of Serviceable cold storage,

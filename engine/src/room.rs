@@ -114,7 +114,8 @@ mod tests {
             Action::ListStaged { attempt, .. } => Some(*attempt),
             _ => None,
         });
-        let entry = StagedEntry { version: 1, bytes, age: Duration::from_mins(1), pin: PinnedTo::Anywhere };
+        let (age, pin, heat) = (Duration::from_mins(1), PinnedTo::Anywhere, crate::thermometer::Heat::Cold);
+        let entry = StagedEntry { version: 1, bytes, age, pin, heat };
         let page = Event::StagedPage { attempt: asked.unwrap(), entries: vec![entry], more: false };
         actions.clear();
         rack.apply(now, page, &mut actions);

@@ -11,6 +11,8 @@
 //!    A write whose source cannot be read is composed anew without it, at once, and is no reason to wait: it says
 //!    nothing about other writes.
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
+//! 5. With a thermometer ([`crate::thermometer`]), what a rule calls cold is due, and what is hot stays. Above the
+//!    critical threshold hot data moves after all other, until the workshop is at that threshold again, in whole packs.
 //!
 //! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
 //! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
@@ -18,15 +20,21 @@
 //! A [`Rack`](crate::Rack) has a migrator; the reproduction of SOHO (`sim/src/soho/`) runs the same one in front of a
 //! single disk. [`pacing`] decides block by block when what was composed is copied.
 
+pub mod dry_run;
 mod order;
+mod outlook;
 pub mod pacing;
+mod selection;
 
 pub use order::MoveRank;
+pub use outlook::Outlook;
+pub use selection::Selection;
 
 use crate::action::Action;
 use crate::event::{StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
+use crate::thermometer::{Heat, Temperature};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -35,8 +43,8 @@ use model::{Attempt, GroupId, OpId, Time};
 /// Versions a page of a listing may hold.
 pub const STAGED_PAGE_ENTRIES: u32 = 512;
 
-/// So many packs may be under way that have as many members as a pack may have, or more packs of fewer: a world holds the
-/// name and the metadata of each member meanwhile.
+/// So many packs may be under way that have as many members as a pack may have, or more packs of fewer: a world holds
+/// the name and the metadata of each member meanwhile.
 const FULL_PACKS_MAX: u64 = 4;
 
 /// How long the migrator leaves the rack alone after a write was refused or failed.
@@ -66,6 +74,8 @@ struct OpenPack {
     versions: Vec<u64>,
     bytes: u64,
     oldest: Duration,
+    /// The longest that a member has been due by a rule.
+    due_for: Option<Duration>,
 }
 
 /// A listing under way.
@@ -90,6 +100,8 @@ pub struct Migrator {
     next_op: u64,
     /// The writes under way, from composing to their end.
     under_way: BTreeMap<OpId, UnderWay>,
+    /// Bytes of hot versions that were composed all the same.
+    hot_moved_bytes: u64,
 }
 
 /// A write under way.
@@ -121,7 +133,13 @@ impl Migrator {
             attempt: Attempt(0),
             next_op: MIGRATOR_OPS,
             under_way: BTreeMap::new(),
+            hot_moved_bytes: 0,
         }
+    }
+
+    /// Bytes of hot versions that went into packs, since the workshop was above its critical threshold.
+    pub fn hot_moved_bytes(&self) -> u64 {
+        self.hot_moved_bytes
     }
 
     /// Migration writes from composing to their end.
@@ -166,6 +184,14 @@ impl Migrator {
         }
     }
 
+    /// Bytes that must go, hot ones too, for the workshop to be no longer above its critical threshold: whole packs, or
+    /// each write that is taken in would cost one of its own.
+    fn hot_excess_bytes(&self) -> u64 {
+        let is_used = self.policy.thermometer.is_used();
+        let excess = if is_used { self.excess_bytes(self.policy.critical_permille) } else { 0 };
+        excess.div_ceil(self.policy.pack_bytes).saturating_mul(self.policy.pack_bytes)
+    }
+
     /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
     pub fn deadline(&self) -> Time {
         let waiting = self.scan.as_ref().is_some_and(|scan| !scan.paused);
@@ -208,13 +234,17 @@ impl Migrator {
         }
         assert!(!self.is_critical() || self.above(self.policy.regular_permille), "critical lies above regular");
         let has_excess = |reason| self.excess_for(reason).is_some_and(|bytes| bytes > 0);
+        let thermometer = &self.policy.thermometer;
+        // Where nothing is cold but by a rule, the regular threshold finds nothing that is not due.
+        let may_be_cold = thermometer.default == Temperature::Cold;
         if self.is_critical() && has_excess(Reason::Critical) {
             return Some(Reason::Critical);
         }
-        if self.above(self.policy.regular_permille) && !clients_wait && has_excess(Reason::Regular) {
+        if self.above(self.policy.regular_permille) && !clients_wait && may_be_cold && has_excess(Reason::Regular) {
             return Some(Reason::Regular);
         }
-        self.policy.due_age.map(|_| Reason::Due)
+        let may_be_due = self.policy.due_age.is_some() && may_be_cold || thermometer.has_cold_rules();
+        may_be_due.then_some(Reason::Due)
     }
 
     fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
@@ -224,7 +254,9 @@ impl Migrator {
             Reason::Critical => Duration::ZERO,
         };
         let coldest_bytes = self.excess_for(reason);
-        actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, limit: STAGED_PAGE_ENTRIES, restart });
+        let hot_bytes = if reason == Reason::Critical { self.hot_excess_bytes() } else { 0 };
+        let limit = STAGED_PAGE_ENTRIES;
+        actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart });
     }
 
     /// A page of the listing has come, and whether there are more.
@@ -257,6 +289,10 @@ impl Migrator {
         if scan.reason != Reason::Critical && entry.bytes < self.policy.min_bytes {
             return;
         }
+        if entry.heat == Heat::Hot {
+            assert!(scan.reason == Reason::Critical, "hot data is listed above the critical threshold only");
+            self.hot_moved_bytes = self.hot_moved_bytes.saturating_add(entry.bytes);
+        }
         if entry.bytes >= self.policy.pack_bytes {
             self.compose(entry.pin, alloc::vec![entry.version], entry.bytes, actions);
             return;
@@ -272,13 +308,18 @@ impl Migrator {
         open.bytes += entry.bytes;
         assert!(open.bytes <= self.policy.pack_bytes, "packs grow to their size and no further");
         assert!(open.versions.len() <= self.policy.pack_members as usize, "a pack has at most so many members");
-        open.oldest = open.oldest.max(entry.age);
+        if let Heat::Due(due_for) = entry.heat {
+            open.due_for = open.due_for.max(Some(due_for));
+        } else {
+            open.oldest = open.oldest.max(entry.age);
+        }
     }
 
     fn close(&mut self, scan: Scan, actions: &mut Vec<Action>) {
         let long_enough = self.policy.due_age.map(|due| due.saturating_add(self.policy.linger));
         for (pin, pack) in scan.open {
-            let waited = long_enough.is_some_and(|enough| pack.oldest >= enough);
+            let waited = long_enough.is_some_and(|enough| pack.oldest >= enough)
+                || pack.due_for.is_some_and(|due_for| due_for >= self.policy.linger);
             let worth_it = pack.bytes >= self.policy.pack_bytes / 2;
             if !pack.versions.is_empty() && (scan.reason == Reason::Critical || waited || worth_it) {
                 self.compose(pin, pack.versions, pack.bytes, actions);
@@ -334,6 +375,7 @@ impl Migrator {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::thermometer::{Rule, Thermometer};
     use alloc::vec;
 
     const MB: u64 = 1_000_000;
@@ -351,11 +393,13 @@ mod tests {
             linger: Duration::ZERO,
             window: 4,
             scan_interval: Duration::from_secs(5),
+            thermometer: Thermometer::default(),
         }
     }
 
     fn entry(version: u64, bytes: u64) -> StagedEntry {
-        StagedEntry { version, bytes, age: Duration::from_secs(40), pin: PinnedTo::Anywhere }
+        let (age, pin) = (Duration::from_secs(40), PinnedTo::Anywhere);
+        StagedEntry { version, bytes, age, pin, heat: Heat::Cold }
     }
 
     fn with_usage(staged_bytes: u64) -> Migrator {
@@ -431,6 +475,60 @@ mod tests {
         assert_eq!(ask(50 * MB, false), (10, Some(20 * MB)));
         assert_eq!(ask(50 * MB, true), (30, None), "clients come before the regular threshold");
         assert_eq!(ask(90 * MB, true), (0, Some(60 * MB)), "but not before the critical one");
+    }
+
+    fn with_rule(staged_bytes: u64, default: Temperature) -> Migrator {
+        let thermometer = Thermometer { rules: vec![Rule::default()], default };
+        let mut migrator = Migrator::new(MigrationPolicy { due_age: None, thermometer, ..policy() });
+        migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
+        migrator
+    }
+
+    #[test]
+    fn hot_data_moves_above_critical_alone_and_in_whole_packs_until_it_is_not() {
+        let ask = |staged_bytes, default| {
+            let mut actions = vec![];
+            with_rule(staged_bytes, default).poll(Time::from_secs(1), || false, &mut actions);
+            match actions.as_slice() {
+                [Action::ListStaged { coldest_bytes, hot_bytes, .. }] => (*coldest_bytes, *hot_bytes),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(ask(10 * MB, Temperature::Hot), (None, 0), "what is due, however empty the workshop is");
+        assert_eq!(ask(50 * MB, Temperature::Hot), (None, 0), "nothing is cold but by a rule");
+        assert_eq!(ask(50 * MB, Temperature::Cold), (Some(20 * MB), 0));
+        assert_eq!(ask(81 * MB, Temperature::Hot), (Some(51 * MB), 8 * MB));
+        assert_eq!(ask(90 * MB, Temperature::Cold), (Some(60 * MB), 16 * MB));
+        let mut actions = vec![];
+        with_usage(90 * MB).poll(Time::from_secs(1), || false, &mut actions);
+        assert!(matches!(actions[..], [Action::ListStaged { hot_bytes: 0, .. }]), "without rules nothing is hot");
+    }
+
+    #[test]
+    fn a_pack_of_what_is_due_by_a_rule_waits_no_longer_than_it_lingers() {
+        let composed_after = |due_for: u64| {
+            let mut migrator = with_rule(10 * MB, Temperature::Hot);
+            migrator.policy.linger = Duration::from_mins(1);
+            let mut actions = vec![];
+            migrator.poll(Time::from_secs(1), || false, &mut actions);
+            actions.clear();
+            // Its age in the workshop is no reason: that of the rule is.
+            let heat = Heat::Due(Duration::from_secs(due_for));
+            let entry = StagedEntry { heat, age: Duration::from_hours(9), ..entry(1, MB) };
+            migrator.page(Time::from_secs(1), Attempt(1), (&[entry], false), &mut actions);
+            composed(&actions).len()
+        };
+        assert_eq!((composed_after(59), composed_after(60)), (0, 1));
+    }
+
+    #[test]
+    fn hot_bytes_that_had_to_move_are_counted() {
+        let mut migrator = with_rule(90 * MB, Temperature::Hot);
+        let mut actions = vec![];
+        migrator.poll(Time::from_secs(1), || true, &mut actions);
+        let hot = StagedEntry { heat: Heat::Hot, ..entry(2, 2 * MB) };
+        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB), hot], false), &mut actions);
+        assert_eq!(migrator.hot_moved_bytes(), 2 * MB);
     }
 
     #[test]

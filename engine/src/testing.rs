@@ -40,6 +40,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             linger: Duration::ZERO,
             window: 1,
             scan_interval: Duration::from_hours(1),
+            thermometer: crate::thermometer::Thermometer::none(),
         },
         evacuate_permille: 1000,
         rebuild_read_back: false,

@@ -4,6 +4,8 @@
 //! ```text
 //! GET /status                     report::Status
 //! GET /explain?bucket=B&key=K     report::Explanation, or 404
+//! GET /thermometer?bucket=B       report::DryRunReport, or 404: what the rules say of what is staged in B; with
+//!                                 &prefix=P below P, with &rule=R what the rule R alone would
 //! GET /drives                     [report::DriveReport]
 //! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
@@ -34,11 +36,13 @@ mod socket;
 pub use answer::AdminError;
 pub use client::{Client, ClientError};
 
+use crate::config::parse_rule;
 use crate::repartition::Repartitions;
-use crate::report::{DriveReport, Explanation, Status};
+use crate::report::{DriveReport, DryRunReport, Explanation, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
+use engine::thermometer::Rule;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -55,8 +59,9 @@ use tokio::task::JoinSet;
 
 /// Connections served at once; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// The longest connection, so that no client holds one of the few for ever. Only requests about jobs may take longer:
-/// some read through the whole input, or publish or remove a whole output.
+/// The longest connection, so that no client holds one of the few for ever. Only requests about jobs and dry runs of
+/// rules may take longer: some read through the whole input, or publish or remove a whole output; others look at all
+/// that is staged.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 /// The longest body of a request: a list of keys.
 const BODY_BYTES_MAX: usize = 256 << 20;
@@ -72,6 +77,15 @@ pub trait Admin: Send + Sync + 'static {
 
     /// The place of an object; `None` if there is no such object.
     fn explain(&self, bucket: &str, key: &str) -> impl Future<Output = Result<Option<Explanation>, AdminError>> + Send;
+
+    /// What the configured rules say of what is staged below a prefix of a bucket, or what `rule` alone would; `None`
+    /// if there is no such bucket.
+    fn dry_run(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        rule: Option<Rule>,
+    ) -> impl Future<Output = Result<Option<DryRunReport>, AdminError>> + Send;
 
     /// The drives, by number.
     fn drives(&self) -> impl Future<Output = Result<Vec<DriveReport>, AdminError>> + Send;
@@ -166,6 +180,12 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                _ if request.uri().path() == "/thermometer" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = dry_run(&*admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ => answer(&*admin, &users, &request).await,
             };
             Ok::<_, Infallible>(response(body))
@@ -196,8 +216,8 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /drives, /users, /recall, POST /drives/fail?drive= and \
-             /drives/replace?drive=",
+            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, \
+             POST /drives/fail?drive= and /drives/replace?drive=",
         ),
     }
 }
@@ -209,6 +229,24 @@ async fn explain(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     match admin.explain(&bucket, &key).await? {
         Some(explanation) => json(&explanation),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no object s3://{bucket}/{key}")),
+    }
+}
+
+async fn dry_run(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let Some(bucket) = parameter(request, "bucket").filter(|_| request.method() == Method::GET) else {
+        return refuse(
+            StatusCode::BAD_REQUEST,
+            "write GET /thermometer?bucket=B, &prefix=P and &rule=R, percent-encoded",
+        );
+    };
+    let rule = match parameter(request, "rule").map(|rule| parse_rule(&rule)).transpose() {
+        Ok(rule) => rule,
+        Err(error) => return refuse(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+    };
+    let prefix = parameter(request, "prefix").unwrap_or_default();
+    match admin.dry_run(&bucket, &prefix, rule).await? {
+        Some(report) => json(&report),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no bucket s3://{bucket}")),
     }
 }
 

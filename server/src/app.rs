@@ -21,6 +21,7 @@ use crate::notices::Notices;
 use crate::object_service::ObjectService;
 use crate::pacing::Pacing;
 use crate::processor::Processor;
+use crate::reads::WRITE_INTERVAL;
 use crate::repartition::Repartitions;
 use crate::status_service::StatusService;
 use crate::trace_file;
@@ -99,12 +100,14 @@ async fn serve(
     let store = ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait);
     let store = Arc::new(store.with_read_ahead(config.workshop.read_ahead));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
+    let recording = tokio::spawn(record_reads(service.context.clone()));
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
     let served = s3::serve(listener, front, Box::pin(shutdown)).await;
     if let Some(stale) = stale {
         stale.abort();
     }
+    recording.abort();
     if let Err(error) = service.jobs.closing().await {
         tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
     }
@@ -113,6 +116,9 @@ async fn serve(
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
     }
     remember_time(&service.context).await?;
+    if let Err(error) = service.context.counters.reads.end_run(&service.context.catalog).await {
+        tracing::warn!(%error, "reads could not be recorded; staged objects count as read at the next start");
+    }
     drop(stop);
     let _ = admin.await;
     served.map_err(|source| io_error("serving", source))
@@ -140,6 +146,17 @@ async fn abort_stale(service: Arc<ObjectService>, limit: Duration) {
         if let Err(error) = service.abort_stale(&mut watch, began.elapsed()).await {
             tracing::warn!(%error, "stale uploads could not be aborted; it is tried again");
         }
+    }
+}
+
+/// Records reads of staged objects, now and again.
+async fn record_reads(context: Context) {
+    loop {
+        tokio::time::sleep(WRITE_INTERVAL).await;
+        // In a task of its own, which does not end with this one: what it has taken must not be lost.
+        let context = context.clone();
+        let written = tokio::spawn(async move { context.counters.reads.write_or_warn(&context.catalog).await });
+        let _ = written.await;
     }
 }
 

@@ -90,6 +90,7 @@ pub async fn boot(
     let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
     let records = sweep::files(context, runs).await?;
     context.spool.wipe().await?;
+    context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
     let (world, handle) = World::new(rack, context.clone());

@@ -8,6 +8,9 @@
 //!   time.
 
 mod text;
+mod thermometer;
+
+pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
@@ -108,6 +111,8 @@ pub struct Config {
     pub intake: IntakeConfig,
     /// The rules by which data moves to the rack.
     pub migrate: MigrateConfig,
+    /// The rules about hot and cold data.
+    pub thermometer: ThermometerConfig,
     /// Each class's queues.
     pub scheduler: SchedulerConfig,
     /// The choice of a group for a write.
@@ -150,6 +155,7 @@ impl Default for Config {
             workshop: WorkshopConfig::default(),
             intake: IntakeConfig::default(),
             migrate: MigrateConfig::default(),
+            thermometer: ThermometerConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
             pins: Vec::new(),
@@ -507,6 +513,9 @@ impl Config {
         if self.migrate.pack_bytes == Some(0) {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
+        if let Some(what) = self.thermometer.contradiction() {
+            return Some(("thermometer.rule", what));
+        }
         if self.head_limit_bytes < HEAD_BYTES_MIN {
             return Some(("head_limit", "must be at least \"16 KiB\", or requests of S3 would not fit".into()));
         }
@@ -608,6 +617,7 @@ impl Config {
             linger: modelled(migrate.linger),
             window: migrate.window,
             scan_interval: modelled(migrate.scan_interval),
+            thermometer: self.thermometer.thermometer(),
         }
     }
 }

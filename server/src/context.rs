@@ -8,6 +8,7 @@ use crate::losses::Losses;
 use crate::open_parts::OpenParts;
 use crate::pacing::Pacing;
 use crate::processor::Processor;
+use crate::reads::ReadLog;
 use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
@@ -163,6 +164,8 @@ pub struct WorldCounters {
     pub ahead_hits: AtomicU64,
     /// Why drives could not be used when they were last tried.
     pub absences: Absences,
+    /// Reads of staged objects.
+    pub reads: ReadLog,
 }
 
 /// The workshop's fill for the engine: bytes that may migrate, and the room for those. Parts of open uploads may not,

@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::report::Status;
+use engine::thermometer::Temperature;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,7 +21,9 @@ pub struct Notices {
 impl Notices {
     /// The notices for `config` on `address`.
     pub fn of(config: &Config, address: SocketAddr) -> Self {
-        Self { network: network(address), staging: staging(config), stays: config.migrate.older_than.is_none() }
+        let by_rules = config.thermometer.thermometer().is_used();
+        let stays = config.migrate.older_than.is_none() && !by_rules;
+        Self { network: network(address), staging: staging(config), stays }
     }
 
     /// Puts the sentences into `status`: among the warnings what somebody should change.
@@ -53,6 +56,14 @@ pub fn staging(config: &Config) -> String {
         bytes => format!(" Those of less than {bytes} bytes stay until it is {} full.", percent(critical)),
     };
     let on_one_disk = "New objects lie on the server's own disk alone, without redundancy,";
+    if config.thermometer.thermometer().default == Temperature::Hot {
+        return format!(
+            "{on_one_disk} until a rule of [thermometer] in larder.toml calls them cold; those that none does stay \
+             there, and move only while the workshop is {} full (migrate.older_than and workshop.regular are not for \
+             them).{small}",
+            percent(critical)
+        );
+    }
     match migrate.older_than {
         Some(age) => format!(
             "{on_one_disk} until they move to the rack: when they are {} to {} old, or sooner when the workshop is {} \
@@ -115,6 +126,14 @@ mod tests {
         let notice = staging(&config("[migrate]\nolder_than = \"1 d\"\nmin_size = 7\n[workshop]\nregular = 0.255"));
         assert!(notice.contains("1 d to 1 d 1 h old") && notice.contains("25.5 % full"), "{notice}");
         assert!(notice.ends_with("Those of less than 7 bytes stay until it is 80 % full."), "{notice}");
+    }
+
+    #[test]
+    fn what_no_rule_calls_cold_stays_and_the_notice_says_so() {
+        let notice = staging(&config("[migrate]\nolder_than = \"1 d\"\n[[thermometer.rule]]\nname = \"x\"\n"));
+        assert!(notice.contains("while the workshop is 80 % full") && notice.contains("calls them cold"), "{notice}");
+        let notice = staging(&config("[thermometer]\ndefault = \"cold\"\n[[thermometer.rule]]\nname = \"x\"\n"));
+        assert!(notice.contains("less than 30 % full"), "{notice}");
     }
 
     #[test]

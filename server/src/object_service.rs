@@ -16,8 +16,9 @@ use crate::whole;
 use crate::world::WorldHandle;
 use bytes::Bytes;
 use catalog::{
-    Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing, MetadataChange, Object,
-    ObjectChange, Part, Place, PlacedObject, PutCondition, Upload, UploadListRequest, UploadListing, VersionId,
+    AgedVersion, Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing,
+    MetadataChange, Object, ObjectChange, Part, Place, PlacedObject, PutCondition, Upload, UploadListRequest,
+    UploadListing, VersionId,
 };
 use engine::Event;
 use futures::future::BoxFuture;
@@ -65,11 +66,13 @@ impl ObjectService {
         assert!(range.end <= placed.object.bytes, "the front asks for bytes that the object has");
         let is_whole = range == (0..placed.object.bytes);
         let bytes = match placed.place {
-            Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range).await?,
-            place => self.staged(at, &placed.object, place, range).await?,
+            Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range.clone()).await?,
+            place => self.staged(at, &placed.object, place, range.clone()).await?,
         };
         let checked = |bytes| whole::checked(&self.context, at.0, at.1, &placed.object, bytes);
-        Ok(if is_whole { bytes.map(checked) } else { bytes })
+        let bytes = if is_whole { bytes.map(checked) } else { bytes };
+        let is_staged = !matches!(placed.place, Place::Stored { .. });
+        Ok(bytes.map(|bytes| if is_staged { counted(&self.context, placed, range, bytes) } else { bytes }))
     }
 
     /// The bytes of an object in the rack, unless it lies elsewhere by now. It is looked up once more when its blob is
@@ -157,6 +160,30 @@ impl ObjectService {
             Err(error) => Err(damaged(&error)),
         }
     }
+}
+
+/// `bytes`, which are `range` of the staged object `placed` on its way to a client: a read of it begins, and ends with
+/// the last of them.
+fn counted(context: &Context, placed: &PlacedObject, range: Range<u64>, bytes: ObjectBytes) -> ObjectBytes {
+    let (counters, of, length) = (Arc::clone(&context.counters), AgedVersion::of(placed), placed.object.bytes);
+    if counters.reads.begun(of, (context.wall)()) {
+        let (counters, catalog) = (Arc::clone(&counters), context.catalog.clone());
+        (context.spawn)(Box::pin(async move { counters.reads.write_or_warn(&catalog).await }));
+    }
+    if range.is_empty() {
+        counters.reads.ended(of, length, range);
+        return bytes;
+    }
+    let mut left_bytes = range.end - range.start;
+    bytes
+        .inspect_ok(move |chunk| {
+            let last = left_bytes > 0 && chunk.len() as u64 >= left_bytes;
+            left_bytes = left_bytes.saturating_sub(chunk.len() as u64);
+            if last {
+                counters.reads.ended(of, length, range.clone());
+            }
+        })
+        .boxed()
 }
 
 /// The outcome of opening a staged object.

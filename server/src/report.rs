@@ -4,6 +4,13 @@
 //! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
 //! scale).
 
+mod temperature;
+
+pub use temperature::{
+    ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,
+    TemperatureReport,
+};
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -75,6 +82,10 @@ pub struct WorkshopStatus {
     pub spool_capacity_bytes: u64,
     /// Migration writes from composing to their end.
     pub migrations_under_way: u64,
+    /// Bytes of hot objects that moved since the server started, since the workshop was above its critical share and
+    /// nothing else was left to move.
+    #[serde(default)]
+    pub hot_moved_bytes: u64,
 }
 
 /// What was read ahead of what clients asked for. Counts are since the server started.
@@ -317,6 +328,9 @@ pub struct Explanation {
     /// Why it is in quarantine, if it is: not every byte of it can be read, and nothing moves it before that is mended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
+    /// Its temperature, while it is in the workshop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<TemperatureReport>,
 }
 
 /// Where an object lies.

@@ -3,6 +3,7 @@
 mod drives;
 mod small_objects;
 mod snapshot;
+mod temperature;
 mod warnings;
 
 pub(crate) use drives::may_lose;
@@ -13,7 +14,8 @@ use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status, WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status,
+    WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
@@ -21,6 +23,7 @@ use catalog::{CatalogError, Object, Place};
 use disk::EmulatedRack;
 use disk::clock;
 use disk::label::Label;
+use engine::thermometer::Rule;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
@@ -198,6 +201,19 @@ impl Admin for StatusService {
             },
         };
         let quarantine = self.context.catalog.unreadable_of(object.version).await?;
+        let temperature = match &place {
+            PlaceReport::Rack(_) => None,
+            PlaceReport::Workshop { migrating, .. } => {
+                let placed = self.context.catalog.placed_objects(&[(bucket, key)]).await?.pop().flatten();
+                match placed.filter(|placed| placed.object.version == object.version) {
+                    Some(placed) => {
+                        let state = (*migrating, quarantine.is_some());
+                        Some(self.temperature((bucket, key), &placed, state).await?)
+                    }
+                    None => None,
+                }
+            }
+        };
         Ok(Some(Explanation {
             bucket: bucket.into(),
             key: key.into(),
@@ -206,7 +222,17 @@ impl Admin for StatusService {
             modified_ms: object.modified_ms,
             place,
             quarantined: quarantine.map(|quarantine| quarantine.reason),
+            temperature,
         }))
+    }
+
+    async fn dry_run(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        rule: Option<Rule>,
+    ) -> Result<Option<DryRunReport>, AdminError> {
+        self.rules_dry_run((bucket, prefix), rule).await
     }
 
     async fn drives(&self) -> Result<Vec<DriveReport>, AdminError> {

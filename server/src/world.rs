@@ -16,6 +16,7 @@
 mod evacuate;
 mod freeing;
 mod job_steps;
+mod listing;
 mod making;
 mod memory_read;
 mod migration;
@@ -115,8 +116,9 @@ impl World {
             Action::Rejected { op, reason } => self.ended(op, &Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
-            Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                self.list_staged(attempt, migration::StagedScan { older_than, coldest_bytes, limit }, restart);
+            Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
+                let query = listing::StagedScan { older_than, coldest_bytes, hot_bytes, limit };
+                self.list_staged(attempt, query, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),

@@ -186,6 +186,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             linger: Duration::ZERO,
             window: 64,
             scan_interval: Duration::from_mins(1),
+            thermometer: engine::thermometer::Thermometer::none(),
         },
         evacuate_permille: 1_000,
         rebuild_read_back: false,

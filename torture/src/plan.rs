@@ -3,6 +3,7 @@
 //! same seed, one for each thing, so that leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
+use engine::thermometer::{Rule, Temperature, Thermometer};
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
     SpinDownPolicy, Weighing,
@@ -44,6 +45,8 @@ pub(crate) enum Stream {
         index: u64,
     },
     SlowReaders,
+    /// The rules about hot and cold.
+    Rules,
     /// One of the habits of a run.
     Habit {
         index: u64,
@@ -56,6 +59,7 @@ impl Stream {
             Self::Plan => 1,
             Self::Media => 3,
             Self::SlowReaders => 4,
+            Self::Rules => 5,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -216,7 +220,28 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
+/// Runs from this number on may have rules about hot and cold: those below it are named by tests and pages for what
+/// they found, and stay what they were.
+pub const RULED_FROM: u64 = 1_000_000;
+
+/// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
+/// rest.
+fn thermometer(seed: u64) -> Thermometer {
+    let rng = &mut Stream::Rules.of(seed);
+    if seed < RULED_FROM || rng.below(2) == 0 {
+        return Thermometer::none();
+    }
+    let rule = |rng: &mut Rng| match rng.below(3) {
+        0 => Rule { read_through: true, ..Rule::default() },
+        1 => Rule { unread_for: SECOND * rng.between(1, 200) as u32, ..Rule::default() },
+        _ => Rule { larger_than_bytes: Some(rng.below(64 * KIB)), older_than: 20 * SECOND, ..Rule::default() },
+    };
+    let mut rules: Vec<Rule> = (0..rng.between(0, 2)).map(|_| rule(rng)).collect();
+    rules.push(Rule { older_than: SECOND * rng.between(20, 200) as u32, ..Rule::default() });
+    Thermometer { rules, default: pick(rng, &[Temperature::Hot, Temperature::Cold]) }
+}
+
+fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
     RackPolicy {
         scheduler: SchedulerPolicy {
             queue_depth: pick(rng, &[8, 100, 1000]) as u32,
@@ -251,6 +276,7 @@ fn policy(rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             linger: SECOND * pick(rng, &[0, 0, 60]),
             window: pick(rng, &[1, 4, 16]),
             scan_interval: 5 * SECOND,
+            thermometer: thermometer(seed),
         },
         evacuate_permille: pick(rng, &[300, 600, 1000]),
         rebuild_read_back: true,
@@ -337,7 +363,7 @@ impl Plan {
         let beyond = rng.below(8) == 0;
         let mut kinds = kinds(seed, rng, beyond);
         let mut lives: Vec<Life> = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
-        let mut policy = policy(rng, &rack.spec());
+        let mut policy = policy(seed, rng, &rack.spec());
         policy.spin_down.keeps_exhausted = has_habit(seed, 10);
         let max_wait = SECOND * pick(rng, &[1, 20, 45]);
         let workshop_bytes = pick(rng, &[2 * MIB, 6 * MIB, 32 * MIB]);

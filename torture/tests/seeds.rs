@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{Plan, Report, Totals, history, run, shrink};
+use torture::{Plan, RULED_FROM, Report, Totals, history, run, shrink};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -49,6 +49,12 @@ fn no_rule_is_broken_whatever_happens() {
     let totals = totals.into_inner();
     assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
     println!("{} pairs of event and state, and never: {:?}", totals.reached(), totals.never());
+}
+
+#[test]
+fn no_rule_is_broken_where_data_is_hot_and_cold() {
+    let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
+    ruled.take(24).for_each(|seed| drop(sound(seed)));
 }
 
 #[test]

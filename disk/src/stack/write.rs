@@ -45,8 +45,8 @@ pub struct Lost {
     pub drives: Vec<DriveId>,
     /// The drive that it goes to, which has none of the blob.
     pub target: Arc<dyn Drive>,
-    /// What lies there under its name, and shows itself to be this very stack, is left by an earlier attempt. Not so where
-    /// a newer catalog may count it.
+    /// What lies there under its name, and shows itself to be this very stack, is left by an earlier attempt. Not so
+    /// where a newer catalog may count it.
     pub replaces: bool,
 }
 

@@ -14,6 +14,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
 use crate::rebuild::RebuildView;
+use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, Time};
@@ -131,6 +132,11 @@ impl Rack {
     /// How full the workshop is, by the last event.
     pub fn staging(&self) -> Usage {
         self.migrator.usage
+    }
+
+    /// Bytes of hot versions that moved, since the workshop was above its critical threshold.
+    pub fn hot_moved_bytes(&self) -> u64 {
+        self.migrator.hot_moved_bytes()
     }
 
     /// Migration writes from composing to their end.
@@ -251,5 +257,9 @@ impl Controller for Rack {
 
     fn uninitialised_groups(&self) -> usize {
         Self::uninitialised_groups(self)
+    }
+
+    fn thermometer(&self) -> &Thermometer {
+        &self.setup.policy.migration.thermometer
     }
 }

@@ -9,7 +9,7 @@ use super::answer::{ErrorBody, STOPPING};
 use super::socket;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
-use crate::report::{DriveReport, Explanation, NewKeys, Status, UserReport};
+use crate::report::{DriveReport, DryRunReport, Explanation, NewKeys, Status, UserReport};
 use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
@@ -116,6 +116,25 @@ impl Client {
             .append_pair("key", key)
             .finish();
         self.get(&format!("/explain?{query}")).await
+    }
+
+    /// What the server's rules say of what is staged below a prefix, or what `rule` alone would, as larder.toml has it;
+    /// `None` if there is no such bucket.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses the rule.
+    pub async fn dry_run(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        rule: Option<&str>,
+    ) -> Result<Option<DryRunReport>, ClientError> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("bucket", bucket).append_pair("prefix", prefix);
+        if let Some(rule) = rule {
+            query.append_pair("rule", rule);
+        }
+        self.get(&format!("/thermometer?{}", query.finish())).await
     }
 
     /// The drives, by number.
@@ -292,7 +311,8 @@ impl Client {
         target: &str,
         body: Bytes,
     ) -> Result<Option<T>, Failure> {
-        let may_ponder = method == Method::POST && (target.starts_with("/repartition") || target == "/recall");
+        let may_ponder = method == Method::POST && (target.starts_with("/repartition") || target == "/recall")
+            || target.starts_with("/thermometer");
         let stream = self.connect().await?;
         let exchange = self.exchange(stream, method, target, body);
         tokio::pin!(exchange);

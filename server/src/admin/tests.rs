@@ -5,8 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, PlaceReport, PowerStatus, SwitchStatus,
-    Totals, WorkshopStatus,
+    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal, PlaceReport,
+    PowerStatus, RuleName, RuleTotal, SwitchStatus, Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -28,6 +28,7 @@ fn status() -> Status {
         workshop: WorkshopStatus {
             staged_bytes: 1,
             staged_count: 2,
+            hot_moved_bytes: 9,
             uploads: 1,
             upload_bytes: 7,
             capacity_bytes: 3,
@@ -59,6 +60,7 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
         modified_ms: 4,
         place: PlaceReport::Workshop { slots: vec![1], age_s: 2.0, migrating: false },
         quarantined: None,
+        temperature: None,
     }
 }
 
@@ -88,6 +90,32 @@ impl Admin for Fake {
             "broken" => Err(AdminError::Because("the catalog does not answer".into())),
             key => Ok(Some(explanation(bucket, key))),
         }
+    }
+
+    async fn dry_run(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        rule: Option<Rule>,
+    ) -> Result<Option<DryRunReport>, AdminError> {
+        let total = ObjectTotal::default();
+        let rules = rule.iter().map(|rule| RuleTotal {
+            rule: RuleName { number: 1, name: rule.name.clone() },
+            is: "cold".into(),
+            total,
+        });
+        Ok((bucket != "none").then(|| DryRunReport {
+            bucket: bucket.into(),
+            prefix: prefix.into(),
+            staged: total,
+            rules: rules.collect(),
+            default: "hot".into(),
+            by_default: total,
+            due: MoveEstimate::default(),
+            too_small: total,
+            later: total,
+            last_ms: None,
+        }))
     }
 
     async fn drives(&self) -> Result<Vec<DriveReport>, AdminError> {
@@ -173,6 +201,21 @@ async fn what_the_server_says_arrives_whatever_the_key_is_called() {
     assert_eq!(client.explain("b", "nothing").await.unwrap(), None);
     let message = client.explain("b", "broken").await.unwrap_err().to_string();
     assert_eq!(message, "the catalog does not answer");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dry_run_takes_a_rule_as_the_configuration_has_it() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    let client = server.client();
+    let report = client.dry_run("b", "a&b/", Some("name = \"x y\", older_than = \"2 min\"")).await.unwrap().unwrap();
+    assert_eq!((report.bucket.as_str(), report.prefix.as_str()), ("b", "a&b/"));
+    assert_eq!(report.rules[0].rule.name, "x y");
+    assert_eq!(client.dry_run("b", "", None).await.unwrap().unwrap().rules, []);
+    assert_eq!(client.dry_run("none", "", None).await.unwrap(), None);
+    let refused = client.dry_run("b", "", Some("older_then = 2")).await.unwrap_err().to_string();
+    assert!(refused.contains("write `older_than`"), "{refused}");
     server.stop().await;
 }
 

@@ -44,7 +44,9 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     assert_eq!(said.limits(1024).unsigned_requests, Config::default().limits(1024).unsigned_requests);
     assert_eq!(said.limits(1024).peer_connections, Config::default().limits(1024).peer_connections);
     assert_eq!(said.workshop.spool, said.workshop.capacity.map(|capacity| capacity / 4));
+    assert_eq!(said.thermometer.default, Some(said.thermometer.thermometer().default), "with a rule");
     // These have no fixed default; what is left must be equal.
+    said.thermometer = ThermometerConfig::default();
     said.pins.clear();
     said.starts_per_day = None;
     said.trace = None;
@@ -65,6 +67,7 @@ fn every_key_there_is_stands_in_the_template() {
         ("", "listen"),
         ("workshop", "capacity"),
         ("migrate", "window"),
+        ("thermometer", "default"),
         ("scheduler", "quantum"),
         ("scheduler", "anticipation"),
         ("placement", "batch"),
@@ -75,6 +78,7 @@ fn every_key_there_is_stands_in_the_template() {
         let keys = message.split("(keys: ").nth(1).map_or_else(|| marker.to_owned(), |rest| rest.replace(')', ""));
         for key in keys.split(", ") {
             let known = TEMPLATE.contains(&format!("\n#{key} = ")) || TEMPLATE.contains(&format!("[{key}]"));
+            let known = known || TEMPLATE.contains(&format!("[{table}.{key}]"));
             assert!(known, "{table}.{key} is not documented");
             let name = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
             let message = OPERATING.contains(&format!("\n| `{name}` |")) || OPERATING.contains(&format!("\n| `{key}."));

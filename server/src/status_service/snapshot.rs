@@ -18,6 +18,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         rack: spec.name.clone(),
         workshop: WorkshopStatus {
             migrations_under_way: rack.migrations_under_way() as u64,
+            hot_moved_bytes: rack.hot_moved_bytes(),
             ..WorkshopStatus::default()
         },
         power: PowerStatus {

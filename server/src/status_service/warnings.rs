@@ -94,6 +94,14 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
     if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
         warnings.push("the workshop is nearly full: PUTs will get SlowDown until data has migrated".into());
     }
+    if workshop.hot_moved_bytes > 0 {
+        warnings.push(format!(
+            "{} bytes of hot objects had to move to the rack since the server started: the workshop was above its \
+             critical share, and no cold ones were left. Give it more capacity, or write rules that call more of it \
+             cold ([workshop] and [thermometer] in larder.toml)",
+            workshop.hot_moved_bytes
+        ));
+    }
     if status.totals.data_lost > 0 {
         warnings.push("reads failed because data is lost: the log names the blobs".into());
     }

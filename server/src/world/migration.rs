@@ -1,10 +1,11 @@
-//! Migration: listing what is staged, composing packs, and what follows a written blob: commit, then free.
+//! Migration: composing packs of what was listed (`listing.rs`), and what follows a written blob: commit, then free.
 //!
 //! The order is the promise: intent, stacks, sync, read back, commit, free. Whatever fails before the commit leaves the
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
 use super::freeing::free_moved;
+use super::listing::{StagedScan, list};
 use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
@@ -12,27 +13,19 @@ use super::quarantine::{missing, quarantine, survey};
 use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
-use catalog::{Blob, Member, StagedWhen, VersionId};
+use catalog::{Blob, Member, VersionId};
 use engine::{Event, Outcome, PinnedTo, StagedEntry};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackPlan};
-
-/// The staged versions that the engine asks for.
-#[derive(Clone, Copy)]
-pub(super) struct StagedScan {
-    pub(super) older_than: Duration,
-    pub(super) coldest_bytes: Option<u64>,
-    pub(super) limit: u32,
-}
 
 impl World {
     pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedScan, restart: bool) {
         let go_on = if restart { None } else { self.staged_cursor.take() };
+        let thermometer = Arc::clone(&self.thermometer);
         self.start_with(move |handle, context| async move {
-            let listed = list(&context, query, go_on).await;
+            let listed = list(&context, thermometer, query, go_on).await;
             let (entries, next) = listed.unwrap_or_else(|error| {
                 tracing::error!(%error, "staged versions could not be listed; migration waits for the next scan");
                 (Vec::new(), None)
@@ -138,50 +131,6 @@ impl World {
             self.migrating.remove(version);
         }
     }
-}
-
-async fn list(
-    context: &Context,
-    query: StagedScan,
-    go_on: Option<StagedCursor>,
-) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), catalog::CatalogError> {
-    let StagedScan { older_than, coldest_bytes, limit } = query;
-    let now_ms = (context.wall)();
-    let (when, after) = if let Some(cursor) = go_on {
-        (cursor.when, Some(cursor.after))
-    } else {
-        let age_ms = context.clock.to_wall(older_than).as_millis() as u64;
-        let old_enough = now_ms.saturating_sub(age_ms);
-        let cold_enough = match coldest_bytes {
-            // Versions in quarantine stay, and must not stand for others that can go.
-            Some(bytes) => {
-                let (_, stay_bytes) = context.catalog.unreadable_usage().await?;
-                context.catalog.coldest_cutoff_ms(bytes.saturating_add(stay_bytes)).await?.unwrap_or(0)
-            }
-            None => u64::MAX,
-        };
-        // What was staged further ahead than that: the clock has stepped back, and nobody knows for how long it has
-        // waited. It counts as old enough, or it would wait until the clock is there again.
-        let beyond_ms = now_ms.saturating_add(age_ms);
-        (StagedWhen { until_ms: old_enough.min(cold_enough), beyond_ms }, None)
-    };
-    let page = context.catalog.staged_page(after.as_ref(), when, limit as usize).await?;
-    let entry = |version: &catalog::Version| StagedEntry {
-        version: version.version.0,
-        bytes: version.bytes,
-        age: context.clock.to_modelled(age(version.staged_ms, now_ms)),
-        pin: (context.pin_of)(&version.bucket, &version.key).into(),
-    };
-    let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
-    let quarantined = context.catalog.are_unreadable(&numbers).await?;
-    let readable = page.items.iter().zip(quarantined).filter(|(_, quarantined)| !quarantined);
-    let entries = readable.map(|(version, _)| entry(version)).collect();
-    Ok((entries, page.next.map(|after| StagedCursor { when, after })))
-}
-
-/// How long a version has waited that was staged at `staged_ms`; one of the future for longer than any other.
-fn age(staged_ms: u64, now_ms: u64) -> Duration {
-    Duration::from_millis(now_ms.checked_sub(staged_ms).unwrap_or(now_ms))
 }
 
 /// Times a pack is gathered again because a member was deleted or overwritten meanwhile.

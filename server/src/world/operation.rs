@@ -4,6 +4,7 @@
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
 use catalog::{Blob, Cursor, StagedWhen, VersionId};
+use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
@@ -114,6 +115,7 @@ pub(crate) struct Rebuild {
 #[derive(Clone, Debug)]
 pub(crate) struct StagedCursor {
     pub(super) when: StagedWhen,
+    pub(super) selection: Selection,
     pub(super) after: Cursor,
 }
 

@@ -8,6 +8,7 @@ use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
 use disk::{DeadlineDrive, Deadlines, Drive};
+use engine::thermometer::Thermometer;
 use engine::{Event, JobAction, JobId, Rack};
 use futures::future::FutureExt;
 use model::{BlobId, ClassId, DriveId, DriveSpec, GroupId, OpId, Time};
@@ -32,6 +33,8 @@ pub struct World {
     /// Versions that belong to a write under way.
     pub(super) migrating: BTreeSet<VersionId>,
     pub(super) staged_cursor: Option<StagedCursor>,
+    /// The rules of the engine's policy.
+    pub(super) thermometer: Arc<Thermometer>,
     pub(super) dead_cursors: BTreeMap<GroupId, Cursor>,
     pub(super) deleting: BTreeMap<OpId, BlobId>,
     pub(super) evacuating: BTreeSet<BlobId>,
@@ -57,8 +60,10 @@ impl World {
         let drives = with_deadlines(&rack, &context);
         let last_commands = context.drives.iter().map(|_| AtomicU32::new(0)).collect();
         let queue_fills = rack.layout().classes.iter().map(|_| AtomicU32::new(0)).collect();
+        let thermometer = Arc::new(rack.policy().migration.thermometer.clone());
         let world = Self {
             queue_fills,
+            thermometer,
             rack,
             context,
             drives,

@@ -29,4 +29,5 @@ mod repartition_jobs;
 mod replay;
 mod site;
 mod steps;
+mod thermometer;
 mod waiting;

@@ -140,6 +140,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             linger: Duration::ZERO,
             window: 16,
             scan_interval: 5 * SECOND,
+            thermometer: engine::thermometer::Thermometer::none(),
         },
         evacuate_permille: 1000,
         rebuild_read_back: true,

@@ -8,6 +8,7 @@ use crate::agenda::Agenda;
 use crate::world::{StagedQuery, StagedVersion, Staging};
 use engine::staging::Migrator;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
+use engine::thermometer::Thermometer;
 use engine::{Action, MigrationPolicy, PinnedTo};
 use model::{OpId, Time};
 use std::collections::VecDeque;
@@ -189,6 +190,7 @@ impl Workshop {
             linger: Duration::ZERO,
             window: 2,
             scan_interval: SCAN_INTERVAL,
+            thermometer: Thermometer::none(),
         };
         let (idle_after, busy_permille) = (IDLE_AFTER, BUSY_PERMILLE);
         let pacing = PacingPolicy { block_bytes, idle_after, busy_permille, critical_permille, awaits_idle: true };
@@ -227,9 +229,9 @@ impl Workshop {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::ListStaged { attempt, older_than, coldest_bytes, limit, restart } => {
-                        let query = StagedQuery { older_than, coldest_bytes, limit, restart };
-                        let (entries, more) = self.staging.page(now, query);
+                    Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
+                        let query = StagedQuery { older_than, coldest_bytes, hot_bytes, limit, restart };
+                        let (entries, more) = self.staging.page(now, &Thermometer::none(), query);
                         self.migrator.page(now, attempt, (&entries, more), &mut actions);
                     }
                     Action::Compose { op, versions, .. } => {

@@ -3,8 +3,9 @@
 //! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
 //! are those of the versions that are there.
 
-use engine::staging::MoveRank;
-use engine::{PinnedTo, StagedEntry, Usage};
+use engine::staging::{MoveRank, Selection};
+use engine::thermometer::{Facts, Thermometer};
+use engine::{Heat, PinnedTo, StagedEntry, Usage};
 use model::{OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,6 +27,31 @@ impl StagedVersion {
     fn rank(self) -> MoveRank {
         MoveRank::new(self.is_processed, self.since)
     }
+
+    /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
+    /// was read through.
+    fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
+        if !thermometer.is_used() {
+            return Heat::Cold;
+        }
+        let ms = |at: Time| at.as_nanos() / 1_000_000;
+        let facts = Facts {
+            bucket: "",
+            key: "",
+            tags: &[],
+            bytes: self.bytes,
+            created_ms: ms(self.since),
+            read_ms: None,
+            reads: u64::from(self.is_processed),
+            is_read_through: self.is_processed,
+        };
+        let verdict = thermometer.judge(&facts, ms(now));
+        verdict.heat(Duration::from_millis(ms(now).saturating_sub(verdict.since_ms)))
+    }
+
+    fn rank_as(self, heat: Heat) -> MoveRank {
+        if heat == Heat::Hot { self.rank().hot() } else { self.rank() }
+    }
 }
 
 /// A request for a page of staged versions.
@@ -34,6 +60,8 @@ pub(crate) struct StagedQuery {
     pub older_than: Duration,
     /// Only versions among the first of so many bytes, in the order of moving.
     pub coldest_bytes: Option<u64>,
+    /// As many bytes that may be hot ones, if all others make fewer.
+    pub hot_bytes: u64,
     pub limit: u32,
     /// From the first version on, instead of behind the last page.
     pub restart: bool,
@@ -49,8 +77,8 @@ pub struct Staging {
     pub(super) capacity_bytes: u64,
     /// The last version that was listed.
     after: Option<u64>,
-    /// The last rank that the listing under way takes.
-    cutoff: Option<MoveRank>,
+    /// What the listing under way takes.
+    selection: Option<Selection>,
     /// The versions of each pack that is under way.
     packs: BTreeMap<OpId, Vec<u64>>,
     /// Versions that cannot be read.
@@ -111,40 +139,59 @@ impl Staging {
     }
 
     /// A page of versions, and whether there are more.
-    pub(crate) fn page(&mut self, now: Time, query: StagedQuery) -> (Vec<StagedEntry>, bool) {
+    pub(crate) fn page(
+        &mut self,
+        now: Time,
+        thermometer: &Thermometer,
+        query: StagedQuery,
+    ) -> (Vec<StagedEntry>, bool) {
         if query.restart {
             self.after = None;
-            self.cutoff = query.coldest_bytes.map(|bytes| self.cutoff(bytes));
         }
+        let begun = self.selection.take_if(|_| !query.restart);
+        let selection = *self.selection.insert(begun.unwrap_or_else(|| self.select(now, thermometer, query)));
         let under_way: BTreeSet<u64> = self.packs.values().flatten().copied().collect();
         let from = self.after.map_or(0, |after| after + 1);
         let mut entries = Vec::new();
         for (version, staged) in self.versions.range(from..) {
             let age = now.since(staged.since);
             let left_out = under_way.contains(version) || self.quarantined.contains(version);
-            let is_behind = self.cutoff.is_some_and(|cutoff| staged.rank() > cutoff);
-            if age < query.older_than || is_behind || left_out {
+            let heat = staged.heat(thermometer, now);
+            let is_young = heat == Heat::Cold && age < query.older_than;
+            if is_young || left_out || !selection.takes(heat, staged.rank_as(heat)) {
                 continue;
             }
             if entries.len() == query.limit as usize {
                 return (entries, true);
             }
             self.after = Some(*version);
-            entries.push(StagedEntry { version: *version, bytes: staged.bytes, age, pin: staged.pin });
+            entries.push(StagedEntry { version: *version, bytes: staged.bytes, age, pin: staged.pin, heat });
         }
         (entries, false)
     }
 
-    /// The last rank among the first versions that make so many bytes.
-    fn cutoff(&self, wanted: u64) -> MoveRank {
-        let mut sum = 0;
-        for (rank, version) in &self.by_rank {
-            sum += self.versions[version].bytes;
-            if sum >= wanted {
-                return *rank;
-            }
+    /// What a listing takes that begins now.
+    fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
+        let mut selection = Selection::new(query.coldest_bytes, query.hot_bytes);
+        if !selection.counts() {
+            return selection;
         }
-        MoveRank::LAST
+        let in_order = || {
+            let staged = self.by_rank.iter().map(|(_, number)| self.versions[number]);
+            staged.map(|version| (version, version.heat(thermometer, now)))
+        };
+        if thermometer.is_used() {
+            let due = in_order().filter(|(_, heat)| matches!(heat, Heat::Due(_)));
+            due.for_each(|(version, _)| selection.add_due(version.bytes));
+        }
+        let cold = in_order().filter(|(_, heat)| *heat == Heat::Cold);
+        for (version, heat) in cold.chain(in_order().filter(|(_, heat)| *heat == Heat::Hot)) {
+            if !(if heat == Heat::Hot { selection.wants_hot() } else { selection.wants_cold() }) {
+                break;
+            }
+            selection.add(version.rank_as(heat), version.bytes);
+        }
+        selection
     }
 
     /// Makes a pack of these versions; answers with its bytes.
@@ -192,6 +239,7 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::thermometer::{Rule, Temperature};
     use model::Rng;
 
     /// Against a sort of all versions: what is listed is the shortest beginning of the order of moving that makes so
@@ -222,8 +270,10 @@ mod tests {
             let mut listed = Vec::new();
             let mut restart = true;
             loop {
-                let query = StagedQuery { older_than: Duration::ZERO, coldest_bytes: Some(wanted), limit: 7, restart };
-                let (entries, more) = staging.page(Time::from_secs(30), query);
+                let coldest_bytes = Some(wanted);
+                let older_than = Duration::ZERO;
+                let query = StagedQuery { older_than, coldest_bytes, hot_bytes: 0, limit: 7, restart };
+                let (entries, more) = staging.page(Time::from_secs(30), &Thermometer::none(), query);
                 listed.extend(entries.iter().map(|entry| entry.version));
                 restart = false;
                 if !more {
@@ -232,5 +282,61 @@ mod tests {
             }
             assert!(listed.is_sorted() && listed.iter().copied().eq(first), "seed {seed}");
         }
+    }
+
+    /// By rules of size, age and reading: what is due goes whatever is asked for, hot versions go last and only for
+    /// what must go, against a sort of all versions.
+    #[test]
+    fn a_listing_by_rules_takes_hot_versions_last() {
+        let rule = |is, larger_than_bytes, older_than| Rule { is, larger_than_bytes, older_than, ..Rule::default() };
+        let hot = rule(Temperature::Hot, Some(80), Duration::ZERO);
+        let old = rule(Temperature::Cold, None, Duration::from_secs(20));
+        let processed = Rule { read_through: true, ..Rule::default() };
+        let mut hot_moved = 0;
+        for seed in 0..400 {
+            let rng = &mut Rng::new(seed);
+            let default = if rng.below(2) == 0 { Temperature::Hot } else { Temperature::Cold };
+            let thermometer = Thermometer { rules: vec![hot.clone(), processed.clone(), old.clone()], default };
+            let mut staging = Staging::new(1_000_000);
+            for number in 0..40 {
+                let (since, bytes) = (Time::from_secs(rng.below(30)), rng.between(1, 100));
+                let is_processed = rng.below(5) == 0;
+                staging.stage(number, StagedVersion { bytes, since, pin: PinnedTo::Anywhere, is_processed });
+            }
+            let now = Time::from_secs(30);
+            // 0 is due, 1 cold, 2 hot.
+            let kind = |at: &StagedVersion| match () {
+                () if at.bytes > 80 => 2,
+                () if at.is_processed || now.since(at.since) >= Duration::from_secs(20) => 0,
+                () if default == Temperature::Hot => 2,
+                () => 1,
+            };
+            let (coldest, hot_bytes) = (rng.between(1, 3_000), rng.below(2_000));
+            let mut naive: Vec<_> =
+                staging.versions().iter().map(|(n, at)| (kind(at), !at.is_processed, at.since, *n, at.bytes)).collect();
+            naive.sort_unstable();
+            let (mut sum, mut last, mut taken) = (0, None, BTreeSet::new());
+            for (kind, unprocessed, since, number, bytes) in naive {
+                let rank = (kind, unprocessed, since);
+                let wanted = [true, sum < coldest, sum < coldest.min(hot_bytes)][kind];
+                if wanted || last == Some(rank) {
+                    taken.insert(number);
+                    // What ranks alike goes along, and is not counted.
+                    sum += if wanted { bytes } else { 0 };
+                    last = Some(rank);
+                    hot_moved += u32::from(kind == 2);
+                }
+            }
+            let query = StagedQuery {
+                older_than: Duration::ZERO,
+                coldest_bytes: Some(coldest),
+                hot_bytes,
+                limit: 99,
+                restart: true,
+            };
+            let (entries, _) = staging.page(now, &thermometer, query);
+            assert!(entries.iter().map(|entry| entry.version).eq(taken), "seed {seed}");
+        }
+        assert!(hot_moved > 100, "{hot_moved} hot versions show nothing");
     }
 }

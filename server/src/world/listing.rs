@@ -1,0 +1,184 @@
+//! Listings of staged versions, in pages, for the engine's migrator.
+//!
+//! A listing begins by recording the reads that were counted so far and, if the engine asks for the first of the
+//! versions in the order of moving, by counting which those are: what is due by a rule, then what is cold, then what is
+//! hot, each in the order of [`MoveRank`]. The pages are in key order, and each version on them is judged anew.
+
+use super::operation::StagedCursor;
+use crate::context::Context;
+use crate::temperature::{Judge, Judged};
+use catalog::{AgedVersion, CatalogError, Cursor, Reads, StagedWhen, Version, VersionId};
+use engine::staging::{MoveRank, Selection};
+use engine::thermometer::Thermometer;
+use engine::{Heat, StagedEntry};
+use model::Time;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The staged versions that the engine asks for.
+#[derive(Clone, Copy)]
+pub(super) struct StagedScan {
+    pub(super) older_than: Duration,
+    pub(super) coldest_bytes: Option<u64>,
+    pub(super) hot_bytes: u64,
+    pub(super) limit: u32,
+}
+
+/// A page of a listing, which goes on behind `go_on`, and where the next one does.
+pub(super) async fn list(
+    context: &Context,
+    thermometer: Arc<Thermometer>,
+    query: StagedScan,
+    go_on: Option<StagedCursor>,
+) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), CatalogError> {
+    let judge = Judge::now(context, thermometer);
+    let (when, selection, after) = if let Some(StagedCursor { when, selection, after }) = go_on {
+        (when, selection, Some(after))
+    } else {
+        context.counters.reads.write_or_warn(&context.catalog).await;
+        (when(context, query, judge.now_ms), select(context, &judge, query).await?, None)
+    };
+    // With rules the age of what is listed depends on each object.
+    let listed = if judge.thermometer.is_used() { StagedWhen::until(u64::MAX) } else { when };
+    let page = context.catalog.staged_page(after.as_ref(), listed, query.limit as usize).await?;
+    let judged = judge.judged(&page.items, selection.counts()).await?;
+    let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
+    let quarantined = context.catalog.are_unreadable(&numbers).await?;
+    let taken = page.items.iter().zip(judged).zip(quarantined).filter(|((version, judged), quarantined)| {
+        let Judged { heat, reads, .. } = *judged;
+        let is_through = reads.is_some_and(|reads| reads.is_through);
+        !quarantined && takes(when, &selection, heat, (version.staged_ms, is_through))
+    });
+    let entry = |((version, judged), _): ((&Version, Judged), bool)| StagedEntry {
+        version: version.version.0,
+        bytes: version.bytes,
+        age: context.clock.to_modelled(age(version.staged_ms, judge.now_ms)),
+        pin: (context.pin_of)(&version.bucket, &version.key).into(),
+        heat: judged.heat,
+    };
+    let entries = taken.map(entry).collect();
+    Ok((entries, page.next.map(|after| StagedCursor { when, selection, after })))
+}
+
+/// Whether a listing takes a version that was staged then, and read through or not.
+fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, is_through): (u64, bool)) -> bool {
+    // What was staged in a future of which the clock has stepped back would be the last of all.
+    let is_beyond = staged_ms > when.beyond_ms;
+    match heat {
+        Heat::Due(_) => true,
+        Heat::Cold if is_beyond => true,
+        Heat::Cold => when.includes(staged_ms) && selection.takes(heat, rank(heat, staged_ms, is_through)),
+        Heat::Hot => selection.takes(heat, rank(heat, staged_ms, is_through)),
+    }
+}
+
+fn when(context: &Context, query: StagedScan, now_ms: u64) -> StagedWhen {
+    let age_ms = u64::try_from(context.clock.to_wall(query.older_than).as_millis()).unwrap_or(u64::MAX);
+    // What was staged further ahead than that: the clock has stepped back, and nobody knows for how long it has waited.
+    // It counts as old enough, or it would wait until the clock is there again.
+    StagedWhen { until_ms: now_ms.saturating_sub(age_ms), beyond_ms: now_ms.saturating_add(age_ms) }
+}
+
+/// How long a version has waited that was staged at `staged_ms`; one of the future for longer than any other.
+fn age(staged_ms: u64, now_ms: u64) -> Duration {
+    Duration::from_millis(now_ms.checked_sub(staged_ms).unwrap_or(now_ms))
+}
+
+/// The place of a version in the order of moving. Moments are compared and nothing else, so that their unit does not
+/// matter.
+fn rank(heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
+    let rank = MoveRank::new(is_through, Time::from_nanos(staged_ms));
+    if heat == Heat::Hot { rank.hot() } else { rank }
+}
+
+/// Counts up to the last version that `query` takes.
+async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<Selection, CatalogError> {
+    // Versions in quarantine stay, and must not stand for others that can go.
+    let stay_bytes = match query.coldest_bytes {
+        Some(_) => context.catalog.unreadable_usage().await?.1,
+        None => 0,
+    };
+    let more = |bytes: u64| if bytes == 0 { 0 } else { bytes.saturating_add(stay_bytes) };
+    let mut selection = Selection::new(query.coldest_bytes.map(more), more(query.hot_bytes));
+    if !selection.counts() {
+        return Ok(selection);
+    }
+    let walk = Walk { context, judge };
+    if judge.thermometer.is_used() {
+        for processed in [true, false] {
+            let mut count = |heat: Heat, _, bytes| {
+                if matches!(heat, Heat::Due(_)) {
+                    selection.add_due(bytes);
+                }
+                true
+            };
+            walk.each(processed, &mut count).await?;
+        }
+    }
+    for (wanted, processed) in [(Heat::Cold, true), (Heat::Cold, false), (Heat::Hot, true), (Heat::Hot, false)] {
+        let wants = |selection: &Selection| match wanted {
+            Heat::Hot => selection.wants_hot(),
+            _ => selection.wants_cold(),
+        };
+        if !wants(&selection) {
+            continue;
+        }
+        let mut count = |heat: Heat, staged_ms, bytes| {
+            if heat == wanted && wants(&selection) {
+                selection.add(rank(heat, staged_ms, processed), bytes);
+            }
+            wants(&selection)
+        };
+        walk.each(processed, &mut count).await?;
+    }
+    Ok(selection)
+}
+
+/// A staged version in the order of ages, with its length and its reads.
+type Aged = (AgedVersion, u64, Option<Reads>);
+
+/// Walks over staged versions, oldest first.
+struct Walk<'a> {
+    context: &'a Context,
+    judge: &'a Judge,
+}
+
+impl Walk<'_> {
+    /// Gives `take` the temperature, the moment of staging and the length of each staged version that was read through,
+    /// or of each that was not, until it answers false.
+    async fn each(
+        &self,
+        processed: bool,
+        take: &mut (impl FnMut(Heat, u64, u64) -> bool + Send),
+    ) -> Result<(), CatalogError> {
+        let mut after = None;
+        loop {
+            let (versions, next) = if processed { self.processed(after).await? } else { self.others(after).await? };
+            let heats = self.judge.judged_by_number(&versions).await?;
+            for ((of, bytes, _), heat) in versions.iter().zip(heats) {
+                if heat.is_some_and(|heat| !take(heat, of.staged_ms, *bytes)) {
+                    return Ok(());
+                }
+            }
+            after = next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn processed(&self, after: Option<Cursor>) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
+        let mut page = self.context.catalog.reads_page(after.as_ref()).await?;
+        page.items.retain(|(_, _, reads)| reads.is_through);
+        Ok((page.items.into_iter().map(|(of, bytes, reads)| (of, bytes, Some(reads))).collect(), page.next))
+    }
+
+    async fn others(&self, after: Option<Cursor>) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
+        let page = self.context.catalog.aged_page(after.as_ref()).await?;
+        let aged: Vec<AgedVersion> = page.items.iter().map(|(of, _)| *of).collect();
+        let reads = self.context.catalog.reads_of(&aged).await?;
+        let all = page.items.into_iter().zip(reads).map(|((of, bytes), reads)| (of, bytes, reads));
+        let others = all.filter(|(_, _, reads)| !reads.is_some_and(|reads| reads.is_through));
+        Ok((others.collect(), page.next))
+    }
+}
