@@ -32,6 +32,8 @@ mod initialising;
 mod random_runs;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
+#[path = "rack/thermometer.rs"]
+mod thermometer;
 #[path = "rack/waiting.rs"]
 mod waiting;
 
