@@ -34,6 +34,8 @@ mod random_runs;
 mod rebuild;
 #[path = "rack/spin_down.rs"]
 mod spin_down;
+#[path = "rack/thermometer.rs"]
+mod thermometer;
 #[path = "rack/waiting.rs"]
 mod waiting;
 
