@@ -30,6 +30,8 @@ mod hangs;
 mod initialising;
 #[path = "rack/random_runs.rs"]
 mod random_runs;
+#[path = "rack/reading_ahead.rs"]
+mod reading_ahead;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
 #[path = "rack/spin_down.rs"]

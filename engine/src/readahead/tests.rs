@@ -208,7 +208,7 @@ fn an_object_lies_in_the_stripes_that_its_bytes_touch() {
         place.stripes(bytes).collect::<Vec<_>>()
     };
     assert!(stripes(5, 0).is_empty());
-    assert_eq!(stripes(10, 10), [10]);
+    assert_eq!(stripes(10, 10), [10_u64]);
     assert_eq!(stripes(19, 2), [10, 20]);
     assert_eq!(stripes(85, 1_000), [80, 90]);
 }
