@@ -13,9 +13,11 @@
 //! 2. When the group of an object that was asked for gets up, the world shows the objects in the window to a [`Plan`],
 //!    which picks those that lie in this group. What it picked is read in whole stripes, in the order in which it lies
 //!    on the drives ([`Plan::into_reads`]).
-//! 3. These are reads of clients that are worth no wake of their own ([`Event::SubmittedWhileAwake`]
-//!    (crate::Event::SubmittedWhileAwake)): queued, charged and overtaken like any other read of that group. So the
-//!    bound on how long others wait ([`crate::fair`]) is what it was.
+//! 3. These are reads of clients that are worth no wake of their own ([`SubmittedWhileAwake`]): queued, charged and
+//!    overtaken like any other read of that group. So the bound on how long others wait ([`crate::fair`]) is what it
+//!    was.
+//!
+//! [`SubmittedWhileAwake`]: crate::Event::SubmittedWhileAwake
 //!
 //! Bounds, whatever the readers do:
 //! - what was read ahead and not taken is at most [`SHARE_PERMILLE`] of the spool, and goes before anything that was

@@ -5,11 +5,11 @@
 //!    or after the server has started anew, goes on with the rest.
 //! 2. What it costs is said before anything is read ([`engine::ReadCost`]); a dry run ends there. A set that does not
 //!    fit the spool beside what is in use is refused: what came first would be gone before the rest is there.
-//! 3. Classes work side by side; in each, one group after the other is read, [`READS_AT_ONCE`] reads at a time. They
+//! 3. Classes work side by side; in each, one group after the other is read, `READS_AT_ONCE` reads at a time. They
 //!    are clients' reads like any other, and share the rack with them.
 //!
 //! What was recalled stays until it was taken, and then as long as nobody needs its room; what nobody takes goes for
-//! other recalls in the end. Jobs are known as long as the server runs: [`JOBS_MAX`] under way, [`REMEMBERED`] in all.
+//! other recalls in the end. Jobs are known as long as the server runs: `JOBS_MAX` under way, `REMEMBERED` in all.
 
 use crate::context::Context;
 use crate::spool_read::{self, Blobs, OrderError, Ordered};
