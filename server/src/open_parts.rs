@@ -2,7 +2,7 @@
 //!
 //! They take room in the workshop and cannot migrate, so the engine must not count them. What a commit that was not
 //! answered has done to them is not known: then they are counted anew, from the catalog. Whoever changes the
-//! catalog's parts holds [`OpenParts::changing`] until the change is counted here as well, so that a count is of one
+//! catalog's parts holds `OpenParts::changing` until the change is counted here as well, so that a count is of one
 //! moment.
 
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! Migration beside clients: what [`engine::staging::pacing`] decides is obeyed here.
 //!
-//! Whoever copies a block of a migration write waits for its turn ([`Pacing::turn`]); a PUT waits as long as it is to
-//! be delayed ([`Pacing::admitted`]). Time is the host's, since it is the host's disk that is shared.
+//! Whoever copies a block of a migration write waits for its turn (`Pacing::turn`); a PUT waits as long as it is to
+//! be delayed (`Pacing::admitted`). Time is the host's, since it is the host's disk that is shared.
 
 use engine::Usage;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};

@@ -9,8 +9,8 @@
 //!   every object counts as read when the server started again ([`ReadLog::floor_ms`]), and one that was read through
 //!   since counts as one that was not. So objects stay hot longer, and move later, at worst.
 //!
-//! Memory is bounded: beyond [`PENDING_MAX`] objects between two batches the floor moves up instead; which parts of an
-//! object were read is known of [`PARTIAL_MAX`] objects at most, by [`RANGES_MAX`] ranges each, and forgotten when the
+//! Memory is bounded: beyond `PENDING_MAX` objects between two batches the floor moves up instead; which parts of an
+//! object were read is known of `PARTIAL_MAX` objects at most, by `RANGES_MAX` ranges each, and forgotten when the
 //! run ends.
 
 use catalog::{AgedVersion, Catalog, CatalogError, Reads, VersionId};
