@@ -372,7 +372,7 @@ pub struct Explain {
     /// The object, as s3://bucket/key; with --dry-run a bucket or a prefix in it.
     #[arg(value_name = "OBJECT", value_parser = prefix)]
     pub place: Prefix,
-    /// Show what the rules of [thermometer] in larder.toml say of all that is in the workshop there: objects, bytes,
+    /// Show what the rules of `[thermometer]` in larder.toml say of all that is in the workshop there: objects, bytes,
     /// and what moving those that are cold would take. Nothing moves.
     #[arg(long)]
     pub dry_run: bool,

@@ -7,7 +7,7 @@
 //!    size, one open pack per pin; one as large as a pack is a blob of its own.
 //! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
 //!    once that the scheduler can batch them by group; while the window is full, the listing waits. Of packs of very
-//!    many objects there are fewer at once ([`FULL_PACKS_MAX`]).
+//!    many objects there are fewer at once (`FULL_PACKS_MAX`).
 //!    A write whose source cannot be read is composed anew without it, at once, and is no reason to wait: it says
 //!    nothing about other writes.
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
