@@ -29,6 +29,7 @@ TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")
 # Written so that this file does not contain what it looks for.
 UNFINISHED = re.compile(r"\b(TO(?:DO)|FIX(?:ME)|XX(?:X))\b|\b(d(?:bg)|todo|unimplemented)!")
 SECTION = re.compile(r"^\[((?:[\w.'()\" -]*\.)?(dev-|build-)?dependencies)\]\n(.*?)(?=^\[|\Z)", re.M | re.S)
+MERGE_MARKS = re.compile(r"^(<{7} |={7}$|>{7} )")
 CLOCKS = re.compile(r"\b(Instant|SystemTime)::now\b")
 WALL_PATHS = re.compile(r"(?<![\w.])/(home|Users|work|root)/\w")
 
@@ -113,6 +114,11 @@ def lines_are_short():
     return [f"{name}:{i}: {len(line)} characters; wrap at {LINE_WIDTH_MAX}"
             for name, text in texts(".rs", ".toml", ".py", ".sh") for i, line in enumerate(text.splitlines(), 1)
             if len(line) > LINE_WIDTH_MAX]
+
+
+def merges_are_finished():
+    return [f"{name}:{i}: a mark of an unfinished merge"
+            for name, text in texts() for i, line in enumerate(text.splitlines(), 1) if MERGE_MARKS.search(line)]
 
 
 def functions_are_short():
@@ -293,6 +299,7 @@ CHECKS = [
     every_rust_file_says_what_it_is_for,
     files_are_short,
     lines_are_short,
+    merges_are_finished,
     functions_are_short,
     crates_know_only_whom_they_may,
     modules_form_no_circles,

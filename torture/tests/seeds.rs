@@ -154,6 +154,11 @@ fn an_object_whose_commit_was_not_answered_migrates() {
 }
 
 #[test]
+fn a_recall_whose_file_is_not_made_takes_no_room_in_the_spool() {
+    sound(84699);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

@@ -173,7 +173,10 @@ async fn reserve(
     let (hold, in_the_way) = entries.enter(&recall, charged_bytes, purpose)?;
     let made = match entries.remove_files(in_the_way).await {
         Ok(()) => entries.drive.create(&spool_name(hold.number), file_bytes).await,
-        Err(error) => Err(error),
+        Err(error) => {
+            entries.is_not_made(hold.number);
+            Err(error)
+        }
     };
     match made {
         Ok(()) => Ok(SpoolWriter::new(hold, recall)),

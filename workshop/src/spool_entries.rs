@@ -340,6 +340,16 @@ impl Entries {
         self.state.lock().mark_dead(number);
     }
 
+    /// The file of an entry that was just entered is not made, since those in its way are still there: it takes no
+    /// room.
+    pub(crate) fn is_not_made(&self, number: u64) {
+        let mut state = self.state.lock();
+        assert!(state.entry(number).idle_since.is_none(), "whoever entered it holds it");
+        state.no_longer_unread(number);
+        let charged_bytes = std::mem::take(&mut state.entry(number).charged_bytes);
+        state.used_bytes -= charged_bytes;
+    }
+
     /// Removes these files. Those that could not be removed are tried again later; the first error is given.
     pub(crate) async fn remove_files(&self, files: Vec<(u64, u64)>) -> Result<(), DriveError> {
         let mut result = Ok(());

@@ -220,6 +220,22 @@ fn whichever_call_fails_nothing_leaks() {
 }
 
 #[test]
+fn where_no_file_can_be_removed_what_was_not_made_takes_no_room() {
+    run(async {
+        let (drive, spool) = spool(16 * BLOCK);
+        recall(&spool, BlobId::numbered(1), 0..16 * BLOCK).await.unwrap();
+        drive.set_dead(true);
+        for _ in 0..2 {
+            assert!(matches!(spool.reserve(BLOB, 0..13 * BLOCK).await, Err(ReserveError::Drive(_))));
+            settle().await;
+            assert_eq!(spool.usage().used_bytes, 16 * BLOCK, "the file that could not be removed, and no other");
+        }
+        drive.set_dead(false);
+        recall(&spool, BLOB, 0..13 * BLOCK).await.unwrap();
+    });
+}
+
+#[test]
 fn a_full_disk_is_full_and_leaks_nothing() {
     run(async {
         let (drive, spool) = spool(16 * BLOCK);

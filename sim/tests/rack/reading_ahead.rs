@@ -24,16 +24,22 @@ fn ahead(world: &mut World, (blob, group): (BlobId, GroupId)) -> OpId {
     world.read_while_awake(blob, group, drives.as_slice(), 64 * MB)
 }
 
+/// A world that serves as the server does, with blobs, and asleep.
+fn with_a_dozen_blobs() -> World {
+    let mut world = world_of("nas8", 4, as_served);
+    with_blobs(&mut world, 12, 200 * MB);
+    world.run_for(60 * MINUTE);
+    world.take_ended();
+    world
+}
+
 fn wakes(world: &World) -> u64 {
     world.rack.stats().group_wakes.iter().sum()
 }
 
 #[test]
 fn a_read_ahead_comes_in_while_its_group_gets_up_and_never_wakes_it() {
-    let mut world = world_of("nas8", 4, as_served);
-    with_blobs(&mut world, 12, 200 * MB);
-    world.run_for(60 * MINUTE);
-    world.take_ended();
+    let mut world = with_a_dozen_blobs();
     let [one, _] = two_groups(&world);
     let (before, asleep) = (wakes(&world), ahead(&mut world, one));
     world.run_for(60 * MINUTE);
@@ -51,10 +57,7 @@ fn a_read_ahead_comes_in_while_its_group_gets_up_and_never_wakes_it() {
 
 #[test]
 fn reading_ahead_without_end_keeps_nobody_waiting_beyond_the_bound() {
-    let mut world = world_of("nas8", 4, as_served);
-    with_blobs(&mut world, 12, 200 * MB);
-    world.run_for(60 * MINUTE);
-    world.take_ended();
+    let mut world = with_a_dozen_blobs();
     let [one, other] = two_groups(&world);
     world.read(one.0, MB).unwrap();
     let mut under_way: Vec<OpId> = (0..4).map(|_| ahead(&mut world, one)).collect();
