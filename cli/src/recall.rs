@@ -46,6 +46,12 @@ fn keys_in(path: &Path) -> anyhow::Result<Vec<String>> {
 async fn begin(options: &Recall, request: &SetRequest) -> anyhow::Result<()> {
     let client = Client::of(&options.data.data)?;
     let report = client.recall_set(request).await?;
+    if report.objects == 0 {
+        let SetRequest { bucket, prefix, .. } = request;
+        anyhow::bail!(
+            "there is no object of this set; list what there is with `aws s3 ls s3://{bucket}/{prefix} --recursive`"
+        );
+    }
     if options.dry_run && options.json {
         return output::print_json(&report);
     }
@@ -68,7 +74,10 @@ async fn begin(options: &Recall, request: &SetRequest) -> anyhow::Result<()> {
         );
     }
     if !options.json {
-        output::print(&format!("done: {} are in the spool\n", bytes(report.done_bytes)))?;
+        output::print(&match report.read_bytes {
+            0 => "done: nothing had to be read\n".to_owned(),
+            _ => format!("done: {} are in the spool\n", bytes(report.done_bytes)),
+        })?;
     }
     Ok(())
 }

@@ -127,7 +127,8 @@ fn small_objects(intake: &IntakeStatus) -> String {
         [_] => "1 directory".to_owned(),
         drives => {
             let doing = |state: &str| drives.iter().filter(|drive| drive.state == state).count() as u64;
-            let states = ["logging", "transforming", "idle", "asleep", "lost"].map(|state| (state, doing(state)));
+            let states =
+                ["logging", "transforming", "idle", "asleep", "lost", "missing"].map(|state| (state, doing(state)));
             let some = states.into_iter().filter(|(_, drives)| *drives > 0);
             let named: Vec<String> = some.map(|(state, drives)| format!("{} {state}", count(drives))).collect();
             format!("{} drives ({}), {}", drives.len(), named.join(", "), copies(intake.copies))

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Drives of a pool at most.
 pub const DRIVES_MAX: usize = 64;
 
+/// Dead logs of a rotation that are retained for a caller who does not catch up; then nothing more is taken in.
+pub const RETAINED_MAX: usize = 64;
+
 /// Drives from which on every record is written twice: two rotations of at least three drives each.
 pub const COPIES_FROM_DRIVES: usize = 6;
 

@@ -643,6 +643,7 @@ impl Cycle {
             alternation: self.shift.alternation(),
             stats: self.shift.stats(),
             backlog: self.shift.backlog(),
+            retained: self.retained.len(),
             log_bytes: self.open.as_ref().map_or(0, |open| open.bytes),
             admits: self.shift.admits(),
             incomplete: !view.is_whole(),

@@ -1,6 +1,7 @@
 //! The errors of the intake, one narrow enum for each kind of operation.
 
 use crate::bytes::Damage;
+use crate::config::RETAINED_MAX;
 use std::error::Error;
 use std::io;
 
@@ -29,6 +30,10 @@ pub enum PutError {
     /// No drive of the pool has room. Nothing was written.
     #[error("no drive has room")]
     NoSpace,
+    /// As many logs as may be are retained for the sake of a caller who has not said that he knows what is in them
+    /// ([`crate::Intake::covered`]), or has asked for that ([`crate::Intake::retain`]). Nothing was written.
+    #[error("{RETAINED_MAX} logs are retained for a catalog that does not have what is in them")]
+    Retaining,
     /// No drive of the pool takes writes any more. It may or may not be there when the intake is opened again.
     #[error("no drive takes writes")]
     Unknown,

@@ -83,7 +83,7 @@ mod writer;
 
 pub use ack::{Ack, Answer};
 pub use bytes::Damage;
-pub use config::{COPIES_FROM_DRIVES, Clock, Config, DRIVES_MAX, ENTRY_BYTES_MAX};
+pub use config::{COPIES_FROM_DRIVES, Clock, Config, DRIVES_MAX, ENTRY_BYTES_MAX, RETAINED_MAX};
 pub use error::{OpenError, PutError, ReadError, Refusal};
 pub use follower::{Applied, Follower, NoFollower};
 pub use intake::{Change, Intake, Opened};

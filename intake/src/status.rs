@@ -38,6 +38,8 @@ pub struct CycleStatus {
     pub stats: ShiftStats,
     /// Logs that are not shelves yet, the one on duty apart.
     pub backlog: usize,
+    /// Logs that are shelves and retained all the same, for a caller who does not have what is in them.
+    pub retained: usize,
     /// Bytes of the log on duty.
     pub log_bytes: u64,
     /// It takes records.

@@ -13,7 +13,7 @@
 use crate::accepted::Accepted;
 use crate::ack::Answerer;
 use crate::bytes::crc32c;
-use crate::config::{Config, ENTRY_BYTES_MAX};
+use crate::config::{Config, ENTRY_BYTES_MAX, RETAINED_MAX};
 use crate::cycle::Cycle;
 use crate::drive::{Drive, Pending};
 use crate::error::{PutError, ReadError};
@@ -41,9 +41,6 @@ const IDLE: Duration = Duration::from_mins(10);
 
 /// How long it takes at most to notice that a reader has started a drive.
 const ROUSED: Duration = Duration::from_secs(5);
-
-/// Dead logs that are retained for a caller who does not catch up; beyond it no more is taken in.
-const RETAINED_MAX: usize = 64;
 
 /// Ends the queue when it is dropped.
 struct Closing<'a>(&'a Shared);
@@ -86,7 +83,7 @@ impl Writer {
         // Also if this thread panics, nobody waits for ever.
         let _closing = Closing(&shared);
         loop {
-            let wanted = self.admits() || self.is_stuck();
+            let wanted = self.admits() || self.is_stuck() || !self.may_retain();
             match self.shared.queue.next(self.shared.config.batch_bytes, wanted, self.patience()) {
                 Work::Message(message) => self.take(message),
                 Work::Batch(batch) => self.commit(batch),
@@ -155,8 +152,12 @@ impl Writer {
     /// Whether every rotation that can take writes at all does.
     fn admits(&self) -> bool {
         let mut able = self.cycles.iter().filter(|cycle| !is_stuck(cycle)).peekable();
-        let has_room = self.cycles.iter().all(|cycle| cycle.retained() < RETAINED_MAX);
-        has_room && able.peek().is_some() && able.all(|cycle| cycle.shift().admits())
+        able.peek().is_some() && able.all(|cycle| cycle.shift().admits())
+    }
+
+    /// Whether one more log may be retained. It is the caller who ends that, not time: nobody is to wait for it.
+    fn may_retain(&self) -> bool {
+        self.cycles.iter().all(|cycle| cycle.retained() < RETAINED_MAX)
     }
 
     /// Whether nothing is under way after which there would be room.
@@ -187,6 +188,12 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: Vec<Submission>) {
+        if !self.may_retain() {
+            for submission in batch {
+                submission.answerer.answer(Err(PutError::Retaining));
+            }
+            return;
+        }
         let accepted = self.prepare(batch);
         if accepted.is_empty() {
             return;

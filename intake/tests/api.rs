@@ -7,7 +7,7 @@ use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
 use intake::medium::memory::World;
 use intake::medium::overlay::Overlay;
-use intake::{Applied, Change, Config, Follower, Intake, Kind, PutError, Sequence};
+use intake::{Applied, Change, Config, Follower, Intake, Kind, PutError, RETAINED_MAX, Sequence};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -91,6 +91,29 @@ fn conditions_are_checked_in_the_order_of_numbers_against_what_follows() {
         assert_eq!(&intake.head(key).expect("it works").expect("it is there").entry, entry);
     }
     assert_eq!(intake.status().accepted, 200);
+}
+
+#[test]
+fn a_caller_who_never_catches_up_is_refused_and_never_waits_for_ever() {
+    let world = World::new(4);
+    let follows = Config { covered: Some(Sequence(0)), ..config(1) };
+    let (intake, _) = Intake::open(world.directories(), follows).expect("it is new");
+    let value = vec![7; 1_000];
+    let mut accepted = 0;
+    let refused = loop {
+        match intake.put(format!("key{accepted:08}").as_bytes(), b"", &value) {
+            Ok(_) => accepted += 1,
+            Err(error) => break error,
+        }
+        assert!(accepted < 100_000, "there is an end to it");
+    };
+    assert!(matches!(refused, PutError::Retaining), "{refused}");
+    assert!(matches!(intake.delete(b"key00000000"), Err(PutError::Retaining)));
+    assert_eq!(intake.status().cycles[0].retained, RETAINED_MAX);
+    assert!(intake.get(b"key00000000").expect("it can be read").is_some());
+    intake.covered(intake.status().last);
+    intake.delete(b"key00000000").expect("there is room again");
+    assert!(intake.get(b"key00000000").expect("it can be read").is_none());
 }
 
 #[test]

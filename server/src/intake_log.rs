@@ -63,6 +63,8 @@ pub(crate) struct IntakeLog {
     /// Which pool it is, and where.
     pool: PoolUuid,
     places: String,
+    /// Those of its places that have no drive of the pool: it may not be mounted.
+    unmounted: Vec<PathBuf>,
     state: Mutex<State>,
 }
 
@@ -126,9 +128,11 @@ impl IntakeLog {
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
         let places = dir.intake();
         let in_places = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&places)));
-        let opened = directories(dir.path(), &places)
-            .and_then(|found| open(found, u128::from_le_bytes(entropy)).map_err(in_places));
-        opened.map(|log| Arc::new(Self { places: shown(&places), ..log })).map_err(|error| {
+        let opened = directories(dir.path(), &places).and_then(|(found, unmounted)| {
+            let log = open(found, u128::from_le_bytes(entropy)).map_err(in_places)?;
+            Ok(Arc::new(Self { places: shown(&places), unmounted, ..log }))
+        });
+        opened.map_err(|error| {
             if error.kind() == io::ErrorKind::NotConnected {
                 return missing(dir);
             }
@@ -159,6 +163,11 @@ impl IntakeLog {
     /// The state of the intake, for people.
     pub(crate) fn status(&self) -> intake::Status {
         self.intake.status()
+    }
+
+    /// The places at which a drive of the pool is missing: it may not be mounted.
+    pub(crate) fn unmounted(&self) -> &[PathBuf] {
+        &self.unmounted
     }
 
     /// Refuses another pool than the one that `catalog` was used with, if objects are staged, which would be missing.
@@ -210,7 +219,7 @@ impl IntakeLog {
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
         let (intake, state) = (Arc::new(intake), Mutex::new(state));
-        Ok(Self { intake, has_version_1, pool, places: String::new(), state })
+        Ok(Self { intake, has_version_1, pool, places: String::new(), unmounted: Vec::new(), state })
     }
 
     /// The keys under which the payload at `at` may be, the likeliest first.
@@ -250,7 +259,7 @@ impl CommitLog for IntakeLog {
         let failed = |error: PutError| LogError::Failed(error.to_string());
         let acks = self.intake.submit_all(changes).map_err(failed)?;
         let answers: Vec<_> = acks.into_iter().map(Ack::wait).collect();
-        if answers.iter().all(|answer| matches!(answer, Err(PutError::NoSpace))) {
+        if answers.iter().all(|answer| matches!(answer, Err(PutError::NoSpace | PutError::Retaining))) {
             return Err(LogError::Full);
         }
         let mut last = intake::Sequence(0);
@@ -494,14 +503,18 @@ fn is_made(places: &[PathBuf]) -> bool {
     places.iter().any(|place| place.join(intake::LABEL).try_exists().unwrap_or(true))
 }
 
-/// The directories at `places`. Where a pool is made already, one without a label may be the place of a drive that is
-/// not mounted: it is left out as a drive that is missing, unless the operator says that it joins. One outside of the
-/// data directory `ours` is never made.
+/// The directories of a pool, and the places of drives that are missing.
+type Places = (Vec<Box<dyn Directory>>, Vec<PathBuf>);
+
+/// The directories at `places`, and those that are left out. Where a pool is made already, one without a label may be
+/// the place of a drive that is not mounted: it is left out as a drive that is missing, unless the operator says that
+/// it joins. One outside of the data directory `ours` is never made.
 ///
 /// # Errors
 /// If one cannot be used.
-fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Directory>>> {
+fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Places> {
     let mut found: Vec<Box<dyn Directory>> = Vec::new();
+    let mut unmounted = Vec::new();
     let is_pool = is_made(places);
     for place in places {
         let (shown, is_new) = (place.display(), !is_made(std::slice::from_ref(place)));
@@ -510,6 +523,7 @@ fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Direct
                 "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, if an empty \
                  drive is to join the pool, put an empty file {JOIN} there)"
             );
+            unmounted.push(place.clone());
         } else if place.starts_with(ours) || place.is_dir() {
             let opened = DirectoryOfFiles::open(place);
             found.push(Box::new(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?));
@@ -518,7 +532,7 @@ fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Vec<Box<dyn Direct
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
         }
     }
-    Ok(found)
+    Ok((found, unmounted))
 }
 
 /// The moment from which the intake counts its time.
@@ -573,7 +587,7 @@ mod tests {
     }
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
-        let directories = directories(dir, &[dir.join("intake")]).unwrap();
+        let (directories, _) = directories(dir, &[dir.join("intake")]).unwrap();
         let log = Arc::new(IntakeLog::open(directories, u128::from(getrandom::u64().unwrap()), false).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)

@@ -169,7 +169,9 @@ pub(crate) async fn begin_run(
 ) -> Result<Vec<u64>, ServerError> {
     let (blobs_end, sequence) = (catalog.blobs_end().await?, catalog.sequence_at_open().0);
     if let Some(flaw) = catalog.incomplete() {
-        catalog.retain_log();
+        if !lineage.accepted {
+            catalog.retain_log();
+        }
         lineage.note_incomplete(flaw);
     }
     let (known, marked) = (catalog.runs().await?, staging.marked_runs().await?);

@@ -117,6 +117,9 @@ pub struct IntakeStatus {
     pub alternation: Option<String>,
     /// Logs that are not shelves yet, those on duty apart.
     pub backlog: u64,
+    /// Logs that are shelves and kept all the same, since a newer or more complete catalog may need what is in them;
+    /// of two rotations the more. With 64 nothing more is taken in.
+    pub retained: u64,
     /// Bytes that wait to be written.
     pub queued_bytes: u64,
     /// Changes that were acknowledged.
@@ -136,7 +139,8 @@ pub struct IntakeStatus {
 pub struct PoolDriveReport {
     /// Its directory.
     pub place: String,
-    /// `logging`, `transforming`, `idle`, `asleep`, or `lost`, if it failed or is missing.
+    /// `logging`, `transforming`, `idle`, `asleep`, `lost`, if it failed, or `missing`, if it was not there at the
+    /// start.
     pub state: String,
     /// Bytes of the shelves on it.
     pub shelf_bytes: u64,

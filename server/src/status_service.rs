@@ -162,7 +162,7 @@ impl Admin for StatusService {
                 ..seen.workshop
             },
             read_ahead: read_ahead(&self.context),
-            intake: self.intake.as_ref().map(|log| intake_status(&log.status())),
+            intake: self.intake.as_ref().map(|log| intake_status(&log.status(), log.unmounted())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             ..seen
         };

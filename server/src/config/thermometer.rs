@@ -104,6 +104,9 @@ fn named(name: &str) -> String {
     if name.is_empty() { String::new() } else { format!(" (\"{name}\")") }
 }
 
+/// The form of a rule on a command line.
+const AS_WRITTEN: &str = "write a rule as larder.toml has it: 'larger_than = \"10 kB\", older_than = \"2 min\"'";
+
 /// A rule that is written on a command line, such as `larger_than = "10 kB", older_than = "2 min"`.
 ///
 /// # Errors
@@ -118,7 +121,8 @@ pub fn parse_rule(written: &str) -> Result<Rule, ConfigError> {
     let table = format!("rule = {{ {inside} }}");
     let Written { rule } = toml::from_str(&table).map_err(|error| {
         let value = error.span().and_then(|span| table.get(span)).unwrap_or_default();
-        ConfigError::at(path, "", None, &text::plainly(error.message(), value))
+        let what = text::plainly(error.message(), value);
+        ConfigError::at(path, "", None, &format!("{what}; {AS_WRITTEN}"))
     })?;
     match rule.contradiction() {
         Some(what) => Err(ConfigError::at(path, "", None, &what)),

@@ -3,15 +3,24 @@
 use crate::report::{IntakeStatus, PoolDriveReport};
 use engine::shift::Alternation;
 use intake::{CycleStatus, DriveStatus, Status};
+use std::path::PathBuf;
 
-pub(super) fn intake_status(status: &Status) -> IntakeStatus {
+/// The report of `status`. The drives that belong at `unmounted` are missing since the start.
+pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf]) -> IntakeStatus {
+    let missing = |place: &PathBuf| PoolDriveReport {
+        place: place.display().to_string(),
+        state: "missing".into(),
+        ..PoolDriveReport::default()
+    };
     let drives = status.cycles.iter().flat_map(|cycle| cycle.drives.iter().map(drive_report));
+    let drives = drives.chain(unmounted.iter().map(missing));
     let worst = status.cycles.iter().filter_map(|cycle| cycle.alternation).max();
     IntakeStatus {
         copies: status.copies as u64,
         drives: drives.collect(),
         alternation: worst.map(|worst| name(worst).to_owned()),
         backlog: status.cycles.iter().map(|cycle: &CycleStatus| cycle.backlog as u64).sum(),
+        retained: status.cycles.iter().map(|cycle: &CycleStatus| cycle.retained as u64).max().unwrap_or_default(),
         queued_bytes: status.queued_bytes as u64,
         accepted: status.accepted,
         accepted_bytes: status.accepted_bytes,

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::lineage;
 use crate::report::{IntakeStatus, RebuildReport, Status};
-use intake::COPIES_FROM_DRIVES;
+use intake::{COPIES_FROM_DRIVES, RETAINED_MAX};
 use model::DriveId;
 use std::sync::atomic::Ordering;
 
@@ -128,22 +128,43 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
     warnings
 }
 
+/// From so many logs on that are kept for another catalog, it is time to say so.
+const RETAINED_WARNED: u64 = RETAINED_MAX as u64 / 2;
+
 /// From so many logs that wait on, a pool of several drives is too slow for what arrives.
 const BACKLOG: u64 = 2;
 
 fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
-    let lost: Vec<&str> = intake.drives.iter().filter(|drive| drive.state == "lost").map(|d| &*d.place).collect();
+    let in_state = |state: &str| -> Vec<&str> {
+        intake.drives.iter().filter(|drive| drive.state == state).map(|drive| &*drive.place).collect()
+    };
+    let (lost, missing) = (in_state("lost"), in_state("missing"));
     let mut warnings = Vec::new();
+    if intake.retained >= RETAINED_WARNED {
+        warnings.push(format!(
+            "{} logs of small objects are kept for another catalog, which may need what is in them; with \
+             {RETAINED_MAX} nothing more is taken in: {}",
+            intake.retained,
+            lineage::MEND
+        ));
+    }
+    if !missing.is_empty() {
+        warnings.push(format!(
+            "drives of the pool of small objects are missing: {}. What is on them alone cannot be read; mount them, and \
+             restart the server",
+            missing.join(", ")
+        ));
+    }
     if !lost.is_empty() {
         warnings.push(format!(
             "drives of the pool of small objects failed: {}. The others go on without them; replace them, and restart \
              the server",
             lost.join(", ")
         ));
-    } else if intake.incomplete {
+    } else if intake.incomplete && missing.is_empty() {
         warnings.push(
-            "a drive of the pool of small objects is missing, or its copies are not all back yet: the log of the \
-             start names it; mount it, and restart the server"
+            "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; the log of \
+             the start says more"
                 .into(),
         );
     }

@@ -11,6 +11,8 @@ use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
 const AT_ONCE: usize = 8;
 
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
+const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, put \
+                         the object again, or delete it";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
@@ -64,6 +66,8 @@ impl Verification<'_> {
     }
 
     async fn slots(&mut self, page: Vec<StagedSlot>) {
+        let is_whole = self.ground.small.as_ref().is_none_or(|small| small.records().are_all_known());
+        let mend = if is_whole { LOST } else { UNMOUNTED };
         let this = &*self;
         let looked = futures::stream::iter(page).map(|staged| async move {
             let found = this.staged_file(&staged).await;
@@ -84,7 +88,7 @@ impl Verification<'_> {
                 StagedFinding::Damaged(what) => (FindingKind::StagedDamaged, what),
             };
             let object = self.object_of(staged.version).await;
-            self.found(Finding::new(kind, what, LOST).object(object).file(&name));
+            self.found(Finding::new(kind, what, mend).object(object).file(&name));
         }
     }
 
