@@ -150,8 +150,8 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
     }
     if !missing.is_empty() {
         warnings.push(format!(
-            "drives of the pool of small objects are missing: {}. What is on them alone cannot be read; mount them, and \
-             restart the server",
+            "drives of the pool of small objects are missing: {}. What is on them alone cannot be read; mount them, \
+             and restart the server",
             missing.join(", ")
         ));
     }
@@ -163,8 +163,8 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
         ));
     } else if intake.incomplete && missing.is_empty() {
         warnings.push(
-            "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; the log of \
-             the start says more"
+            "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; the log \
+             of the start says more"
                 .into(),
         );
     }

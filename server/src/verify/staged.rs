@@ -11,8 +11,8 @@ use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
 const AT_ONCE: usize = 8;
 
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
-const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, put \
-                         the object again, or delete it";
+const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, \
+                         put the object again, or delete it";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
