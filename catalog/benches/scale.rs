@@ -66,7 +66,7 @@ impl Order {
             Self::Runs => (mixed(number / RUN), number % RUN),
             Self::Random => (mixed(number), 0),
         };
-        let key = format!("survey/2026/plate-{directory:016x}/exposure-{file:07}.spectrum.fit");
+        let key = format!("survey/2026/plate-{directory:016x}/exposure-{file:07}.spec.fit");
         assert_eq!(key.len(), KEY_BYTES);
         key
     }
