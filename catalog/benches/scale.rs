@@ -27,6 +27,7 @@ const LISTS: u64 = 500;
 const TURNS: usize = 5;
 const BUCKET: &str = "archive";
 const KEY_BYTES: usize = 60;
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const WRITTEN_MS: u64 = 1_790_000_000_000;
 
 /// A log that has room for everything and keeps nothing.
@@ -75,7 +76,6 @@ impl Order {
 fn object(version: VersionId, number: u64) -> Object {
     let etag = format!("{:016x}{:016x}", mixed(number ^ 1 << 60), mixed(number ^ 1 << 61));
     // Base64 of 8 bytes: 11 characters that matter, of which the last has 4 bits.
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let sum = u128::from(mixed(number ^ 1 << 62)) << 2;
     let digit = |at: u32| char::from(DIGITS[(sum >> (6 * (10 - at)) & 63) as usize]);
     let base64 = (0..11).map(digit).chain(['=']).collect();
