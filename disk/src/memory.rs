@@ -64,6 +64,8 @@ pub enum MemoryCall {
     Sync(FileName),
     /// `remove`: which file.
     Remove(FileName),
+    /// `remove_many`: how many files.
+    RemoveMany(usize),
     /// `len`: which file.
     Len(FileName),
     /// `list` or `space`.
@@ -81,7 +83,8 @@ pub enum MemoryCall {
 impl MemoryCall {
     /// True of calls that move bytes or change a file: those that are recorded, and that fail on demand.
     fn is_transfer(&self) -> bool {
-        matches!(self, Self::Create(_) | Self::Write(..) | Self::Read(..) | Self::Sync(_) | Self::Remove(_))
+        let changes = matches!(self, Self::Create(_) | Self::Sync(_) | Self::Remove(_) | Self::RemoveMany(_));
+        changes || matches!(self, Self::Write(..) | Self::Read(..))
     }
 }
 
@@ -324,6 +327,18 @@ impl Drive for MemoryDrive {
     async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let mut state = self.begin(MemoryCall::Remove(name.clone())).await?;
         state.files.remove(name).map(drop).ok_or_else(|| DriveError::NotFound(name.clone()))
+    }
+
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        let mut state = match self.begin(MemoryCall::RemoveMany(names.len())).await {
+            Ok(state) => state,
+            Err(error) => {
+                let text = error.to_string();
+                return names.iter().map(|_| Err(medium_error(&text))).collect();
+            }
+        };
+        let mut gone = |name: FileName| state.files.remove(&name).ok_or(DriveError::NotFound(name));
+        names.into_iter().map(|name| gone(name).map(|file| file.bytes.len() as u64)).collect()
     }
 
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
