@@ -260,10 +260,10 @@ impl Catalog {
         Ok(usage)
     }
 
-    /// The slots of parts that the workshop must have, those of open uploads and those of versions that lie in their
-    /// parts: from behind `after` on, as many as come of one look. At boot, a file in none of them (or of
-    /// [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see [`Catalog::quarantined`].
-    pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<u64>, CatalogError> {
+    /// The slots of parts that the workshop must have, with their lengths in bytes: those of open uploads and those of
+    /// versions that lie in their parts; from behind `after` on, as many as come of one look. At boot, a file in none of
+    /// them (or of [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see [`Catalog::quarantined`].
+    pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<(u64, u64)>, CatalogError> {
         let page = self.entries(&key::all(Tag::Part), after, STEP).await?;
         let parts = self.sound_entries(&page.items, |entry| Ok((key::numbers::<2>(&entry.key)?[0], part_of(entry)?)));
         let owners: BTreeSet<u64> = parts.iter().map(|(owner, _)| *owner).collect();
@@ -276,7 +276,8 @@ impl Catalog {
         let stored: BTreeSet<u64> =
             owners.into_iter().zip(found).filter_map(|(owner, found)| elsewhere(found).then_some(owner)).collect();
         let last = parts.last().map(|(owner, _)| *owner);
-        let slots = parts.into_iter().filter(|(owner, _)| !stored.contains(owner)).map(|(_, part)| part.slot).collect();
+        let here = parts.into_iter().filter(|(owner, _)| !stored.contains(owner));
+        let slots = here.map(|(_, part)| (part.slot, part.bytes)).collect();
         // A version in the rack may have ten thousand parts; they are skipped in one step.
         let next = match (page.next, last) {
             (Some(_), Some(last)) if stored.contains(&last) => Some(Cursor(key::part(VersionId(last), u32::MAX))),

@@ -30,10 +30,14 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::mpsc;
 
 /// Files that stay open of a drive that shares them with no other. A drive serves one transfer at a time, and repairs
 /// or removals beside it.
 const OPEN_FILES: usize = 4;
+
+/// Names that are held at once where all are gone through.
+const NAMES_AT_ONCE: usize = 1_024;
 
 /// The way of bytes to the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,18 +262,30 @@ impl DirectoryState {
     }
 
     fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        let mut names = Vec::new();
+        self.each_name(|name| {
+            names.push(name);
+            true
+        })?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// Gives `each` every name until that says no. No file is asked for anything: the directory knows what is a file.
+    fn each_name(&self, mut each: impl FnMut(FileName) -> bool) -> Result<(), DriveError> {
         let failed = |source| match source {
             source if is_exhausted(&source) => DriveError::TooManyOpenFiles,
             source => DriveError::Io { context: format!("listing {}", self.root.display()), source },
         };
-        let mut names = Vec::new();
         for entry in fs::read_dir(&self.root).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let is_file = entry.file_type().map_err(failed)?.is_file();
-            names.extend(entry.file_name().into_string().ok().and_then(FileName::new).filter(|_| is_file));
+            let name = entry.file_name().into_string().ok().and_then(FileName::new).filter(|_| is_file);
+            if name.is_some_and(|name| !each(name)) {
+                return Ok(());
+            }
         }
-        names.sort();
-        Ok(names)
+        Ok(())
     }
 
     fn sync(&self, name: &FileName) -> Result<(), DriveError> {
@@ -451,6 +467,26 @@ impl Drive for DirectoryDrive {
         self.run(DirectoryState::list).await
     }
 
+    async fn each_name(&self, each: &mut (dyn for<'n> FnMut(&'n FileName) + Send)) -> Result<(), DriveError> {
+        let (give, mut given) = mpsc::channel(2);
+        let names = self.run(move |shared| {
+            let mut some = Vec::with_capacity(NAMES_AT_ONCE);
+            shared.each_name(|name| {
+                some.push(name);
+                // Nobody listens any more if the caller is gone.
+                some.len() < NAMES_AT_ONCE || give.blocking_send(std::mem::take(&mut some)).is_ok()
+            })?;
+            let _ = give.blocking_send(some);
+            Ok(())
+        });
+        let take = async {
+            while let Some(some) = given.recv().await {
+                some.iter().for_each(|name| each(name));
+            }
+        };
+        futures::join!(names, take).0
+    }
+
     async fn space(&self) -> Result<Space, DriveError> {
         self.run(DirectoryState::space).await
     }
@@ -489,6 +525,23 @@ impl Drive for DirectoryDrive {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn every_name_is_given_however_many_there_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let drive = DirectoryDrive::open(directory.path()).unwrap();
+        for number in 0..2 * NAMES_AT_ONCE + 7 {
+            fs::write(directory.path().join(format!("f{number}")), b"").unwrap();
+        }
+        fs::create_dir(directory.path().join("no-file")).unwrap();
+        let mut names = Vec::new();
+        drive.each_name(&mut |name| names.push(name.clone())).await.unwrap();
+        names.sort();
+        assert_eq!(names.len(), 2 * NAMES_AT_ONCE + 7);
+        assert_eq!(names, drive.list().await.unwrap());
+        let gone = DirectoryDrive::at(directory.path().join("nowhere"));
+        assert!(gone.each_name(&mut |_| ()).await.is_err());
+    }
 
     #[tokio::test]
     async fn many_files_go_with_one_sync_of_their_directory() {

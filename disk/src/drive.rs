@@ -107,6 +107,12 @@ pub trait Drive: Send + Sync + 'static {
     async fn len(&self, name: &FileName) -> Result<u64, DriveError>;
     /// All files, in the order of their names.
     async fn list(&self) -> Result<Vec<FileName>, DriveError>;
+    /// Gives `each` the name of every file, in no order: of a directory of millions not all names are held at once,
+    /// where the drive can. What comes and goes meanwhile may be among them or not.
+    async fn each_name(&self, each: &mut (dyn for<'n> FnMut(&'n FileName) + Send)) -> Result<(), DriveError> {
+        self.list().await?.iter().for_each(|name| each(name));
+        Ok(())
+    }
     /// Its capacity, and the free part of it.
     async fn space(&self) -> Result<Space, DriveError>;
 

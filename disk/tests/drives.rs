@@ -261,7 +261,7 @@ async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
                 drive.sync(&file).await.unwrap();
                 let back = drive.read_at(&file, 1, Buffer::zeroed(9)).await.unwrap();
                 assert_eq!(back[..], [round; 9]);
-                most.fetch_max(files.open_count(), std::sync::atomic::Ordering::Relaxed);
+                most.fetch_max(files.open_count(), Ordering::Relaxed);
             }
         }
     };

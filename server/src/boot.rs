@@ -2,7 +2,7 @@
 //!
 //! The engine's beliefs are restated from the catalog: used bytes from the blobs, starts of the day from the drives'
 //! records, dead bytes from the tombstones. Blobs that were being written when the last server ended are given up,
-//! staged files that no object refers to are removed, recalls are forgotten.
+//! recalls are forgotten. Staged files that no object refers to are looked for behind the boot (`sweep.rs`).
 //!
 //! Like the world itself it takes its context as an argument and touches no thread, file or clock of its own, so that
 //! the same steps follow a crash in virtual time.
@@ -88,7 +88,7 @@ pub async fn boot(
     refuse_a_new_catalog(context).await?;
     let Context { lineage, catalog, staging, nonce, .. } = context;
     let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
-    let records = sweep::files(context, runs).await?;
+    let known = sweep::count(context, runs).await?;
     context.spool.wipe().await?;
     context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
@@ -102,7 +102,7 @@ pub async fn boot(
         handle.report(fact);
     }
     (context.spawn)(Box::pin(world.run()));
-    (context.spawn)(Box::pin(sweep::records(context.clone(), handle.clone(), records)));
+    (context.spawn)(Box::pin(sweep::sweep(context.clone(), handle.clone(), known)));
     (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
     let means_of_recheck = context.clone();
     (context.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
@@ -124,7 +124,7 @@ async fn claim(catalog: &Catalog, uuid: RackUuid) -> Result<(), ServerError> {
 /// A catalog that has never given out a slot belongs to no workshop that holds something: it was made a moment ago in
 /// the place of one that is lost.
 async fn refuse_a_new_catalog(context: &Context) -> Result<(), ServerError> {
-    if context.staging.is_empty().await? || context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 {
+    if context.lineage.is_accepted() || context.catalog.slots_end().await? > 1 || context.staging.is_empty().await? {
         return Ok(());
     }
     Err(ServerError::Refused(

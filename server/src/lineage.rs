@@ -34,7 +34,7 @@ use model::sabotage::{Sabotage, is_on};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-use workshop::{NamedSlot, Staging, UnknownFile};
+use workshop::{NamedSlot, Staging, Survey, UnknownFile};
 
 /// Runs that a catalog remembers. A staged file of an earlier one that nobody knows is kept until it is looked at.
 pub const RUNS_MAX: usize = 256;
@@ -174,7 +174,8 @@ pub(crate) async fn begin_run(
         }
         lineage.note_incomplete(flaw);
     }
-    let (known, marked) = (catalog.runs().await?, staging.marked_runs().await?);
+    let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
+    let known = catalog.runs().await?;
     // Where the record of the runs is damaged, the drives have to show it.
     let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
     let runs = known.unwrap_or_default();
@@ -187,7 +188,6 @@ pub(crate) async fn begin_run(
     }
     let found_before = catalog.found_older().await?;
     let run = (nonce & !ASIDE).max(1);
-    let slots_end = staging.slots_end().await?;
     let first = lineage.begun.set(RunStart { run, blobs_end, slots_end, sequence }).is_ok();
     assert!(first, "a run begins once");
     let (of_lineage, of_catalog) = (Arc::clone(lineage), catalog.clone());
@@ -211,7 +211,7 @@ pub(crate) async fn begin_run(
     // the first start of all, none.
     catalog.set_runs(&with_this).await?;
     staging.mark_run(run).await?;
-    staging.remove_other_marks(run).await?;
+    staging.remove_other_marks(marked, run).await?;
     Ok(runs)
 }
 
@@ -226,7 +226,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;
         staging.mark_run(run).await?;
-        Ok::<(), ServerError>(staging.remove_other_marks(run).await?)
+        Ok::<(), ServerError>(staging.remove_other_marks(staging.marked_runs().await?, run).await?)
     };
     if let Err(error) = marked.await {
         tracing::error!(%error, "the next start cannot be warned of the older catalog");

@@ -1,13 +1,15 @@
 //! The sweep of the workshop: removes what nobody can ever want.
 //!
-//! 1. At boot, before all else, the files: what was never finished, and what [`lineage::is_garbage`] knows to be so. To
-//!    a catalog that was restored from a backup, or lost its log, what was staged since looks like what a crash has
-//!    left, and may be the only copy.
-//! 2. Behind the boot, page by page, the records of small objects, of which there may be millions: so a start takes no
-//!    time for each. Until then they count as the catalog has them. A record that this catalog did not know when it
-//!    started, and whose slot was given out before, is known to nobody: nothing that happens meanwhile changes that.
+//! 1. At boot what is staged counts as the catalog has it. No file is looked at, of which there may be millions.
+//! 2. Behind the boot, while the server serves: the names of the files, and page by page the records of small objects.
+//!    One that this catalog did not know when it started, and whose slot was given out before, is known to nobody:
+//!    nothing that happens meanwhile changes that. It is opened, what was never finished is removed, and so is what
+//!    [`lineage::is_garbage`] knows to be so. To a catalog that was restored from a backup, or lost its log, what was
+//!    staged since looks like what a crash has left, and may be the only copy.
+//! 3. What the catalog knows and is neither a file nor a record is missing: it is reported, and takes no room.
 //!
-//! Memory: a set of the slots that the catalog knows, a bit each where they follow on one another.
+//! Memory: two sets of slots, those that the catalog knows and those that have a file, a bit each where they follow on
+//! one another; a page of what is unknown.
 
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;
@@ -22,10 +24,10 @@ use workshop::{NamedSlot, UnknownFile};
 /// Records of the catalog that are read at once.
 const PAGE: usize = 1024;
 
-/// What is left to be looked at once the server serves.
-pub(crate) struct Records {
-    /// Those that the catalog knew at the start.
-    known: RoaringTreemap,
+/// What is to be looked at once the server serves.
+pub(crate) struct Known {
+    /// The slots that the catalog knew at the start.
+    slots: RoaringTreemap,
     /// The catalog's runs before this one.
     runs: Vec<u64>,
     /// What the catalog does not know is known to nobody.
@@ -42,74 +44,120 @@ struct Judged {
     foreign: u64,
 }
 
-/// Sweeps the files, and counts the records as the catalog has them. `runs` are the catalog's before this one.
+impl Judged {
+    fn add(&mut self, more: Self) {
+        self.removed += more.removed;
+        self.own += more.own;
+        self.foreign += more.foreign;
+    }
+}
+
+/// Counts what is staged as the catalog has it. `runs` are the catalog's before this one.
 ///
 /// # Errors
 /// [`ServerError`].
-pub(crate) async fn files(context: &Context, runs: Vec<u64>) -> Result<Records, ServerError> {
+pub(crate) async fn count(context: &Context, runs: Vec<u64>) -> Result<Known, ServerError> {
     let Context { catalog, staging, .. } = context;
     // Another catalog may have given out slots that this one has not.
     catalog.skip_slots(context.lineage.slots_end()).await?;
-    let there = staging.file_slots().await?;
-    let (mut known, mut records, mut bytes) = (RoaringTreemap::new(), RoaringTreemap::new(), 0);
-    let look = |slot, data_bytes| {
-        if there.contains(&slot) {
-            known.insert(slot);
-        } else {
-            records.insert(slot);
-            bytes += workshop::charged_for(data_bytes);
-        }
-    };
-    each_known(catalog, look).await?;
+    let (mut slots, mut bytes) = (RoaringTreemap::new(), 0_u64);
+    each_known(catalog, |slot, data_bytes| {
+        slots.insert(slot);
+        bytes = bytes.saturating_add(workshop::charged_for(data_bytes));
+    })
+    .await?;
+    staging.count_known(bytes);
     // A damaged record may be what names a file that nothing else does.
     let damaged = catalog.quarantined();
     if !damaged.is_empty() {
         let records = damaged.len();
         tracing::error!(records, "records of the catalog are damaged; nothing is removed from the workshop");
     }
-    let is_certain = damaged.is_empty() && catalog.incomplete().is_none();
-    let swept = staging.sweep(|slot| !is_certain || known.contains(slot)).await?;
-    staging.count_records(bytes);
-    assert!(is_certain || swept.unknown.is_empty(), "nothing is garbage to a catalog of which something is missing");
-    let judged = judge(context, &runs, swept.unknown).await?;
-    note(context, &Judged { removed: judged.removed + swept.removed, ..judged });
-    Ok(Records { known: records, runs, is_certain })
+    Ok(Known { slots, runs, is_certain: damaged.is_empty() && catalog.incomplete().is_none() })
 }
 
-/// Sweeps the records, while the server serves. What fails is left to the next start.
-pub(crate) async fn records(context: Context, world: WorldHandle, left: Records) {
-    if let Err(error) = sweep_records(&context, &world, left).await {
-        tracing::warn!(%error, "the records of small objects were not swept; the next start does it");
+/// Sweeps, while the server serves. What fails is left to the next start.
+pub(crate) async fn sweep(context: Context, world: WorldHandle, known: Known) {
+    let Known { mut slots, runs, is_certain } = known;
+    let sweeping = Sweeping { context, world, runs, is_certain };
+    let swept = async {
+        sweeping.files(&mut slots).await?;
+        sweeping.records(&mut slots).await?;
+        report_missing(&sweeping.context, &slots).await.map_err(ServerError::from)
+    };
+    if let Err(error) = swept.await {
+        tracing::warn!(%error, "not all of the workshop was swept; the next start does it");
     }
 }
 
-async fn sweep_records(context: &Context, world: &WorldHandle, left: Records) -> Result<(), ServerError> {
-    let (slots_end, mut unseen) = (context.lineage.slots_end(), left.known);
-    let (mut from, mut judged) = (NamedSlot::default(), Judged::default());
-    loop {
-        let page = context.staging.records(&from).await?;
-        let Some(last) = page.last() else { break };
-        from = last.at.successor();
-        let is_unknown = |at: &NamedSlot| at.slot() < slots_end && !unseen.remove(at.slot());
-        let unknown: Vec<NamedSlot> = page.into_iter().map(|record| record.at).filter(is_unknown).collect();
-        let mut found = Vec::new();
-        for at in unknown {
-            found.extend(context.staging.count_unknown(at).await?);
+/// A sweep under way.
+struct Sweeping {
+    context: Context,
+    world: WorldHandle,
+    runs: Vec<u64>,
+    is_certain: bool,
+}
+
+impl Sweeping {
+    /// Sweeps the files, and takes those that are there out of `unseen`.
+    async fn files(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
+        let slots_end = self.context.lineage.slots_end();
+        let mut there = RoaringTreemap::new();
+        let look = |slot| {
+            if slot < slots_end {
+                there.insert(slot);
+            }
+        };
+        self.context.staging.each_file(look).await?;
+        let unknown = &there - &*unseen;
+        *unseen -= there;
+        let (mut judged, mut unknown) = (Judged::default(), unknown.into_iter());
+        loop {
+            let some: Vec<NamedSlot> = unknown.by_ref().take(PAGE).map(NamedSlot::from).collect();
+            if some.is_empty() {
+                break;
+            }
+            judged.add(self.unknown(some).await?);
         }
-        if found.is_empty() {
-            continue;
-        }
-        if left.is_certain {
-            let more = judge(context, &left.runs, found).await?;
-            judged.removed += more.removed;
-            judged.own += more.own;
-            judged.foreign += more.foreign;
-        }
-        world.report(Event::StagingChanged(usage_of(context)));
+        note(&self.context, &judged);
+        Ok(())
     }
-    note(context, &judged);
-    report_missing(context, &unseen).await?;
-    Ok(())
+
+    /// Sweeps the records, and takes those that are there out of `unseen`.
+    async fn records(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
+        let slots_end = self.context.lineage.slots_end();
+        let (mut from, mut judged) = (NamedSlot::default(), Judged::default());
+        loop {
+            let page = self.context.staging.records(&from).await?;
+            let Some(last) = page.last() else { break };
+            from = last.at.successor();
+            let is_unknown = |at: &NamedSlot| at.slot() < slots_end && !unseen.remove(at.slot());
+            judged.add(self.unknown(page.into_iter().map(|record| record.at).filter(is_unknown).collect()).await?);
+        }
+        note(&self.context, &judged);
+        Ok(())
+    }
+
+    /// Counts what nobody knows, and judges it if that is certain.
+    async fn unknown(&self, slots: Vec<NamedSlot>) -> Result<Judged, ServerError> {
+        if slots.is_empty() {
+            return Ok(Judged::default());
+        }
+        let (mut found, mut judged) = (Vec::new(), Judged::default());
+        for at in slots {
+            if !self.is_certain {
+                self.context.staging.count_kept(at).await?;
+                continue;
+            }
+            match self.context.staging.count_unknown(at).await? {
+                Some(file) => found.push(file),
+                None => judged.removed += 1,
+            }
+        }
+        judged.add(judge(&self.context, &self.runs, found).await?);
+        self.world.report(Event::StagingChanged(usage_of(&self.context)));
+        Ok(judged)
+    }
 }
 
 /// Removes those of `unknown` that are garbage, and takes notice of what was written under a newer catalog.
@@ -158,13 +206,12 @@ async fn report_missing(context: &Context, unseen: &RoaringTreemap) -> Result<()
     each_known(&context.catalog, still).await?;
     if missing > 0 {
         tracing::error!(missing, "staged files are missing; GETs of them will fail");
-        context.staging.discount_records(missing_bytes);
+        context.staging.discount_missing(missing_bytes);
     }
     Ok(())
 }
 
-/// Calls `each` with every slot that the catalog knows, and with the bytes of data in it: 0 for a part, which is never
-/// a record.
+/// Calls `each` with every slot that the catalog knows, and with the bytes of data in it.
 async fn each_known(catalog: &Catalog, mut each: impl FnMut(u64, u64)) -> Result<(), CatalogError> {
     let mut after = None;
     loop {
@@ -177,7 +224,7 @@ async fn each_known(catalog: &Catalog, mut each: impl FnMut(u64, u64)) -> Result
     }
     loop {
         let page = catalog.part_slots(after.as_ref()).await?;
-        page.items.into_iter().for_each(|slot| each(slot, 0));
+        page.items.into_iter().for_each(|(slot, bytes)| each(slot, bytes));
         after = page.next;
         if after.is_none() {
             return Ok(());

@@ -420,7 +420,7 @@ impl Healing<'_> {
         let mut after = None;
         loop {
             let page = catalog.part_slots(after.as_ref()).await.ok()?;
-            known.extend(page.items);
+            known.extend(page.items.into_iter().map(|(slot, _)| slot));
             after = page.next;
             if after.is_none() {
                 return Some(known);

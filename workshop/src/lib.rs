@@ -58,4 +58,4 @@ pub use spool_file::{SpoolReader, SpoolWriter};
 pub use staged_error::{ReadError, StageError};
 pub use staged_file::{StagedFile, StagedReader, StagedWriter, reserved_for};
 pub use staged_format::{Stamp, key_hash};
-pub use staging::{Inventory, Staging, StagingUsage, SweepReport, UnknownFile, staged_file_name};
+pub use staging::{Inventory, Staging, StagingUsage, Survey, UnknownFile, staged_file_name};

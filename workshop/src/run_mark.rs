@@ -13,7 +13,9 @@ impl Staging {
     /// The runs that are marked: one, or two if a server ended between making a mark and taking the last one away. None
     /// in a workshop that is new, or lost its marks.
     pub async fn marked_runs(&self) -> Result<BTreeSet<u64>, DriveError> {
-        Ok(self.drive().list().await?.iter().filter_map(run_of).collect())
+        let mut runs = BTreeSet::new();
+        self.drive().each_name(&mut |name| runs.extend(run_of(name))).await?;
+        Ok(runs)
     }
 
     /// Marks `run`, beside what is marked already.
@@ -25,9 +27,9 @@ impl Staging {
         }
     }
 
-    /// Removes all marks but that of `run`.
-    pub async fn remove_other_marks(&self, run: u64) -> Result<(), DriveError> {
-        for other in self.marked_runs().await?.into_iter().filter(|other| *other != run) {
+    /// Removes the marks of `marked` but that of `run`.
+    pub async fn remove_other_marks(&self, marked: BTreeSet<u64>, run: u64) -> Result<(), DriveError> {
+        for other in marked.into_iter().filter(|other| *other != run) {
             self.drive().remove(&run_mark_name(other)).await?;
         }
         Ok(())
@@ -49,10 +51,10 @@ mod tests {
             staging.mark_run(9).await.unwrap();
             drive.crash();
             assert_eq!(staging.marked_runs().await.unwrap(), [7, 9].into());
-            staging.remove_other_marks(9).await.unwrap();
+            staging.remove_other_marks([7, 9].into(), 9).await.unwrap();
             assert_eq!(staging.marked_runs().await.unwrap(), [9].into());
             assert_eq!(staging.inventory().await.unwrap(), crate::Inventory::default());
-            assert_eq!(staging.sweep(|_| false).await.unwrap(), crate::SweepReport::default());
+            assert_eq!(staging.survey().await.unwrap(), crate::Survey { slots_end: 0, marked_runs: [9].into() });
         });
     }
 }

@@ -385,6 +385,10 @@ impl Drive for SmallFiles {
         self.files.list().await
     }
 
+    async fn each_name(&self, each: &mut (dyn for<'n> FnMut(&'n FileName) + Send)) -> Result<(), DriveError> {
+        self.files.each_name(each).await
+    }
+
     async fn space(&self) -> Result<Space, DriveError> {
         self.files.space().await
     }
@@ -410,6 +414,7 @@ impl Drive for SmallFiles {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::testing::file_slots;
     use crate::{Staging, charged_for};
     use catalog::{CommitLog, LogRecord, Payload, Sequence};
     use disk::MemoryDrive;
@@ -476,13 +481,15 @@ mod tests {
         assert!(site.files.admit(5, 9_000));
         // After a crash the records and the files are what there is.
         site = self::site(site.disk, site.log.reopened(0));
-        let swept = site.staging.sweep(|slot| slot == 4).await.unwrap();
-        assert_eq!((swept.kept, swept.unknown), (1, Vec::new()));
-        site.staging.count_records(charged_for(5_000));
+        assert_eq!(file_slots(&site.staging).await, [4]);
+        site.staging.count_known(charged_for(5_000) + charged_for(9_000));
         let unknown = site.staging.count_unknown(at(2)).await.unwrap().unwrap();
         assert_eq!((unknown.at.slot(), unknown.stamp.unwrap().version), (2, 2));
         assert_eq!(site.staging.count_unknown(at(3)).await.unwrap(), None);
-        assert_eq!((site.staging.slots_end().await.unwrap(), site.staging.is_empty().await.unwrap()), (5, false));
+        assert_eq!(
+            (site.staging.survey().await.unwrap().slots_end, site.staging.is_empty().await.unwrap()),
+            (5, false)
+        );
         assert_eq!((read(&site, 1).await, read(&site, 4).await), (vec![1; 5_000], vec![4; 9_000]));
         site.staging.free_all(&[1, 2, 4].map(at)).await.unwrap();
         assert_eq!((site.log.slots(), site.staging.usage().staged_bytes), (Vec::new(), 0));

@@ -45,20 +45,6 @@ pub struct StagingUsage {
     pub reserved_bytes: u64,
 }
 
-/// The result of a sweep.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SweepReport {
-    /// Files that the catalog knows.
-    pub kept: u64,
-    /// The room that they take, in bytes.
-    pub kept_bytes: u64,
-    /// Files that the catalog does not know and that were never finished, so that nothing in them was ever
-    /// acknowledged. They were removed.
-    pub removed: u64,
-    /// Finished files that the catalog does not know. They stay, and count as staged, until they are freed.
-    pub unknown: Vec<UnknownFile>,
-}
-
 /// A finished staged file that the catalog does not know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFile {
@@ -68,6 +54,15 @@ pub struct UnknownFile {
     pub charged_bytes: u64,
     /// Its description of itself; `None` if that cannot be read, or another version of Larder wrote it.
     pub stamp: Option<Stamp>,
+}
+
+/// What the names on the disk of a staging area say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Every file, finished or not, and every record has a slot below this.
+    pub slots_end: u64,
+    /// The runs that are marked: see [`Staging::marked_runs`].
+    pub marked_runs: BTreeSet<u64>,
 }
 
 /// The files on the disk of a staging area.
@@ -91,7 +86,7 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// A staging area of `capacity_bytes` on `drive`. Call [`Staging::sweep`] before anything else.
+    /// A staging area of `capacity_bytes` on `drive`. Call [`Staging::count_known`] before anything else.
     pub fn new(drive: Arc<dyn Drive>, capacity_bytes: u64) -> Self {
         let (state, now) = (Mutex::new(SlotTable::new()), OnceLock::new());
         Self { slots: Arc::new(Slots { drive, small: None, capacity_bytes, state, nonce: Box::new(|| 0), now }) }
@@ -125,45 +120,23 @@ impl Staging {
         &self.slots.drive
     }
 
-    /// At boot, before anything else: counts the files whose slot `is_known`, and removes those of the others that were
-    /// never finished. Finished files that are not known (freed, or never committed, or known to a newer catalog than
-    /// this one) are reported, and stay until they are freed. Files that are not staged files are left alone, and so
-    /// are records: see [`Staging::records`].
-    pub async fn sweep(&self, mut is_known: impl FnMut(u64) -> bool + Send) -> Result<SweepReport, DriveError> {
-        assert!(self.slots.state.lock().slots.is_empty(), "a sweep comes before every use");
-        let mut report = SweepReport::default();
-        for name in self.drive().list().await? {
-            let Some(slot) = slot_of(&name) else { continue };
-            if is_known(slot) {
-                report.kept += 1;
-                report.kept_bytes += charge(self.drive().len(&name).await?);
-                continue;
-            }
-            match self.unknown(slot.into()).await? {
-                Some(file) => report.unknown.push(file),
-                None => report.removed += 1,
-            }
-        }
-        let unknown_bytes: u64 = report.unknown.iter().map(|file| file.charged_bytes).sum();
+    /// At boot, before anything else: what the catalog knows takes so much room. No file is looked at for that: a
+    /// finished file has the length that was reserved for it.
+    pub fn count_known(&self, charged_bytes: u64) {
         let mut state = self.slots.state.lock();
-        assert_eq!(state.reserved_bytes, 0, "nothing is written while the area is swept");
-        state.staged_bytes = report.kept_bytes + unknown_bytes;
-        Ok(report)
+        assert!(state.slots.is_empty() && state.reserved_bytes == 0, "what is there is counted before every use");
+        state.staged_bytes += charged_bytes;
     }
 
-    /// At boot, behind the sweep: the records that are there besides the files take so much room.
-    pub fn count_records(&self, charged_bytes: u64) {
-        self.slots.state.lock().staged_bytes += charged_bytes;
-    }
-
-    /// Of what was counted as records, so much is not there.
-    pub fn discount_records(&self, charged_bytes: u64) {
+    /// Of what was counted as known, so much is not there.
+    pub fn discount_missing(&self, charged_bytes: u64) {
         let mut state = self.slots.state.lock();
         state.staged_bytes = state.staged_bytes.saturating_sub(charged_bytes);
     }
 
-    /// What a record says that nobody knows, and that was not counted yet: now it is, until it is freed. `None` if it
-    /// is gone, or about to go.
+    /// What a file or a record says that nobody knows, and that was not counted yet: now it is, until it is freed.
+    /// `None` if it is gone, or about to go; and of a file that was never finished, so that nothing in it was ever
+    /// acknowledged, which is removed.
     pub async fn count_unknown(&self, at: NamedSlot) -> Result<Option<UnknownFile>, DriveError> {
         let found = match self.unknown(at).await {
             Err(DriveError::NotFound(_)) => None,
@@ -199,11 +172,29 @@ impl Staging {
         small.records().page(from, PAGE_RECORDS).await.map_err(failed)
     }
 
+    /// Counts a file or a record that nobody knows and that has to stay whatever it says, with the room that it takes.
+    pub async fn count_kept(&self, at: NamedSlot) -> Result<(), DriveError> {
+        let charged_bytes = match self.charged_bytes(at).await {
+            Err(DriveError::NotFound(_)) => 0,
+            other => other?,
+        };
+        self.slots.state.lock().staged_bytes += charged_bytes;
+        Ok(())
+    }
+
+    /// Calls `each` with the slot of every file, finished or not, in no order. Memory: none for each.
+    pub async fn each_file(&self, mut each: impl FnMut(u64) + Send) -> Result<(), DriveError> {
+        let mut slot = |name: &FileName| slot_of(name).into_iter().for_each(&mut each);
+        self.drive().each_name(&mut slot).await
+    }
+
     /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
     async fn each_slot(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
-        for slot in self.drive().list().await?.iter().filter_map(slot_of) {
-            each(slot.into());
-        }
+        self.each_file(|slot| each(slot.into())).await?;
+        self.each_record(each).await
+    }
+
+    async fn each_record(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
         let mut from = NamedSlot::default();
         loop {
             let page = self.records(&from).await?;
@@ -215,26 +206,26 @@ impl Staging {
         }
     }
 
-    /// Every file, finished or not, has a slot below this.
-    pub async fn slots_end(&self) -> Result<u64, DriveError> {
-        let of_records = self.slots.small.as_ref().map_or(0, |small| small.records().slots_end());
-        if of_records < u64::MAX {
-            let files = self.file_slots().await?;
-            return Ok(files.last().map_or(0, |slot| slot + 1).max(of_records));
+    /// What the names on its disk say at a start: one look at the names, and at no file. Memory: none for each file.
+    pub async fn survey(&self) -> Result<Survey, DriveError> {
+        let mut found = Survey::default();
+        let mut look = |name: &FileName| {
+            found.marked_runs.extend(run_of(name));
+            found.slots_end = found.slots_end.max(slot_of(name).map_or(0, |slot| slot + 1));
+        };
+        self.drive().each_name(&mut look).await?;
+        match self.slots.small.as_ref().map_or(0, |small| small.records().slots_end()) {
+            u64::MAX => self.each_record(|at| found.slots_end = found.slots_end.max(at.slot() + 1)).await?,
+            of_records => found.slots_end = found.slots_end.max(of_records),
         }
-        let mut end = 0;
-        self.each_slot(|at| end = end.max(at.slot() + 1)).await?;
-        Ok(end)
-    }
-
-    /// The slots that have a file of their own, finished or not.
-    pub async fn file_slots(&self) -> Result<BTreeSet<u64>, DriveError> {
-        Ok(self.drive().list().await?.iter().filter_map(slot_of).collect())
+        Ok(found)
     }
 
     /// True if there is no file, and no record.
     pub async fn is_empty(&self) -> Result<bool, DriveError> {
-        Ok(self.file_slots().await?.is_empty() && self.records(&NamedSlot::default()).await?.is_empty())
+        let mut is_empty = self.records(&NamedSlot::default()).await?.is_empty();
+        self.each_file(|_| is_empty = false).await?;
+        Ok(is_empty)
     }
 
     /// The files on its disk, known to the catalog or not.

@@ -73,6 +73,14 @@ pub(crate) async fn settle() {
     }
 }
 
+/// The slots of the files, in ascending order.
+pub(crate) async fn file_slots(staging: &Staging) -> Vec<u64> {
+    let mut slots = Vec::new();
+    staging.each_file(|slot| slots.push(slot)).await.unwrap();
+    slots.sort_unstable();
+    slots
+}
+
 /// How many files are on the drive, and how many bytes.
 pub(crate) async fn files(drive: &MemoryDrive) -> (usize, u64) {
     let space = drive.space().await.unwrap();

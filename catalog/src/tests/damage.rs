@@ -129,7 +129,7 @@ async fn boot_reads_on_behind_damaged_records_of_every_kind() {
     assert_eq!(catalog.pending_intents().await.unwrap(), []);
     assert_eq!(catalog.blobs_page(None, 9).await.unwrap().items, []);
     assert_eq!(catalog.staged_slots(None, 9).await.unwrap().items, []);
-    assert_eq!(catalog.part_slots(None).await.unwrap().items, Vec::<u64>::new());
+    assert_eq!(catalog.part_slots(None).await.unwrap().items, Vec::<(u64, u64)>::new());
     assert_eq!(catalog.staged_usage().await.unwrap().count, 0);
     assert_eq!(catalog.dead_totals().await.unwrap(), []);
     assert_eq!(catalog.upload_usage().await.unwrap().uploads, 0);

@@ -49,7 +49,7 @@ async fn part_slots(catalog: &Catalog) -> BTreeSet<u64> {
     let mut after = None;
     loop {
         let page = catalog.part_slots(after.as_ref()).await.unwrap();
-        slots.extend(page.items);
+        slots.extend(page.items.into_iter().map(|(slot, _)| slot));
         after = page.next;
         if after.is_none() {
             return slots;
