@@ -4,8 +4,8 @@
 //! | flags, u16 | version | bytes | modified_ms | created_ms ? | staged_ms ? | ETag | headers ? | metadata ? |
 //! | checksums ? | tags ? | parts ? | place |
 //! ```
-//! Numbers, lists and texts are `postcard`'s (a number takes the bytes that it needs); what has a question mark is there
-//! if its flag is set. What nearly every object has takes little room:
+//! Numbers, lists and texts are `postcard`'s (a number takes the bytes that it needs); what has a question mark is
+//! there if its flag is set. What nearly every object has takes little room:
 //!
 //! - an ETag of 32 lower-case hexadecimal digits is 16 bytes; with a dash and a number behind, the number follows them;
 //! - the name and the value of a header are texts, each a number: of a text in [`KNOWN`], counted from 1, or 0 and then
@@ -16,7 +16,9 @@
 //! In version 2 it was the fields of [`PlacedObject`] in their order, as all other records still are.
 
 use crate::parts::PartLengths;
-use crate::record::{Acl, Checksum, ChecksumKind, Object, Place, PlacedObject, RECORD_FORMAT, VersionId};
+use crate::record::{
+    Acl, Checksum, ChecksumKind, Decode, Encode, Object, Place, PlacedObject, RECORD_FORMAT, VersionId,
+};
 use model::BlobId;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -100,8 +102,20 @@ fn take_array<const N: usize>(from: &mut &[u8]) -> postcard::Result<[u8; N]> {
     Ok(*array)
 }
 
+impl Encode for PlacedObject {
+    fn encoded(&self) -> Vec<u8> {
+        encode(self)
+    }
+}
+
+impl Decode for PlacedObject {
+    fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>> {
+        decode(format, fields)
+    }
+}
+
 /// The bytes of `placed`, format version and all.
-pub(crate) fn encode(placed: &PlacedObject) -> Vec<u8> {
+fn encode(placed: &PlacedObject) -> Vec<u8> {
     let PlacedObject { object, place, staged_ms } = placed;
     let etag = Etag::of(&object.etag);
     let flags = flags_of(placed, &etag);
@@ -158,7 +172,7 @@ fn flags_of(PlacedObject { object, place, staged_ms }: &PlacedObject, etag: &Eta
 }
 
 /// The record of `fields`, and the bytes behind it; `None` if their format version is not known.
-pub(crate) fn decode(format: u8, fields: &[u8]) -> Option<postcard::Result<(PlacedObject, &[u8])>> {
+fn decode(format: u8, fields: &[u8]) -> Option<postcard::Result<(PlacedObject, &[u8])>> {
     match format {
         FORMAT => {
             let mut rest = fields;

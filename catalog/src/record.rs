@@ -5,7 +5,6 @@
 
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
-use crate::placed_format;
 use crate::seal::{Sealed, Sequence};
 use crate::store::Entry;
 use model::{BlobId, ClassId, Code, DriveId, GroupId};
@@ -39,18 +38,6 @@ impl<T: Serialize> Encode for T {
 impl<T: DeserializeOwned> Decode for T {
     fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>> {
         (format == RECORD_FORMAT).then(|| postcard::take_from_bytes(fields))
-    }
-}
-
-impl Encode for PlacedObject {
-    fn encoded(&self) -> Vec<u8> {
-        placed_format::encode(self)
-    }
-}
-
-impl Decode for PlacedObject {
-    fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>> {
-        placed_format::decode(format, fields)
     }
 }
 

@@ -260,7 +260,7 @@ impl Catalog {
         Ok(usage)
     }
 
-    /// The slots of parts that the workshop must have, with their lengths in bytes: those of open uploads and those of
+    /// The slots of parts that the workshop must have, with their lengths in bytes: those of open uploads and of
     /// versions that lie in their parts; from behind `after` on, as many as come of one look. At boot, a file in none of
     /// them (or of [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see [`Catalog::quarantined`].
     pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<(u64, u64)>, CatalogError> {

@@ -481,7 +481,9 @@ impl Drive for DirectoryDrive {
         });
         let take = async {
             while let Some(some) = given.recv().await {
-                some.iter().for_each(|name| each(name));
+                for name in &some {
+                    each(name);
+                }
             }
         };
         futures::join!(names, take).0

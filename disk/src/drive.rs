@@ -110,7 +110,9 @@ pub trait Drive: Send + Sync + 'static {
     /// Gives `each` the name of every file, in no order: of a directory of millions not all names are held at once,
     /// where the drive can. What comes and goes meanwhile may be among them or not.
     async fn each_name(&self, each: &mut (dyn for<'n> FnMut(&'n FileName) + Send)) -> Result<(), DriveError> {
-        self.list().await?.iter().for_each(|name| each(name));
+        for name in &self.list().await? {
+            each(name);
+        }
         Ok(())
     }
     /// Its capacity, and the free part of it.

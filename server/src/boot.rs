@@ -201,8 +201,8 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     Ok(facts)
 }
 
-/// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog knows
-/// them all, unless it is older than the rack.
+/// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog
+/// knows them all, unless it is older than the rack.
 fn assume_used(emulated: &EmulatedRack, facts: &[Event]) {
     for fact in facts {
         if let Event::DriveReported(DriveReport { drive, used_bytes, .. }) = fact {

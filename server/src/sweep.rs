@@ -35,7 +35,7 @@ pub(crate) struct Known {
 }
 
 /// What became of files that the catalog does not know.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Judged {
     removed: u64,
     /// They are of the last run: this one keeps them, and the next one removes them.

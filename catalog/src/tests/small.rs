@@ -190,3 +190,17 @@ async fn a_store_with_foreign_records_or_another_format_is_refused() {
     let refused = Catalog::open(Arc::new(store)).await.err().unwrap();
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));
 }
+
+#[tokio::test]
+async fn a_catalog_of_the_format_before_is_opened_and_has_the_new_one_from_then_on() {
+    let store = MemoryStore::new();
+    Catalog::open(Arc::new(store.clone())).await.unwrap();
+    let at = crate::key::meta("format");
+    let before = Write::Put(at.clone(), crate::record::encode(&3_u32));
+    store.commit(crate::Batch::new(Vec::new(), vec![before])).await.unwrap();
+    for _ in 0..2 {
+        Catalog::open(Arc::new(store.clone())).await.unwrap();
+        let found = store.get(&at).await.unwrap().unwrap();
+        assert_eq!(crate::record::decode::<u32>(&at, &found).unwrap(), 4);
+    }
+}

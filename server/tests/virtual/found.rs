@@ -2,8 +2,11 @@
 
 use crate::site::{Ended, HOUR, KIB, Site};
 use catalog::{MemoryStore, Place};
+use disk::MemoryCall;
 use model::Rng;
 use server::admin::Admin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn under_an_older_catalog_no_staged_file_is_removed_that_the_newest_counts_on() {
@@ -33,6 +36,32 @@ fn under_an_older_catalog_no_staged_file_is_removed_that_the_newest_counts_on() 
         }
         assert_eq!(larder.get_retrying("later").await.unwrap(), 2);
     });
+}
+
+/// A start asks no staged file for its length, and opens none that the catalog knows, however many there are.
+#[test]
+fn a_start_looks_at_no_staged_file() {
+    let mut site = Site::nas8();
+    site.run(async |larder| larder.put_many("kept/", 40, 3 << 20).await);
+    assert!(site.facts().staged_files() >= 40, "they are files of their own");
+    let (looks, lists) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (look, list) = (Arc::clone(&looks), Arc::clone(&lists));
+    site.staged.hang(move |call| {
+        match call {
+            MemoryCall::Len(_) | MemoryCall::Read(..) => look.fetch_add(1, Ordering::Relaxed),
+            MemoryCall::Look => list.fetch_add(1, Ordering::Relaxed),
+            _ => 0,
+        };
+        None
+    });
+    site.run(async |larder| {
+        let looked = (looks.load(Ordering::Relaxed), lists.load(Ordering::Relaxed));
+        assert_eq!(looked, (0, 1), "its names are listed once, and nothing else");
+        let usage = larder.context.staging.usage();
+        let files = larder.keys().await.len() as u64;
+        assert_eq!((usage.staged_bytes, files), (40 * workshop::charged_for(3 << 20), 40));
+    });
+    site.staged.stop_hanging();
 }
 
 #[test]
