@@ -261,8 +261,9 @@ impl Catalog {
     }
 
     /// The slots of parts that the workshop must have, with their lengths in bytes: those of open uploads and of
-    /// versions that lie in their parts; from behind `after` on, as many as come of one look. At boot, a file in none of
-    /// them (or of [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see [`Catalog::quarantined`].
+    /// versions that lie in their parts; from behind `after` on, as many as come of one look. At boot, a file in none
+    /// of them (or of [`Catalog::staged_slots`]) is an orphan, unless records are damaged: see
+    /// [`Catalog::quarantined`].
     pub async fn part_slots(&self, after: Option<&Cursor>) -> Result<Page<(u64, u64)>, CatalogError> {
         let page = self.entries(&key::all(Tag::Part), after, STEP).await?;
         let parts = self.sound_entries(&page.items, |entry| Ok((key::numbers::<2>(&entry.key)?[0], part_of(entry)?)));
