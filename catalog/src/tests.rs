@@ -12,6 +12,7 @@ mod objects;
 mod reads;
 mod rights;
 mod small;
+mod snapshot;
 mod unreadable;
 mod uploads;
 
