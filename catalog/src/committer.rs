@@ -170,6 +170,7 @@ impl<R: Records> Committer<R> {
             return Ok(());
         }
         self.records.make_durable()?;
+        self.followers.sync();
         self.uncovered_bytes = 0;
         self.covers += 1;
         let forgets_nothing = self.log_use.forgets_nothing.load(Ordering::Relaxed);

@@ -16,6 +16,9 @@ use std::sync::{Arc, Weak};
 pub trait Follower: Send + Sync {
     /// A batch was committed: its number, and its entry (`log_entry.rs`).
     fn committed(&self, sequence: Sequence, entry: &[u8]);
+
+    /// The log in front of the store is about to forget batches that were committed.
+    fn sync(&self) {}
 }
 
 /// Where a follower began.
@@ -50,6 +53,12 @@ impl Followers {
     /// The store begins in `state`.
     pub(crate) fn begin(&self, state: &State) {
         self.state.lock().last = FollowedFrom { sequence: state.sequence, keys: state.expected.keys };
+    }
+
+    /// The log in front of the store is about to forget.
+    pub(crate) fn sync(&self) {
+        let followers: Vec<_> = self.state.lock().followers.iter().filter_map(Weak::upgrade).collect();
+        followers.iter().for_each(|follower| follower.sync());
     }
 
     /// These batches of `group`, by their positions and places, were committed.

@@ -26,6 +26,7 @@ mod follow;
 mod ids;
 mod initialised;
 mod job;
+mod journal;
 mod key;
 mod key_digest;
 mod list;
@@ -62,6 +63,7 @@ pub use error::{CatalogError, StoreError};
 pub use failed::{LostBeside, OnDrive};
 pub use follow::{FollowedFrom, Follower};
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
+pub use journal::{Journal, JournalFiles, JournalStatus};
 pub use list::{ListRequest, Listing};
 pub use locate::Located;
 pub use log::{CommitLog, LogError, LogRecord};
@@ -78,7 +80,7 @@ pub use record::{
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
-pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, load_snapshot};
+pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};
 pub use store::{Batch, Check, Entry, KeyRange, Payload, Store, StoreFuture, Write};

@@ -20,15 +20,16 @@ mod format;
 mod load;
 
 pub use format::SnapshotError;
+pub(crate) use format::{FrameReader, Header, batch_frame};
 pub(crate) use load::FillError;
-pub use load::{Loaded, load_snapshot};
+pub use load::{Loaded, check_snapshot, load_snapshot};
 
 use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;
 use crate::follow::Follower;
 use crate::seal::Sequence;
 use crate::store::{Entry, KeyRange};
-use format::{End, FrameWriter, Header};
+use format::{End, FrameWriter};
 use parking_lot::Mutex;
 use std::io::Write;
 use std::ops::Bound;

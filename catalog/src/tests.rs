@@ -6,6 +6,7 @@ pub(crate) mod conformance;
 mod damage;
 mod history;
 mod jobs;
+mod journal;
 mod listing;
 mod log;
 mod objects;

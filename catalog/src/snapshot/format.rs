@@ -9,6 +9,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 use std::io::{self, Read, Write};
 
 const MAGIC: &[u8; 8] = b"LARDSNAP";
+/// Of a segment of a journal (`journal.rs`), whose header and batches are the same.
+const SEGMENT_MAGIC: &[u8; 8] = b"LARDJRNL";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 72;
 const RECORDS: u8 = 1;
@@ -49,13 +51,13 @@ pub enum SnapshotError {
 
 /// The head of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) rack: [u8; 16],
+pub(crate) struct Header {
+    pub(crate) rack: [u8; 16],
     /// The last batch before all those that are in it.
-    pub(super) before: Sequence,
+    pub(crate) before: Sequence,
     /// The keys as of that batch.
-    pub(super) keys: KeyDigest,
-    pub(super) made_ms: u64,
+    pub(crate) keys: KeyDigest,
+    pub(crate) made_ms: u64,
 }
 
 /// The end of a snapshot.
@@ -76,9 +78,14 @@ pub(super) enum Frame {
 }
 
 impl Header {
-    fn encode(&self) -> [u8; HEADER_BYTES] {
+    /// The header of a segment of a journal.
+    pub(crate) fn encode_segment(&self) -> [u8; HEADER_BYTES] {
+        self.encode(SEGMENT_MAGIC)
+    }
+
+    fn encode(&self, magic: &[u8; 8]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(MAGIC);
+        bytes[..8].copy_from_slice(magic);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.rack);
         bytes[32..40].copy_from_slice(&self.before.0.to_le_bytes());
@@ -89,9 +96,9 @@ impl Header {
         bytes
     }
 
-    fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, SnapshotError> {
+    fn decode(bytes: &[u8; HEADER_BYTES], magic: &[u8; 8]) -> Result<Self, SnapshotError> {
         let damaged = SnapshotError::Damaged("its header");
-        if !bytes.starts_with(MAGIC) {
+        if !bytes.starts_with(magic) {
             return Err(SnapshotError::Foreign);
         }
         let (fields, crc) = bytes.split_last_chunk::<4>().ok_or(SnapshotError::CutOff)?;
@@ -143,7 +150,7 @@ pub(super) struct FrameWriter<'a> {
 impl<'a> FrameWriter<'a> {
     pub(super) fn begin(to: &'a mut (dyn Write + Send), header: &Header) -> Result<Self, SnapshotError> {
         let mut writer = Self { to, all: Digest::new(CrcAlgorithm::Crc64Nvme), bytes: 0 };
-        writer.put(&header.encode())?;
+        writer.put(&header.encode(MAGIC))?;
         Ok(writer)
     }
 
@@ -182,13 +189,7 @@ impl<'a> FrameWriter<'a> {
     }
 
     fn frame(&mut self, kind: u8, payload: &[u8]) -> Result<(), SnapshotError> {
-        let mut frame = Vec::with_capacity(payload.len() + 9);
-        frame.push(kind);
-        frame.extend_from_slice(&length(payload.len()).to_le_bytes());
-        frame.extend_from_slice(payload);
-        let crc = checksum(&frame);
-        frame.extend_from_slice(&crc.to_le_bytes());
-        self.put(&frame)
+        self.put(&frame(kind, payload))
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
@@ -199,21 +200,54 @@ impl<'a> FrameWriter<'a> {
     }
 }
 
+/// The frame of a batch, as it is logged.
+pub(crate) fn batch_frame(entry: &[u8]) -> Vec<u8> {
+    frame(BATCH, entry)
+}
+
+fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(payload.len() + 9);
+    frame.push(kind);
+    frame.extend_from_slice(&length(payload.len()).to_le_bytes());
+    frame.extend_from_slice(payload);
+    let crc = checksum(&frame);
+    frame.extend_from_slice(&crc.to_le_bytes());
+    frame
+}
+
 /// Reads frames.
-pub(super) struct FrameReader<R> {
+pub(crate) struct FrameReader<R> {
     from: R,
     all: Digest,
-    pub(super) header: Header,
+    pub(crate) header: Header,
 }
 
 impl<R: Read> FrameReader<R> {
-    pub(super) fn begin(mut from: R) -> Result<Self, SnapshotError> {
+    /// Of a snapshot.
+    pub(crate) fn begin(from: R) -> Result<Self, SnapshotError> {
+        Self::of(from, MAGIC)
+    }
+
+    /// Of a segment of a journal.
+    pub(crate) fn of_segment(from: R) -> Result<Self, SnapshotError> {
+        Self::of(from, SEGMENT_MAGIC)
+    }
+
+    fn of(mut from: R, magic: &[u8; 8]) -> Result<Self, SnapshotError> {
         let mut bytes = [0; HEADER_BYTES];
         from.read_exact(&mut bytes).map_err(cut_off)?;
-        let header = Header::decode(&bytes)?;
+        let header = Header::decode(&bytes, magic)?;
         let mut all = Digest::new(CrcAlgorithm::Crc64Nvme);
         all.update(&bytes);
         Ok(Self { from, all, header })
+    }
+
+    /// The next frame, which must be a batch.
+    pub(crate) fn next_batch(&mut self) -> Result<Vec<u8>, SnapshotError> {
+        match self.next()? {
+            Frame::Batch(entry) => Ok(entry),
+            Frame::Records(_) | Frame::End(_) => Err(SnapshotError::Damaged("a frame that is no batch")),
+        }
     }
 
     /// The next frame; the end is the last one.

@@ -3,6 +3,7 @@
 use super::format::{End, Frame, FrameReader, SnapshotError};
 use crate::committer::{Failure, Records, State};
 use crate::error::{CatalogError, StoreError};
+use crate::journal::each_batch;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log_entry;
 use crate::seal::Sequence;
@@ -10,7 +11,7 @@ use crate::sqlite::SqliteStore;
 use crate::store::Write;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes of a transaction.
 const TRANSACTION_WRITES: usize = 16_384;
@@ -26,25 +27,36 @@ pub struct Loaded {
     pub made_ms: u64,
     /// Records.
     pub records: u64,
+    /// Batches beside and after the snapshot.
+    pub batches: u64,
     /// Records that were left out, since they were damaged when the snapshot was made.
     pub damaged: u64,
 }
 
-/// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist. Nothing is there if it fails,
-/// but perhaps a file that is to be removed.
+/// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist; then, of the segments of a
+/// journal `segments`, in their order, what follows on it. Nothing is there if it fails, but perhaps a file that is to
+/// be removed.
 ///
 /// # Errors
-/// [`SnapshotError`].
-pub fn load_snapshot(from: &Path, to: &Path) -> Result<Loaded, SnapshotError> {
+/// [`SnapshotError`]. Segments that cannot be used are none; they are logged.
+pub fn load_snapshot(from: &Path, segments: &[PathBuf], to: &Path) -> Result<Loaded, SnapshotError> {
     if to.try_exists()? {
         return Err(SnapshotError::Io(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
     }
     // All of it is checked before the first record is believed.
     let checked = read_to_end(from, |_| Ok(()))?;
-    SqliteStore::fill(to, |records| load(from, records, checked)).map_err(|error| match error {
+    SqliteStore::fill(to, |records| load((from, segments), records, checked)).map_err(|error| match error {
         FillError::Snapshot(error) => error,
         FillError::Store(error) => CatalogError::from(error).into(),
     })
+}
+
+/// The number of the last batch in the snapshot at `from`, all of which is checked, and its rack.
+///
+/// # Errors
+/// [`SnapshotError`].
+pub fn check_snapshot(from: &Path) -> Result<Loaded, SnapshotError> {
+    read_to_end(from, |_| Ok(())).map(|(_, found)| found)
 }
 
 /// Why a new file was not filled.
@@ -92,7 +104,11 @@ fn read_to_end(
 }
 
 /// Fills `records`, which are empty, from the snapshot at `from`, which is whole.
-fn load(from: &Path, records: &mut dyn Records, (end, mut loaded): (End, Loaded)) -> Result<Loaded, FillError> {
+fn load(
+    (from, segments): (&Path, &[PathBuf]),
+    records: &mut dyn Records,
+    (mut end, mut loaded): (End, Loaded),
+) -> Result<Loaded, FillError> {
     let mut filling = Filling { records, keys: KeyDigest::default(), open: None };
     let mut damaged = 0;
     read_to_end(from, |frame| {
@@ -110,7 +126,16 @@ fn load(from: &Path, records: &mut dyn Records, (end, mut loaded): (End, Loaded)
         let (link, writes) = log_entry::decode(&entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
         writes.iter().try_for_each(|write| filling.write(write, link.sequence))
     })?;
-    loaded.damaged = damaged;
+    for segment in segments {
+        let batches = each_batch(segment, &loaded.rack, |entry| filling.follow_on(&mut end, entry));
+        if let Err(FillError::Snapshot(error)) = &batches {
+            tracing::warn!(%error, path = %segment.display(), "a segment of the journal cannot be used");
+        } else {
+            batches?;
+        }
+    }
+    loaded.batches = end.batches;
+    (loaded.damaged, loaded.sequence) = (damaged, end.sequence);
     let missing = end.keys.minus(filling.keys);
     filling.finish(State { sequence: end.sequence, expected: ExpectedKeys { keys: end.keys, missing } })?;
     Ok(loaded)
@@ -136,6 +161,18 @@ impl Filling<'_> {
             self.records.commit()?;
             self.open = None;
         }
+        Ok(())
+    }
+
+    /// Writes the batch of `entry`, if it follows on `end`, which is the end after it then.
+    fn follow_on(&mut self, end: &mut End, entry: &[u8]) -> Result<(), FillError> {
+        let (link, writes) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
+        if (link.before, link.keys_before) != (end.sequence, end.keys) {
+            return Ok(());
+        }
+        writes.iter().try_for_each(|write| self.write(write, link.sequence))?;
+        (end.sequence, end.keys) = (link.sequence, link.keys_after);
+        end.batches += 1;
         Ok(())
     }
 
