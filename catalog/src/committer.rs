@@ -17,6 +17,7 @@
 
 use crate::error::StoreError;
 use crate::follow::Followers;
+use crate::follower::FollowedFrom;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log::{CommitLog, LogError, LogRecord};
 use crate::log_entry::{self, Link, Mark};
@@ -61,6 +62,13 @@ pub(crate) struct State {
     pub(crate) sequence: Sequence,
     /// The records that the store should hold.
     pub(crate) expected: ExpectedKeys,
+}
+
+impl State {
+    /// As whoever begins to follow the store sees it.
+    pub(crate) fn followed(&self) -> FollowedFrom {
+        FollowedFrom { sequence: self.sequence, keys: self.expected.keys }
+    }
 }
 
 /// The result of a batch within a transaction: the check that failed, if one did.

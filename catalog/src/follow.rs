@@ -4,31 +4,11 @@
 //! batch is answered: once a [`Store::sequence`](crate::Store::sequence) is seen, all batches up to it were given out.
 //! It is called in the thread that commits, and is not to wait. Who is dropped follows no more.
 
-use crate::committer::State;
-use crate::key_digest::KeyDigest;
+use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry::{self, Link};
-use crate::seal::Sequence;
 use crate::store::{Batch, Write};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
-
-/// Whoever follows a store.
-pub trait Follower: Send + Sync {
-    /// A batch was committed: its number, and its entry (`log_entry.rs`).
-    fn committed(&self, sequence: Sequence, entry: &[u8]);
-
-    /// The log in front of the store is about to forget batches that were committed.
-    fn sync(&self) {}
-}
-
-/// Where a follower began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FollowedFrom {
-    /// The number of the last batch that it does not get.
-    pub sequence: Sequence,
-    /// The digest of the keys that the store should hold after that.
-    pub(crate) keys: KeyDigest,
-}
 
 /// The followers of a store.
 #[derive(Default)]
@@ -50,15 +30,17 @@ impl Followers {
         state.last
     }
 
-    /// The store begins in `state`.
-    pub(crate) fn begin(&self, state: &State) {
-        self.state.lock().last = FollowedFrom { sequence: state.sequence, keys: state.expected.keys };
+    /// The store begins after the batch `last`.
+    pub(crate) fn begin(&self, last: FollowedFrom) {
+        self.state.lock().last = last;
     }
 
     /// The log in front of the store is about to forget.
     pub(crate) fn sync(&self) {
         let followers: Vec<_> = self.state.lock().followers.iter().filter_map(Weak::upgrade).collect();
-        followers.iter().for_each(|follower| follower.sync());
+        for follower in followers {
+            follower.sync();
+        }
     }
 
     /// These batches of `group`, by their positions and places, were committed.
@@ -81,7 +63,9 @@ impl Followers {
             let followers: Vec<_> = state.followers.iter().filter_map(Weak::upgrade).collect();
             if !followers.is_empty() {
                 let entry = log_entry::encode(link, writes);
-                followers.iter().for_each(|follower| follower.committed(link.sequence, &entry));
+                for follower in followers {
+                    follower.committed(link.sequence, &entry);
+                }
             }
         }
     }

@@ -18,7 +18,7 @@
 //! No commit waits for the journal but by its writes, and none fails with it: after an error a snapshot is due.
 
 use crate::catalog::Catalog;
-use crate::follow::{FollowedFrom, Follower};
+use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry;
 use crate::seal::Sequence;
 use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame};

@@ -13,6 +13,7 @@
 // Every call of `Catalog` may answer `Store` and `Damaged`; what else it may answer stands under its "Errors".
 #![allow(clippy::missing_errors_doc)]
 
+mod adopt;
 mod audit;
 mod authority;
 mod blob;
@@ -23,6 +24,7 @@ mod committer;
 mod error;
 mod failed;
 mod follow;
+mod follower;
 mod ids;
 mod initialised;
 mod job;
@@ -54,6 +56,7 @@ mod store;
 mod unreadable;
 mod upload;
 
+pub use adopt::{Adopted, Adoption, FoundMember};
 pub use audit::Audit;
 pub use authority::Authority;
 pub use blob::{CommitBlob, DeadPage, DeadRecord};
@@ -61,7 +64,7 @@ pub use catalog::{Catalog, Cursor, Page};
 pub use checkpoint::JobCheckpoint;
 pub use error::{CatalogError, StoreError};
 pub use failed::{LostBeside, OnDrive};
-pub use follow::{FollowedFrom, Follower};
+pub use follower::{FollowedFrom, Follower};
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use journal::{Journal, JournalFiles, JournalStatus};
 pub use list::{ListRequest, Listing};

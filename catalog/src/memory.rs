@@ -10,7 +10,7 @@
 
 use crate::committer::{Committer, Failure, Records, State};
 use crate::error::StoreError;
-use crate::follow::{FollowedFrom, Follower};
+use crate::follower::{FollowedFrom, Follower};
 use crate::key_digest::KeyDigest;
 use crate::log::CommitLog;
 use crate::seal::{Sealed, Sequence};
@@ -235,7 +235,7 @@ impl Store for MemoryStore {
 
     fn follow(&self, follower: &Arc<dyn Follower>) -> Option<FollowedFrom> {
         let MemoryState { committer, .. } = &*self.state.lock();
-        committer.followers.begin(&committer.state);
+        committer.followers.begin(committer.state.followed());
         Some(committer.followers.add(follower))
     }
 }

@@ -1,9 +1,9 @@
 //! Snapshots: all records of a catalog as of one moment, in a file of their own, written while it is in use.
 //!
-//! A snapshot is fuzzy while it is made: pages of records are read while batches go on, and each batch that is committed
-//! meanwhile is written beside them, as it is logged. What a batch writes is absolute, so that all records and then all
-//! batches give the state after the last of these, whatever of them a page had already. The end says what keys there
-//! are then.
+//! A snapshot is fuzzy while it is made: pages of records are read while batches go on, and each batch that is
+//! committed meanwhile is written beside them, as it is logged. What a batch writes is absolute, so that all records
+//! and then all batches give the state after the last of these, whatever of them a page had already. The end says what
+//! keys there are then.
 //!
 //! ```text
 //! | header, 72 bytes | frames | end frame |
@@ -26,7 +26,7 @@ pub use load::{Loaded, check_snapshot, load_snapshot};
 
 use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;
-use crate::follow::Follower;
+use crate::follower::Follower;
 use crate::seal::Sequence;
 use crate::store::{Entry, KeyRange};
 use format::{End, FrameWriter};

@@ -32,7 +32,8 @@ mod writer;
 
 use crate::committer::{Committer, LogUse, Records, State};
 use crate::error::StoreError;
-use crate::follow::{FollowedFrom, Follower, Followers};
+use crate::follow::Followers;
+use crate::follower::{FollowedFrom, Follower};
 use crate::log::CommitLog;
 use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
@@ -175,7 +176,7 @@ impl SqliteStore {
         let (pool, lookups) = (Pool::new(path.clone(), readers()?), Lookups::start(path.clone(), readers()?)?);
         let counters = Arc::new(Counters::new(committer.state.sequence));
         let (log_use, followers) = (committer.log_use.clone(), committer.followers.clone());
-        followers.begin(&committer.state);
+        followers.begin(committer.state.followed());
         let writer = Some(Writer::start(committer, counters.clone())?);
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }

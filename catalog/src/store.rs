@@ -1,7 +1,7 @@
 //! The interface of the stores that hold the records: ordered keys, range reads, atomic batches with preconditions.
 
 use crate::error::StoreError;
-use crate::follow::{FollowedFrom, Follower};
+use crate::follower::{FollowedFrom, Follower};
 use crate::seal::{Sealed, Sequence};
 use bytes::Bytes;
 use futures::future::BoxFuture;

@@ -42,6 +42,16 @@ pub enum Command {
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if the check could not run.
     Verify(Verify),
+    /// Make a catalog that is lost again: from its journal in the workshop, from a copy, and from the drives. No server
+    /// may run.
+    ///
+    /// What is in the workshop's journal is as it was, to the last acknowledged change. What only the drives have is as
+    /// it was when it was packed: deletes and changes since are not known. No drive is written to, and a catalog that
+    /// is there is kept under another name.
+    Recover(Recover),
+    /// Copy the catalog while the server runs.
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Rewrite the records of objects into partitions by another key, inside the rack: each partition into one group.
     ///
     /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
@@ -61,6 +71,40 @@ pub enum Command {
     /// List drives, give one up, or replace it.
     #[command(subcommand)]
     Drive(DriveCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CatalogCommand {
+    /// Write a copy of the catalog into a new file. It has the secrets of users, and is readable for its owner alone;
+    /// `larder recover --from` takes it.
+    Backup(Backup),
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub data: Data,
+    /// The file, which must not be there yet.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Recover {
+    #[command(flatten)]
+    pub data: Data,
+    /// A copy of the catalog that `larder catalog backup` has made; the newest of it and the journal counts.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Do it although there is a catalog, which is kept under another name.
+    #[arg(long)]
+    pub replace: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,6 +13,7 @@ mod ordeal;
 mod output;
 mod plan;
 mod recall;
+mod recover;
 mod repartition;
 mod report_dir;
 mod reproduce;
@@ -23,7 +24,7 @@ mod temperature;
 mod users;
 mod verify;
 
-use args::{Arguments, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -78,6 +79,8 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::Remove(options)) => users::remove(&options),
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Repartition(options) => repartition::repartition(&options),
+        Command::Recover(options) => recover::recover(&options),
+        Command::Catalog(CatalogCommand::Backup(options)) => recover::backup(&options),
         Command::Recall(options) => recall::recall(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),

@@ -294,6 +294,7 @@ mod tests {
                 migrations_under_way: 1,
             },
             intake: None,
+            journal: None,
             power: PowerStatus {
                 watts: 1797.1,
                 standby_watts: 1797.1,

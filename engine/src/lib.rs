@@ -56,6 +56,7 @@ pub mod repartition;
 mod room;
 mod setup;
 pub mod shift;
+pub mod snapshots;
 pub mod staging;
 mod step;
 #[cfg(test)]

@@ -20,6 +20,7 @@
 //! POST /repartition/pause?job=N   repartition::JobReport; likewise /resume and /cancel
 //! GET /recall                     [set_recall::SetReport]; with ?job=N that one, or 404
 //! POST /recall                    set_recall::SetReport, of a new recall; the body is a set_recall::SetRequest
+//! POST /catalog/backup?path=P     backup::BackupReport, of a copy of the catalog in the new file P
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
@@ -36,6 +37,7 @@ mod socket;
 pub use answer::AdminError;
 pub use client::{Client, ClientError};
 
+use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, DryRunReport, Explanation, Status};
@@ -50,7 +52,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -109,6 +111,9 @@ pub trait Admin: Send + Sync + 'static {
 
     /// The recalls of sets that are known, by number.
     fn set_recalls(&self) -> Vec<SetReport>;
+
+    /// Writes a copy of the catalog to `path`, where nothing may be.
+    fn backup(&self, path: PathBuf) -> impl Future<Output = Result<BackupReport, BackupError>> + Send;
 }
 
 /// The socket, bound and waiting.
@@ -180,6 +185,12 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                _ if request.uri().path() == "/catalog/backup" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = backup(&*admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ if request.uri().path() == "/thermometer" => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = dry_run(&*admin, &request).await;
@@ -247,6 +258,16 @@ async fn dry_run(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     match admin.dry_run(&bucket, &prefix, rule).await? {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no bucket s3://{bucket}")),
+    }
+}
+
+async fn backup(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let Some(path) = parameter(request, "path").filter(|_| request.method() == Method::POST) else {
+        return refuse(StatusCode::BAD_REQUEST, "write POST /catalog/backup?path=P, percent-encoded");
+    };
+    match admin.backup(path.into()).await {
+        Ok(report) => json(&report),
+        Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Status {
     /// The intake of small objects, if there is one.
     #[serde(default)]
     pub intake: Option<IntakeStatus>,
+    /// The journal of the catalog, if there is one.
+    pub journal: Option<JournalReport>,
     /// Connections and requests of S3.
     pub front: FrontStatus,
     /// Power now.
@@ -132,6 +134,17 @@ pub struct IntakeStatus {
     pub losses: u64,
     /// A drive is missing, or something of one was lost that the other rotation has not given back yet.
     pub incomplete: bool,
+}
+
+/// The journal beside the catalog, from which that is made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalReport {
+    /// Bytes of the last snapshot.
+    pub snapshot_bytes: u64,
+    /// Bytes of what was committed since.
+    pub batch_bytes: u64,
+    /// The two together are the catalog as it is; false until the first snapshot, and where one is due anew.
+    pub leads_on: bool,
 }
 
 /// A drive of the intake's pool.

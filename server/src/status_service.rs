@@ -9,17 +9,18 @@ mod warnings;
 pub(crate) use drives::may_lose;
 
 use crate::admin::{Admin, AdminError};
+use crate::backup::{BackupError, BackupReport, backup};
 use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status,
-    WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, PlaceReport, RackPlace, ReadAheadStatus,
+    Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
-use catalog::{CatalogError, Object, Place};
+use catalog::{CatalogError, Journal, Object, Place};
 use disk::EmulatedRack;
 use disk::clock;
 use disk::label::Label;
@@ -52,6 +53,8 @@ pub struct StatusService {
     pub(crate) traffic: Option<Arc<Traffic>>,
     /// The intake, if there is one.
     pub(crate) intake: Option<Arc<IntakeLog>>,
+    /// The journal of the catalog, if there is one.
+    pub(crate) journal: Option<Arc<Journal>>,
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
@@ -67,8 +70,8 @@ impl StatusService {
         let sets = SetRecalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
-        let (notices, traffic, intake, places) = (Notices::default(), None, None, Vec::new());
-        Self { context, world, emulated, recalls, sets, notices, traffic, intake, places, replacing, started }
+        let (notices, traffic, intake, journal, places) = (Notices::default(), None, None, None, Vec::new());
+        Self { context, world, emulated, recalls, sets, notices, traffic, intake, journal, places, replacing, started }
     }
 
     /// A look at the engine.
@@ -162,6 +165,7 @@ impl Admin for StatusService {
                 ..seen.workshop
             },
             read_ahead: read_ahead(&self.context),
+            journal: self.journal.as_ref().map(|journal| journal_status(journal)),
             intake: self.intake.as_ref().map(|log| intake_status(&log.status(), log.unmounted())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             ..seen
@@ -257,6 +261,19 @@ impl Admin for StatusService {
 
     fn set_recalls(&self) -> Vec<SetReport> {
         self.sets.jobs()
+    }
+
+    async fn backup(&self, path: PathBuf) -> Result<BackupReport, BackupError> {
+        backup(&self.context, path, (self.context.nonce)()).await
+    }
+}
+
+fn journal_status(journal: &Journal) -> JournalReport {
+    let status = journal.status();
+    JournalReport {
+        snapshot_bytes: status.snapshot_bytes,
+        batch_bytes: status.segment_bytes,
+        leads_on: status.snapshot.is_some() && status.broken.is_none(),
     }
 }
 

@@ -8,9 +8,9 @@ use crate::store::Entry;
 use crc_fast::{CrcAlgorithm, Digest};
 use std::io::{self, Read, Write};
 
-const MAGIC: &[u8; 8] = b"LARDSNAP";
+const MAGIC: [u8; 8] = *b"LARDSNAP";
 /// Of a segment of a journal (`journal.rs`), whose header and batches are the same.
-const SEGMENT_MAGIC: &[u8; 8] = b"LARDJRNL";
+const SEGMENT_MAGIC: [u8; 8] = *b"LARDJRNL";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 72;
 const RECORDS: u8 = 1;
@@ -83,9 +83,9 @@ impl Header {
         self.encode(SEGMENT_MAGIC)
     }
 
-    fn encode(&self, magic: &[u8; 8]) -> [u8; HEADER_BYTES] {
+    fn encode(&self, magic: [u8; 8]) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(magic);
+        bytes[..8].copy_from_slice(&magic);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.rack);
         bytes[32..40].copy_from_slice(&self.before.0.to_le_bytes());
@@ -96,9 +96,9 @@ impl Header {
         bytes
     }
 
-    fn decode(bytes: &[u8; HEADER_BYTES], magic: &[u8; 8]) -> Result<Self, SnapshotError> {
+    fn decode(bytes: &[u8; HEADER_BYTES], magic: [u8; 8]) -> Result<Self, SnapshotError> {
         let damaged = SnapshotError::Damaged("its header");
-        if !bytes.starts_with(magic) {
+        if !bytes.starts_with(&magic) {
             return Err(SnapshotError::Foreign);
         }
         let (fields, crc) = bytes.split_last_chunk::<4>().ok_or(SnapshotError::CutOff)?;
@@ -233,7 +233,7 @@ impl<R: Read> FrameReader<R> {
         Self::of(from, SEGMENT_MAGIC)
     }
 
-    fn of(mut from: R, magic: &[u8; 8]) -> Result<Self, SnapshotError> {
+    fn of(mut from: R, magic: [u8; 8]) -> Result<Self, SnapshotError> {
         let mut bytes = [0; HEADER_BYTES];
         from.read_exact(&mut bytes).map_err(cut_off)?;
         let header = Header::decode(&bytes, magic)?;

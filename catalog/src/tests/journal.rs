@@ -37,7 +37,7 @@ impl Process {
 }
 
 /// The catalog that the journal in `dir` makes again.
-async fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
+fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
     let files = JournalFiles::list(&dir.join("journal")).unwrap();
     let segments: Vec<_> = files.segments.into_iter().map(|(_, path)| path).collect();
     let to = dir.join("made-again");
@@ -48,7 +48,7 @@ async fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
 
 async fn is_whole(dir: &Path, process: &Process) {
     process.journal.sync_for_test();
-    let (loaded, again) = made_again(dir).await;
+    let (loaded, again) = made_again(dir);
     assert_eq!((loaded.sequence, again.incomplete()), (process.store.sequence(), None));
     assert!(records(&again).await == records(&*process.store).await);
 }
@@ -102,13 +102,13 @@ async fn what_is_missing_or_torn_makes_a_snapshot_due_and_nothing_wrong_is_made_
     let last = JournalFiles::list(&dir.path().join("journal")).unwrap().segments.pop().unwrap().1;
     let bytes = std::fs::read(&last).unwrap();
     std::fs::write(&last, &bytes[..bytes.len() - 3]).unwrap();
-    let (loaded, _) = made_again(dir.path()).await;
+    let (loaded, _) = made_again(dir.path());
     let process = Process::begin(dir.path(), 2);
     assert!(process.broken().unwrap().contains("it ends with batch"), "{:?}", process.broken());
     assert_eq!(loaded.sequence.0 + 1, process.store.sequence().0, "the torn batch is left out");
     // What comes before the snapshot that is due is not written: it would not lead on.
     process.write(60..70).await;
-    assert_eq!(made_again(dir.path()).await.0.sequence, loaded.sequence);
+    assert_eq!(made_again(dir.path()).0.sequence, loaded.sequence);
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     is_whole(dir.path(), &process).await;
     drop(process);
@@ -138,5 +138,5 @@ async fn an_older_catalog_removes_nothing_of_a_newer_one_s() {
     process.journal.snapshot(&process.catalog, 1).await.unwrap();
     process.write(70..80).await;
     drop(process);
-    assert_eq!(made_again(dir.path()).await.0.sequence, newest, "the newest is made again");
+    assert_eq!(made_again(dir.path()).0.sequence, newest, "the newest is made again");
 }

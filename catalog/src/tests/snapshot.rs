@@ -1,7 +1,7 @@
 //! A snapshot has the state after its last batch, whatever is written while it is made; and nothing that is not whole
 //! is taken for one.
 
-use crate::follow::Follower;
+use crate::follower::Follower;
 use crate::log_entry;
 use crate::seal::{Sealed, Sequence};
 use crate::snapshot::{SnapshotError, load_snapshot};

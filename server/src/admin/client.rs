@@ -7,6 +7,7 @@
 
 use super::answer::{ErrorBody, STOPPING};
 use super::socket;
+use crate::backup::BackupReport;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
 use crate::report::{DriveReport, DryRunReport, Explanation, NewKeys, Status, UserReport};
@@ -240,6 +241,17 @@ impl Client {
     /// When no server answers.
     pub async fn set_recall(&self, job: u64) -> Result<Option<SetReport>, ClientError> {
         self.get(&format!("/recall?job={job}")).await
+    }
+
+    /// Has a copy of the catalog written to `path`, an absolute one, where nothing may be.
+    ///
+    /// # Errors
+    /// When no server answers, or it cannot.
+    pub async fn backup(&self, path: &Path) -> Result<BackupReport, ClientError> {
+        let path = path.to_string_lossy();
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("path", &path).finish();
+        let answer = self.ask(Method::POST, &format!("/catalog/backup?{query}")).await?;
+        answer.ok_or_else(|| self.no_answer("it knows no /catalog"))
     }
 
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {

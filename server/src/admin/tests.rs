@@ -36,6 +36,7 @@ fn status() -> Status {
             spool_capacity_bytes: 5,
             migrations_under_way: 6,
         },
+        journal: Some(crate::report::JournalReport { snapshot_bytes: 9, batch_bytes: 2, leads_on: true }),
         intake: Some(IntakeStatus { copies: 2, alternation: Some("ideal".into()), ..IntakeStatus::default() }),
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
@@ -144,6 +145,10 @@ impl Admin for Fake {
             None => Err(SetError::Refused("it does not fit".into())),
             Some(keys) => Ok(SetReport { job: 3, objects: keys.len() as u64, ..SetReport::default() }),
         }
+    }
+
+    async fn backup(&self, path: PathBuf) -> Result<BackupReport, BackupError> {
+        Ok(BackupReport { path: path.display().to_string(), bytes: 7, records: 1, sequence: 2 })
     }
 
     fn set_recalls(&self) -> Vec<SetReport> {
