@@ -1,6 +1,7 @@
 //! The operator's settings, with the papers' values as defaults.
 
 use crate::deadlines::Deadlines;
+use crate::staging::MoveOrder;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -225,6 +226,9 @@ pub struct MigrationPolicy {
     /// one. SOHO does not say where a move ends; by what it counts, close to 0.
     #[serde(default)]
     pub drained_permille: Option<u32>,
+    /// What moves first for a threshold's sake.
+    #[serde(default)]
+    pub order: MoveOrder,
     /// Packs grow to this size; an object at least this large is a blob of its own.
     pub pack_bytes: u64,
     /// A pack holds at most so many objects.
