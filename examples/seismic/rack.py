@@ -124,11 +124,13 @@ class Watch:
 
     def __init__(self, rack):
         self.rack, self.before = rack, rack.status()["totals"]
-        self.places = {"workshop": 0, "spool": 0, "rack": 0}
+        # By the first part of the key: raw files, picks.
+        self.places = {}
         self.crossings, self.peak, self.is_critical = 0, 0.0, False
 
     def before_get(self, key):
-        self.places[self.rack.place(key)] += 1
+        of = self.places.setdefault(key.split("/")[0], {"workshop": 0, "spool": 0, "rack": 0})
+        of[self.rack.place(key)] += 1
 
     def after_put(self, _):
         workshop = self.rack.status()["workshop"]

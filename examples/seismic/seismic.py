@@ -98,12 +98,16 @@ def line(report):
     spent = " ".join(f"{what} {seconds:.1f}" for what, seconds in report["spent_s"].items())
     said = f"{report['wall_s']:.1f} s ({spent}), {report['events']} events"
     if "reads_from" in report:
-        cold = report["reads_from"]
-        said += (f"; cold reads {cold['rack'] + cold['spool']} ({cold['rack']} waited), 0.8 crossed "
+        said += (f"; cold reads {cold(report, 'raw')} of raw files, {cold(report, 'picks')} of picks; 0.8 crossed "
                  f"{report['crossings']} times, {report['group_wakes']} wakes ({report['client_wakes']} for reads), "
                  f"{report['drive_starts']} drive starts, {report['migrated_bytes'] / 1e6:.0f} MB moved, "
                  f"{report['retries']} retries")
     return said
+
+
+def cold(report, kind, places=("rack", "spool")):
+    """Reads of this kind of file that was in the rack, or in one of these `places`."""
+    return sum(report["reads_from"].get(kind, {}).get(place, 0) for place in places)
 
 
 ROWS = [
@@ -116,8 +120,10 @@ ROWS = [
     ("nights: until the rack rests (s)", lambda run: run["spent_s"]["nights"]),
     ("critical threshold crossed", lambda run: run["crossings"]),
     ("most staged (share)", lambda run: run["peak_share"]),
-    ("cold reads", lambda run: run["reads_from"]["rack"] + run["reads_from"]["spool"]),
-    ("... that waited for drives", lambda run: run["reads_from"]["rack"]),
+    ("raw files read from the rack", lambda run: cold(run, "raw")),
+    ("... not yet read ahead", lambda run: cold(run, "raw", ["rack"])),
+    ("picks read from the rack", lambda run: cold(run, "picks")),
+    ("... not yet read ahead", lambda run: cold(run, "picks", ["rack"])),
     ("wakes of groups", lambda run: run["group_wakes"]),
     ("... for reads", lambda run: run["client_wakes"]),
     ("drive starts", lambda run: run["drive_starts"]),
