@@ -4,8 +4,7 @@
 //! The world answers with one event, with the same attempt.
 
 use crate::job_protocol::{JobAction, JobId};
-use crate::policy::{PinnedTo, ReadPolicy};
-use crate::staging::MoveOrder;
+use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};

@@ -1,7 +1,6 @@
 //! The operator's settings, with the papers' values as defaults.
 
 use crate::deadlines::Deadlines;
-use crate::staging::MoveOrder;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -205,6 +204,17 @@ impl From<Option<ClassId>> for PinnedTo {
     fn from(class: Option<ClassId>) -> Self {
         class.map_or(Self::Anywhere, Self::Class)
     }
+}
+
+/// What decides which staged versions move first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveOrder {
+    /// What was read through goes first, and then what was not; of each the oldest (SOHO).
+    #[default]
+    Processed,
+    /// The oldest goes first, read or not.
+    Age,
 }
 
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).

@@ -26,7 +26,7 @@ mod outlook;
 pub mod pacing;
 mod selection;
 
-pub use order::{MoveOrder, MoveRank};
+pub use order::MoveRank;
 pub use outlook::Outlook;
 pub use selection::Selection;
 
@@ -375,6 +375,7 @@ impl Migrator {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::policy::MoveOrder;
     use crate::thermometer::{Rule, Thermometer};
     use alloc::vec;
 

@@ -12,8 +12,8 @@ import urllib.parse
 from store import S3Store
 
 BUCKET = "seismic"
-# A season passes in minutes instead of weeks. So groups may sleep after seconds, and nothing is old enough to move before
-# it must: above the critical threshold.
+# A season passes in minutes instead of weeks. So groups may sleep after seconds, and nothing is old enough to move
+# before it must: above the critical threshold.
 SETTINGS = """\
 listen = "127.0.0.1:0"
 idle_timeout = "5 s"

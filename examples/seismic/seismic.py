@@ -112,6 +112,7 @@ def cold(report, kind, places=("rack", "spool")):
 
 ROWS = [
     ("wall time, nights left out (s)", lambda run: run["wall_s"]),
+    ("... all but computing", lambda run: run["wall_s"] - run["spent_s"]["compute"]),
     ("... uploading", lambda run: run["spent_s"]["upload"]),
     ("... reading raw files", lambda run: run["spent_s"]["read raw"]),
     ("... computing", lambda run: run["spent_s"]["compute"]),

@@ -12,9 +12,8 @@ mod thermometer;
 
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
-use engine::staging::MoveOrder;
 use engine::{
-    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
+    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{ClassId, RackSpec};

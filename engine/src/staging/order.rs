@@ -9,19 +9,8 @@
 //! Both worlds order staged versions by this rank when [`Action::ListStaged`](crate::Action::ListStaged) asks for the
 //! first of them.
 
+use crate::policy::MoveOrder;
 use model::Time;
-use serde::{Deserialize, Serialize};
-
-/// What decides which staged versions move first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MoveOrder {
-    /// What was read through goes first, and then what was not; of each the oldest (SOHO).
-    #[default]
-    Processed,
-    /// The oldest goes first, read or not.
-    Age,
-}
 
 /// The place of a staged version in the order of moving: the least moves first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -63,7 +63,7 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::staging::MoveOrder;
+    use crate::policy::MoveOrder;
     use alloc::vec::Vec;
     use core::time::Duration;
     use model::Time;

@@ -3,7 +3,7 @@
 use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content};
 use bytes::Bytes;
 use catalog::{Object, Place, PutCondition};
-use engine::staging::MoveOrder;
+use engine::MoveOrder;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 use model::Rng;
 use s3::store::ObjectStore;

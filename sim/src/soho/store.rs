@@ -6,10 +6,10 @@ use super::{FlashCounts, FlashSpec, Load, PAGE_BYTES, PlatterSpec, Request, SECT
 use crate::Histogram;
 use crate::agenda::Agenda;
 use crate::world::{StagedQuery, StagedVersion, Staging};
+use engine::staging::Migrator;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
-use engine::staging::{Migrator, MoveOrder};
 use engine::thermometer::Thermometer;
-use engine::{Action, MigrationPolicy, PinnedTo};
+use engine::{Action, MigrationPolicy, MoveOrder, PinnedTo};
 use model::{OpId, Time};
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -3,9 +3,9 @@
 //! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
 //! are those of the versions that are there.
 
-use engine::staging::{MoveOrder, MoveRank, Selection};
+use engine::staging::{MoveRank, Selection};
 use engine::thermometer::{Facts, Thermometer};
-use engine::{Heat, PinnedTo, StagedEntry, Usage};
+use engine::{Heat, MoveOrder, PinnedTo, StagedEntry, Usage};
 use model::{OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
