@@ -31,6 +31,15 @@ min_age = "1 h"
 scan_interval = "1 s"
 order = "{order}"
 """
+# What lies below a prefix stays in the workshop; all else moves as [migrate] says.
+HOT = """
+[thermometer]
+default = "cold"
+
+[[thermometer.rule]]
+is = "hot"
+prefix = "{hot}"
+"""
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -49,11 +58,11 @@ class UnixConnection(http.client.HTTPConnection):
 class Rack:
     """A server on a fresh data directory, for a `with` statement."""
 
-    def __init__(self, binary, data, rack, **settings):
+    def __init__(self, binary, data, rack, hot=None, **settings):
         self.binary, self.data = binary, data
         subprocess.run([binary, "init", "--rack", rack, "--data", data], check=True, capture_output=True)
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as file:
-            file.write(SETTINGS.format(**settings))
+            file.write(SETTINGS.format(**settings) + (HOT.format(hot=hot) if hot else ""))
 
     def __enter__(self):
         with open(f"{self.data}.log", "wb") as log:

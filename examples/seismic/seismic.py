@@ -67,7 +67,7 @@ def run_once(options, science, variant):
             report = season.run(live(options), raw, season.Pipeline(store, science))
             return {**report, "results": season.checksum(store)}
         made = rack.Rack(options.larder, place, options.rack, order=order, capacity=options.capacity,
-                         spool=options.spool, time_scale=options.time_scale)
+                         spool=options.spool, time_scale=options.time_scale, hot=options.hot)
         with made as server:
             store, watch = server.store(), rack.Watch(server)
             report = season.run(live(options), raw, season.Pipeline(store, science, watch))
@@ -79,7 +79,7 @@ def run_once(options, science, variant):
 
 def compare(options, science):
     """The variants in turns; a table of medians, and whether all results are the same."""
-    runs = {variant: [] for variant in VARIANTS}
+    runs = {variant: [] for variant in options.only or VARIANTS}
     for turn in range(options.repeat):
         for variant, of_it in runs.items():
             report = run_once(options, science, variant)
@@ -178,6 +178,8 @@ def arguments():
     of_season(made)
     made.add_argument("--campaign", type=int, default=1, help="stations that wait for the review")
     made.add_argument("--week", type=int, default=7, help="days from one review to the next")
+    made.add_argument("--only", action="append", choices=VARIANTS, help="this variant, and others that are said")
+    made.add_argument("--hot", metavar="PREFIX", help="a rule: what lies below it stays in the workshop")
     made.add_argument("--repeat", type=int, default=3)
     made.add_argument("--work", required=True, help="a directory for the stores; it is emptied")
     made.add_argument("--larder", default="larder", help="the binary")

@@ -178,9 +178,13 @@ impl Staging {
         if !selection.counts() {
             return selection;
         }
-        let mut staged: Vec<StagedVersion> = self.by_rank.iter().map(|(_, number)| self.versions[number]).collect();
-        staged.sort_by_key(|version| version.rank(query.order));
-        let in_order = || staged.iter().map(|version| (*version, version.heat(thermometer, now)));
+        let by_age = self.by_age_if(query.order);
+        let in_order = || {
+            let kept = by_age.is_none().then(|| self.by_rank.iter().map(|(_, number)| number));
+            let numbers = by_age.iter().flatten().chain(kept.into_iter().flatten());
+            let staged = numbers.map(|number| self.versions[number]);
+            staged.map(|version| (version, version.heat(thermometer, now)))
+        };
         if thermometer.is_used() {
             let due = in_order().filter(|(_, heat)| matches!(heat, Heat::Due(_)));
             due.for_each(|(version, _)| selection.add_due(version.bytes));
@@ -193,6 +197,15 @@ impl Staging {
             selection.add(version.rank_as(query.order, heat), version.bytes);
         }
         selection
+    }
+
+    /// The versions in the order of moving if that is by age; in SOHO's order they are kept.
+    fn by_age_if(&self, order: MoveOrder) -> Option<Vec<u64>> {
+        (order == MoveOrder::Age).then(|| {
+            let mut numbers: Vec<u64> = self.versions.keys().copied().collect();
+            numbers.sort_by_key(|number| self.versions[number].rank(order));
+            numbers
+        })
     }
 
     /// Makes a pack of these versions; answers with its bytes.
