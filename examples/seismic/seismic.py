@@ -120,7 +120,7 @@ ROWS = [
     ("... reading picks back", lambda run: run["spent_s"]["read picks"]),
     ("nights: until the rack rests (s)", lambda run: run["spent_s"]["nights"]),
     ("critical threshold crossed", lambda run: run["crossings"]),
-    ("most staged (share)", lambda run: run["peak_share"]),
+    ("most staged (% of the workshop)", lambda run: run["peak_share"] * 100),
     ("raw files read from the rack", lambda run: cold(run, "raw")),
     ("... not yet read ahead", lambda run: cold(run, "raw", ["rack"])),
     ("picks read from the rack", lambda run: cold(run, "picks")),
@@ -144,8 +144,7 @@ def table(runs):
             except KeyError:  # a directory has no rack
                 cells.append("")
                 continue
-            shown = f"{statistics.median(values):.4g}"
-            least, most = f"{min(values):.4g}", f"{max(values):.4g}"
+            shown, least, most = (f"{of(values):.1f}".removesuffix(".0") for of in (statistics.median, min, max))
             cells.append(shown if least == most else f"{shown} ({least} to {most})")
         print(f"| {name} | " + " | ".join(cells) + " |")
     print()
