@@ -4,7 +4,7 @@
 //! The world answers with one event, with the same attempt.
 
 use crate::job_protocol::{JobAction, JobId};
-use crate::policy::{PinnedTo, ReadPolicy};
+use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -91,6 +91,9 @@ pub enum Action {
         attempt: Attempt,
         /// At least this old, in modelled time.
         older_than: Duration,
+        /// What decides which of them are the first.
+        #[serde(default)]
+        order: MoveOrder,
         /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this
         /// many bytes; `None` is all. Versions that are due by a rule of the policy's thermometer are listed whatever
         /// their age and rank, and count among those bytes.

@@ -80,8 +80,8 @@ pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
-    SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy,
+    ReadPolicy, Relief, SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;

@@ -206,6 +206,17 @@ impl From<Option<ClassId>> for PinnedTo {
     }
 }
 
+/// What decides which staged versions move first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveOrder {
+    /// What was read through goes first, and then what was not; of each the oldest (SOHO).
+    #[default]
+    Processed,
+    /// The oldest goes first, read or not.
+    Age,
+}
+
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
@@ -225,6 +236,9 @@ pub struct MigrationPolicy {
     /// one. SOHO does not say where a move ends; by what it counts, close to 0.
     #[serde(default)]
     pub drained_permille: Option<u32>,
+    /// What moves first for a threshold's sake.
+    #[serde(default)]
+    pub order: MoveOrder,
     /// Packs grow to this size; an object at least this large is a blob of its own.
     pub pack_bytes: u64,
     /// A pack holds at most so many objects.

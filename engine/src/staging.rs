@@ -255,8 +255,8 @@ impl Migrator {
         };
         let coldest_bytes = self.excess_for(reason);
         let hot_bytes = if reason == Reason::Critical { self.hot_excess_bytes() } else { 0 };
-        let limit = STAGED_PAGE_ENTRIES;
-        actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart });
+        let (limit, order) = (STAGED_PAGE_ENTRIES, self.policy.order);
+        actions.push(Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart });
     }
 
     /// A page of the listing has come, and whether there are more.
@@ -375,6 +375,7 @@ impl Migrator {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::policy::MoveOrder;
     use crate::thermometer::{Rule, Thermometer};
     use alloc::vec;
 
@@ -388,6 +389,7 @@ mod tests {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: MoveOrder::default(),
             pack_bytes: 8 * MB,
             pack_members: 1000,
             linger: Duration::ZERO,

@@ -35,6 +35,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             regular_permille: 1000,
             critical_permille: 1000,
             drained_permille: None,
+            order: crate::policy::MoveOrder::default(),
             pack_bytes: 1,
             pack_members: 1,
             linger: Duration::ZERO,

@@ -13,7 +13,7 @@ mod thermometer;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
 use engine::{
-    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
+    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{ClassId, RackSpec};
@@ -246,6 +246,8 @@ pub struct MigrateConfig {
     /// The size below which an object does not move until the critical share is reached.
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
+    /// What moves first where only as much moves as is too much.
+    pub order: MoveOrder,
     /// The size of packs; the rack's if not set.
     #[serde(rename = "pack_size", deserialize_with = "text::size")]
     pub pack_bytes: Option<u64>,
@@ -272,6 +274,7 @@ impl Default for MigrateConfig {
             older_than: None,
             min_age: Duration::ZERO,
             min_bytes: 0,
+            order: MoveOrder::default(),
             pack_bytes: None,
             pack_members: 50_000,
             linger: Duration::from_hours(1),
@@ -612,6 +615,7 @@ impl Config {
             regular_permille: self.workshop.regular_permille,
             critical_permille: self.workshop.critical_permille,
             drained_permille: None,
+            order: migrate.order,
             pack_bytes: migrate.pack_bytes.unwrap_or(spec.pack_bytes),
             pack_members: migrate.pack_members,
             linger: modelled(migrate.linger),

@@ -181,6 +181,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: 1_000_000_000,
             pack_members: 10_000,
             linger: Duration::ZERO,

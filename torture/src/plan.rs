@@ -271,6 +271,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: pick(rng, &[60 * KIB, 300 * KIB, MIB]),
             pack_members: pick(rng, &[3, 1000]),
             linger: SECOND * pick(rng, &[0, 0, 60]),

@@ -10,7 +10,7 @@ use crate::temperature::{Judge, Judged};
 use catalog::{AgedVersion, CatalogError, Cursor, Reads, StagedWhen, Version, VersionId};
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::Thermometer;
-use engine::{Heat, StagedEntry};
+use engine::{Heat, MoveOrder, StagedEntry};
 use model::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub(super) struct StagedScan {
     pub(super) older_than: Duration,
+    pub(super) order: MoveOrder,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) hot_bytes: u64,
     pub(super) limit: u32,
@@ -47,7 +48,8 @@ pub(super) async fn list(
     let taken = page.items.iter().zip(judged).zip(quarantined).filter(|((version, judged), quarantined)| {
         let Judged { heat, reads, .. } = *judged;
         let is_through = reads.is_some_and(|reads| reads.is_through);
-        !quarantined && takes(when, &selection, heat, (version.staged_ms, is_through))
+        let rank = rank(query.order, heat, version.staged_ms, is_through);
+        !quarantined && takes(when, &selection, heat, (version.staged_ms, rank))
     });
     let entry = |((version, judged), _): ((&Version, Judged), bool)| StagedEntry {
         version: version.version.0,
@@ -60,15 +62,15 @@ pub(super) async fn list(
     Ok((entries, page.next.map(|after| StagedCursor { when, selection, after })))
 }
 
-/// Whether a listing takes a version that was staged then, and read through or not.
-fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, is_through): (u64, bool)) -> bool {
+/// Whether a listing takes a version that was staged then, and has this rank.
+fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, rank): (u64, MoveRank)) -> bool {
     // What was staged in a future of which the clock has stepped back would be the last of all.
     let is_beyond = staged_ms > when.beyond_ms;
     match heat {
         Heat::Due(_) => true,
         Heat::Cold if is_beyond => true,
-        Heat::Cold => when.includes(staged_ms) && selection.takes(heat, rank(heat, staged_ms, is_through)),
-        Heat::Hot => selection.takes(heat, rank(heat, staged_ms, is_through)),
+        Heat::Cold => when.includes(staged_ms) && selection.takes(heat, rank),
+        Heat::Hot => selection.takes(heat, rank),
     }
 }
 
@@ -86,8 +88,8 @@ fn age(staged_ms: u64, now_ms: u64) -> Duration {
 
 /// The place of a version in the order of moving. Moments are compared and nothing else, so that their unit does not
 /// matter.
-fn rank(heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
-    let rank = MoveRank::new(is_through, Time::from_nanos(staged_ms));
+fn rank(order: MoveOrder, heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
+    let rank = MoveRank::new(order, is_through, Time::from_nanos(staged_ms));
     if heat == Heat::Hot { rank.hot() } else { rank }
 }
 
@@ -105,17 +107,17 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
     }
     let walk = Walk { context, judge };
     if judge.thermometer.is_used() {
-        for processed in [true, false] {
+        for which in [Which::Processed, Which::Others] {
             let mut count = |heat: Heat, _, bytes| {
                 if matches!(heat, Heat::Due(_)) {
                     selection.add_due(bytes);
                 }
                 true
             };
-            walk.each(processed, &mut count).await?;
+            walk.each(which, &mut count).await?;
         }
     }
-    for (wanted, processed) in [(Heat::Cold, true), (Heat::Cold, false), (Heat::Hot, true), (Heat::Hot, false)] {
+    for (wanted, which) in walks(query.order) {
         let wants = |selection: &Selection| match wanted {
             Heat::Hot => selection.wants_hot(),
             _ => selection.wants_cold(),
@@ -125,13 +127,33 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
         }
         let mut count = |heat: Heat, staged_ms, bytes| {
             if heat == wanted && wants(&selection) {
-                selection.add(rank(heat, staged_ms, processed), bytes);
+                selection.add(rank(query.order, heat, staged_ms, which == Which::Processed), bytes);
             }
             wants(&selection)
         };
-        walk.each(processed, &mut count).await?;
+        walk.each(which, &mut count).await?;
     }
     Ok(selection)
+}
+
+/// Staged versions that are walked over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those that were read through.
+    Processed,
+    /// Those that were not.
+    Others,
+    /// All of them.
+    All,
+}
+
+/// The walks, each oldest first, that one after the other are the order of moving: what is cold, then what is hot.
+fn walks(order: MoveOrder) -> Vec<(Heat, Which)> {
+    let of_each: &[Which] = match order {
+        MoveOrder::Processed => &[Which::Processed, Which::Others],
+        MoveOrder::Age => &[Which::All],
+    };
+    [Heat::Cold, Heat::Hot].into_iter().flat_map(|heat| of_each.iter().map(move |which| (heat, *which))).collect()
 }
 
 /// A staged version in the order of ages, with its length and its reads.
@@ -144,16 +166,19 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Gives `take` the temperature, the moment of staging and the length of each staged version that was read through,
-    /// or of each that was not, until it answers false.
+    /// Gives `take` the temperature, the moment of staging and the length of each of these staged versions, until it
+    /// answers false.
     async fn each(
         &self,
-        processed: bool,
+        which: Which,
         take: &mut (impl FnMut(Heat, u64, u64) -> bool + Send),
     ) -> Result<(), CatalogError> {
         let mut after = None;
         loop {
-            let (versions, next) = if processed { self.processed(after).await? } else { self.others(after).await? };
+            let (versions, next) = match which {
+                Which::Processed => self.processed(after).await?,
+                Which::Others | Which::All => self.aged(after, which == Which::All).await?,
+            };
             let heats = self.judge.judged_by_number(&versions).await?;
             for ((of, bytes, _), heat) in versions.iter().zip(heats) {
                 if heat.is_some_and(|heat| !take(heat, of.staged_ms, *bytes)) {
@@ -173,12 +198,16 @@ impl Walk<'_> {
         Ok((page.items.into_iter().map(|(of, bytes, reads)| (of, bytes, Some(reads))).collect(), page.next))
     }
 
-    async fn others(&self, after: Option<Cursor>) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
+    async fn aged(
+        &self,
+        after: Option<Cursor>,
+        with_processed: bool,
+    ) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
         let page = self.context.catalog.aged_page(after.as_ref()).await?;
         let aged: Vec<AgedVersion> = page.items.iter().map(|(of, _)| *of).collect();
         let reads = self.context.catalog.reads_of(&aged).await?;
         let all = page.items.into_iter().zip(reads).map(|((of, bytes), reads)| (of, bytes, reads));
-        let others = all.filter(|(_, _, reads)| !reads.is_some_and(|reads| reads.is_through));
-        Ok((others.collect(), page.next))
+        let taken = all.filter(|(_, _, reads)| with_processed || !reads.is_some_and(|reads| reads.is_through));
+        Ok((taken.collect(), page.next))
     }
 }

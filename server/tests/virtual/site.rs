@@ -135,6 +135,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: 4 * MIB,
             pack_members: 1000,
             linger: Duration::ZERO,

@@ -24,8 +24,8 @@ impl<M: Controller> World<M> {
             Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.end(op, outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
-            Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
-                let query = StagedQuery { older_than, coldest_bytes, hot_bytes, limit, restart };
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
+                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, limit, restart };
                 let (entries, more) = self.staging.page(self.now, self.rack.thermometer(), query);
                 self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
             }
