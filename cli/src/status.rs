@@ -306,8 +306,14 @@ mod tests {
             groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
             classes: vec![
-                ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
-                ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },
+                ClassStatus {
+                    class: 0,
+                    group: Some(11),
+                    state: "waking".into(),
+                    queued: [1, 0, 12],
+                    kept_spinning: false,
+                },
+                ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0], kept_spinning: false },
             ],
             totals: Totals { wakes_per_gb_migrated: Some(0.125), ..Totals::default() },
             capacity: CapacityStatus {

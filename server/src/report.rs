@@ -272,6 +272,8 @@ pub struct ClassStatus {
     pub state: String,
     /// Operations queued: client, rebuild, background.
     pub queued: [u64; 3],
+    /// The group would sleep, and spins on since a drive of it has no starts left today.
+    pub kept_spinning: bool,
 }
 
 /// Counters since the server started.

@@ -143,7 +143,7 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let look = move |rack: &Rack, _| (rack_status(rack, &*clock), late(rack));
+        let look = move |rack: &Rack, now| (rack_status(rack, now, &*clock), late(rack));
         let (seen, late) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();

@@ -87,16 +87,29 @@ impl Rack {
 
     /// The moment until which an idle `group` keeps spinning (spin-down manager, Serviceable cold storage, section 4).
     fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
-        let SpinDownPolicy { min_gap, keeps_exhausted } = self.setup.policy.spin_down;
+        let SpinDownPolicy { min_gap, .. } = self.setup.policy.spin_down;
         let state = &self.classes[class.index()];
         if state.is_hastened {
             return Time::ZERO;
         }
+        if self.keeps_exhausted(group, now) { StartBudget::next_day(now) } else { state.ready_at + min_gap }
+    }
+
+    /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
+    fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
         let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
-        if keeps_exhausted && self.setup.members(group).iter().any(is_exhausted) {
-            return StartBudget::next_day(now);
-        }
-        state.ready_at + min_gap
+        self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
+    }
+
+    /// The group of `class` that is idle for longer than the idle timeout, and spins on since a drive of it has no
+    /// starts left today.
+    pub fn kept_spinning(&self, class: ClassId, now: Time) -> Option<GroupId> {
+        let state = &self.classes[class.index()];
+        let (IdleTimeout::After(timeout), Some(since)) = (self.setup.policy.idle_timeout, state.idle_since()) else {
+            return None;
+        };
+        let group = state.awake()?;
+        (now >= since + timeout && self.keeps_exhausted(group, now)).then_some(group)
     }
 
     /// Puts an operation into service. True if it ended at once, so that another can be picked.

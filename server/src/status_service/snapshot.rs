@@ -11,7 +11,7 @@ use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
 /// The engine's part of a status.
-pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
+pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
     let spec = rack.spec();
     let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
     Status {
@@ -31,7 +31,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
-        classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+        classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32), now)).collect(),
         switch: switch_status(rack, clock),
         totals: totals(rack),
         capacity: capacity(rack),
@@ -78,7 +78,7 @@ fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {
     SwitchStatus { wake_s: seconds(idle.wake), wake_busy_s: seconds(busy.wake), rest_s: seconds(idle.rest) }
 }
 
-fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
+fn class_status(rack: &Rack, class: ClassId, now: Time) -> ClassStatus {
     let view = rack.class_view(class);
     let awake = rack.layout().classes[class.index()]
         .iter()
@@ -89,6 +89,7 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
         group: awake.map(|(group, _)| group.0),
         state: awake.map_or(GroupState::Asleep, |(_, state)| state).name().into(),
         queued: view.queued.map(|queued| queued as u64),
+        kept_spinning: rack.kept_spinning(class, now).is_some(),
     }
 }
 

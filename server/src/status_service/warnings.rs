@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::lineage;
-use crate::report::{IntakeStatus, RebuildReport, Status};
+use crate::report::{ClassStatus, IntakeStatus, RebuildReport, Status};
 use intake::{COPIES_FROM_DRIVES, RETAINED_MAX};
 use model::DriveId;
 use std::sync::atomic::Ordering;
@@ -110,6 +110,14 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         let starts = counted(starts, "drive start");
         warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
     }
+    let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
+    if !kept.is_empty() {
+        warnings.push(format!(
+            "kept spinning, since no starts are left for today: {}. The next client costs none; with more \
+             starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep",
+            kept.join(", ")
+        ));
+    }
     if status.power.fuse_trips > 0 {
         warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
     }
@@ -126,6 +134,11 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
     }
     warnings
+}
+
+/// The group of a class, for people.
+fn named(class: &ClassStatus) -> Option<String> {
+    class.group.map(|group| format!("group {group}"))
 }
 
 /// From so many logs on that are kept for another catalog, it is time to say so.
