@@ -258,18 +258,25 @@ impl Boot<'_> {
         let mut status = StatusService::new(context.clone(), world.clone(), emulated);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
-        status.journal.clone_from(&journal);
+        status.notices.journal = journal.clone().err();
+        status.journal = journal.ok();
+        let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
     }
 
-    /// The journal of the catalog. A server without it serves, and says so.
-    fn journal(&self, catalog: &Catalog) -> Result<Option<Arc<Journal>>, ServerError> {
+    /// The journal of the catalog; or, of a server that serves without it, why there is none.
+    fn journal(&self, catalog: &Catalog) -> Result<Result<Arc<Journal>, String>, ServerError> {
         let (dir, rack) = (self.dir.workshop().join(JOURNAL), self.dir.rack_uuid().0);
         let begun = Journal::begin(dir.clone(), rack, random_seed()?, catalog);
-        let warn = |error: &io::Error| {
-            tracing::warn!(%error, "{} cannot be used: the catalog has no journal", dir.display());
-        };
-        Ok(begun.inspect_err(warn).ok())
+        Ok(begun.map_err(|error| {
+            let why = format!(
+                "the catalog has no journal, from which it could be made again if it is lost: {}: {error}; see that it \
+                 is a directory that can be written, and restart the server",
+                dir.display()
+            );
+            tracing::warn!("{why}");
+            why
+        }))
     }
 
     /// The class that an object is pinned to: by the longest prefix.

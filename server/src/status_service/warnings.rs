@@ -129,6 +129,13 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
         away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
     }
+    if status.journal.is_some_and(|journal| !journal.leads_on) && status.uptime_s > JOURNAL_PATIENCE_S {
+        warnings.push(
+            "the journal does not lead on to the catalog as it is, so that a lost one could not be made again: the log \
+             says why no snapshot was written; free some room in workshop/journal"
+                .into(),
+        );
+    }
     warnings.extend(status.intake.as_ref().into_iter().flat_map(intake_warnings));
     if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
@@ -140,6 +147,9 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
 fn named(class: &ClassStatus) -> Option<String> {
     class.group.map(|group| format!("group {group}"))
 }
+
+/// A snapshot should be there by then, in seconds after the start.
+const JOURNAL_PATIENCE_S: f64 = 300.0;
 
 /// From so many logs on that are kept for another catalog, it is time to say so.
 const RETAINED_WARNED: u64 = RETAINED_MAX as u64 / 2;
