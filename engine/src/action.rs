@@ -5,6 +5,7 @@
 
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{PinnedTo, ReadPolicy};
+use crate::staging::checks::{CheckProgress, Taking};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -104,8 +105,8 @@ pub enum Action {
         /// Whether to begin at the first key.
         restart: bool,
     },
-    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A
-    /// version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
+    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. The
+    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
     /// is quarantined: that is remembered durably, and no listing shows it again before it can be read.
     Compose {
         /// The number of the write to come.
@@ -180,6 +181,36 @@ pub enum Action {
         job: JobId,
         /// The work.
         action: JobAction,
+    },
+
+    /// Measure the load of the workshop. Answered by `LoadMeasured`.
+    MeasureLoad {
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`, begin
+    /// at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is none.
+    /// Answered by `StagedChecked` or `StagedUnchecked`.
+    CheckStaged {
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Which of them are to move, and how much memory there is to keep them in; none if `None`.
+        take: Option<Taking>,
+        /// At most so many versions.
+        limit: u32,
+        /// No more versions once those that were read have so many bytes.
+        bytes_max: u64,
+        /// At this load, in thousandths, the page ends before the version that is being read; never if `None`.
+        load_limit_permille: Option<u32>,
+        /// Whether to begin at the first key.
+        restart: bool,
+    },
+    /// Let go whatever checked versions are kept in memory and were not composed.
+    ReleaseChecked,
+    /// Remember, durably, how far the pass of checks has come, and the place behind the last page.
+    PersistChecks {
+        /// How far.
+        progress: CheckProgress,
     },
 }
 

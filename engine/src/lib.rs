@@ -73,7 +73,8 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, CheckResult, CheckedEntry, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request,
+    StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};

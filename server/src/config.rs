@@ -618,6 +618,7 @@ impl Config {
             window: migrate.window,
             scan_interval: modelled(migrate.scan_interval),
             thermometer: self.thermometer.thermometer(),
+            due_with_checks: false,
         }
     }
 }

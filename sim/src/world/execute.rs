@@ -1,18 +1,22 @@
 //! The interpreter: each action, executed.
 
 use super::blobs::{SimBlob, StackMove};
+use super::checks::{CHECK_BYTES_S, CheckQuery};
 use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
 use engine::{Action, Controller, Event, Loss, Outcome, PinnedTo, PriorityClass, Request, Work};
-use model::{Attempt, DriveId, GroupId, OpId, Time};
+use model::{Attempt, DriveId, GroupId, OpId, Time, transfer_time};
 
 impl<M: Controller> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
         match action {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
             // to copy back: living bytes of a mostly dead blob stay there.
-            Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::Evacuate { .. } => {}
+            Action::PersistStarts { .. }
+            | Action::PersistInitialised { .. }
+            | Action::PersistChecks { .. }
+            | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
                 let load = self.load_for(drive);
@@ -47,6 +51,19 @@ impl<M: Controller> World<M> {
                 self.plan(self.now, Event::DeadPage { group, attempt, blobs, held_bytes: 0, more }, None);
             }
             Action::Job { job, action } => self.job_actions.push_back((job, action)),
+            Action::MeasureLoad { attempt } => {
+                let load_permille = self.load.permille(self.now);
+                self.plan(self.now, Event::LoadMeasured { attempt, load_permille }, None);
+            }
+            Action::CheckStaged { attempt, take, limit, bytes_max, restart, .. } => {
+                let query = CheckQuery { take, limit, bytes_max, restart };
+                let page = self.staging.check_page(self.now, self.rack.thermometer(), query);
+                let (load_permille, over) =
+                    (self.load.permille(self.now), self.now + transfer_time(page.read_bytes, CHECK_BYTES_S));
+                let (entries, more) = (page.entries, page.more);
+                self.plan(over, Event::StagedChecked { attempt, entries, more, load_permille }, None);
+            }
+            Action::ReleaseChecked => self.staging.release_checked(),
         }
     }
 
@@ -84,6 +101,9 @@ impl<M: Controller> World<M> {
         let Some(open) = self.open.remove(op) else {
             panic!("{op} ended twice, or was never begun: {outcome:?}");
         };
+        if open.priority == PriorityClass::Client {
+            self.load.left(self.now);
+        }
         match &outcome {
             Outcome::Written { group, drives } => self.written(op, &open, *group, drives),
             Outcome::Deleted => self.blobs.deleted(op),

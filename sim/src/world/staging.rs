@@ -3,6 +3,7 @@
 //! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
 //! are those of the versions that are there.
 
+use super::checks::Checking;
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::{Facts, Thermometer};
 use engine::{Heat, PinnedTo, StagedEntry, Usage};
@@ -30,7 +31,7 @@ impl StagedVersion {
 
     /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
     /// was read through.
-    fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
+    pub(super) fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
         if !thermometer.is_used() {
             return Heat::Cold;
         }
@@ -47,6 +48,12 @@ impl StagedVersion {
         };
         let verdict = thermometer.judge(&facts, ms(now));
         verdict.heat(Duration::from_millis(ms(now).saturating_sub(verdict.since_ms)))
+    }
+
+    /// Whether a listing takes it that takes what is so old and what is selected.
+    pub(super) fn is_taken(self, heat: Heat, age: Duration, (older_than, selection): (Duration, &Selection)) -> bool {
+        let is_young = heat == Heat::Cold && age < older_than;
+        !is_young && selection.takes(heat, self.rank_as(heat))
     }
 
     fn rank_as(self, heat: Heat) -> MoveRank {
@@ -70,7 +77,7 @@ pub(crate) struct StagedQuery {
 /// The staged versions.
 #[derive(Debug, Default)]
 pub struct Staging {
-    versions: BTreeMap<u64, StagedVersion>,
+    pub(super) versions: BTreeMap<u64, StagedVersion>,
     /// The same in the order of moving.
     by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
@@ -80,11 +87,13 @@ pub struct Staging {
     /// What the listing under way takes.
     selection: Option<Selection>,
     /// The versions of each pack that is under way.
-    packs: BTreeMap<OpId, Vec<u64>>,
+    pub(super) packs: BTreeMap<OpId, Vec<u64>>,
     /// Versions that cannot be read.
-    unreadable: BTreeSet<u64>,
+    pub(super) unreadable: BTreeSet<u64>,
     /// Those of them that were found out, and are listed no more.
-    quarantined: BTreeSet<u64>,
+    pub(super) quarantined: BTreeSet<u64>,
+    /// What a pass of checks has to do with all this.
+    pub(super) checking: Checking,
 }
 
 impl Staging {
@@ -157,8 +166,7 @@ impl Staging {
             let age = now.since(staged.since);
             let left_out = under_way.contains(version) || self.quarantined.contains(version);
             let heat = staged.heat(thermometer, now);
-            let is_young = heat == Heat::Cold && age < query.older_than;
-            if is_young || left_out || !selection.takes(heat, staged.rank_as(heat)) {
+            if left_out || !staged.is_taken(heat, age, (query.older_than, &selection)) {
                 continue;
             }
             if entries.len() == query.limit as usize {
@@ -171,7 +179,7 @@ impl Staging {
     }
 
     /// What a listing takes that begins now.
-    fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
+    pub(super) fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
         let mut selection = Selection::new(query.coldest_bytes, query.hot_bytes);
         if !selection.counts() {
             return selection;
@@ -196,6 +204,7 @@ impl Staging {
 
     /// Makes a pack of these versions; answers with its bytes.
     pub(crate) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
+        self.checking.compose(op, &versions, |version| self.versions.get(&version).map_or(0, |staged| staged.bytes));
         let bytes = |version: &u64| match self.versions.get(version) {
             Some(staged) => staged.bytes,
             None => panic!("version {version} is packed and not staged"),
@@ -223,6 +232,7 @@ impl Staging {
     /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
     pub(crate) fn migrated(&mut self, op: OpId) -> bool {
         let Some(versions) = self.packs.remove(&op) else { return false };
+        self.checking.migrated(op);
         for version in versions {
             assert!(!self.unreadable.contains(&version), "version {version} was written and cannot be read");
             assert!(self.remove(version), "version {version} migrated twice");
@@ -233,6 +243,7 @@ impl Staging {
     /// The operation of a pack has ended, however it did.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.packs.remove(&op);
+        self.checking.forget(op);
     }
 }
 

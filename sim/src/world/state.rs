@@ -10,6 +10,7 @@ use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::places::Places;
 use engine::check::TraceCheck;
+use engine::staging::LoadMeter;
 use engine::trace::{Record, TraceMessage};
 use engine::{
     Action, Controller, DriveDeadlines, DriveList, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps,
@@ -128,6 +129,8 @@ pub struct World<M = Rack> {
     pub blobs: Blobs,
     /// The versions in the workshop.
     pub staging: Staging,
+    /// The load by clients' operations.
+    pub(super) load: LoadMeter,
     pub(super) links: Links,
     /// Whether a transfer takes one seek, whatever it does.
     pub(super) one_seek: bool,
@@ -166,6 +169,7 @@ impl<M: Controller> World<M> {
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
+            load: LoadMeter::default(),
             transfers: Places::default(),
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
@@ -344,6 +348,9 @@ impl<M: Controller> World<M> {
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
+        if open.priority == PriorityClass::Client {
+            self.load.came(self.now);
+        }
         let before = self.open.insert(op, open);
         assert!(before.is_none(), "{op} is open already: {before:?}");
     }
