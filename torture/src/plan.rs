@@ -3,6 +3,7 @@
 //! same seed, one for each thing, so that leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
+use engine::staging::checks::CheckPolicy;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,

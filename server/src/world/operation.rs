@@ -116,7 +116,17 @@ pub(crate) struct Rebuild {
 pub(crate) struct StagedCursor {
     pub(super) when: StagedWhen,
     pub(super) selection: Selection,
-    pub(super) after: Cursor,
+    /// The end of the last page; `None` behind the last one.
+    pub(super) after: Option<Cursor>,
+}
+
+/// Where a pass of checks goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum CheckPlace {
+    /// Where its record says.
+    AsRecorded,
+    /// Behind this staged version, or at the first one.
+    Behind(Option<Cursor>),
 }
 
 /// Done when the starts of one batch of actions, and of all before it, are remembered.

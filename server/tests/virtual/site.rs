@@ -8,6 +8,7 @@ use bytes::Bytes;
 use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
+use engine::staging::checks::CheckPolicy;
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     SpinDownPolicy, Weighing,
