@@ -11,7 +11,7 @@ use super::listing::{Listed, StagedScan, listed};
 use super::operation::{CheckPlace, StagedCursor};
 use super::quarantine::{Examined, Reading, examine, quarantine};
 use super::state::World;
-use crate::context::{Context, usage_of};
+use crate::context::Context;
 use catalog::{CatalogError, ChecksRecord, Cursor, VersionId};
 use engine::staging::checks::{CheckProgress, Taking, held_cost};
 use engine::thermometer::Thermometer;
@@ -205,7 +205,12 @@ impl Scanner {
         if keep && page.held_bytes + cost > hold_bytes {
             return Ok(false);
         }
-        let checked = match examine(&self.context, &version, reading.keeping(keep)).await? {
+        let mut examined = examine(&self.context, &version, reading.keeping(keep)).await?;
+        if matches!(&examined, Examined::Bad(trouble) if trouble.own) {
+            // Once more, as migration does: a disk that fails a read may do the next one.
+            examined = examine(&self.context, &version, reading.keeping(keep)).await?;
+        }
+        let checked = match examined {
             Examined::Sound(bytes) => {
                 if let Some(bytes) = bytes {
                     page.held_bytes += cost;

@@ -75,6 +75,8 @@ pub struct Site {
     wall_ms: u64,
     /// Bytes that were written to the spool's disk and read from it.
     spooled_bytes: Arc<AtomicU64>,
+    /// The same of the workshop's.
+    pub staged_bytes_moved: Arc<AtomicU64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
 }
@@ -179,6 +181,7 @@ impl Site {
             processor: Processor::Host,
             wall_ms: 1_700_000_000_000,
             spooled_bytes: Arc::default(),
+            staged_bytes_moved: Arc::default(),
             panics: Arc::default(),
             spec,
         }
@@ -277,7 +280,7 @@ impl Site {
             |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
-        let staged = self.powered(&self.staged, Silence::default(), &uncounted);
+        let staged = self.powered(&self.staged, Silence::default(), &self.staged_bytes_moved);
         let records = PoweredRecords { records: self.log.clone(), power: self.power.clone() };
         let files = Arc::new(SmallFiles::new(staged, Arc::new(records), MIB));
         let context = Context {
