@@ -128,13 +128,11 @@ fn read_ahead(ahead: &ReadAheadStatus) -> String {
 
 /// The checks of the workshop: where the pass stands, what was found, and which reads it has saved.
 fn checks(checks: &ChecksStatus) -> String {
-    let mut text = match checks.next_in_s {
-        Some(next) => format!("next in {}", seconds(next)),
-        None => {
-            let left = bytes(checks.left_bytes);
-            let (done, state) = (counted(checks.pass_objects, "object"), &checks.state);
-            format!("{state}: {done} of {} checked, {left} left", bytes(checks.pass_bytes))
-        }
+    let mut text = if let Some(next) = checks.next_in_s {
+        format!("next in {}", seconds(next))
+    } else {
+        let (done, left) = (counted(checks.pass_objects, "object"), bytes(checks.left_bytes));
+        format!("{}: {done} of {} checked, {left} left", checks.state, bytes(checks.pass_bytes))
     };
     if let Some(ago) = checks.completed_s_ago {
         let _ = write!(text, "; last completed {} ago", seconds(ago));
@@ -364,8 +362,8 @@ mod tests {
             saved_read_bytes: 4_000_000,
             ..ChecksStatus::default()
         };
-        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of 4.0 MB \
-                    went to the rack from memory";
+        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of \
+                    4.0 MB went to the rack from memory";
         assert_eq!(checks(&running), text);
     }
 

@@ -3,9 +3,9 @@
 //! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
 //! The world answers with one event, with the same attempt.
 
+use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{PinnedTo, ReadPolicy};
-use crate::staging::checks::{CheckProgress, Taking};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -106,8 +106,9 @@ pub enum Action {
         restart: bool,
     },
     /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. The
-    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
-    /// is quarantined: that is remembered durably, and no listing shows it again before it can be read.
+    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if
+    /// none is left, answer with `Cancelled`. One whose file is not there is quarantined: that is remembered durably,
+    /// and no listing shows it again before it can be read.
     Compose {
         /// The number of the write to come.
         op: OpId,
@@ -188,9 +189,9 @@ pub enum Action {
         /// To be given back in the answer.
         attempt: Attempt,
     },
-    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`, begin
-    /// at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is none.
-    /// Answered by `StagedChecked` or `StagedUnchecked`.
+    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`,
+    /// begin at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is
+    /// none. Answered by `StagedChecked` or `StagedUnchecked`.
     CheckStaged {
         /// To be given back in the answer.
         attempt: Attempt,
@@ -212,6 +213,31 @@ pub enum Action {
         /// How far.
         progress: CheckProgress,
     },
+}
+
+/// What a version in memory takes beside its bytes.
+const HELD_OVERHEAD_BYTES: u64 = 256;
+
+/// What a version of `bytes` bytes takes while it is in memory.
+pub const fn held_cost(bytes: u64) -> u64 {
+    bytes.saturating_add(HELD_OVERHEAD_BYTES)
+}
+
+/// What the world is to take of a page: as in [`Action::ListStaged`], and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Taking {
+    /// Cold versions at least this old, in modelled time.
+    pub older_than: Duration,
+    /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this many
+    /// bytes; `None` is all.
+    pub coldest_bytes: Option<u64>,
+    /// None that are shorter.
+    pub min_bytes: u64,
+    /// Memory for what is taken, each version at its [`held_cost`]. A version that takes more than all of it is taken
+    /// all the same, and read again for its pack; before one that only does not fit any more the page ends.
+    pub hold_bytes: u64,
+    /// Which versions are the first in the order of moving is counted anew; else as for the last page.
+    pub anew: bool,
 }
 
 /// Bytes to move, with everything the world needs to know.

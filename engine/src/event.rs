@@ -7,11 +7,10 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
-use crate::staging::checks::CheckProgress;
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use model::{Attempt, BlobId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, for [`Rack::apply`](crate::Rack::apply).
@@ -466,6 +465,23 @@ pub struct StagedEntry {
     pub heat: Heat,
 }
 
+/// How far a pass has come. Durable, along with the world's place in the listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckProgress {
+    /// When it began, in modelled time.
+    pub begun: Time,
+    /// When it ended, if it has.
+    pub ended: Option<Time>,
+    /// When the last one ended that was read to its end; this one, if it has.
+    pub last_ended: Option<Time>,
+    /// Versions that were read and checked so far.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of them that were found to be damaged.
+    pub damaged: u64,
+}
+
 /// A staged version that a pass of checks has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CheckedEntry {
@@ -473,7 +489,7 @@ pub struct CheckedEntry {
     pub entry: StagedEntry,
     /// The result.
     pub result: CheckResult,
-    /// Whether it is to move, as the action's [`Taking`](crate::staging::checks::Taking) says. Only what is sound is.
+    /// Whether it is to move, as the action's [`Taking`](crate::Taking) says. Only what is sound is.
     pub taken: bool,
     /// Whether its bytes are kept in memory.
     pub held: bool,
@@ -486,8 +502,8 @@ pub enum CheckResult {
     Sound,
     /// It cannot be read as it was staged, and is in quarantine.
     Damaged,
-    /// It was not read: it is gone, belongs to a pack that is being written, is in quarantine already, or the host could
-    /// not open its file.
+    /// It was not read: it is gone, belongs to a pack that is being written, is in quarantine already, or the host
+    /// could not open its file.
     Skipped,
 }
 

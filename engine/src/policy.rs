@@ -1,7 +1,6 @@
 //! The operator's settings, with the papers' values as defaults.
 
 use crate::deadlines::Deadlines;
-use crate::staging::checks::CheckPolicy;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -245,6 +244,15 @@ pub struct MigrationPolicy {
     /// passes ([`RackPolicy::checks`]).
     #[serde(default)]
     pub due_with_checks: bool,
+}
+
+/// When staged data is read and checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckPolicy {
+    /// Every staged version is checked once in so long; `None` is never.
+    pub every: Option<Duration>,
+    /// Bytes that are kept in memory, at most, from their check until their pack is written.
+    pub memory_bytes: u64,
 }
 
 /// What keeps an idle group spinning beyond its idle timeout (the spin-down manager of Serviceable cold storage,

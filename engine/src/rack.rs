@@ -21,6 +21,7 @@
 //! left behind for others is passed on before `apply` returns.
 
 mod admission;
+mod checking;
 mod cost;
 mod initialising;
 mod jobs;
@@ -213,15 +214,10 @@ impl Rack {
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}
-            Event::ChecksReported(progress) => {
-                if !self.booted {
-                    self.checker.reported(step.now, progress);
-                }
-            }
+            Event::ChecksReported(progress) => self.checks_reported(progress),
             Event::LoadMeasured { attempt, load_permille } => self.checker.measured(step.now, attempt, load_permille),
             Event::StagedChecked { attempt, entries, more, load_permille } => {
-                let page = CheckedPage { attempt, entries: &entries, more, load_permille };
-                self.checker.checked(step.now, &page, &mut self.migrator, step.actions);
+                self.staged_checked(&CheckedPage { attempt, entries: &entries, more, load_permille }, step);
             }
             Event::StagedUnchecked { attempt } => self.checker.unchecked(step.now, attempt),
         }

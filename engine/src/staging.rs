@@ -14,9 +14,9 @@
 //! 5. With a thermometer ([`crate::thermometer`]), what a rule calls cold is due, and what is hot stays. Above the
 //!    critical threshold hot data moves after all other, until the workshop is at that threshold again, in whole packs.
 //! 6. While a pass of checks ([`checks`]) reads the workshop anyway, its pages stand for a listing: this is a *ride*.
-//!    What is due on them, or cold above the regular threshold, is gathered as from any page, and with it the bytes that
-//!    are in memory. No other scan goes on meanwhile but one above the critical threshold, which ends the ride; and
-//!    after `linger` it ends by itself, so that what lies elsewhere waits no longer than a pack may.
+//!    What is due on them, or cold above the regular threshold, is gathered as from any page, and with it the bytes
+//!    that are in memory. No other scan goes on meanwhile but one above the critical threshold, which ends the ride;
+//!    and after `linger` it ends by itself, so that what lies elsewhere waits no longer than a pack may.
 //!
 //! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
 //! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
@@ -37,14 +37,13 @@ pub use order::MoveRank;
 pub use outlook::Outlook;
 pub use selection::Selection;
 
-use crate::action::Action;
+use crate::action::{Action, Taking, held_cost};
 use crate::event::{CheckedEntry, StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
 use crate::thermometer::{Heat, Temperature};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use checks::{Offer, Taking, held_cost};
 use core::time::Duration;
 use model::{Attempt, GroupId, OpId, Time};
 
@@ -86,6 +85,17 @@ struct OpenPack {
     oldest: Duration,
     /// The longest that a member has been due by a rule.
     due_for: Option<Duration>,
+}
+
+/// What the migrator wants of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// Nothing is to move.
+    Nothing,
+    /// This, for the ride of this number.
+    Take(Attempt, Taking),
+    /// Something may have to, and cannot be taken just now.
+    NotNow,
 }
 
 /// A listing under way.
@@ -310,7 +320,8 @@ impl Migrator {
         is_long
     }
 
-    /// Takes what is handed over on a page of the ride `ride`. What is left of it in memory, if that is over, is let go.
+    /// Takes what is handed over on a page of the ride `ride`. What is left of it in memory, if that is over, is let
+    /// go.
     pub(crate) fn hand_over(&mut self, ride: Option<Attempt>, entries: &[CheckedEntry], actions: &mut Vec<Action>) {
         let ours = |scan: &mut Scan| scan.ride.is_some() && Some(scan.attempt) == ride;
         let Some(mut scan) = self.scan.take_if(ours) else {

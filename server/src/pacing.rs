@@ -1,7 +1,8 @@
 //! Migration beside clients: what [`engine::staging::pacing`] decides is obeyed here.
 //!
 //! Whoever copies a block of a migration write, or reads one for a check, waits for its turn (`Pacing::turn`,
-//! `Pacing::turn_to_check`); a PUT waits as long as it is to be delayed (`Pacing::admitted`). Time is the host's, since it is the host's disk that is shared.
+//! `Pacing::turn_to_check`); a PUT waits as long as it is to be delayed (`Pacing::admitted`). Time is the host's, since
+//! it is the host's disk that is shared.
 
 use engine::Usage;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};

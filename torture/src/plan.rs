@@ -224,8 +224,8 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by tests and pages for what
-/// they found, and stay what they were.
+/// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by
+/// tests and pages for what they found, and stay what they were.
 pub const RULED_FROM: u64 = 1_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to

@@ -197,7 +197,7 @@ fn damage_to_a_member_is_noticed_while_packing() {
     run(async {
         let (drive, staging) = staging(1 << 20);
         let plan = staged_pack(&staging, &[10, 3 * BLOCK_BYTES, 30]).await;
-        drive.flip_bit(&crate::names::staged_name(1), BLOCK_BYTES as u64, 1);
+        drive.flip_bit(&staged_name(1), BLOCK_BYTES as u64, 1);
         let error = payload(&staging, &plan).await.err().unwrap();
         assert!(matches!(error, PackError::Read(ReadError::Damaged { slot: 1, block: 1 })));
         assert_eq!(error.bad_slot(), Some(1));

@@ -8,16 +8,16 @@
 //!    [`LOAD_LIMIT_PERMILLE`] the page is read; else the pass pauses and looks again after a scan interval. The world
 //!    stops in the middle of a page once the load is there; what it was reading is read again later.
 //! 3. A pass is *overdue*, and goes on whatever the load, when twice the time that the rest of it takes, at the rate at
-//!    which it was read so far, is more than what is left of its period. Beside clients the pacer still gives it no more
-//!    than its share.
+//!    which it was read so far, is more than what is left of its period. Beside clients the pacer still gives it no
+//!    more than its share.
 //! 4. The migrator says what of a page is to move ([`Migrator::offer`]): what is due by rule or age, and above the
 //!    regular threshold what is coldest. The world keeps the bytes of that in memory, up to
 //!    [`CheckPolicy::memory_bytes`] with those of packs that are not written yet: while these take most of it, a pass
 //!    that is not overdue waits. Everything else is read and dropped.
 //! 5. What is damaged is quarantined by the world at once, and counted. What lies in a pack that is being written is
 //!    left out, since every byte of it is checked there; so is what is in quarantine already.
-//! 6. How far a pass has come is made durable every [`PERSIST_INTERVAL`] and at its end, and a start goes on from there.
-//!    What came in behind that place is left to the next pass: it was checked as it came in.
+//! 6. How far a pass has come is made durable every [`PERSIST_INTERVAL`] and at its end, and a start goes on from
+//!    there. What came in behind that place is left to the next pass: it was checked as it came in.
 //!
 //! Bounds: the policy holds counters and one outstanding request; a page has at most [`CHECK_PAGE_ENTRIES`] versions,
 //! and ends behind the one that makes [`CHECK_PAGE_BYTES`].
@@ -28,13 +28,16 @@
 #[cfg(test)]
 mod tests;
 
-use super::Migrator;
+use super::{Migrator, Offer};
+pub use crate::action::{Taking, held_cost};
+pub use crate::event::CheckProgress;
+pub use crate::policy::CheckPolicy;
+
 use crate::action::Action;
 use crate::event::{CheckResult, CheckedEntry};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, Time, transfer_time};
-use serde::{Deserialize, Serialize};
 
 /// At this load, in thousandths, a pass that is not overdue pauses. The paper: deep scrub begins below 0.5.
 pub const LOAD_LIMIT_PERMILLE: u32 = 500;
@@ -48,40 +51,6 @@ pub const PERSIST_INTERVAL: Duration = Duration::from_mins(1);
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 /// The rate at which a pass is taken to be read before any of it was, in bytes a second.
 const FIRST_BYTES_S: u64 = 50_000_000;
-/// What a version in memory takes beside its bytes.
-const HELD_OVERHEAD_BYTES: u64 = 256;
-
-/// What a version of `bytes` bytes takes while it is in memory.
-pub const fn held_cost(bytes: u64) -> u64 {
-    bytes.saturating_add(HELD_OVERHEAD_BYTES)
-}
-
-/// When staged data is read and checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CheckPolicy {
-    /// Every staged version is checked once in so long; `None` is never.
-    pub every: Option<Duration>,
-    /// Bytes that are kept in memory, at most, from their check until their pack is written.
-    pub memory_bytes: u64,
-}
-
-/// How far a pass has come. Durable, along with the world's place in the listing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct CheckProgress {
-    /// When it began, in modelled time.
-    pub begun: Time,
-    /// When it ended, if it has.
-    pub ended: Option<Time>,
-    /// When the last one ended that was read to its end; this one, if it has.
-    pub last_ended: Option<Time>,
-    /// Versions that were read and checked so far.
-    pub objects: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Those of them that were found to be damaged.
-    pub damaged: u64,
-}
-
 /// What was checked since boot, over all passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckTotals {
@@ -110,7 +79,8 @@ pub enum CheckState {
     Overdue,
     /// Clients use the workshop.
     Busy,
-    /// It waits for migration: for packs on their way, or a listing, or the workshop to be below its critical threshold.
+    /// It waits for migration: for packs on their way, or a listing, or the workshop to be below its critical
+    /// threshold.
     AwaitsMigration,
 }
 
@@ -141,34 +111,6 @@ pub struct CheckView {
     pub load_permille: u32,
     /// Bytes that are left of this pass, as far as is known.
     pub left_bytes: u64,
-}
-
-/// What the world is to take of a page: as in [`Action::ListStaged`], and what for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Taking {
-    /// Cold versions at least this old, in modelled time.
-    pub older_than: Duration,
-    /// Of those, only as many of the first in the order of [`MoveRank`](super::MoveRank) as make this many bytes; `None`
-    /// is all.
-    pub coldest_bytes: Option<u64>,
-    /// None that are shorter.
-    pub min_bytes: u64,
-    /// Memory for what is taken, each version at its [`held_cost`]. A version that takes more than all of it is taken
-    /// all the same, and read again for its pack; before one that only does not fit any more the page ends.
-    pub hold_bytes: u64,
-    /// Which versions are the first in the order of moving is counted anew; else as for the last page.
-    pub anew: bool,
-}
-
-/// What the migrator wants of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// Nothing is to move.
-    Nothing,
-    /// This, for the ride of this number.
-    Take(Attempt, Taking),
-    /// Something may have to, and cannot be taken just now.
-    NotNow,
 }
 
 /// An answer that is awaited.

@@ -8,22 +8,17 @@
 //! pass lies behind versions that were read or left out for a reason, and behind no other.
 
 use super::listing::{Listed, StagedScan, listed};
-use super::operation::{CheckPlace, StagedCursor};
+use super::operation::{CheckPlace, InMemory, StagedCursor};
 use super::quarantine::{Examined, Reading, examine, quarantine};
 use super::state::World;
 use crate::context::Context;
-use catalog::{CatalogError, ChecksRecord, Cursor, VersionId};
+use catalog::{CatalogError, ChecksRecord, Cursor};
 use engine::staging::checks::{CheckProgress, Taking, held_cost};
 use engine::thermometer::Thermometer;
 use engine::{CheckResult, CheckedEntry, Event};
 use model::{Attempt, Time};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use workshop::CheckedBytes;
-
-/// Versions that are in memory.
-pub(super) type InMemory = HashMap<VersionId, CheckedBytes>;
 
 /// A page that the engine asks for.
 #[derive(Clone, Copy)]

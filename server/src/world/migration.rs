@@ -4,10 +4,9 @@
 //! staged files as they were and the stacks dead; whatever fails after it leaves at worst a file that nobody refers
 //! to, which the next start sweeps away.
 
-use super::checks::InMemory;
 use super::freeing::free_moved;
 use super::listing::{StagedScan, list};
-use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
+use super::operation::{InMemory, Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
 use super::quarantine::{missing, quarantine, survey};

@@ -8,10 +8,11 @@ use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
-use workshop::{HeldPack, Sealed};
+use workshop::{CheckedBytes, HeldPack, Sealed};
 
 /// The world's side of an operation.
 pub(super) enum Operation {
@@ -119,6 +120,9 @@ pub(crate) struct StagedCursor {
     /// The end of the last page; `None` behind the last one.
     pub(super) after: Option<Cursor>,
 }
+
+/// Checked versions that are in memory.
+pub(super) type InMemory = HashMap<VersionId, CheckedBytes>;
 
 /// Where a pass of checks goes on.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 //!
 //! Each message to that task is a step: a function of the world, called between two events of the engine.
 
-use super::checks::InMemory;
-use super::operation::{CheckPlace, LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
+use super::operation::{CheckPlace, InMemory, LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
 use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};

@@ -20,8 +20,8 @@ use workshop::staged_file_name;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// A site that is checked once a day. What is older than an hour and larger than 10 KB is due, and waits for a pass; all
-/// else is hot. Objects below 64 KiB are records of the log.
+/// A site that is checked once a day. What is older than an hour and larger than 10 KB is due, and waits for a pass;
+/// all else is hot. Objects below 64 KiB are records of the log.
 fn site() -> Site {
     let mut site = Site::nas8();
     site.small_below_bytes = 64 * KIB;

@@ -19,7 +19,7 @@ pub(super) const CHECK_BYTES_S: u64 = 500_000_000;
 
 /// What a pass of checks has to do with staged versions.
 #[derive(Debug, Default)]
-pub(super) struct Checking {
+pub(crate) struct Checking {
     /// The last version that was passed.
     after: Option<u64>,
     /// What is taken, as it was selected last.
@@ -32,10 +32,12 @@ pub(super) struct Checking {
 }
 
 impl Checking {
-    pub(super) fn compose(&mut self, op: OpId, versions: &[u64], bytes_of: impl Fn(u64) -> u64) {
+    /// A pack of these versions is composed.
+    pub(super) fn compose(&mut self, op: OpId, versions: &[u64], staging: &Staging) {
         let held: Vec<u64> = versions.iter().copied().filter(|version| self.held.remove(version)).collect();
         if !held.is_empty() {
-            self.packs.insert(op, (held.len() as u64, held.iter().map(|version| bytes_of(*version)).sum()));
+            let bytes = held.iter().filter_map(|version| staging.versions.get(version)).map(|staged| staged.bytes);
+            self.packs.insert(op, (held.len() as u64, bytes.sum()));
         }
     }
 
@@ -67,26 +69,31 @@ pub(super) struct CheckPage {
     pub(super) more: bool,
 }
 
-impl Staging {
+impl Checking {
     /// Objects that went into packs without being read again after their check, and their bytes.
-    pub fn saved_reads(&self) -> (u64, u64) {
-        self.checking.saved
+    pub(super) fn saved(&self) -> (u64, u64) {
+        self.saved
     }
 
-    pub(super) fn release_checked(&mut self) {
-        self.checking.held.clear();
+    pub(super) fn release(&mut self) {
+        self.held.clear();
     }
 
-    pub(super) fn check_page(&mut self, now: Time, thermometer: &Thermometer, query: CheckQuery) -> CheckPage {
+    pub(super) fn page(
+        &mut self,
+        staging: &mut Staging,
+        (now, thermometer): (Time, &Thermometer),
+        query: CheckQuery,
+    ) -> CheckPage {
         if query.restart {
-            self.checking.after = None;
+            self.after = None;
         }
-        let selection = query.take.map(|take| self.selection_for(now, thermometer, take));
+        let selection = query.take.map(|take| self.selection_for(staging, (now, thermometer), take));
         let taking = query.take.zip(selection);
         let hold_bytes = query.take.map_or(0, |take| take.hold_bytes);
         let mut page = CheckPage::default();
-        for version in self.behind(self.checking.after) {
-            let checked = self.checked(now, thermometer, (version, &taking));
+        for version in staging.behind(self.after) {
+            let checked = staging.checked(now, thermometer, (version, &taking));
             let CheckedEntry { entry: StagedEntry { bytes, .. }, result, taken, .. } = checked;
             let held = taken && held_cost(bytes) <= hold_bytes;
             page.more = page.entries.len() == query.limit as usize
@@ -97,18 +104,32 @@ impl Staging {
             }
             if held {
                 page.held_bytes += held_cost(bytes);
-                assert!(self.checking.held.insert(version), "version {version} is in memory once");
+                assert!(self.held.insert(version), "version {version} is in memory once");
             }
             if result == CheckResult::Damaged {
-                self.quarantined.insert(version);
+                staging.quarantined.insert(version);
             }
             page.read_bytes += if result == CheckResult::Skipped { 0 } else { bytes };
-            self.checking.after = Some(version);
+            self.after = Some(version);
             page.entries.push(CheckedEntry { held, ..checked });
         }
         page
     }
 
+    fn selection_for(
+        &mut self,
+        staging: &Staging,
+        (now, thermometer): (Time, &Thermometer),
+        take: Taking,
+    ) -> Selection {
+        let Taking { older_than, coldest_bytes, anew, .. } = take;
+        let query = StagedQuery { older_than, coldest_bytes, hot_bytes: 0, limit: 0, restart: true };
+        let known = self.selection.take_if(|_| !anew);
+        *self.selection.insert(known.unwrap_or_else(|| staging.select(now, thermometer, query)))
+    }
+}
+
+impl Staging {
     /// The versions behind `after`, in the order of keys.
     fn behind(&self, after: Option<u64>) -> Vec<u64> {
         self.versions.range(after.map_or(0, |after| after + 1)..).map(|(version, _)| *version).collect()
@@ -135,13 +156,5 @@ impl Staging {
         };
         let taken = result == CheckResult::Sound && taking.as_ref().is_some_and(is_taken);
         CheckedEntry { entry: StagedEntry { version, bytes, age, pin, heat }, result, taken, held: false }
-    }
-
-    fn selection_for(&mut self, now: Time, thermometer: &Thermometer, take: Taking) -> Selection {
-        let Taking { older_than, coldest_bytes, anew, .. } = take;
-        let query = StagedQuery { older_than, coldest_bytes, hot_bytes: 0, limit: 0, restart: true };
-        let known = self.checking.selection.take_if(|_| !anew);
-        let selection = known.unwrap_or_else(|| self.select(now, thermometer, query));
-        *self.checking.selection.insert(selection)
     }
 }

@@ -57,13 +57,14 @@ impl<M: Controller> World<M> {
             }
             Action::CheckStaged { attempt, take, limit, bytes_max, restart, .. } => {
                 let query = CheckQuery { take, limit, bytes_max, restart };
-                let page = self.staging.check_page(self.now, self.rack.thermometer(), query);
+                let judged = (self.now, self.rack.thermometer());
+                let page = self.checking.page(&mut self.staging, judged, query);
                 let (load_permille, over) =
                     (self.load.permille(self.now), self.now + transfer_time(page.read_bytes, CHECK_BYTES_S));
                 let (entries, more) = (page.entries, page.more);
                 self.plan(over, Event::StagedChecked { attempt, entries, more, load_permille }, None);
             }
-            Action::ReleaseChecked => self.staging.release_checked(),
+            Action::ReleaseChecked => self.checking.release(),
         }
     }
 
@@ -89,6 +90,7 @@ impl<M: Controller> World<M> {
 
     fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let priority = PriorityClass::Background;
+        self.checking.compose(op, &versions, &self.staging);
         let bytes = self.staging.compose(op, versions);
         let stack_bytes = self.stack_bytes(bytes);
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, None, self.now) });
@@ -110,6 +112,7 @@ impl<M: Controller> World<M> {
             _ => {}
         }
         self.staging.forget(op);
+        self.checking.forget(op);
         let OpenOp { priority, group, bytes, issued, picked, first_byte, .. } = open;
         let [picked, first_byte] = [picked, first_byte].map(|at| Some(at).filter(|at| *at != Time::MAX));
         assert!(issued.max(picked.unwrap_or(issued)) <= self.now, "{op} ended before it began");
@@ -122,6 +125,7 @@ impl<M: Controller> World<M> {
         assert!(self.stack_bytes(bytes) <= stack_bytes, "{op} wrote {bytes} bytes into stacks of {stack_bytes}");
         self.blobs.add(SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, dead_bytes: 0 });
         if self.staging.migrated(op) {
+            self.checking.migrated(op);
             self.plan(self.now, Event::StagingChanged(self.staging.usage()), None);
         }
     }

@@ -3,7 +3,6 @@
 //! Invariants: a version leaves only when a blob that holds it was written and read back (asserted); the bytes staged
 //! are those of the versions that are there.
 
-use super::checks::Checking;
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::{Facts, Thermometer};
 use engine::{Heat, PinnedTo, StagedEntry, Usage};
@@ -92,8 +91,6 @@ pub struct Staging {
     pub(super) unreadable: BTreeSet<u64>,
     /// Those of them that were found out, and are listed no more.
     pub(super) quarantined: BTreeSet<u64>,
-    /// What a pass of checks has to do with all this.
-    pub(super) checking: Checking,
 }
 
 impl Staging {
@@ -204,7 +201,6 @@ impl Staging {
 
     /// Makes a pack of these versions; answers with its bytes.
     pub(crate) fn compose(&mut self, op: OpId, versions: Vec<u64>) -> u64 {
-        self.checking.compose(op, &versions, |version| self.versions.get(&version).map_or(0, |staged| staged.bytes));
         let bytes = |version: &u64| match self.versions.get(version) {
             Some(staged) => staged.bytes,
             None => panic!("version {version} is packed and not staged"),
@@ -232,7 +228,6 @@ impl Staging {
     /// The pack of `op` was written and read back: its versions leave. False if it wrote no pack.
     pub(crate) fn migrated(&mut self, op: OpId) -> bool {
         let Some(versions) = self.packs.remove(&op) else { return false };
-        self.checking.migrated(op);
         for version in versions {
             assert!(!self.unreadable.contains(&version), "version {version} was written and cannot be read");
             assert!(self.remove(version), "version {version} migrated twice");
@@ -243,7 +238,6 @@ impl Staging {
     /// The operation of a pack has ended, however it did.
     pub(crate) fn forget(&mut self, op: OpId) {
         self.packs.remove(&op);
-        self.checking.forget(op);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The simulator's world: its clock, its requests, and the reports to the engine.
 
 use super::blobs::Blobs;
+use super::checks::Checking;
 use super::drives::Drives;
 use super::moving::Moving;
 use super::staging::{StagedVersion, Staging};
@@ -129,6 +130,8 @@ pub struct World<M = Rack> {
     pub blobs: Blobs,
     /// The versions in the workshop.
     pub staging: Staging,
+    /// What is checked of them.
+    pub(super) checking: Checking,
     /// The load by clients' operations.
     pub(super) load: LoadMeter,
     pub(super) links: Links,
@@ -169,6 +172,7 @@ impl<M: Controller> World<M> {
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
+            checking: Checking::default(),
             load: LoadMeter::default(),
             transfers: Places::default(),
             flows: Flows::new(links.capacities.clone()),
@@ -258,6 +262,11 @@ impl<M: Controller> World<M> {
     pub fn stage(&mut self, version: u64, bytes: u64, pin: PinnedTo) {
         self.staging.stage(version, StagedVersion { bytes, since: self.now, pin, is_processed: false });
         self.report(Event::StagingChanged(self.staging.usage()));
+    }
+
+    /// Staged versions that went into packs without being read again after their check, and their bytes.
+    pub fn saved_reads(&self) -> (u64, u64) {
+        self.checking.saved()
     }
 
     /// Marks `bytes` more of a blob as dead.
