@@ -10,7 +10,7 @@
 //! 3. A pass is *overdue*, and goes on whatever the load, when twice the time that the rest of it takes, at the rate at
 //!    which it was read so far, is more than what is left of its period. Beside clients the pacer still gives it no
 //!    more than its share.
-//! 4. The migrator says what of a page is to move ([`Migrator::offer`]): what is due by rule or age, and above the
+//! 4. The migrator says what of a page is to move (`Migrator::offer`): what is due by rule or age, and above the
 //!    regular threshold what is coldest. The world keeps the bytes of that in memory, up to
 //!    [`CheckPolicy::memory_bytes`] with those of packs that are not written yet: while these take most of it, a pass
 //!    that is not overdue waits. Everything else is read and dropped.
