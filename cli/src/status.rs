@@ -4,7 +4,9 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals};
+use server::report::{
+    ChecksStatus, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals,
+};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -57,6 +59,9 @@ fn text(status: &Status) -> String {
     if status.workshop.uploads > 0 {
         let (uploads, held) = (counted(status.workshop.uploads, "upload"), bytes(status.workshop.upload_bytes));
         row("open", format!("{uploads} in parts, {held} of what is staged"));
+    }
+    if status.checks.every_s > 0.0 {
+        row("checks", checks(&status.checks));
     }
     if let Some(intake) = &status.intake {
         row("intake", small_objects(intake));
@@ -119,6 +124,27 @@ fn read_ahead(ahead: &ReadAheadStatus) -> String {
         bytes(ahead.wasted_bytes),
         bytes(ahead.waiting_bytes),
     )
+}
+
+/// The checks of the workshop: where the pass stands, what was found, and which reads it has saved.
+fn checks(checks: &ChecksStatus) -> String {
+    let mut text = if let Some(next) = checks.next_in_s {
+        format!("next in {}", seconds(next))
+    } else {
+        let (done, left) = (counted(checks.pass_objects, "object"), bytes(checks.left_bytes));
+        format!("{}: {done} of {} checked, {left} left", checks.state, bytes(checks.pass_bytes))
+    };
+    if let Some(ago) = checks.completed_s_ago {
+        let _ = write!(text, "; last completed {} ago", seconds(ago));
+    }
+    if checks.damaged > 0 {
+        let _ = write!(text, "; {} damaged", counted(checks.damaged, "object"));
+    }
+    if checks.saved_reads > 0 {
+        let (objects, saved) = (counted(checks.saved_reads, "object"), bytes(checks.saved_read_bytes));
+        let _ = write!(text, "; {objects} of {saved} went to the rack from memory");
+    }
+    text
 }
 
 /// The intake: what it took, and what its drives do.
@@ -293,6 +319,7 @@ mod tests {
                 spool_capacity_bytes: 2_500_000_000,
                 migrations_under_way: 1,
             },
+            checks: ChecksStatus::default(),
             intake: None,
             journal: None,
             power: PowerStatus {
@@ -326,6 +353,26 @@ mod tests {
             warnings: vec!["drive 3 is away; look for its cable".into()],
             notes: vec!["objects lie on one disk".into()],
         }
+    }
+
+    #[test]
+    fn checks_say_where_they_stand_and_what_they_found_and_saved() {
+        let waiting =
+            ChecksStatus { next_in_s: Some(90_000.0), completed_s_ago: Some(60.0), ..ChecksStatus::default() };
+        assert_eq!(checks(&waiting), format!("next in {}; last completed {} ago", seconds(90_000.0), seconds(60.0)));
+        let running = ChecksStatus {
+            state: "paused for clients".into(),
+            pass_objects: 3,
+            pass_bytes: 5_000_000,
+            left_bytes: 2_000_000,
+            damaged: 1,
+            saved_reads: 2,
+            saved_read_bytes: 4_000_000,
+            ..ChecksStatus::default()
+        };
+        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of \
+                    4.0 MB went to the rack from memory";
+        assert_eq!(checks(&running), text);
     }
 
     #[test]

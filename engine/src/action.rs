@@ -3,6 +3,7 @@
 //! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
 //! The world answers with one event, with the same attempt.
 
+use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
 use alloc::vec::Vec;
@@ -107,9 +108,10 @@ pub enum Action {
         /// Whether to begin at the first key.
         restart: bool,
     },
-    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A
-    /// version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
-    /// is quarantined: that is remembered durably, and no listing shows it again before it can be read.
+    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. The
+    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if
+    /// none is left, answer with `Cancelled`. One whose file is not there is quarantined: that is remembered durably,
+    /// and no listing shows it again before it can be read.
     Compose {
         /// The number of the write to come.
         op: OpId,
@@ -184,6 +186,63 @@ pub enum Action {
         /// The work.
         action: JobAction,
     },
+
+    /// Measure the load of the workshop. Answered by `LoadMeasured`.
+    MeasureLoad {
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`,
+    /// begin at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is
+    /// none. Answered by `StagedChecked` or `StagedUnchecked`.
+    CheckStaged {
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Which of them are to move, and how much memory there is to keep them in; none if `None`.
+        take: Option<Taking>,
+        /// At most so many versions.
+        limit: u32,
+        /// No more versions once those that were read have so many bytes.
+        bytes_max: u64,
+        /// At this load, in thousandths, the page ends before the version that is being read; never if `None`.
+        load_limit_permille: Option<u32>,
+        /// Whether to begin at the first key.
+        restart: bool,
+    },
+    /// Let go whatever checked versions are kept in memory and were not composed.
+    ReleaseChecked,
+    /// Remember, durably, how far the pass of checks has come, and the place behind the last page.
+    PersistChecks {
+        /// How far.
+        progress: CheckProgress,
+    },
+}
+
+/// What a version in memory takes beside its bytes.
+const HELD_OVERHEAD_BYTES: u64 = 256;
+
+/// What a version of `bytes` bytes takes while it is in memory.
+pub const fn held_cost(bytes: u64) -> u64 {
+    bytes.saturating_add(HELD_OVERHEAD_BYTES)
+}
+
+/// What the world is to take of a page: as in [`Action::ListStaged`], and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Taking {
+    /// Cold versions at least this old, in modelled time.
+    pub older_than: Duration,
+    /// The order of moving.
+    pub order: MoveOrder,
+    /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this many
+    /// bytes; `None` is all.
+    pub coldest_bytes: Option<u64>,
+    /// None that are shorter.
+    pub min_bytes: u64,
+    /// Memory for what is taken, each version at its [`held_cost`]. A version that takes more than all of it is taken
+    /// all the same, and read again for its pack; before one that only does not fit any more the page ends.
+    pub hold_bytes: u64,
+    /// Which versions are the first in the order of moving is counted anew; else as for the last page.
+    pub anew: bool,
 }
 
 /// Bytes to move, with everything the world needs to know.

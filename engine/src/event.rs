@@ -10,7 +10,7 @@ use crate::policy::{PinnedTo, PriorityClass};
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use model::{Attempt, BlobId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, for [`Rack::apply`](crate::Rack::apply).
@@ -238,6 +238,33 @@ pub enum Event {
 
     /// A moment the rack asked to be woken at ([`Rack::next_deadline`](crate::Rack::next_deadline)) has come.
     DeadlineReached,
+
+    /// At boot, at most once and before `Booted`: how far the last pass of checks had come.
+    ChecksReported(CheckProgress),
+    /// The load of the workshop. Answers [`Action::MeasureLoad`](crate::Action::MeasureLoad).
+    LoadMeasured {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The load, as [`LoadMeter`](crate::staging::LoadMeter) has it, in thousandths.
+        load_permille: u32,
+    },
+    /// Staged versions were read and checked. Answers [`Action::CheckStaged`](crate::Action::CheckStaged).
+    StagedChecked {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The versions, in key order; what is damaged is in quarantine.
+        entries: Vec<CheckedEntry>,
+        /// Whether there are more; the world keeps the place.
+        more: bool,
+        /// The load at the end, in thousandths.
+        load_permille: u32,
+    },
+    /// Staged versions could not be listed; the place is as it was. Answers
+    /// [`Action::CheckStaged`](crate::Action::CheckStaged).
+    StagedUnchecked {
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
 }
 
 /// A drive as it is known at boot.
@@ -436,6 +463,48 @@ pub struct StagedEntry {
     /// What the thermometer says of it.
     #[serde(default)]
     pub heat: Heat,
+}
+
+/// How far a pass has come. Durable, along with the world's place in the listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckProgress {
+    /// When it began, in modelled time.
+    pub begun: Time,
+    /// When it ended, if it has.
+    pub ended: Option<Time>,
+    /// When the last one ended that was read to its end; this one, if it has.
+    pub last_ended: Option<Time>,
+    /// Versions that were read and checked so far.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of them that were found to be damaged.
+    pub damaged: u64,
+}
+
+/// A staged version that a pass of checks has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckedEntry {
+    /// The version.
+    pub entry: StagedEntry,
+    /// The result.
+    pub result: CheckResult,
+    /// Whether it is to move, as the action's [`Taking`](crate::Taking) says. Only what is sound is.
+    pub taken: bool,
+    /// Whether its bytes are kept in memory.
+    pub held: bool,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CheckResult {
+    /// Every byte of it is as it was staged.
+    Sound,
+    /// It cannot be read as it was staged, and is in quarantine.
+    Damaged,
+    /// It was not read: it is gone, belongs to a pack that is being written, is in quarantine already, or the host
+    /// could not open its file.
+    Skipped,
 }
 
 /// A blob some or all of whose bytes nobody refers to any more.

@@ -66,7 +66,7 @@ pub mod trace;
 mod trace_hash;
 pub mod uploads;
 
-pub use action::{Action, Outcome, Rejection, Transfer};
+pub use action::{Action, Outcome, Rejection, Taking, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
@@ -74,14 +74,15 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, CheckProgress, CheckResult, CheckedEntry, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event,
+    Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy,
-    ReadPolicy, Relief, SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
+    CheckPolicy, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass,
+    RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;

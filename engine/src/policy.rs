@@ -253,6 +253,20 @@ pub struct MigrationPolicy {
     /// clock that the world's facts are of: wall time in the server.
     #[serde(default)]
     pub thermometer: Thermometer,
+    /// What is due waits for the next pass of checks, which has it in memory, instead of being read for the move alone
+    /// (Serviceable cold storage: migration on the scrub's schedule). Thresholds do not wait. Only where there are
+    /// passes ([`RackPolicy::checks`]).
+    #[serde(default)]
+    pub due_with_checks: bool,
+}
+
+/// When staged data is read and checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckPolicy {
+    /// Every staged version is checked once in so long; `None` is never.
+    pub every: Option<Duration>,
+    /// Bytes that are kept in memory, at most, from their check until their pack is written.
+    pub memory_bytes: u64,
 }
 
 /// What keeps an idle group spinning beyond its idle timeout (the spin-down manager of Serviceable cold storage,
@@ -294,6 +308,9 @@ pub struct RackPolicy {
     pub deadlines: Deadlines,
     /// When staged data moves.
     pub migration: MigrationPolicy,
+    /// When staged data is read and checked.
+    #[serde(default)]
+    pub checks: CheckPolicy,
     /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
     /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
     pub evacuate_permille: u32,

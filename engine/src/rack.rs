@@ -21,6 +21,7 @@
 //! left behind for others is passed on before `apply` returns.
 
 mod admission;
+mod checking;
 mod cost;
 mod initialising;
 mod jobs;
@@ -49,6 +50,7 @@ use crate::reclaim::Reclaim;
 use crate::room::Room;
 use crate::setup::Setup;
 use crate::staging::Migrator;
+use crate::staging::checks::{CheckedPage, Checker};
 use crate::step::Step;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -92,6 +94,7 @@ pub struct Rack {
     blocked: Blocked,
     placement: Placement,
     migrator: Migrator,
+    checker: Checker,
     room: Room,
     ops: Ops,
     initialisation: Initialisation,
@@ -119,6 +122,7 @@ impl Rack {
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
             migrator: Migrator::new(setup.policy.migration.clone()),
+            checker: Checker::new(setup.policy.checks, setup.policy.migration.scan_interval),
             room: Room::default(),
             ops: Ops::new(),
             initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
@@ -210,6 +214,12 @@ impl Rack {
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}
+            Event::ChecksReported(progress) => self.checks_reported(progress),
+            Event::LoadMeasured { attempt, load_permille } => self.checker.measured(step.now, attempt, load_permille),
+            Event::StagedChecked { attempt, entries, more, load_permille } => {
+                self.staged_checked(&CheckedPage { attempt, entries: &entries, more, load_permille }, step);
+            }
+            Event::StagedUnchecked { attempt } => self.checker.unchecked(step.now, attempt),
         }
     }
 
@@ -223,7 +233,8 @@ impl Rack {
             return classes;
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
-        let others = self.migrator.deadline().min(rebuilds).min(self.drives.retry_deadline());
+        let staging = self.migrator.deadline().min(self.checker.deadline());
+        let others = staging.min(rebuilds).min(self.drives.retry_deadline());
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -260,6 +271,7 @@ impl Rack {
         self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
             let clients_wait = || self.classes.iter().any(Class::has_client);
+            self.checker.poll(step.now, clients_wait, &mut self.migrator, step.actions);
             self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }
@@ -326,11 +338,16 @@ impl Rack {
     /// named here concerns all, so that a new one is safe without being named.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            // To be queued concerns no class that waits for drives; a read that is cut short ends next.
+            // To be queued concerns no class that waits for drives, nor does a check of staged data; a read that is cut
+            // short ends next.
             Event::Submitted(_)
             | Event::SubmittedWhileAwake(_)
             | Event::SubmittedForJob { .. }
-            | Event::ReadCutShort { .. } => return,
+            | Event::ReadCutShort { .. }
+            | Event::ChecksReported(_)
+            | Event::LoadMeasured { .. }
+            | Event::StagedChecked { .. }
+            | Event::StagedUnchecked { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

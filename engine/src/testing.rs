@@ -4,6 +4,7 @@ use crate::policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
     Weighing,
 };
+use crate::staging::checks::CheckPolicy;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -42,7 +43,9 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             window: 1,
             scan_interval: Duration::from_hours(1),
             thermometer: crate::thermometer::Thermometer::none(),
+            due_with_checks: false,
         },
+        checks: CheckPolicy::default(),
         evacuate_permille: 1000,
         rebuild_read_back: false,
         write_read_back: true,

@@ -11,7 +11,7 @@ use crate::context::{Context, usage_of};
 use crate::error::ServerError;
 use crate::lineage;
 use crate::sweep;
-use crate::world::{World, WorldHandle, quarantine};
+use crate::world::{World, WorldHandle, checks, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
@@ -194,6 +194,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
         .recount(async { Ok::<_, CatalogError>(context.catalog.upload_usage().await?.bytes) })
         .await?;
     facts.push(Event::StagingChanged(usage_of(context)));
+    facts.extend(checks::progress(context).await?.map(Event::ChecksReported));
     facts.push(Event::Booted);
     Ok(facts)
 }

@@ -12,6 +12,7 @@ mod thermometer;
 
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
+use engine::staging::checks::CheckPolicy;
 use engine::{
     Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
@@ -186,19 +187,27 @@ pub struct WorkshopConfig {
     /// The age at which an open upload in parts is aborted, in wall time; never if `None`.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub abort_uploads_after: Option<Duration>,
+    /// The period in which all that is staged is read and checked, in wall time; never if `None` or 0.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub check_every: Option<Duration>,
+    /// Memory for what a pass of checks hands over to packs, until these are written.
+    #[serde(rename = "check_memory", deserialize_with = "text::size")]
+    pub check_memory_bytes: u64,
 }
 
 impl Default for WorkshopConfig {
     /// SOHO's thresholds.
     fn default() -> Self {
-        let abort_uploads_after = Some(Duration::from_hours(7 * 24));
+        let week = Some(Duration::from_hours(7 * 24));
         Self {
             capacity: None,
             spool: None,
             read_ahead: true,
             regular_permille: 300,
             critical_permille: 800,
-            abort_uploads_after,
+            abort_uploads_after: week,
+            check_every: week,
+            check_memory_bytes: 256_000_000,
         }
     }
 }
@@ -266,6 +275,8 @@ pub struct MigrateConfig {
     /// Bytes that are copied at a time while clients use the workshop; above 0.
     #[serde(rename = "block_size", deserialize_with = "text::size")]
     pub block_bytes: u64,
+    /// True if what is due waits for the next pass of checks.
+    pub with_checks: bool,
 }
 
 impl Default for MigrateConfig {
@@ -281,6 +292,7 @@ impl Default for MigrateConfig {
             window: 32,
             scan_interval: Duration::from_secs(10),
             block_bytes: 4_000_000,
+            with_checks: false,
         }
     }
 }
@@ -516,6 +528,10 @@ impl Config {
         if self.migrate.pack_bytes == Some(0) {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
+        if self.migrate.with_checks && self.check_policy().every.is_none() {
+            let mend = "needs `workshop.check_every`; write \"1 d\" there, say, or false here";
+            return Some(("migrate.with_checks", mend.into()));
+        }
         if let Some(what) = self.thermometer.contradiction() {
             return Some(("thermometer.rule", what));
         }
@@ -597,11 +613,20 @@ impl Config {
             host_slack: HOST_SLACK.saturating_mul(self.time_scale),
             deadlines: self.deadlines.modelled(self.time_scale),
             migration,
+            checks: self.check_policy(),
             evacuate_permille: self.evacuate_permille,
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,
             classes: Vec::new(),
+        }
+    }
+
+    fn check_policy(&self) -> CheckPolicy {
+        let every = self.workshop.check_every.filter(|every| !every.is_zero());
+        CheckPolicy {
+            every: every.map(|every| every.saturating_mul(self.time_scale)),
+            memory_bytes: self.workshop.check_memory_bytes,
         }
     }
 
@@ -622,6 +647,7 @@ impl Config {
             window: migrate.window,
             scan_interval: modelled(migrate.scan_interval),
             thermometer: self.thermometer.thermometer(),
+            due_with_checks: migrate.with_checks,
         }
     }
 }

@@ -32,6 +32,9 @@ pub struct Status {
     /// What was read ahead of what clients asked for.
     #[serde(default)]
     pub read_ahead: ReadAheadStatus,
+    /// The checks of what is staged.
+    #[serde(default)]
+    pub checks: ChecksStatus,
     /// The intake of small objects, if there is one.
     #[serde(default)]
     pub intake: Option<IntakeStatus>,
@@ -105,6 +108,45 @@ pub struct ReadAheadStatus {
     pub wasted_bytes: u64,
     /// The room of what waits to be asked for.
     pub waiting_bytes: u64,
+}
+
+/// The passes in which all that is staged is read and checked. Spans are wall seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChecksStatus {
+    /// `off`, `waiting for its time`, `running`, `overdue`, `paused for clients`, or `waiting for migration`.
+    pub state: String,
+    /// The period of passes; 0 if there are none.
+    pub every_s: f64,
+    /// The load when it was measured last: the share of the time in which a client used the workshop, in thousandths.
+    pub load_permille: u32,
+    /// How long ago the pass under way, or the last one, began.
+    pub begun_s_ago: Option<f64>,
+    /// How long ago the last pass ended that was read to its end.
+    pub completed_s_ago: Option<f64>,
+    /// When the next one begins; `None` while one is under way.
+    pub next_in_s: Option<f64>,
+    /// Objects that this pass has checked.
+    pub pass_objects: u64,
+    /// Their bytes.
+    pub pass_bytes: u64,
+    /// Those of them that were damaged.
+    pub pass_damaged: u64,
+    /// Bytes that are left to it, as far as is known.
+    pub left_bytes: u64,
+    /// Passes that were read to their end since the server started.
+    pub passes: u64,
+    /// Objects checked since then.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects found to be damaged since then; they are in quarantine, or were.
+    pub damaged: u64,
+    /// Pages read since then whatever the load, since the pass would not have been through in time.
+    pub overdue_pages: u64,
+    /// Objects that went to the rack since then without being read again, since a check had them in memory.
+    pub saved_reads: u64,
+    /// Their bytes.
+    pub saved_read_bytes: u64,
 }
 
 /// The intake: the log of small objects, and the shelves behind it. Counts are since the server started.

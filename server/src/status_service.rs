@@ -143,7 +143,7 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let look = move |rack: &Rack, now| (rack_status(rack, now, &*clock), late(rack));
+        let look = move |rack: &Rack, now: Time| (rack_status(rack, now, &*clock), late(rack));
         let (seen, late) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
@@ -171,6 +171,8 @@ impl Admin for StatusService {
             ..seen
         };
         let counters = &self.context.counters;
+        status.checks.saved_reads = counters.saved_reads.load(Ordering::Relaxed);
+        status.checks.saved_read_bytes = counters.saved_read_bytes.load(Ordering::Relaxed);
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;

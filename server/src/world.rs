@@ -13,6 +13,7 @@
 //! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
+pub(crate) mod checks;
 mod evacuate;
 mod freeing;
 mod job_steps;
@@ -131,6 +132,13 @@ impl World {
                 self.move_stack(op, attempt, (blob, index), [from, to]);
             }
             Action::Job { job, action } => self.act_for_job(job, action),
+            Action::MeasureLoad { attempt } => self.measure_load(attempt),
+            Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {
+                let scan = checks::CheckScan { take, limit, bytes_max, load_limit_permille };
+                self.check_staged(attempt, scan, restart);
+            }
+            Action::ReleaseChecked => self.in_memory.clear(),
+            Action::PersistChecks { progress } => self.persist_checks(progress),
         }
     }
 

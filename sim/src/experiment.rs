@@ -6,6 +6,7 @@ use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
 use crate::replay::TraceError;
 use engine::layout::LayoutError;
+use engine::staging::checks::CheckPolicy;
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
     Weighing,
@@ -188,7 +189,9 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             window: 64,
             scan_interval: Duration::from_mins(1),
             thermometer: engine::thermometer::Thermometer::none(),
+            due_with_checks: false,
         },
+        checks: CheckPolicy::default(),
         evacuate_permille: 1_000,
         rebuild_read_back: false,
         write_read_back: true,

@@ -22,6 +22,8 @@ use racks::{shipped, shipped_text};
 mod anticipation;
 #[path = "rack/backoff.rs"]
 mod backoff;
+#[path = "rack/checks.rs"]
+mod checks;
 #[path = "rack/forecasts.rs"]
 mod forecasts;
 #[path = "rack/hangs.rs"]

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 32] = [
+const EVENTS: [(&str, About); 36] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -57,6 +57,10 @@ const EVENTS: [(&str, About); 32] = [
     ("Job", About::Rack),
     ("Closing", About::Rack),
     ("DeadlineReached", About::Rack),
+    ("ChecksReported", About::Rack),
+    ("LoadMeasured", About::Rack),
+    ("StagedChecked", About::Rack),
+    ("StagedUnchecked", About::Rack),
 ];
 
 const WRITE_SUBMITTED: &str = "Submitted (write)";
@@ -94,9 +98,24 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
 /// Everything that cannot be.
 const CANNOT: [Cannot; 5] = [
-    (&["DriveReported", "Booted"], &["serving", "full", "closing"], "a start says them before anything else happens"),
     (
-        &[WRITE_SUBMITTED, WRITE_SUBMITTED_FOR_JOB, WRITE_CANCELLED, "StagedPage", "Job", "Closing", "DeadlineReached"],
+        &["DriveReported", "Booted", "ChecksReported"],
+        &["serving", "full", "closing"],
+        "a start says them before anything else happens",
+    ),
+    (
+        &[
+            WRITE_SUBMITTED,
+            WRITE_SUBMITTED_FOR_JOB,
+            WRITE_CANCELLED,
+            "StagedPage",
+            "LoadMeasured",
+            "StagedChecked",
+            "StagedUnchecked",
+            "Job",
+            "Closing",
+            "DeadlineReached",
+        ],
         &["booting"],
         "nothing is asked of a rack, nor by it, before it has booted",
     ),
@@ -251,5 +270,9 @@ fn name(event: &Event) -> &'static str {
         Event::SubmittedForJob { .. } => "SubmittedForJob",
         Event::Closing => "Closing",
         Event::DeadlineReached => "DeadlineReached",
+        Event::ChecksReported(_) => "ChecksReported",
+        Event::LoadMeasured { .. } => "LoadMeasured",
+        Event::StagedChecked { .. } => "StagedChecked",
+        Event::StagedUnchecked { .. } => "StagedUnchecked",
     }
 }

@@ -3,6 +3,7 @@
 //! same seed, one for each thing, so that leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
+use engine::staging::checks::CheckPolicy;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
@@ -47,6 +48,8 @@ pub(crate) enum Stream {
     SlowReaders,
     /// The rules about hot and cold.
     Rules,
+    /// The checks of the workshop.
+    Checks,
     /// One of the habits of a run.
     Habit {
         index: u64,
@@ -60,6 +63,7 @@ impl Stream {
             Self::Media => 3,
             Self::SlowReaders => 4,
             Self::Rules => 5,
+            Self::Checks => 6,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -220,8 +224,8 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Runs from this number on may have rules about hot and cold: those below it are named by tests and pages for what
-/// they found, and stay what they were.
+/// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by
+/// tests and pages for what they found, and stay what they were.
 pub const RULED_FROM: u64 = 1_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
@@ -239,6 +243,17 @@ fn thermometer(seed: u64) -> Thermometer {
     let mut rules: Vec<Rule> = (0..rng.between(0, 2)).map(|_| rule(rng)).collect();
     rules.push(Rule { older_than: SECOND * rng.between(20, 200) as u32, ..Rule::default() });
     Thermometer { rules, default: pick(rng, &[Temperature::Hot, Temperature::Cold]) }
+}
+
+/// Every second run from [`RULED_FROM`] on checks its workshop, every 20 seconds to 10 minutes.
+fn checks(seed: u64) -> CheckPolicy {
+    let rng = &mut Stream::Checks.of(seed);
+    let _due_waits = rng.next_u64();
+    if seed < RULED_FROM || rng.below(2) == 0 {
+        return CheckPolicy::default();
+    }
+    let every = SECOND * pick(rng, &[20, 60, 600]);
+    CheckPolicy { every: Some(every), memory_bytes: pick(rng, &[0, 100 * KIB, 16 * MIB]) }
 }
 
 fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
@@ -278,7 +293,9 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             window: pick(rng, &[1, 4, 16]),
             scan_interval: 5 * SECOND,
             thermometer: thermometer(seed),
+            due_with_checks: Stream::Checks.of(seed).below(2) == 0 && checks(seed).every.is_some(),
         },
+        checks: checks(seed),
         evacuate_permille: pick(rng, &[300, 600, 1000]),
         rebuild_read_back: true,
         write_read_back: true,

@@ -58,6 +58,18 @@ fn no_rule_is_broken_where_data_is_hot_and_cold() {
 }
 
 #[test]
+fn no_rule_is_broken_where_the_workshop_is_checked() {
+    let checked = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.checks.every.is_some());
+    let mut totals = Totals::default();
+    for seed in checked.take(60) {
+        totals.add(&sound(seed));
+    }
+    assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
+    let met = |event| totals.coverage.get(event).map_or(0, |states| states.values().sum::<u64>());
+    assert!(met("StagedChecked") > 500 && met("ChecksReported") > 10, "passes ran, and starts went on with them");
+}
+
+#[test]
 fn an_older_catalog_removes_no_staged_file_of_the_newest() {
     sound(7);
 }

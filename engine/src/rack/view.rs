@@ -14,6 +14,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
 use crate::rebuild::RebuildView;
+use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
@@ -86,6 +87,11 @@ impl Rack {
     /// The power that its drives draw, and the permits that are out.
     pub fn ledger(&self) -> &Ledger {
         &self.drives.ledger
+    }
+
+    /// The passes of checks over the workshop.
+    pub fn checks(&self, now: Time) -> CheckView {
+        self.checker.view(now, self.migrator.usage.staged_bytes)
     }
 
     /// Whether no group has room for what is staged. It ends when one has room again.

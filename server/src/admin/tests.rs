@@ -37,6 +37,12 @@ fn status() -> Status {
             migrations_under_way: 6,
         },
         journal: Some(crate::report::JournalReport { snapshot_bytes: 9, batch_bytes: 2, leads_on: true }),
+        checks: crate::report::ChecksStatus {
+            state: "running".into(),
+            saved_reads: 8,
+            completed_s_ago: Some(1.5),
+            ..crate::report::ChecksStatus::default()
+        },
         intake: Some(IntakeStatus { copies: 2, alternation: Some("ideal".into()), ..IntakeStatus::default() }),
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },

@@ -1,10 +1,11 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
-    SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport,
+    Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
+use engine::staging::checks::{CheckState, CheckView};
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
@@ -21,6 +22,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
             hot_moved_bytes: rack.hot_moved_bytes(),
             ..WorkshopStatus::default()
         },
+        checks: checks(rack, now, clock),
         power: PowerStatus {
             watts: rack.ledger().watts_mw() as f64 / 1000.0,
             standby_watts: standby_mw as f64 / 1000.0,
@@ -36,6 +38,30 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         totals: totals(rack),
         capacity: capacity(rack),
         ..Status::default()
+    }
+}
+
+fn checks(rack: &Rack, now: Time, clock: &dyn Clock) -> ChecksStatus {
+    let CheckView { state, progress, totals, load_permille, left_bytes } = rack.checks(now);
+    let seconds = |span| clock.to_wall(span).as_secs_f64();
+    let ago = |at: Time| seconds(now.since(at));
+    ChecksStatus {
+        state: state.name().into(),
+        every_s: rack.policy().checks.every.map_or(0.0, seconds),
+        load_permille,
+        begun_s_ago: (progress.begun > Time::ZERO).then(|| ago(progress.begun)),
+        completed_s_ago: progress.last_ended.map(ago),
+        next_in_s: if let CheckState::Until(at) = state { Some(seconds(at.since(now))) } else { None },
+        pass_objects: progress.objects,
+        pass_bytes: progress.bytes,
+        pass_damaged: progress.damaged,
+        left_bytes,
+        passes: totals.passes,
+        objects: totals.objects,
+        bytes: totals.bytes,
+        damaged: totals.damaged,
+        overdue_pages: totals.overdue_pages,
+        ..ChecksStatus::default()
     }
 }
 

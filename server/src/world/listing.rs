@@ -25,41 +25,93 @@ pub(super) struct StagedScan {
     pub(super) limit: u32,
 }
 
-/// A page of a listing, which goes on behind `go_on`, and where the next one does.
+/// A staged version as it is listed.
+pub(super) struct Listed {
+    pub(super) version: Version,
+    pub(super) entry: StagedEntry,
+    /// Whether it is what the engine asks for; nothing in quarantine is.
+    pub(super) is_taken: bool,
+    pub(super) is_quarantined: bool,
+}
+
+/// A page of the versions that the engine asks for, in a listing that goes on behind `go_on`, and where the next one
+/// does.
 pub(super) async fn list(
     context: &Context,
     thermometer: Arc<Thermometer>,
     query: StagedScan,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), CatalogError> {
-    let judge = Judge::now(context, thermometer);
-    let (when, selection, after) = if let Some(StagedCursor { when, selection, after }) = go_on {
-        (when, selection, Some(after))
-    } else {
-        context.counters.reads.write_or_warn(&context.catalog).await;
-        (when(context, query, judge.now_ms), select(context, &judge, query).await?, None)
-    };
+    let lister = Lister { context, judge: Judge::now(context, thermometer), query };
+    let cursor = lister.begin(go_on, None).await?;
     // With rules the age of what is listed depends on each object.
-    let listed = if judge.thermometer.is_used() { StagedWhen::until(u64::MAX) } else { when };
-    let page = context.catalog.staged_page(after.as_ref(), listed, query.limit as usize).await?;
-    let judged = judge.judged(&page.items, selection.counts()).await?;
-    let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
-    let quarantined = context.catalog.are_unreadable(&numbers).await?;
-    let taken = page.items.iter().zip(judged).zip(quarantined).filter(|((version, judged), quarantined)| {
-        let Judged { heat, reads, .. } = *judged;
-        let is_through = reads.is_some_and(|reads| reads.is_through);
-        let rank = rank(query.order, heat, version.staged_ms, is_through);
-        !quarantined && takes(when, &selection, heat, (version.staged_ms, rank))
-    });
-    let entry = |((version, judged), _): ((&Version, Judged), bool)| StagedEntry {
-        version: version.version.0,
-        bytes: version.bytes,
-        age: context.clock.to_modelled(age(version.staged_ms, judge.now_ms)),
-        pin: (context.pin_of)(&version.bucket, &version.key).into(),
-        heat: judged.heat,
-    };
-    let entries = taken.map(entry).collect();
-    Ok((entries, page.next.map(|after| StagedCursor { when, selection, after })))
+    let is_ruled = lister.judge.thermometer.is_used();
+    let when = if is_ruled { StagedWhen::until(u64::MAX) } else { cursor.when };
+    let (page, next) = lister.page(cursor, when).await?;
+    let entries = page.into_iter().filter(|listed| listed.is_taken).map(|listed| listed.entry).collect();
+    Ok((entries, Some(next).filter(|next| next.after.is_some())))
+}
+
+/// A page of all versions, in a listing that goes on with `go_on` or else begins behind `from`.
+pub(super) async fn listed(
+    context: &Context,
+    thermometer: Arc<Thermometer>,
+    query: StagedScan,
+    (go_on, from): (Option<StagedCursor>, Option<&Cursor>),
+) -> Result<(Vec<Listed>, StagedCursor), CatalogError> {
+    let lister = Lister { context, judge: Judge::now(context, thermometer), query };
+    let cursor = lister.begin(go_on, from).await?;
+    lister.page(cursor, StagedWhen::until(u64::MAX)).await
+}
+
+/// Lists staged versions as of one moment.
+struct Lister<'a> {
+    context: &'a Context,
+    judge: Judge,
+    query: StagedScan,
+}
+
+impl Lister<'_> {
+    async fn begin(&self, go_on: Option<StagedCursor>, from: Option<&Cursor>) -> Result<StagedCursor, CatalogError> {
+        if let Some(go_on) = go_on {
+            return Ok(go_on);
+        }
+        self.context.counters.reads.write_or_warn(&self.context.catalog).await;
+        let when = when(self.context, self.query, self.judge.now_ms);
+        let selection = select(self.context, &self.judge, self.query).await?;
+        Ok(StagedCursor { when, selection, after: from.cloned() })
+    }
+
+    /// A page of what was staged `among` these, and where the next one goes on.
+    async fn page(
+        &self,
+        StagedCursor { when, selection, after }: StagedCursor,
+        among: StagedWhen,
+    ) -> Result<(Vec<Listed>, StagedCursor), CatalogError> {
+        let Self { context, judge, query } = self;
+        let page = context.catalog.staged_page(after.as_ref(), among, query.limit as usize).await?;
+        let judged = judge.judged(&page.items, selection.counts()).await?;
+        let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
+        let quarantined = context.catalog.are_unreadable(&numbers).await?;
+        let listed = page.items.into_iter().zip(judged).zip(quarantined).map(|((version, judged), is_quarantined)| {
+            let Judged { heat, reads, .. } = judged;
+            let is_through = reads.is_some_and(|reads| reads.is_through);
+            let rank = rank(query.order, heat, version.staged_ms, is_through);
+            let is_taken = !is_quarantined && takes(when, &selection, heat, (version.staged_ms, rank));
+            Listed { entry: self.entry(&version, heat), version, is_taken, is_quarantined }
+        });
+        Ok((listed.collect(), StagedCursor { when, selection, after: page.next }))
+    }
+
+    fn entry(&self, version: &Version, heat: Heat) -> StagedEntry {
+        StagedEntry {
+            version: version.version.0,
+            bytes: version.bytes,
+            age: self.context.clock.to_modelled(age(version.staged_ms, self.judge.now_ms)),
+            pin: (self.context.pin_of)(&version.bucket, &version.key).into(),
+            heat,
+        }
+    }
 }
 
 /// Whether a listing takes a version that was staged then, and has this rank.

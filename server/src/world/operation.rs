@@ -8,10 +8,11 @@ use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{DriveId, GroupId};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
-use workshop::{HeldPack, Sealed};
+use workshop::{CheckedBytes, HeldPack, Sealed};
 
 /// The world's side of an operation.
 pub(super) enum Operation {
@@ -116,7 +117,20 @@ pub(crate) struct Rebuild {
 pub(crate) struct StagedCursor {
     pub(super) when: StagedWhen,
     pub(super) selection: Selection,
-    pub(super) after: Cursor,
+    /// The end of the last page; `None` behind the last one.
+    pub(super) after: Option<Cursor>,
+}
+
+/// Checked versions that are in memory.
+pub(super) type InMemory = HashMap<VersionId, CheckedBytes>;
+
+/// Where a pass of checks goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum CheckPlace {
+    /// Where its record says.
+    AsRecorded,
+    /// Behind this staged version, or at the first one.
+    Behind(Option<Cursor>),
 }
 
 /// Done when the starts of one batch of actions, and of all before it, are remembered.

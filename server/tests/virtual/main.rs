@@ -8,6 +8,7 @@
 mod asleep;
 mod background;
 mod changes;
+mod checks;
 mod faults;
 mod found;
 mod hangs;

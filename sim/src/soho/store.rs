@@ -192,6 +192,7 @@ impl Workshop {
             window: 2,
             scan_interval: SCAN_INTERVAL,
             thermometer: Thermometer::none(),
+            due_with_checks: false,
         };
         let (idle_after, busy_permille) = (IDLE_AFTER, BUSY_PERMILLE);
         let pacing = PacingPolicy { block_bytes, idle_after, busy_permille, critical_permille, awaits_idle: true };
@@ -336,7 +337,7 @@ impl<'a> Store<'a> {
 
     fn sent(&mut self, request: Request) {
         if let Some(workshop) = &mut self.workshop {
-            workshop.pacer.client_came();
+            workshop.pacer.client_came(self.now);
         }
         self.agenda.plan(self.now + self.run.overhead, Event::Arrived(request, self.now));
     }

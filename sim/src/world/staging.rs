@@ -30,7 +30,7 @@ impl StagedVersion {
 
     /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
     /// was read through.
-    fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
+    pub(super) fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
         if !thermometer.is_used() {
             return Heat::Cold;
         }
@@ -47,6 +47,12 @@ impl StagedVersion {
         };
         let verdict = thermometer.judge(&facts, ms(now));
         verdict.heat(Duration::from_millis(ms(now).saturating_sub(verdict.since_ms)))
+    }
+
+    /// Whether a listing takes it that takes what is so old and what is selected.
+    pub(super) fn is_taken(self, heat: Heat, age: Duration, query: &StagedQuery, selection: &Selection) -> bool {
+        let is_young = heat == Heat::Cold && age < query.older_than;
+        !is_young && selection.takes(heat, self.rank_as(query.order, heat))
     }
 
     fn rank_as(self, order: MoveOrder, heat: Heat) -> MoveRank {
@@ -72,8 +78,8 @@ pub(crate) struct StagedQuery {
 /// The staged versions.
 #[derive(Debug, Default)]
 pub struct Staging {
-    versions: BTreeMap<u64, StagedVersion>,
-    /// The same in SOHO's order.
+    pub(super) versions: BTreeMap<u64, StagedVersion>,
+    /// The same in the order of moving.
     by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
     pub(super) capacity_bytes: u64,
@@ -82,11 +88,11 @@ pub struct Staging {
     /// What the listing under way takes.
     selection: Option<Selection>,
     /// The versions of each pack that is under way.
-    packs: BTreeMap<OpId, Vec<u64>>,
+    pub(super) packs: BTreeMap<OpId, Vec<u64>>,
     /// Versions that cannot be read.
-    unreadable: BTreeSet<u64>,
+    pub(super) unreadable: BTreeSet<u64>,
     /// Those of them that were found out, and are listed no more.
-    quarantined: BTreeSet<u64>,
+    pub(super) quarantined: BTreeSet<u64>,
 }
 
 impl Staging {
@@ -159,8 +165,7 @@ impl Staging {
             let age = now.since(staged.since);
             let left_out = under_way.contains(version) || self.quarantined.contains(version);
             let heat = staged.heat(thermometer, now);
-            let is_young = heat == Heat::Cold && age < query.older_than;
-            if is_young || left_out || !selection.takes(heat, staged.rank_as(query.order, heat)) {
+            if left_out || !staged.is_taken(heat, age, &query, &selection) {
                 continue;
             }
             if entries.len() == query.limit as usize {
@@ -173,7 +178,7 @@ impl Staging {
     }
 
     /// What a listing takes that begins now.
-    fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
+    pub(super) fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
         let mut selection = Selection::new(query.coldest_bytes, query.hot_bytes);
         if !selection.counts() {
             return selection;
