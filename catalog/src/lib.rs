@@ -44,6 +44,7 @@ mod rebuild;
 mod record;
 mod replay;
 mod rules;
+mod scrub;
 mod seal;
 mod sqlite;
 mod staging;
@@ -74,6 +75,7 @@ pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
+pub use scrub::{DamagedStack, ScrubCounts, ScrubFinding, ScrubPass};
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};

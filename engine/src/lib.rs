@@ -54,6 +54,7 @@ mod reclaim;
 pub mod reorder;
 pub mod repartition;
 mod room;
+pub mod scrub;
 mod setup;
 pub mod shift;
 pub mod staging;
@@ -80,7 +81,7 @@ pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
-    SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
+    SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;

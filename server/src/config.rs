@@ -598,6 +598,7 @@ impl Config {
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,
+            scrub: engine::ScrubPolicy::default(),
             classes: Vec::new(),
         }
     }

@@ -282,6 +282,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
+        scrub: engine::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -14,6 +14,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
 use crate::rebuild::RebuildView;
+use crate::scrub::ScrubView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
@@ -208,6 +209,16 @@ impl Rack {
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
             Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
+    }
+
+    /// How far the scrub of each group is; nothing if blobs are not scrubbed.
+    pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
+        self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// Whether scrubs are paused.
+    pub fn is_scrub_paused(&self) -> bool {
+        self.scrubber.paused
     }
 
     /// Bytes of stacks that are left to be rebuilt in `class`.
