@@ -182,6 +182,14 @@ impl MemoryDrive {
         self.state().unreadable.push((name.clone(), offset, bytes));
     }
 
+    /// Loses the end of a file, unnoticed: `bytes` of it are left. It must have been longer.
+    pub fn cut_file(&self, name: &FileName, bytes: u64) {
+        let mut state = self.state();
+        let file = state.files.get_mut(name).expect("a file is cut that is there");
+        assert!(bytes < file.bytes.len() as u64, "a file is cut shorter");
+        file.bytes.truncate(bytes as usize);
+    }
+
     /// Loses a file, unnoticed. False if there was none.
     pub fn lose_file(&self, name: &FileName) -> bool {
         self.state().files.remove(name).is_some()

@@ -312,7 +312,9 @@ impl Ops {
         assert!(moved.from != moved.to, "a stack moves to another drive");
         self.open.change_each(|op| match &mut op.request.work {
             Work::Read { blob, drives, .. } => moved.follow(*blob, drives),
-            Work::Delete { blob, drives, .. } | Work::Rebuild { blob, drives, .. } | Work::Scrub { blob, drives, .. } => {
+            Work::Delete { blob, drives, .. }
+            | Work::Rebuild { blob, drives, .. }
+            | Work::Scrub { blob, drives, .. } => {
                 moved.follow(*blob, drives);
             }
             Work::Write { .. } | Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}

@@ -363,14 +363,18 @@ impl Scrubber {
     }
 
     /// The need of the pass of `group`, which is due and whose group sleeps. `None` while a page of its class is
-    /// awaited, a wake is queued or a step is in service.
-    pub fn need(&self, class: ClassId, group: GroupId) -> Option<Need> {
+    /// awaited, a wake is queued or a step is in service, or the page that is there is of another pass that is due.
+    pub fn need(&self, class: ClassId, group: GroupId, now: Time) -> Option<Need> {
         let page = &self.pages[class.index()];
         if page.queued.is_some() || page.awaiting.is_some() || page.stepping {
             return None;
         }
-        let known = page.of == Some(group) && (page.at.is_some() || !page.blobs.is_empty());
-        Some(if known { Need::Wake } else { Need::Page })
+        let has_blobs = page.at.is_some() || !page.blobs.is_empty();
+        match page.of.filter(|_| has_blobs) {
+            Some(of) if of == group => Some(Need::Wake),
+            Some(of) if self.is_due(of, now) => None,
+            _ => Some(Need::Page),
+        }
     }
 
     /// Whether the group may be woken for its pass on this day, by the scrub's own budget.
@@ -465,6 +469,9 @@ impl Scrubber {
     /// Asks for the next page of `group`. `None` if it was the last: the pass is complete.
     pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, now: Time) -> Option<Action> {
         let pass = self.groups[group.index()].pass;
+        if self.pages[class.index()].of != Some(group) {
+            self.forget_page(class);
+        }
         let page = &mut self.pages[class.index()];
         assert!(page.awaiting.is_none() && page.blobs.is_empty() && page.at.is_none(), "one page at a time");
         if page.of == Some(group) && page.next == Some(None) {

@@ -30,7 +30,8 @@ mod write;
 
 pub use flaw::Flaw;
 pub use format::{
-    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, spare_name, spare_of, stack_bytes, stack_name, stack_of,
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, spare_name, spare_of, stack_bytes, stack_name,
+    stack_of,
 };
 pub use inspect::{Inspection, ScrubFindings, inspect, inspect_deeply, scrub};
 pub use outcome::{Report, StackError, StackOutcome};

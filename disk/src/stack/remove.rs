@@ -44,12 +44,7 @@ pub async fn remove_spare(rack: RackUuid, id: BlobId, index: u8, drive: &dyn Dri
 ///
 /// # Errors
 /// The drive's. The stack may be in its place then, or not.
-pub async fn replace_with_spare(
-    rack: RackUuid,
-    id: BlobId,
-    index: u8,
-    drive: &dyn Drive,
-) -> Result<bool, DriveError> {
+pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &dyn Drive) -> Result<bool, DriveError> {
     let name = stack_name(id, index);
     match is_own(drive, rack, (id, index), &name).await {
         Ok(true) | Err(DriveError::NotFound(_)) => drive.replace(&spare_name(id, index), &name).await.map(|()| true),

@@ -12,8 +12,8 @@
 //! only after the second sync.
 
 use super::format::{
-    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, spare_name, spare_of,
-    stack_name, stack_of,
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, spare_name,
+    spare_of, stack_name, stack_of,
 };
 use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, SinkClosed};

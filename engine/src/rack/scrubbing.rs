@@ -78,33 +78,42 @@ impl Rack {
             self.scrubber.look_again(group, Scrubber::pause_from(step.now));
             return true;
         }
-        match self.scrubber.need(class, group) {
-            None => false,
-            Some(Need::Page) => {
+        let Some(need) = self.scrubber.need(class, group, step.now) else { return false };
+        if !self.may_wake_to_scrub(class, group, step.now) {
+            return false;
+        }
+        match need {
+            // No group is woken to find out that nothing is left of its pass.
+            Need::Page => {
                 self.list_to_scrub(class, group, step);
                 false
             }
-            Some(Need::Wake) => self.queue_scrub_wake(class, group, step),
+            Need::Wake => self.queue_scrub_wake(class, group, step.now),
         }
     }
 
-    fn queue_scrub_wake(&mut self, class: ClassId, group: GroupId, step: &Step) -> bool {
+    /// Whether `group` may be woken for its pass now. If it may not be today, it is looked at tomorrow.
+    fn may_wake_to_scrub(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
         let state = &self.classes[class.index()];
-        let pressing = self.scrubber.is_overdue(group, step.now) || self.scrubber.is_requested(group);
+        let pressing = self.scrubber.is_overdue(group, now) || self.scrubber.is_requested(group);
         let is_free = !state.has_work() && matches!(state.phase, ClassPhase::Asleep | ClassPhase::Awake { .. });
         if !is_free && !pressing {
             return false;
         }
         let enough = self.drives.enough_left(self.setup.members(group), self.setup.data_stacks()).is_ok();
-        let may_start = self.may_start(group, PriorityClass::Background, step.now);
-        if !enough || !may_start || !self.scrubber.may_wake(group, step.now) {
-            self.scrubber.look_again(group, StartBudget::next_day(step.now));
-            return false;
+        let may_start = self.may_start(group, PriorityClass::Background, now);
+        let may = enough && may_start && self.scrubber.may_wake(group, now);
+        if !may {
+            self.scrubber.look_again(group, StartBudget::next_day(now));
         }
+        may
+    }
+
+    fn queue_scrub_wake(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
         let (op, work) = (self.ops.own_number(), Work::ScrubWake { group });
         let request = Request { op, priority: PriorityClass::Background, overtake_limit: None, work };
-        if self.queue(Op::new(request, class, group), step.now).is_some() {
-            self.scrubber.look_again(group, Scrubber::pause_from(step.now));
+        if self.queue(Op::new(request, class, group), now).is_some() {
+            self.scrubber.look_again(group, Scrubber::pause_from(now));
             return false;
         }
         self.scrubber.queued(class, group, op);

@@ -65,8 +65,7 @@ impl World {
             );
             // Under a newer catalog it may lie there already, counted.
             let replaces = context.lineage.may_remove();
-            let order =
-                Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: in_place };
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: in_place };
             let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {

@@ -71,7 +71,8 @@ impl World {
                 Ok(ended) => ended,
                 Err(error) => {
                     tracing::error!(%blob, %error, "a blob could not be scrubbed; the next scrub tries again");
-                    let unused = |(_, drive): &(u8, DriveId)| DriveOutcome { drive: *drive, result: DriveResult::Unused };
+                    let unused =
+                        |(_, drive): &(u8, DriveId)| DriveOutcome { drive: *drive, result: DriveResult::Unused };
                     (false, stacks.iter().map(unused).collect())
                 }
             };
@@ -204,8 +205,8 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     let text = |error: CatalogError| error.to_string();
     let (rack, id, drive) = (context.rack_uuid, blob.blob, blob.drives[usize::from(index)]);
     let lies_there = context.catalog.blob(id).await.map_err(text)?.is_some_and(|found| found.drives == blob.drives);
-    let replaced = lies_there
-        && stack::replace_with_spare(rack, id, index, device).await.map_err(|error| error.to_string())?;
+    let replaced =
+        lies_there && stack::replace_with_spare(rack, id, index, device).await.map_err(|error| error.to_string())?;
     if !replaced {
         stack::remove_spare(rack, id, index, device).await;
         return Ok(false);

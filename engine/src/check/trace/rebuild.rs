@@ -4,8 +4,8 @@
 //! what was written, and read back from where it was written if the policy says so.
 
 use crate::action::{Action, Outcome, Transfer};
-use crate::scrub::Scrubbed;
 use crate::layout::Layout;
+use crate::scrub::Scrubbed;
 use alloc::collections::{BTreeMap, BTreeSet};
 use model::{BlobId, DriveId, GroupId, OpId};
 
@@ -160,7 +160,9 @@ impl Rebuilds {
             |open: &Open| open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to);
         match self.open.get(op).filter(|open| fits(open)) {
             None => Err(RebuildFault::NotWritten(*to)),
-            Some(open) if (self.read_back || open.from == open.target) && open.verify != Verify::Done => Err(RebuildFault::NotReadBack(*to)),
+            Some(open) if (self.read_back || open.from == open.target) && open.verify != Verify::Done => {
+                Err(RebuildFault::NotReadBack(*to))
+            }
             Some(_) => Ok(()),
         }
     }
