@@ -16,6 +16,7 @@ mod recall;
 mod repartition;
 mod report_dir;
 mod reproduce;
+mod scrub;
 mod serve;
 mod simulate;
 mod status;
@@ -79,6 +80,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Repartition(options) => repartition::repartition(&options),
         Command::Recall(options) => recall::recall(&options),
+        Command::Scrub(command) => scrub::scrub(&command),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),

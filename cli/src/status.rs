@@ -3,6 +3,7 @@
 use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
+use crate::scrub;
 use server::admin::Client;
 use server::report::{FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals};
 use std::fmt::Write;
@@ -95,6 +96,7 @@ fn text(status: &Status) -> String {
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
+    row("scrub", scrub::line(&status.scrub));
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -293,6 +295,7 @@ mod tests {
                 migrations_under_way: 1,
             },
             intake: None,
+            scrub: server::report::ScrubStatus { period_s: Some(86_400.0), ..Default::default() },
             power: PowerStatus {
                 watts: 1797.1,
                 standby_watts: 1797.1,

@@ -30,7 +30,7 @@ pub mod recall;
 pub mod repartition;
 pub mod replace;
 pub mod report;
-pub mod scrub;
+mod scrub;
 pub mod set_recall;
 mod spool_read;
 pub mod status_service;

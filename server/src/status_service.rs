@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
+mod scrub;
 mod small_objects;
 mod snapshot;
 mod temperature;
@@ -8,14 +9,14 @@ mod warnings;
 
 pub(crate) use drives::may_lose;
 
-use crate::admin::{Admin, AdminError};
+use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status,
-    WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, LostObject, PlaceReport, RackPlace, ReadAheadStatus,
+    ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
@@ -140,7 +141,7 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let look = move |rack: &Rack, _| (rack_status(rack, &*clock), late(rack));
+        let look = move |rack: &Rack, now: Time| (rack_status(rack, &*clock, now), late(rack));
         let (seen, late) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
@@ -249,6 +250,22 @@ impl Admin for StatusService {
 
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         self.replace(DriveId(drive)).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubReport, AdminError> {
+        self.scrub_report().await
+    }
+
+    async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        self.lost_objects().await
+    }
+
+    async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {
+        match change {
+            ScrubChange::Pause => self.pause_scrub(true).await.map(Some),
+            ScrubChange::Resume => self.pause_scrub(false).await.map(Some),
+            ScrubChange::Start(group) => self.start_scrub(group).await,
+        }
     }
 
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {

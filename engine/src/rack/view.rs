@@ -7,7 +7,7 @@ use crate::controller::{Controller, Waking};
 use crate::deadlines::DriveDeadlines;
 use crate::drives::DrivePhase;
 use crate::estimates::SwitchEstimate;
-use crate::event::{Event, Usage};
+use crate::event::{Event, Usage, Work};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
@@ -214,6 +214,12 @@ impl Rack {
     /// How far the scrub of each group is; nothing if blobs are not scrubbed.
     pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
         self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// Whether a step of the scrub of `group` is in service.
+    pub fn is_scrubbing(&self, group: GroupId) -> bool {
+        let in_service = self.class(group).in_service.and_then(|service| self.ops.get(service.op));
+        in_service.is_some_and(|op| op.group == group && matches!(op.request.work, Work::Scrub { .. }))
     }
 
     /// Whether scrubs are paused.

@@ -1,5 +1,6 @@
 //! The engine's part of a status, from one look at it.
 
+use super::scrub::scrub_status;
 use crate::report::{
     CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
     SwitchStatus, Totals, UnusableStack, WorkshopStatus,
@@ -11,7 +12,7 @@ use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
 /// The engine's part of a status.
-pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
+pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock, now: Time) -> Status {
     let spec = rack.spec();
     let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
     Status {
@@ -31,6 +32,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        scrub: scrub_status(rack, now),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
         switch: switch_status(rack, clock),
         totals: totals(rack),
@@ -94,7 +96,8 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = stats.group_wakes[PriorityClass::Background as usize] - stats.initialisation_wakes;
+    let background = stats.group_wakes[PriorityClass::Background as usize];
+    let background = background - stats.initialisation_wakes - stats.scrub_wakes;
     let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,

@@ -8,8 +8,8 @@ use disk::{Drive, FileName};
 use engine::scrub::ScrubView;
 use engine::{Event, ScrubPolicy};
 use futures::FutureExt;
-use model::{GroupId, Rng};
-use server::verify::{self, FindingKind, Ground, Options, Report};
+use model::Rng;
+use server::verify::{self, Ground, Options, Report};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,10 +117,8 @@ fn every_kind_of_damage_is_found_and_repaired_where_it_lies() {
             let mut damaged = 0;
             for (number, blob) in all.iter().enumerate() {
                 let how = DAMAGES[number % DAMAGES.len()];
-                let before = facts.media.iter().map(|drive| drive.names().len()).collect::<Vec<_>>();
                 damage(&facts, blob, number % blob.drives.len(), how);
                 damaged += 1;
-                assert!(before.len() == facts.media.len());
             }
             assert!(!verify(larder, &facts).await.clean, "the damage is seen");
             scrub(larder).await;
@@ -141,4 +139,206 @@ fn every_kind_of_damage_is_found_and_repaired_where_it_lies() {
             }
         });
     }
+}
+
+#[test]
+fn a_crash_at_any_step_of_a_repair_loses_nothing_and_the_next_scrub_goes_on() {
+    let torn = &mut Rng::new(11);
+    let mut crashed = 0;
+    for (how, stride) in [(Damage::Gone, 5), (Damage::Header, 7), (Damage::Cut, 7)] {
+        let mut step = 1;
+        loop {
+            let mut site = site("pelican-mini");
+            let facts = site.facts();
+            let keys = site.run(async |larder| {
+                let keys = larder.put_many("k", 3, 300 * KIB).await;
+                larder.settle().await;
+                let all = blobs(larder, &keys).await;
+                all.iter().enumerate().for_each(|(number, blob)| damage(&facts, blob, number, how));
+                keys
+            });
+            site.power.fail_in(step);
+            let ended = site.boot_and(async |larder| scrub(larder).await);
+            if matches!(ended, Ended::Finished(())) {
+                break;
+            }
+            crashed += 1;
+            site.lose_power(torn);
+            site.run(async |larder| {
+                scrub(larder).await;
+                is_clean(larder, &facts).await;
+                for key in &keys {
+                    assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{how:?} at step {step}");
+                }
+            });
+            step += stride;
+        }
+    }
+    println!("{crashed} crashes");
+    assert!(crashed > 30, "{crashed} crashes");
+}
+
+#[test]
+fn another_racks_file_under_the_name_of_a_stack_is_left_where_it_is() {
+    let mut site = site("pelican-mini");
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = fill(larder).await;
+        let all = blobs(larder, &keys).await;
+        // A whole stack of another blob, which shows itself to be that.
+        let (of, from) = (&all[0], &all[1]);
+        let (name, other) = (stack_name(of.blob, 2), stack_name(from.blob, 3));
+        let foreign = facts.media[from.drives[3].index()].contents(&other).unwrap();
+        let medium = &facts.media[of.drives[2].index()];
+        assert!(medium.lose_file(&name));
+        medium.create(&name, foreign.len() as u64).await.unwrap();
+        medium.write_at(&name, 0, disk::Buffer::copy_of(&foreign)).await.unwrap();
+        medium.sync(&name).await.unwrap();
+        scrub(larder).await;
+        assert_eq!(medium.contents(&name).unwrap(), foreign, "it is another's, and nobody touches it");
+        assert_eq!(spares(&facts), Vec::<FileName>::new(), "what was written beside it is removed");
+        let found = larder.context.catalog.scrub_findings(None, 9).await.unwrap().items;
+        let damaged: Vec<_> = found.iter().map(|found| (found.blob, found.damaged[0].index)).collect();
+        assert_eq!(damaged, [(of.blob, 2)], "it is known to be damaged");
+        for key in &keys {
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
+        }
+    });
+}
+
+#[test]
+fn what_no_code_can_repair_is_said_and_harms_nothing_else() {
+    let mut site = site("pelican-mini");
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = fill(larder).await;
+        let all = blobs(larder, &keys).await;
+        // k = 4, r = 2: three fragments of the first stripe are gone.
+        for index in [0, 2, 5] {
+            damage(&facts, &all[0], index, Damage::Fragment);
+        }
+        damage(&facts, &all[1], 1, Damage::Gone);
+        let untouched = facts.media_bytes();
+        scrub(larder).await;
+        assert!(facts.media_bytes() > untouched, "the stack that was gone is back");
+        let found = larder.context.catalog.scrub_findings(None, 9).await.unwrap().items;
+        let lost: Vec<_> = found.iter().filter(|found| !found.lost.is_empty()).collect();
+        assert_eq!(lost.iter().map(|found| found.blob).collect::<Vec<_>>(), [all[0].blob]);
+        let names = larder.status().lost_objects().await.unwrap();
+        let bytes = |key: &str| if key.starts_with("small") { 200 * KIB } else { 3 * MIB + 77 };
+        let mut named = BTreeSet::new();
+        for key in &keys {
+            let read = larder.get_retrying(key).await;
+            let object = server::report::LostObject {
+                bucket: crate::site::BUCKET.into(),
+                key: key.clone(),
+                bytes: bytes(key),
+                blob: all[0].blob.to_string(),
+            };
+            assert_eq!(read.is_err(), names.contains(&object), "{key}: what cannot be read is named, and nothing else");
+            named.extend(read.is_err().then(|| key.clone()));
+        }
+        assert!(!named.is_empty() && named.len() < keys.len(), "{named:?}");
+        let views = views(larder).await;
+        assert_eq!(views.iter().map(|view| view.pass.counts.lost_blobs).sum::<u64>(), 1);
+        // Whoever puts a good fragment back makes it whole again.
+        damage(&facts, &all[0], 5, Damage::Fragment);
+        scrub(larder).await;
+        is_clean(larder, &facts).await;
+    });
+}
+
+#[test]
+fn a_pause_outlives_a_restart_and_a_pass_goes_on_where_it_was() {
+    let mut site = site("nas8");
+    site.policy.scrub.step_bytes = 256 * KIB;
+    let facts = site.facts();
+    let done = site.run(async |larder| {
+        larder.put_many("k", 60, 300 * KIB).await;
+        larder.settle().await;
+        larder.world.report(Event::ScrubRequested { group: None });
+        while !views(larder).await.iter().any(|view| view.pass.counts.blobs == 2 && !view.pass.complete) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        larder.status().pause_scrub(true).await.unwrap();
+        larder.until("asleep", DAY, async || larder.is_asleep().await).await;
+        views(larder).await.into_iter().find(|view| view.pass.counts.blobs > 1 && !view.pass.complete).unwrap()
+    });
+    let now = async |larder: &Larder| views(larder).await[done.group.index()].pass;
+    assert!((2..4).contains(&done.pass.counts.blobs), "it stopped where it was");
+    site.run(async |larder| {
+        assert!(larder.ask(|rack| rack.is_scrub_paused()).await);
+        let starts = larder.starts();
+        tokio::time::sleep(30 * DAY).await;
+        assert_eq!((now(larder).await.counts, larder.starts()), (done.pass.counts, starts), "nothing goes on");
+        larder.status().pause_scrub(false).await.unwrap();
+        larder.until("scrubbed", 20 * DAY, async || now(larder).await.last.is_some()).await;
+        let last = now(larder).await.last.unwrap().counts;
+        let group = done.group;
+        let blobs = blobs(larder, &larder.keys().await).await.iter().filter(|blob| blob.group == group).count();
+        assert_eq!(last.blobs, blobs as u64, "it went on where it was, and each blob counts once");
+        larder.until("asleep", DAY, async || larder.is_asleep().await).await;
+        is_clean(larder, &facts).await;
+    });
+}
+
+/// Completed passes of each group over so many days, and the wakes that scrubs caused.
+async fn over(larder: &Larder, days: u32, visited: &[String]) -> (Vec<u64>, u64) {
+    let mut completed = vec![BTreeSet::new(); views(larder).await.len()];
+    for day in 0..days {
+        for view in views(larder).await {
+            let last = view.pass.last.map(|last| last.ended.as_nanos());
+            completed[view.group.index()].extend(last);
+            assert!(!view.overdue, "day {day}: {view:?}");
+        }
+        for key in visited.iter().skip(day as usize % 2).step_by(2) {
+            larder.get_retrying(key).await.unwrap();
+        }
+        tokio::time::sleep(DAY).await;
+    }
+    (completed.iter().map(|passes| passes.len() as u64).collect(), larder.ask(|rack| rack.stats().scrub_wakes).await)
+}
+
+#[test]
+fn each_group_is_scrubbed_once_in_a_period_and_woken_for_it_once_at_most() {
+    let mut site = site("pelican-mini");
+    let (idle, own) = site.run(async |larder| {
+        fill(larder).await;
+        over(larder, 65, &[]).await
+    });
+    let groups = idle.len() as u64;
+    assert!(idle.iter().all(|passes| (5..=6).contains(passes)), "six periods: {idle:?}");
+    assert!(own > 0 && own <= 6 * groups, "{own} wakes for {groups} groups in six periods");
+    // Where clients wake the groups anyway, none is woken for a scrub.
+    let mut site = self::site("pelican-mini");
+    // So little is kept of what was read that the next read needs its group again.
+    (site.spool_bytes, site.read_ahead) = (4 * MIB, false);
+    let (visited, own) = site.run(async |larder| {
+        let keys = fill(larder).await;
+        over(larder, 65, &keys).await
+    });
+    assert!(visited.iter().all(|passes| (6..=7).contains(passes)), "seven periods begin: {visited:?}");
+    println!("woken for scrubs alone: {own} times beside clients");
+    assert!(own < groups, "groups that clients wake need no wakes of their own: {own}");
+}
+
+#[test]
+fn a_drive_that_is_away_is_counted_and_the_rest_is_scrubbed() {
+    let mut site = site("pelican-mini");
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = fill(larder).await;
+        let all = blobs(larder, &keys).await;
+        let away = all[0].drives[1];
+        damage(&facts, &all[0], 3, Damage::Gone);
+        larder.rack.pull(away);
+        scrub(larder).await;
+        let unread: u64 = views(larder).await.iter().map(|view| view.pass.counts.unread_stacks).sum();
+        assert_eq!(unread, all.iter().filter(|blob| blob.drives.contains(&away)).count() as u64);
+        larder.rack.plug(away);
+        tokio::time::sleep(MINUTE + SECOND).await;
+        scrub(larder).await;
+        is_clean(larder, &facts).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+    });
 }
