@@ -26,6 +26,9 @@
 //! Invariants: memory is a page for each class and a record for each group; a page counts only if it is the one
 //! awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
 
+#[cfg(test)]
+mod tests;
+
 use crate::action::Action;
 use crate::event::BlobOnDrive;
 use crate::ops::StackMove;

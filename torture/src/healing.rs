@@ -15,6 +15,7 @@ use crate::{records, scrubs, storm, tags};
 use catalog::{Blob, Place, PutCondition};
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
+use engine::scrub::ScrubView;
 use engine::uploads::StaleWatch;
 use engine::{Event, GroupState};
 use model::{DriveId, GroupId};
@@ -316,9 +317,11 @@ impl Healing<'_> {
             return;
         }
         self.running.journal.note(|| "everything is scrubbed".to_owned());
+        let asked = self.running.context.clock.now();
         self.running.world.report(Event::ScrubRequested { group: None });
         let scrubbed = async || {
-            let complete = self.running.world.ask(|rack, now| rack.scrubs(now).all(|view| view.pass.complete)).await;
+            let since = move |view: ScrubView| view.pass.last.is_some_and(|last| last.ended >= asked);
+            let complete = self.running.world.ask(move |rack, now| rack.scrubs(now).all(since)).await;
             complete == Some(true) && self.is_settled().await
         };
         if self.until("everything scrubbed", scrubbed).await {
