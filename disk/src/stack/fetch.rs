@@ -136,7 +136,7 @@ fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -
 }
 
 /// True of an error that concerns some bytes rather than the drive as a whole.
-fn is_local(error: &DriveError) -> bool {
+pub(super) fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Io { .. })
 }
 

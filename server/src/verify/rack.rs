@@ -255,7 +255,8 @@ impl Verification<'_> {
             self.report.leftovers.rebuilt_stacks += 1;
             return Ok(());
         }
-        let what = format!("{name} on drive {id} was to replace a damaged stack, and this catalog knows of no such repair");
+        let what =
+            format!("{name} on drive {id} was to replace a damaged stack, and this catalog knows of no such repair");
         self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
     }
