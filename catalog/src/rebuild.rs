@@ -46,8 +46,8 @@ impl Catalog {
         self.note_target(blob, RebuildTarget { drive: target, index, spare: false }).await
     }
 
-    /// Records, before it is written, that a spare may lie beside stack `index` of `blob` from now on. False if the blob
-    /// is gone or lies elsewhere; nothing is changed then.
+    /// Records, before it is written, that a spare may lie beside stack `index` of `blob` from now on. False if the
+    /// blob is gone or lies elsewhere; nothing is changed then.
     ///
     /// # Errors
     /// As [`begin_rebuild`](Self::begin_rebuild).

@@ -91,8 +91,9 @@ pub trait Drive: Send + Sync + 'static {
     async fn sync(&self, name: &FileName) -> Result<(), DriveError>;
     /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.
     async fn remove(&self, name: &FileName) -> Result<(), DriveError>;
-    /// Gives the file `from`, which is synced, the name `to`, in place of the file of that name if there is one; returns
-    /// when that survives a power cut. Whatever happens, there is a whole file of the name `to`, if there was one.
+    /// Gives the file `from`, which is synced, the name `to`, in place of the file of that name if there is one;
+    /// returns when that survives a power cut. Whatever happens, there is a whole file of the name `to`, if there was
+    /// one.
     /// [`DriveError::NotFound`] if there is no `from`.
     async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError>;
     /// The file's length in bytes.

@@ -5,7 +5,7 @@
 
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{PinnedTo, ReadPolicy};
-use crate::scrub::{ScrubPass, Scrubbed};
+use crate::scrub_pass::{ScrubPass, Scrubbed};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -251,12 +251,12 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes: to a drive that has none of the blob, or, beside the stack that is damaged,
-        /// to the drive that this lies on. Reported last among the outcomes.
+        /// Where the regenerated stack goes: to a drive that has none of the blob, or, beside the stack that is
+        /// damaged, to the drive that this lies on. Reported last among the outcomes.
         target: DriveId,
     },
-    /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked, and
-    /// the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
+    /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked,
+    /// and the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
     /// there. The outcome of a stack that cannot is `StackBad`. Done if every stripe has enough good fragments; with no
     /// outcomes at all, the blob is gone or lies elsewhere.
     Scrub {

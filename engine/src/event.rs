@@ -7,7 +7,7 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
-use crate::scrub::{ScrubPage, ScrubPass};
+use crate::scrub_pass::ScrubPass;
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -531,4 +531,15 @@ pub struct BlobOnDrive {
     pub bytes: u64,
     /// Whether a version lives in it. A blob that is dead as a whole is reclaimed, not rebuilt.
     pub living: bool,
+}
+
+/// A page of the blobs of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPage {
+    /// The living ones, by number; at most as many as were asked for.
+    pub blobs: Vec<BlobOnDrive>,
+    /// Behind which blob to go on; `None` if there are no more.
+    pub next: Option<BlobId>,
+    /// Every blob that there is has a number below this.
+    pub end: u64,
 }

@@ -55,6 +55,7 @@ pub mod reorder;
 pub mod repartition;
 mod room;
 pub mod scrub;
+mod scrub_pass;
 mod setup;
 pub mod shift;
 pub mod staging;

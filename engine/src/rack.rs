@@ -14,8 +14,8 @@
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
 //! takes one operation at a time through a class, `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` do so with dead
-//! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes what was never woken, `view.rs`
-//! and `cost.rs` answer questions.
+//! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes
+//! what was never woken, `view.rs` and `cost.rs` answer questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.

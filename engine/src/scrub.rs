@@ -12,8 +12,8 @@
 //! 3. From the middle of the period on, each group at a moment of its own, a pass that is behind the time is *due*: it
 //!    has covered a smaller share of its bytes than has passed of the period. For such a pass the group is woken, as
 //!    background work, when its class has nothing else to do, or at the latest once the period is over; and not more
-//!    often than [`ScrubPolicy::starts_per_day`], nor beyond the budgets of its drives. In a wake of its own a pass goes
-//!    on to its end, unless others want the class: clients at once, and after a quantum if the pass is overdue.
+//!    often than [`ScrubPolicy::starts_per_day`], nor beyond the budgets of its drives. In a wake of its own a pass
+//!    goes on to its end, unless others want the class: clients at once, and after a quantum if the pass is overdue.
 //! 4. A blob of which fragments were repaired where they lay is read once more: that is what reads them back. A stack
 //!    that cannot be made good like that is regenerated in its place, as an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A blob with too few good fragments is read once more,
@@ -31,70 +31,20 @@ mod tests;
 
 use crate::action::Action;
 use crate::event::BlobOnDrive;
+pub use crate::event::ScrubPage;
 use crate::ops::StackMove;
 use crate::policy::ScrubPolicy;
+pub use crate::scrub_pass::{ScrubCounts, ScrubPass, Scrubbed, ScrubbedPass};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, ClassId, GroupId, OpId, Time};
-use serde::{Deserialize, Serialize};
 
 /// Blobs of a group asked for at once.
 const PAGE_BLOBS: u32 = 32;
 /// Between two wakes of a group for its pass alone, and before what could not be listed is asked for again.
 const PAUSE: Duration = Duration::from_mins(10);
-
-/// Counts of a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScrubCounts {
-    /// Blobs that it is through with.
-    pub blobs: u64,
-    /// Bytes of their stacks.
-    pub stack_bytes: u64,
-    /// Stacks that were not as they were written.
-    pub damaged_stacks: u64,
-    /// Those of them that are again.
-    pub repaired_stacks: u64,
-    /// Blobs that have stripes with too few good fragments: data is lost.
-    pub lost_blobs: u64,
-    /// Stacks that could not be read, since their drives were away or failed.
-    pub unread_stacks: u64,
-}
-
-/// A pass that is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScrubbedPass {
-    /// When its last blob was done.
-    pub ended: Time,
-    /// Its counts.
-    pub counts: ScrubCounts,
-}
-
-/// The state of a group's pass: all of it that outlives a restart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScrubPass {
-    /// Grows with each time that it is remembered.
-    pub serial: u64,
-    /// When its period began.
-    pub began: Time,
-    /// It is over the blobs with numbers below this; `None` until its first page.
-    pub end: Option<u64>,
-    /// The blobs up to this one are done.
-    pub done: Option<BlobId>,
-    /// Whether all are.
-    pub complete: bool,
-    /// Bytes of stacks in the group when it began.
-    pub total_bytes: u64,
-    /// What it has found.
-    pub counts: ScrubCounts,
-    /// The last pass that was completed.
-    pub last: Option<ScrubbedPass>,
-    /// The day on which the group was last woken for its pass alone, and how often.
-    pub own_wakes: (u32, u32),
-    /// Asked for by the operator: it is due at once, whatever its pace and its own budget of wakes.
-    pub requested: bool,
-}
 
 /// How far the scrub of a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,25 +57,6 @@ pub struct ScrubView {
     pub period_ends: Time,
     /// Whether the period before ended before the pass did.
     pub overdue: bool,
-}
-
-/// The result of scrubbing a blob, or of one step of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Scrubbed {
-    /// There is more of it to read.
-    InPart,
-    /// Every stack that could be read is good.
-    Sound,
-    /// Fragments of these stacks, by index, were written anew where they lay; every stack that could be read is good.
-    Repaired(Vec<u8>),
-    /// These stacks are damaged, by index, and are regenerated.
-    Damaged(Vec<u8>),
-    /// Some of its stripes have too few good fragments: data is lost.
-    Lost,
-    /// It could not be read now.
-    Unread,
-    /// It is gone, or lies elsewhere by now.
-    Gone,
 }
 
 /// The blob that a class is at.
@@ -336,6 +267,11 @@ impl Scrubber {
     pub fn is_overdue(&self, group: GroupId, now: Time) -> bool {
         let pass = &self.groups[group.index()].pass;
         self.policy.period.is_some_and(|period| !pass.complete && now >= pass.began + period)
+    }
+
+    /// Whether it is known which blobs the pass of `group` is over.
+    pub fn knows_its_end(&self, group: GroupId) -> bool {
+        self.groups[group.index()].pass.end.is_some()
     }
 
     /// The operator has asked for the pass of `group` that is under way.
@@ -605,25 +541,6 @@ impl Scrubber {
             period_ends: state.pass.began + period.unwrap_or_default(),
             overdue: self.is_overdue(GroupId(id as u32), now),
         })
-    }
-}
-
-/// A page of the blobs of a group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ScrubPage {
-    /// The living ones, by number; at most as many as were asked for.
-    pub blobs: Vec<BlobOnDrive>,
-    /// Behind which blob to go on; `None` if there are no more.
-    pub next: Option<BlobId>,
-    /// Every blob that there is has a number below this.
-    pub end: u64,
-}
-
-impl ScrubPass {
-    /// The share of its bytes that the pass has covered, in thousandths.
-    pub fn covered_permille(&self) -> u64 {
-        let covered = u128::from(self.counts.stack_bytes) * 1000 / u128::from(self.total_bytes.max(1));
-        if self.complete { 1000 } else { covered.min(999) as u64 }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The admin API: status reports, drives, scrubs, users and repartition jobs as JSON over HTTP, on the socket `admin.sock` in
-//! the data directory.
+//! The admin API: status reports, drives, scrubs, users and repartition jobs as JSON over HTTP, on the socket
+//! `admin.sock` in the data directory.
 //!
 //! ```text
 //! GET /status                     report::Status
@@ -252,7 +252,7 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         _ => refuse(
             StatusCode::NOT_FOUND,
             "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, \
-             /scrub/lost, POST /drives/fail?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume and /scrub/start",
+             /scrub/lost, POST /drives/fail?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume, /scrub/start",
         ),
     }
 }

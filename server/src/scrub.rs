@@ -1,4 +1,4 @@
-//! Scrubs, seen from outside the engine: what is recorded of them, and the operator's commands.
+//! Passes of scrubs between the engine and the catalog.
 
 use engine::scrub::{ScrubCounts, ScrubPass, ScrubbedPass};
 use model::Time;

@@ -10,9 +10,10 @@ use crate::overlay::FileFaults;
 use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
 use crate::reference::{At, Reference};
+use crate::scrubs::living_blobs;
 use crate::site::{BUCKET, Running, Site};
 use crate::{records, scrubs, storm, tags};
-use catalog::{Blob, Place, PutCondition};
+use catalog::{Place, PutCondition};
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::scrub::ScrubView;
@@ -113,23 +114,6 @@ async fn stacks_fit_each_other(running: &Running) {
             format!("the stacks of {id} do not fit each other: {misfit:?}, {:?}", found.payload)
         });
     }
-}
-
-/// The blobs in which something lives.
-pub(crate) async fn living_blobs(running: &Running) -> Vec<Blob> {
-    let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
-    while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
-        for blob in page.items {
-            if catalog.is_blob_living(blob.blob).await.unwrap_or(false) {
-                living.push(blob);
-            }
-        }
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    living
 }
 
 /// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What

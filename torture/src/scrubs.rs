@@ -2,7 +2,6 @@
 //! written, unless its data is lost, or another's file lies in its place; and those are known.
 
 use crate::faulty_drive::FaultyDrive;
-use crate::healing::living_blobs;
 use crate::journal::Rule;
 use crate::plan::Plan;
 use crate::site::Running;
@@ -36,6 +35,23 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
     let living: Vec<_> = living_blobs(running).await.into_iter().map(|blob| blob.blob).collect();
     let left: Vec<_> = left.iter().filter(|name| spare_of(name).is_some_and(|(id, _)| living.contains(&id))).collect();
     running.journal.demand(left.is_empty(), Rule::Audit, || format!("a scrub has left {left:?}"));
+}
+
+/// The blobs in which something lives.
+pub(crate) async fn living_blobs(running: &Running) -> Vec<Blob> {
+    let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
+    while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
+        for blob in page.items {
+            if catalog.is_blob_living(blob.blob).await.unwrap_or(false) {
+                living.push(blob);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    living
 }
 
 /// A drive with its faults, whatever its platters do.

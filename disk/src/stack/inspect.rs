@@ -3,8 +3,8 @@
 //! The quick form reads the ends of each stack; the deep form reads everything, compares each fragment with its
 //! checksum and the parity fragments with what the data fragments make.
 //!
-//! Both change nothing, whatever they find. A scrub reads a part in the deep way, and writes fragments that are bad anew
-//! where they lie.
+//! Both change nothing, whatever they find. A scrub reads a part in the deep way, and writes fragments that are bad
+//! anew where they lie.
 
 use super::fetch::{is_local, probe};
 use super::flaw::Flaw;
@@ -88,8 +88,8 @@ pub struct ScrubFindings {
 }
 
 /// Reads the payload bytes `part` of `blob` from all stacks that are there, as [`inspect_deeply`] does; fragments that
-/// are bad are written anew where they lie. Goes on behind stripes that are lost. The checksum of the payload as a whole
-/// is compared if the part is all of it.
+/// are bad are written anew where they lie. Goes on behind stripes that are lost. The checksum of the payload as a
+/// whole is compared if the part is all of it.
 pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u64>) -> ScrubFindings {
     let mut found = inspect(blob, drives).await;
     let mut lost = Vec::new();

@@ -1,7 +1,7 @@
 //! Removing the stacks of a blob, or putting a regenerated one in its place, and nothing else.
 //!
-//! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack, blob and
-//! index. Where a crash or a bad sector left no header that can be read, the footer decides. A file with
+//! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
+//! blob and index. Where a crash or a bad sector left no header that can be read, the footer decides. A file with
 //! neither was never complete, and bears the number and the nonce of this blob in its name: it is what an attempt at
 //! this very stack has left.
 //!

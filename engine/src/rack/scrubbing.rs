@@ -61,7 +61,12 @@ impl Rack {
             }
             self.scrubber.begin_due(group, self.stack_bytes_in(group), step.now);
             self.persist_scrub(group, step);
-            if self.scrubber.is_due(group, step.now) {
+            if !self.scrubber.knows_its_end(group) {
+                // Now, and not when it is first awake: what is written meanwhile is read back anyway.
+                if self.scrubber.need(self.setup.class_of(group), group, step.now) == Some(Need::Page) {
+                    self.list_to_scrub(self.setup.class_of(group), group, step);
+                }
+            } else if self.scrubber.is_due(group, step.now) {
                 queued |= self.scrub_due(group, step);
             } else {
                 self.scrubber.not_due(group, step.now);

@@ -81,6 +81,12 @@ impl Ground {
                 self.done[group.index()].clear();
                 self.due[group.index()] = self.blobs[group.index()].clone();
             }
+            if !self.scrubber.knows_its_end(group) {
+                if self.scrubber.need(CLASS, group, self.now) == Some(Need::Page) {
+                    self.list(group);
+                }
+                continue;
+            }
             if !self.scrubber.is_due(group, self.now) {
                 self.scrubber.not_due(group, self.now);
                 continue;

@@ -1,14 +1,12 @@
 //! Scrubs: their progress, what they have found, and the operator's commands.
 
 use super::StatusService;
+use super::snapshot::scrub_status;
 use crate::admin::AdminError;
-use crate::report::{
-    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus,
-};
+use crate::report::{DamagedStackReport, LostObject, ScrubFindingReport, ScrubReport};
 use catalog::{Place, ScrubFinding};
-use engine::scrub::{ScrubView, ScrubbedPass};
-use engine::{Event, Rack};
-use model::{BlobId, GroupId, Time};
+use engine::Event;
+use model::{BlobId, GroupId};
 use std::collections::BTreeMap;
 
 /// Findings in one report.
@@ -17,48 +15,6 @@ const FINDINGS_MAX: usize = 1_000;
 const LOST_BLOBS_MAX: usize = 10_000;
 /// Records that are read at once.
 const PAGE: usize = 1_024;
-
-/// The scrub of the rack, as the engine sees it.
-pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
-    let groups: Vec<ScrubGroup> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
-    let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
-    ScrubStatus {
-        period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
-        paused: rack.is_scrub_paused(),
-        complete_groups: in_state("complete"),
-        overdue_groups: in_state("overdue"),
-        own_wakes: rack.stats().scrub_wakes,
-        read_bytes: rack.stats().scrubbed_bytes,
-        groups,
-    }
-}
-
-fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
-    let pass = &view.pass;
-    let begun = pass.done.is_some();
-    let state = match view {
-        _ if pass.complete => "complete",
-        view if view.overdue => "overdue",
-        _ if begun || rack.is_scrubbing(view.group) => "under way",
-        _ => "waiting",
-    };
-    ScrubGroup {
-        group: view.group.0,
-        state: state.into(),
-        covered_permille: pass.covered_permille(),
-        began_s: pass.began.as_secs_f64(),
-        period_ends_s: view.period_ends.as_secs_f64(),
-        counts: counts_of(pass.counts),
-        last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
-        last: pass.last.map(|last| counts_of(last.counts)),
-    }
-}
-
-fn counts_of(counts: engine::scrub::ScrubCounts) -> ScrubCounts {
-    let engine::scrub::ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks } =
-        counts;
-    ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks }
-}
 
 impl StatusService {
     /// The scrub of each group, and the first findings.

@@ -1,11 +1,11 @@
 //! The engine's part of a status, from one look at it.
 
-use super::scrub::scrub_status;
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
-    SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, ScrubCounts,
+    ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
+use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
@@ -72,6 +72,48 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
     }
+}
+
+/// The scrub of the rack, as the engine sees it.
+pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
+    let groups: Vec<ScrubGroup> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
+    let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
+    ScrubStatus {
+        period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
+        paused: rack.is_scrub_paused(),
+        complete_groups: in_state("complete"),
+        overdue_groups: in_state("overdue"),
+        own_wakes: rack.stats().scrub_wakes,
+        read_bytes: rack.stats().scrubbed_bytes,
+        groups,
+    }
+}
+
+fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
+    let pass = &view.pass;
+    let begun = pass.done.is_some();
+    let state = match view {
+        _ if pass.complete => "complete",
+        view if view.overdue => "overdue",
+        _ if begun || rack.is_scrubbing(view.group) => "under way",
+        _ => "waiting",
+    };
+    ScrubGroup {
+        group: view.group.0,
+        state: state.into(),
+        covered_permille: pass.covered_permille(),
+        began_s: pass.began.as_secs_f64(),
+        period_ends_s: view.period_ends.as_secs_f64(),
+        counts: counts_of(pass.counts),
+        last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
+        last: pass.last.map(|last| counts_of(last.counts)),
+    }
+}
+
+fn counts_of(counts: engine::scrub::ScrubCounts) -> ScrubCounts {
+    let engine::scrub::ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks } =
+        counts;
+    ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks }
 }
 
 fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {

@@ -1,8 +1,8 @@
 //! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
 //! where that lies now.
 //!
-//! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step of
-//! the file system once it was read back; so at any moment there is no less than there was.
+//! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step
+//! of the file system once it was read back; so at any moment there is no less than there was.
 //!
 //! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
 //! written, has left there is removed before the next rebuild of the blob, or along with it.
@@ -198,8 +198,8 @@ async fn aim(
     Ok(Some(found))
 }
 
-/// The same for stack `index`, which is damaged and is written beside itself. `None` as well for a catalog that is older
-/// than the rack: what it finds damaged may be rebuilt elsewhere.
+/// The same for stack `index`, which is damaged and is written beside itself. `None` as well for a catalog that is
+/// older than the rack: what it finds damaged may be rebuilt elsewhere.
 async fn aim_beside(
     context: &Context,
     in_service: &InService,

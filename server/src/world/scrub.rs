@@ -54,7 +54,7 @@ impl World {
         let catalog = self.context.catalog.clone();
         self.start(async move {
             if let Err(error) = catalog.set_scrub_pass(group, &crate::scrub::recorded(&pass)).await {
-                tracing::warn!(%group, %error, "how far a scrub is could not be recorded; a restart repeats a part of it");
+                tracing::warn!(%group, %error, "how far a scrub is could not be recorded; a restart repeats it");
             }
         });
     }
@@ -116,7 +116,7 @@ impl World {
                 Ok(done) => done,
                 Err(error) => {
                     let blob = blob.blob;
-                    tracing::error!(%blob, index, error, "a damaged stack could not be replaced; the next scrub tries again");
+                    tracing::error!(%blob, index, error, "a damaged stack is not replaced; the next scrub tries again");
                     false
                 }
             };

@@ -5,7 +5,7 @@
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::layout::Layout;
-use crate::scrub::Scrubbed;
+use crate::scrub_pass::Scrubbed;
 use alloc::collections::{BTreeMap, BTreeSet};
 use model::{BlobId, DriveId, GroupId, OpId};
 
