@@ -23,7 +23,7 @@ pub struct RebuildTarget {
 }
 
 impl RebuildTarget {
-    fn key(&self, blob: BlobId) -> Vec<u8> {
+    fn key(self, blob: BlobId) -> Vec<u8> {
         if self.spare {
             key::spare_target(blob, self.drive, self.index)
         } else {

@@ -304,7 +304,9 @@ impl DirectoryState {
         assert!(paths.iter().all(|path| path.parent() == Some(&self.root)), "nothing reaches outside the directory");
         fs::rename(&paths[0], &paths[1]).map_err(|source| self.error("renaming", from, source))?;
         self.removals.fetch_add(1, Ordering::SeqCst);
-        [from, to].into_iter().for_each(|name| self.files.close(self.key, Some(name)));
+        for name in [from, to] {
+            self.files.close(self.key, Some(name));
+        }
         self.sync_directory().map_err(failed)
     }
 

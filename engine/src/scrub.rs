@@ -111,8 +111,10 @@ struct Page {
     /// Behind which blob it begins.
     after: Option<BlobId>,
     blobs: VecDeque<BlobOnDrive>,
-    /// The page was taken, and behind it the list goes on from this blob; `None` inside if it ends there.
-    next: Option<Option<BlobId>>,
+    /// Behind which blob the list goes on after it.
+    next: Option<BlobId>,
+    /// It was taken, and the list ends with it.
+    is_last: bool,
     at: Option<AtBlob>,
     /// A step is in service.
     stepping: bool,
@@ -215,7 +217,7 @@ impl Scrubber {
     fn begin(&mut self, group: GroupId, began: Time, total_bytes: u64, requested: bool) {
         let state = &mut self.groups[group.index()];
         let ScrubPass { serial, last, own_wakes, .. } = state.pass;
-        let pass = ScrubPass { serial, last, own_wakes, began, total_bytes, requested, ..ScrubPass::default() };
+        let pass = ScrubPass { serial, began, total_bytes, last, own_wakes, requested, ..ScrubPass::default() };
         *state = GroupScrub { pass, known: true, dirty: true, due: Time::ZERO };
     }
 
@@ -380,7 +382,7 @@ impl Scrubber {
 
     fn forget_page(&mut self, class: ClassId) {
         let Page { queued, own, stepping, .. } = self.pages[class.index()];
-        self.pages[class.index()] = Page { queued, own, stepping, ..Page::default() };
+        self.pages[class.index()] = Page { stepping, queued, own, ..Page::default() };
     }
 
     /// The next thing to do for the pass of `group`.
@@ -413,12 +415,13 @@ impl Scrubber {
         }
         let page = &mut self.pages[class.index()];
         assert!(page.awaiting.is_none() && page.blobs.is_empty() && page.at.is_none(), "one page at a time");
-        if page.of == Some(group) && page.next == Some(None) {
+        if page.of == Some(group) && page.is_last {
             self.complete(class, group, now);
             return None;
         }
-        let after = if page.of == Some(group) { page.next.flatten().max(pass.done) } else { pass.done };
-        (page.of, page.awaiting, page.after, page.next) = (Some(group), Some(attempt), after, None);
+        let after = if page.of == Some(group) { page.next.max(pass.done) } else { pass.done };
+        (page.of, page.awaiting) = (Some(group), Some(attempt));
+        (page.after, page.next, page.is_last) = (after, None, false);
         Some(Action::ListToScrub { group, attempt, after, end: pass.end, limit: PAGE_BLOBS })
     }
 
@@ -446,10 +449,11 @@ impl Scrubber {
             (state.pass.end, state.dirty) = (Some(end), true);
         }
         // A page that does not lead on ends the pass, or it would never end.
-        page.next = Some(next.filter(|next| page.after.is_none_or(|after| *next > after)));
+        page.next = next.filter(|next| page.after.is_none_or(|after| *next > after));
+        page.is_last = page.next.is_none();
         page.blobs.extend(blobs.into_iter().take(PAGE_BLOBS as usize));
         state.due = now;
-        if page.blobs.is_empty() && page.next == Some(None) {
+        if page.blobs.is_empty() && page.is_last {
             self.complete(class, group, now);
         }
     }

@@ -6,8 +6,8 @@ use crate::journal::Rule;
 use crate::plan::Plan;
 use crate::site::Running;
 use catalog::{Blob, ScrubFinding};
-use disk::Drive;
 use disk::stack::{self, Inspection, spare_of, stack_name};
+use disk::{Drive, FileName};
 use model::DriveId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,15 +26,19 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
             format!("after a scrub {id} has {:?}, {:?}; known is {known:?}", inspected.flaws, inspected.payload)
         });
     }
-    let state = running.overlay.state();
-    let in_service = (0..state.rack_drives()).filter(|drive| !state.drives[*drive].given_up);
-    let spares: Vec<_> = in_service.flat_map(|drive| state.medium(drive).names()).collect();
-    let left: Vec<_> = spares.into_iter().filter(|name| spare_of(name).is_some()).collect();
-    drop(state);
+    let left = spares(running);
     // What lay in a blob that died meanwhile goes with it.
     let living: Vec<_> = living_blobs(running).await.into_iter().map(|blob| blob.blob).collect();
     let left: Vec<_> = left.iter().filter(|name| spare_of(name).is_some_and(|(id, _)| living.contains(&id))).collect();
     running.journal.demand(left.is_empty(), Rule::Audit, || format!("a scrub has left {left:?}"));
+}
+
+/// The spares on drives in service.
+fn spares(running: &Running) -> Vec<FileName> {
+    let state = running.overlay.state();
+    let in_service = (0..state.rack_drives()).filter(|drive| !state.drives[*drive].given_up);
+    let names = in_service.flat_map(|drive| state.medium(drive).names());
+    names.filter(|name| spare_of(name).is_some()).collect()
 }
 
 /// The blobs in which something lives.

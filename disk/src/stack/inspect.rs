@@ -107,16 +107,22 @@ pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u6
             }
         };
         found.payload = result;
-        indices.iter().zip(read).for_each(|(index, outcome)| outcomes[usize::from(*index)] = outcome);
+        for (index, outcome) in indices.iter().zip(read) {
+            outcomes[usize::from(*index)] = outcome;
+        }
     } else {
-        indices.iter().for_each(|index| outcomes[usize::from(*index)] = StackOutcome::Fine);
+        for index in &indices {
+            outcomes[usize::from(*index)] = StackOutcome::Fine;
+        }
     }
     for (index, flaw) in &found.flaws {
         let outcome = &mut outcomes[usize::from(*index)];
         *outcome = match flaw {
             Flaw::NoDrive => StackOutcome::Unused,
             Flaw::Unread(_) => continue, // the reader's outcome says more
-            Flaw::Drive(error) if is_local(error) && answers(&blob, *index, &drives[usize::from(*index)]).await => {
+            Flaw::Drive(error)
+                if is_local(error) && answers(&blob, *index, drives[usize::from(*index)].as_ref()).await =>
+            {
                 StackOutcome::StackBad
             }
             Flaw::Drive(error) => StackOutcome::of(error),
@@ -127,7 +133,7 @@ pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u6
 }
 
 /// True if some block of the stack can be read, so that an error at its ends is the stack's and not the drive's.
-async fn answers(blob: &Blob, index: u8, drive: &Option<Arc<dyn Drive>>) -> bool {
+async fn answers(blob: &Blob, index: u8, drive: Option<&Arc<dyn Drive>>) -> bool {
     let Some(drive) = drive else { return false };
     let (name, footer_at) = (stack_name(blob.id, index), Shape::new(blob.code, blob.payload_bytes).footer_offset());
     for offset in [0, BLOCK_BYTES as u64, footer_at / 2 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, footer_at] {
@@ -162,10 +168,13 @@ async fn read_beyond_losses(
     }
 }
 
+/// Stacks, each given by its index and drive.
+type Stacks = Vec<(u8, Arc<dyn Drive>)>;
+
 /// The drives that can be used, as stacks, and their indices.
-fn usable(drives: &[Option<Arc<dyn Drive>>]) -> (Vec<(u8, Arc<dyn Drive>)>, Vec<u8>) {
+fn usable(drives: &[Option<Arc<dyn Drive>>]) -> (Stacks, Vec<u8>) {
     let there = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
-    let stacks: Vec<_> = there.collect();
+    let stacks: Stacks = there.collect();
     let indices = stacks.iter().map(|(index, _)| *index).collect();
     (stacks, indices)
 }

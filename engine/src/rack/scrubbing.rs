@@ -47,7 +47,9 @@ impl Rack {
     }
 
     fn persist_scrub(&mut self, group: GroupId, step: &mut Step) {
-        self.scrubber.persist(group).into_iter().for_each(|action| step.ask(action));
+        if let Some(action) = self.scrubber.persist(group) {
+            step.ask(action);
+        }
     }
 
     /// Looks at the passes of which something is due. True if a class has something to do by it.
@@ -204,7 +206,9 @@ impl Rack {
         let attempt = self.ops.own_attempt();
         let asked = self.scrubber.list(class, group, attempt, step.now);
         let is_asked = asked.is_some();
-        asked.into_iter().for_each(|action| step.ask(action));
+        if let Some(action) = asked {
+            step.ask(action);
+        }
         self.persist_scrub(group, step);
         is_asked
     }
@@ -263,7 +267,9 @@ impl Rack {
         let Some(at) = self.scrub_blob_done(class, group, step) else { return };
         let found = found_of(&at);
         if let Scrubbed::Damaged(stacks) = &found {
-            stacks.iter().for_each(|index| self.queue_repair(&at.blob, group, *index, step.now));
+            for index in stacks {
+                self.queue_repair(&at.blob, group, *index, step.now);
+            }
         }
         self.finish(op, Outcome::Scrubbed(found), step);
     }

@@ -170,7 +170,7 @@ impl Ground {
                 Next::Page => continue,
                 Next::Step => self.step(group),
             }
-            self.now = self.now + Duration::from_mins(self.rng.below(20));
+            self.now += Duration::from_mins(self.rng.below(20));
             if self.rng.below(60) == 0 {
                 break; // others want the class
             }
@@ -230,7 +230,7 @@ impl Ground {
                 }
             }
             10 if self.restarted || self.rng.below(4) == 0 => self.restart(),
-            _ => self.now = self.now + HOUR * self.rng.below(8) as u32,
+            _ => self.now += HOUR * self.rng.below(8) as u32,
         }
         self.look();
     }

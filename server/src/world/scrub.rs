@@ -148,7 +148,9 @@ impl ScrubStep<'_> {
         }
         let mut devices: Vec<Option<Arc<dyn Drive>>> = self.drives.iter().map(|_| None).collect();
         let indices: Vec<u8> = sources.iter().map(|(index, _)| *index).collect();
-        sources.into_iter().for_each(|(index, drive)| devices[usize::from(index)] = Some(drive));
+        for (index, drive) in sources {
+            devices[usize::from(index)] = Some(drive);
+        }
         let findings = stack::scrub(described(self.context, &found), &devices, self.part.clone()).await;
         self.note(&indices, &findings).await?;
         let asked: Vec<DriveId> = indices.iter().map(|index| self.drives[usize::from(*index)]).collect();
@@ -177,8 +179,9 @@ impl ScrubStep<'_> {
             lost.push((self.part.start, self.part.end));
         }
         if let Err(StackError::DataLost { bad, .. }) = &findings.payload {
-            let met = |(start, _): &(u64, u64)| self.context.counters.losses.met(self.blob, *start, bad.clone());
-            lost.iter().for_each(met);
+            for (start, _) in &lost {
+                self.context.counters.losses.met(self.blob, *start, bad.clone());
+            }
         }
         if damaged.is_empty() && lost.is_empty() {
             return Ok(());

@@ -267,7 +267,7 @@ fn a_pause_outlives_a_restart_and_a_pass_goes_on_where_it_was() {
     let now = async |larder: &Larder| views(larder).await[done.group.index()].pass;
     assert!((2..4).contains(&done.pass.counts.blobs), "it stopped where it was");
     site.run(async |larder| {
-        assert!(larder.ask(|rack| rack.is_scrub_paused()).await);
+        assert!(larder.ask(engine::Rack::is_scrub_paused).await);
         let starts = larder.starts();
         tokio::time::sleep(30 * DAY).await;
         assert_eq!((now(larder).await.counts, larder.starts()), (done.pass.counts, starts), "nothing goes on");

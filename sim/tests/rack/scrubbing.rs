@@ -24,7 +24,8 @@ struct Seen {
 
 /// Clients read random blobs, so many a day, for sixty days.
 fn run(period: Option<Duration>, reads_per_day: u32) -> Seen {
-    let (days, repaired): (Rc<RefCell<BTreeMap<BlobId, Vec<u32>>>>, Rc<RefCell<u64>>) = Default::default();
+    let days: Rc<RefCell<BTreeMap<BlobId, Vec<u32>>>> = Rc::default();
+    let repaired: Rc<RefCell<u64>> = Rc::default();
     let (noted, counted) = (Rc::clone(&days), Rc::clone(&repaired));
     let recorder: Recorder = Box::new(move |record: Record| match record.message {
         TraceMessage::Action(Action::Transfer { transfer: Transfer::Scrub { blob, from: 0, .. }, .. }) => {
