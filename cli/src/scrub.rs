@@ -96,14 +96,16 @@ pub fn line(scrub: &ScrubStatus) -> String {
         sum.lost_blobs += group.counts.lost_blobs;
     }
     let mut line = format!(
-        "{}{} of {} are through, once in {}; {} damaged, {} repaired",
+        "{}{} of {} are through, once in {}",
         if scrub.paused { "paused; " } else { "" },
         count(scrub.complete_groups),
         counted(scrub.groups.len() as u64, "group"),
         seconds(period),
-        counted(sum.damaged_stacks, "stack"),
-        count(sum.repaired_stacks),
     );
+    if sum.damaged_stacks > 0 {
+        let (damaged, repaired) = (counted(sum.damaged_stacks, "stack"), count(sum.repaired_stacks));
+        let _ = write!(line, "; {damaged} damaged, {repaired} repaired");
+    }
     if sum.lost_blobs > 0 {
         let _ = write!(line, ", data lost in {}", counted(sum.lost_blobs, "blob"));
     }
