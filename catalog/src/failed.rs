@@ -275,7 +275,7 @@ fn replaced() -> Vec<u8> {
 }
 
 /// The blobs of some stacks by drive.
-fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
+pub(crate) fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
     stacks.iter().map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce))).collect()
 }
 

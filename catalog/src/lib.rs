@@ -49,6 +49,7 @@ mod rebuild;
 mod record;
 mod replay;
 mod rules;
+mod scrub;
 mod seal;
 mod snapshot;
 mod sqlite;
@@ -84,6 +85,7 @@ pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
+pub use scrub::{DamagedStack, ScrubCounts, ScrubFinding, ScrubPass};
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
 pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};

@@ -71,6 +71,30 @@ pub enum Command {
     /// List drives, give one up, or replace it.
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ScrubCommand {
+    /// Show each group's pass, what is damaged, and the objects that are lost.
+    Status(List),
+    /// Scrub nothing until it is resumed, over restarts as well.
+    Pause(List),
+    /// Go on where it was.
+    Resume(List),
+    /// Begin a pass at once, from the first blob on. Groups are woken for it, one of each class at a time.
+    Start(ScrubStart),
+}
+
+#[derive(Debug, Args)]
+pub struct ScrubStart {
+    #[command(flatten)]
+    pub rest: List,
+    /// Only this group [default: all].
+    #[arg(long, value_name = "N")]
+    pub group: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]

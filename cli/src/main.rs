@@ -17,6 +17,7 @@ mod recover;
 mod repartition;
 mod report_dir;
 mod reproduce;
+mod scrub;
 mod serve;
 mod simulate;
 mod status;
@@ -82,6 +83,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Recover(options) => recover::recover(&options),
         Command::Catalog(CatalogCommand::Backup(options)) => recover::backup(&options),
         Command::Recall(options) => recall::recall(&options),
+        Command::Scrub(command) => scrub::scrub(&command),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),

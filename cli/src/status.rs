@@ -3,6 +3,7 @@
 use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
+use crate::scrub;
 use server::admin::Client;
 use server::report::{
     ChecksStatus, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals,
@@ -100,6 +101,7 @@ fn text(status: &Status) -> String {
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
+    row("scrub", scrub::line(&status.scrub));
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -322,6 +324,7 @@ mod tests {
             checks: ChecksStatus::default(),
             intake: None,
             journal: None,
+            scrub: server::report::ScrubStatus { period_s: Some(86_400.0), ..Default::default() },
             power: PowerStatus {
                 watts: 1797.1,
                 standby_watts: 1797.1,

@@ -6,6 +6,7 @@
 use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
+use crate::scrub_pass::{ScrubPass, Scrubbed};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -163,7 +164,8 @@ pub enum Action {
         limit: u32,
     },
     /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. Nothing
-    /// is removed from the old one, which failed. Answered by `StackMoved`.
+    /// is removed from the old one, which failed. If both are the same drive, the stack that was written beside the
+    /// damaged one takes its place, unless another's file lies there. Answered by `StackMoved`.
     MoveStack {
         /// The rebuild.
         op: OpId,
@@ -173,10 +175,32 @@ pub enum Action {
         blob: BlobId,
         /// The index of the stack.
         index: u8,
-        /// The failed drive.
+        /// The failed drive, or that of the damaged stack.
         from: DriveId,
         /// Where it lies now.
         to: DriveId,
+    },
+
+    /// List the blobs of a group in which something lives, by number. Answered by `ScrubPage`, or by `ScrubUnlisted`.
+    ListToScrub {
+        /// Which group.
+        group: GroupId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Only blobs above this one; `None` is from the first on.
+        after: Option<BlobId>,
+        /// Only blobs with numbers below this; `None` is all.
+        end: Option<u64>,
+        /// At most so many blobs.
+        limit: u32,
+    },
+    /// Remember, durably, how far the scrub of a group is. One with a lower serial number than what is remembered comes
+    /// late, and is dropped.
+    PersistScrub {
+        /// Which group.
+        group: GroupId,
+        /// Its pass.
+        pass: ScrubPass,
     },
 
     /// Something is to be done for a repartition job.
@@ -289,8 +313,29 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes. Reported last among the outcomes.
+        /// Where the regenerated stack goes: to a drive that has none of the blob, or, beside the stack that is
+        /// damaged, to the drive that this lies on. Reported last among the outcomes.
         target: DriveId,
+    },
+    /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked,
+    /// and the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
+    /// there. The outcome of a stack that cannot is `StackBad`. Done if every stripe has enough good fragments; with no
+    /// outcomes at all, the blob is gone or lies elsewhere.
+    Scrub {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order, as the catalog has it.
+        drives: Vec<DriveId>,
+        /// Stack index and drive of every stack that can be read now. At least `need`.
+        stacks: Vec<(u8, DriveId)>,
+        /// k: how many good fragments of a stripe suffice.
+        need: u8,
+        /// The payload byte at which the part begins: a whole number of stripes.
+        from: u64,
+        /// The payload byte at which it ends: likewise, or the end of the payload.
+        to: u64,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.
     Delete {
@@ -305,7 +350,7 @@ impl Transfer {
     /// The drives that it reads or changes.
     pub fn drives(&self) -> impl Iterator<Item = DriveId> + '_ {
         let (stacks, drives, target): (&[(u8, DriveId)], &[DriveId], Option<DriveId>) = match self {
-            Self::Read { stacks, .. } | Self::Delete { stacks, .. } => (stacks, &[], None),
+            Self::Read { stacks, .. } | Self::Delete { stacks, .. } | Self::Scrub { stacks, .. } => (stacks, &[], None),
             Self::Write { drives, .. } | Self::Verify { drives } => (&[], drives, None),
             Self::Rebuild { stacks, target, .. } => (stacks, &[], Some(*target)),
         };
@@ -329,6 +374,8 @@ pub enum Outcome {
     Deleted,
     /// The lost stack is regenerated, and the catalog counts it.
     Rebuilt,
+    /// A blob, or a part of it, was scrubbed.
+    Scrubbed(Scrubbed),
     /// It was cancelled before it was in service.
     Cancelled,
     /// It could not be done, on any drives and in any of the attempts allowed.

@@ -7,6 +7,7 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use crate::scrub_pass::ScrubPass;
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -216,6 +217,40 @@ pub enum Event {
         attempt: Attempt,
     },
 
+    /// At boot, before `Booted`: how far the scrub of a group was, as it was remembered last.
+    ScrubReported {
+        /// Which group.
+        group: GroupId,
+        /// Its pass.
+        pass: ScrubPass,
+    },
+    /// The operator has scrubs paused, or has them go on. Also sent at boot if they are paused.
+    ScrubPaused {
+        /// True if nothing is to be scrubbed.
+        paused: bool,
+    },
+    /// The operator wants a group to be scrubbed from its first blob on, at once. Ignored while scrubs are paused.
+    ScrubRequested {
+        /// Which group; `None` is all.
+        group: Option<GroupId>,
+    },
+    /// A page of the blobs of a group. Answers [`Action::ListToScrub`](crate::Action::ListToScrub).
+    ScrubPage {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The page.
+        page: ScrubPage,
+    },
+    /// The blobs of a group could not be listed. Answers [`Action::ListToScrub`](crate::Action::ListToScrub).
+    ScrubUnlisted {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+
     /// Something happened to a repartition job.
     Job {
         /// Which job.
@@ -361,7 +396,8 @@ pub enum Work {
         /// Payload bytes that are given back.
         bytes: u64,
     },
-    /// Regenerate a stack that was on a drive that failed for good, on another drive of the group. The engine's own.
+    /// Regenerate a stack that was on a drive that failed for good, on another drive of the group; or one that is
+    /// damaged, in its place. The engine's own.
     Rebuild {
         /// Which blob.
         blob: BlobId,
@@ -375,6 +411,26 @@ pub enum Work {
         stack_bytes: u64,
         /// The blob's payload bytes.
         bytes: u64,
+        /// Whether it is damaged, and goes to where it lies.
+        in_place: bool,
+    },
+    /// Read a part of a blob from all of its stacks, and repair the fragments that are bad. The engine's own.
+    Scrub {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order.
+        drives: Vec<DriveId>,
+        /// Payload bytes of the part.
+        bytes: u64,
+        /// The payload byte at which it ends.
+        to: u64,
+    },
+    /// Wake the group for a scrub; moves nothing itself. The engine's own.
+    ScrubWake {
+        /// Which group.
+        group: GroupId,
     },
     /// Wake the group and do what waits there (reclaiming); moves nothing itself.
     Visit {
@@ -394,8 +450,11 @@ impl Work {
     /// delete moves none.
     pub fn transfer_bytes(&self) -> u64 {
         match self {
-            Self::Read { bytes, .. } | Self::Write { bytes, .. } | Self::Rebuild { bytes, .. } => *bytes,
-            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } => 0,
+            Self::Read { bytes, .. }
+            | Self::Write { bytes, .. }
+            | Self::Rebuild { bytes, .. }
+            | Self::Scrub { bytes, .. } => *bytes,
+            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } | Self::ScrubWake { .. } => 0,
         }
     }
 }
@@ -541,4 +600,15 @@ pub struct BlobOnDrive {
     pub bytes: u64,
     /// Whether a version lives in it. A blob that is dead as a whole is reclaimed, not rebuilt.
     pub living: bool,
+}
+
+/// A page of the blobs of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPage {
+    /// The living ones, by number; at most as many as were asked for.
+    pub blobs: Vec<BlobOnDrive>,
+    /// Behind which blob to go on; `None` if there are no more.
+    pub next: Option<BlobId>,
+    /// Every blob that there is has a number below this.
+    pub end: u64,
 }

@@ -54,6 +54,8 @@ mod reclaim;
 pub mod reorder;
 pub mod repartition;
 mod room;
+pub mod scrub;
+mod scrub_pass;
 mod setup;
 pub mod shift;
 pub mod snapshots;
@@ -82,7 +84,7 @@ pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
     CheckPolicy, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass,
-    RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
+    RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::RebuildView;

@@ -299,6 +299,16 @@ impl Placement {
         self.reserve(target, stack_bytes);
     }
 
+    /// Reserves room on `drive` beside the stack of a blob that it has, for what takes its place. False if there is
+    /// none, or if the drive is not there.
+    pub fn reserve_beside(&mut self, drive: DriveId, stack_bytes: u64) -> bool {
+        let has_room = self.is_in_use(drive) && self.free_bytes(drive) >= stack_bytes;
+        if has_room {
+            self.reserve(drive, stack_bytes);
+        }
+        has_room
+    }
+
     fn reserve(&mut self, drive: DriveId, bytes: u64) {
         assert!(self.own_spare(drive) >= bytes, "{drive} has room for what is reserved");
         assert!(self.is_in_use(drive), "{drive} is there, and did not fail");

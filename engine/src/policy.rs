@@ -279,6 +279,26 @@ pub struct SpinDownPolicy {
     pub keeps_exhausted: bool,
 }
 
+/// How the blobs of a rack are read through for damage ([`crate::scrub`]). By default they are not, as in Pelican.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPolicy {
+    /// Every blob is read once in this time; `None` is never.
+    pub period: Option<Duration>,
+    /// So long after the last work of others a step may begin in a group that is awake for them.
+    pub ride_along: Duration,
+    /// So often on a day a group may be woken for its pass alone.
+    pub starts_per_day: u32,
+    /// Payload bytes that one step reads at most, in whole stripes and at least one: what waits for a class waits no
+    /// longer for a scrub than that takes.
+    pub step_bytes: u64,
+}
+
+impl Default for ScrubPolicy {
+    fn default() -> Self {
+        Self { period: None, ride_along: Duration::from_mins(5), starts_per_day: 1, step_bytes: 1 << 30 }
+    }
+}
+
 /// For traces of policies that have no such interval.
 fn hour() -> Duration {
     Duration::from_hours(1)
@@ -324,6 +344,9 @@ pub struct RackPolicy {
     /// Modelled time between two checkpoints of a repartition job, at least.
     #[serde(default = "hour")]
     pub checkpoint_interval: Duration,
+    /// How it is read through for damage.
+    #[serde(default)]
+    pub scrub: ScrubPolicy,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

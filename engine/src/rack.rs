@@ -9,13 +9,13 @@
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
-//!   drives; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
+//!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
-//! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
-//! stacks, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes what was never woken, `view.rs`
-//! and `cost.rs` answer questions.
+//! takes one operation at a time through a class, `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` do so with dead
+//! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes
+//! what was never woken, `view.rs` and `cost.rs` answer questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
@@ -27,6 +27,7 @@ mod initialising;
 mod jobs;
 mod rebuilding;
 mod reclaiming;
+mod scrubbing;
 mod service;
 mod switching;
 mod view;
@@ -48,6 +49,7 @@ use crate::policy::RackPolicy;
 use crate::rebuild::Rebuilder;
 use crate::reclaim::Reclaim;
 use crate::room::Room;
+use crate::scrub::Scrubber;
 use crate::setup::Setup;
 use crate::staging::Migrator;
 use crate::staging::checks::{CheckedPage, Checker};
@@ -66,6 +68,8 @@ pub struct Stats {
     pub group_wakes: [u64; 3],
     /// Of those by background work, wakes for nothing but initialisation.
     pub initialisation_wakes: u64,
+    /// Of those by background work, wakes for nothing but a scrub.
+    pub scrub_wakes: u64,
     /// Time from wanting another group to having it ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.
@@ -76,8 +80,10 @@ pub struct Stats {
     pub migrated_bytes: u64,
     /// Payload bytes given back by reclaimed blobs.
     pub reclaimed_bytes: u64,
-    /// Bytes of stacks that were rebuilt.
+    /// Bytes of stacks that were rebuilt, or regenerated in their places.
     pub rebuilt_bytes: u64,
+    /// Payload bytes that scrubs have read.
+    pub scrubbed_bytes: u64,
     /// Operations that were rejected or failed.
     pub refused: u64,
     /// Reads that could not be answered because data is lost.
@@ -99,6 +105,7 @@ pub struct Rack {
     ops: Ops,
     initialisation: Initialisation,
     rebuilder: Rebuilder,
+    scrubber: Scrubber,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -127,6 +134,7 @@ impl Rack {
             ops: Ops::new(),
             initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
             rebuilder: Rebuilder::default(),
+            scrubber: Scrubber::new(setup.policy.scrub, groups.len(), class_count),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
@@ -200,16 +208,14 @@ impl Rack {
                 self.reclaim_if_full(step);
             }
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
-                if let Some(class) = self.awaits_dead_blobs(group, attempt) {
-                    self.dead_blobs(class, group, blobs, step);
-                    self.reclaim.end_page(class, group, held_bytes, more);
-                }
+                self.dead_page((group, attempt), blobs, (held_bytes, more), step);
             }
-            Event::DeadUnlisted { group, attempt } => {
-                if let Some(class) = self.awaits_dead_blobs(group, attempt) {
-                    self.reclaim.unlisted(class);
-                }
-            }
+            Event::DeadUnlisted { group, attempt } => self.dead_unlisted(group, attempt),
+            Event::ScrubReported { group, pass } => self.scrubber.report(group, pass),
+            Event::ScrubPaused { paused } => self.scrubber.pause(paused),
+            Event::ScrubRequested { group } => self.scrub_requested(group, step),
+            Event::ScrubPage { group, attempt, page } => self.scrub_page((group, attempt), page, step),
+            Event::ScrubUnlisted { group, attempt } => self.scrub_unlisted(group, attempt, step.now),
             Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
@@ -235,6 +241,7 @@ impl Rack {
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
         let staging = self.migrator.deadline().min(self.checker.deadline());
         let others = staging.min(rebuilds).min(self.drives.retry_deadline());
+        let others = others.min(self.scrubber.deadline(self.now));
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -263,8 +270,8 @@ impl Rack {
             if self.closing {
                 break;
             }
-            let initialisations_queued = self.queue_initialisations(step);
-            if !(self.queue_rebuilds(step) || initialisations_queued || queues_changed) {
+            let others_queued = self.queue_initialisations(step) | self.queue_scrubs(step);
+            if !(self.queue_rebuilds(step) || others_queued || queues_changed) {
                 break;
             }
         }

@@ -50,6 +50,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::from_hours(1),
+        scrub: crate::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! The admin API: status reports, drives, users and repartition jobs as JSON over HTTP, on the socket `admin.sock` in
-//! the data directory.
+//! The admin API: status reports, drives, scrubs, users and repartition jobs as JSON over HTTP, on the socket
+//! `admin.sock` in the data directory.
 //!
 //! ```text
 //! GET /status                     report::Status
@@ -11,6 +11,10 @@
 //!                                 &force=true even if that may leave blobs with less than k stacks
 //! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
 //!                                 failed
+//! GET /scrub                      report::ScrubReport
+//! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
+//! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
+//! POST /scrub/start?group=N       the same of group N, or 404
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, which replace the old ones
@@ -40,7 +44,7 @@ pub use client::{Client, ClientError};
 use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
 use crate::repartition::Repartitions;
-use crate::report::{DriveReport, DryRunReport, Explanation, Status};
+use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, ScrubReport, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
@@ -106,6 +110,16 @@ pub trait Admin: Send + Sync + 'static {
     /// cannot record it.
     fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
+    /// The scrub of each group, and what was found.
+    fn scrub(&self) -> impl Future<Output = Result<ScrubReport, AdminError>> + Send;
+
+    /// The objects of which scrubs have found bytes lost.
+    fn lost(&self) -> impl Future<Output = Result<Vec<LostObject>, AdminError>> + Send;
+
+    /// Changes what is scrubbed; `None` if there is no such group.
+    fn change_scrub(&self, change: ScrubChange)
+    -> impl Future<Output = Result<Option<ScrubReport>, AdminError>> + Send;
+
     /// Says what it costs to recall a set, and begins with it unless it is a dry run.
     fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
 
@@ -114,6 +128,17 @@ pub trait Admin: Send + Sync + 'static {
 
     /// Writes a copy of the catalog to `path`, where nothing may be.
     fn backup(&self, path: PathBuf) -> impl Future<Output = Result<BackupReport, BackupError>> + Send;
+}
+
+/// An operator's command about scrubs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubChange {
+    /// Nothing is scrubbed until it is resumed.
+    Pause,
+    /// They go on.
+    Resume,
+    /// A pass of this group begins at once; `None` is of all groups.
+    Start(Option<u32>),
 }
 
 /// The socket, bound and waiting.
@@ -197,6 +222,12 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                _ if request.uri().path() == "/scrub/lost" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = lost(&*admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ => answer(&*admin, &users, &request).await,
             };
             Ok::<_, Infallible>(response(body))
@@ -220,15 +251,19 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
     match (request.uri().path(), request.method()) {
         ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
         ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
-        ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/scrub/pause" | "/scrub/resume" | "/scrub/start", &Method::POST) => change_scrub(admin, request).await,
+        ("/drives/fail" | "/drives/replace" | "/scrub/pause" | "/scrub/resume" | "/scrub/start", _) => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST")
+        }
+        ("/scrub", &Method::GET) => json(&admin.scrub().await?),
         ("/status", &Method::GET) => json(&admin.status().await?),
         ("/drives", &Method::GET) => json(&admin.drives().await?),
         ("/explain", &Method::GET) => explain(admin, request).await,
-        ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
+        ("/status" | "/drives" | "/explain" | "/scrub", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, \
-             POST /drives/fail?drive= and /drives/replace?drive=",
+            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, \
+             /scrub/lost, POST /drives/fail?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume, /scrub/start",
         ),
     }
 }
@@ -283,6 +318,30 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     match changed {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
+    }
+}
+
+async fn change_scrub(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let group = match parameter(request, "group").map(|group| group.parse()) {
+        Some(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "write ?group=N, N being the number of a group"),
+        Some(Ok(group)) => Some(group),
+        None => None,
+    };
+    let change = match request.uri().path() {
+        "/scrub/pause" => ScrubChange::Pause,
+        "/scrub/resume" => ScrubChange::Resume,
+        _ => ScrubChange::Start(group),
+    };
+    match admin.change_scrub(change).await? {
+        Some(report) => json(&report),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no group {}", group.unwrap_or_default())),
+    }
+}
+
+async fn lost(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    match request.method() {
+        &Method::GET => json(&admin.lost().await?),
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
     }
 }
 

@@ -188,6 +188,12 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     for (group, bytes) in context.catalog.dead_totals().await? {
         facts.push(Event::SpaceDead { group, bytes });
     }
+    for (group, pass) in context.catalog.scrub_passes().await? {
+        facts.push(Event::ScrubReported { group, pass: crate::scrub::restored(&pass) });
+    }
+    if context.catalog.is_scrub_paused().await? {
+        facts.push(Event::ScrubPaused { paused: true });
+    }
     context
         .counters
         .open_parts

@@ -7,9 +7,11 @@
 //! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
 //!   time.
 
+mod scrub;
 mod text;
 mod thermometer;
 
+pub use scrub::ScrubConfig;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
 use engine::staging::checks::CheckPolicy;
@@ -114,6 +116,8 @@ pub struct Config {
     pub migrate: MigrateConfig,
     /// The rules about hot and cold data.
     pub thermometer: ThermometerConfig,
+    /// The scrub of the rack.
+    pub scrub: ScrubConfig,
     /// Each class's queues.
     pub scheduler: SchedulerConfig,
     /// The choice of a group for a write.
@@ -157,6 +161,7 @@ impl Default for Config {
             intake: IntakeConfig::default(),
             migrate: MigrateConfig::default(),
             thermometer: ThermometerConfig::default(),
+            scrub: ScrubConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
             pins: Vec::new(),
@@ -618,6 +623,7 @@ impl Config {
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,
+            scrub: self.scrub.policy(),
             classes: Vec::new(),
         }
     }

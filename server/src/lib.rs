@@ -33,6 +33,7 @@ pub mod recover;
 pub mod repartition;
 pub mod replace;
 pub mod report;
+mod scrub;
 pub mod set_recall;
 mod spool_read;
 pub mod status_service;

@@ -1,11 +1,15 @@
 //! The server's reports about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
-//! list`, `user`.
+//! list`, `user`, `scrub`.
 //!
 //! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
 //! scale).
 
+mod scrub;
 mod temperature;
 
+pub use scrub::{
+    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus,
+};
 pub use temperature::{
     ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,
     TemperatureReport,
@@ -51,6 +55,9 @@ pub struct Status {
     pub groups: GroupCounts,
     /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
     pub rebuilds: Vec<RebuildReport>,
+    /// The scrub of the rack.
+    #[serde(default)]
+    pub scrub: ScrubStatus,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
     /// The time that a group is expected to take for its way up and down.

@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
+mod scrub;
 mod small_objects;
 mod snapshot;
 mod temperature;
@@ -8,15 +9,15 @@ mod warnings;
 
 pub(crate) use drives::may_lose;
 
-use crate::admin::{Admin, AdminError};
+use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::backup::{BackupError, BackupReport, backup};
 use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, PlaceReport, RackPlace, ReadAheadStatus,
-    Status, WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, LostObject, PlaceReport, RackPlace,
+    ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
@@ -255,6 +256,22 @@ impl Admin for StatusService {
 
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         self.replace(DriveId(drive)).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubReport, AdminError> {
+        self.scrub_report().await
+    }
+
+    async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        self.lost_objects().await
+    }
+
+    async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {
+        match change {
+            ScrubChange::Pause => self.pause_scrub(true).await.map(Some),
+            ScrubChange::Resume => self.pause_scrub(false).await.map(Some),
+            ScrubChange::Start(group) => self.start_scrub(group).await,
+        }
     }
 
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {

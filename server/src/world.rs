@@ -31,6 +31,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod scrub;
 mod spool_sink;
 mod state;
 mod transfer;
@@ -131,6 +132,10 @@ impl World {
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 self.move_stack(op, attempt, (blob, index), [from, to]);
             }
+            Action::ListToScrub { group, attempt, after, end, limit } => {
+                self.list_to_scrub((group, attempt), (after, end), limit);
+            }
+            Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
             Action::Job { job, action } => self.act_for_job(job, action),
             Action::MeasureLoad { attempt } => self.measure_load(attempt),
             Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {
@@ -164,6 +169,7 @@ impl World {
                 self.made(&pack, *making, written, outcome);
             }
             Some(Operation::Rebuild(_)) => {}
+            Some(Operation::Scrub(scrubbed)) => self.scrubbed(scrubbed, outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

@@ -196,6 +196,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::MAX,
+        scrub: engine::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -36,6 +36,8 @@ mod random_runs;
 mod reading_ahead;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
+#[path = "rack/scrubbing.rs"]
+mod scrubbing;
 #[path = "rack/spin_down.rs"]
 mod spin_down;
 #[path = "rack/thermometer.rs"]

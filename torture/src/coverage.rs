@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 36] = [
+const EVENTS: [(&str, About); 41] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -54,6 +54,11 @@ const EVENTS: [(&str, About); 36] = [
     ("SpaceDead", About::Group),
     ("DeadPage", About::Group),
     ("DeadUnlisted", About::Group),
+    ("ScrubReported", About::Rack),
+    ("ScrubPaused", About::Rack),
+    ("ScrubRequested", About::Rack),
+    ("ScrubPage", About::Group),
+    ("ScrubUnlisted", About::Group),
     ("Job", About::Rack),
     ("Closing", About::Rack),
     ("DeadlineReached", About::Rack),
@@ -99,7 +104,7 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 /// Everything that cannot be.
 const CANNOT: [Cannot; 5] = [
     (
-        &["DriveReported", "Booted", "ChecksReported"],
+        &["DriveReported", "ScrubReported", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
         "a start says them before anything else happens",
     ),
@@ -194,9 +199,11 @@ impl Meetings {
             Event::Submitted(request)
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => group_of(&request.work),
-            Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } | Event::DeadUnlisted { group, .. } => {
-                Some(*group)
-            }
+            Event::SpaceDead { group, .. }
+            | Event::DeadPage { group, .. }
+            | Event::DeadUnlisted { group, .. }
+            | Event::ScrubPage { group, .. }
+            | Event::ScrubUnlisted { group, .. } => Some(*group),
             _ => None,
         }
     }
@@ -223,6 +230,8 @@ fn group_of(work: &Work) -> Option<GroupId> {
         Work::Read { group, .. }
         | Work::Delete { group, .. }
         | Work::Rebuild { group, .. }
+        | Work::Scrub { group, .. }
+        | Work::ScrubWake { group }
         | Work::Visit { group }
         | Work::Initialise { group } => Some(*group),
         Work::Write { .. } => None,
@@ -266,6 +275,11 @@ fn name(event: &Event) -> &'static str {
         Event::SpaceDead { .. } => "SpaceDead",
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
+        Event::ScrubReported { .. } => "ScrubReported",
+        Event::ScrubPaused { .. } => "ScrubPaused",
+        Event::ScrubRequested { .. } => "ScrubRequested",
+        Event::ScrubPage { .. } => "ScrubPage",
+        Event::ScrubUnlisted { .. } => "ScrubUnlisted",
         Event::Job { .. } => "Job",
         Event::SubmittedForJob { .. } => "SubmittedForJob",
         Event::Closing => "Closing",

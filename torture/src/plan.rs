@@ -6,8 +6,8 @@ use crate::kinds::FaultKind;
 use engine::staging::checks::CheckPolicy;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 use engine::{
-    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
-    SpinDownPolicy, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy,
+    ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{RackSpec, Rng};
 use serde::Serialize;
@@ -50,6 +50,8 @@ pub(crate) enum Stream {
     Rules,
     /// The checks of the workshop.
     Checks,
+    /// How blobs are scrubbed.
+    Scrubs,
     /// One of the habits of a run.
     Habit {
         index: u64,
@@ -64,6 +66,7 @@ impl Stream {
             Self::SlowReaders => 4,
             Self::Rules => 5,
             Self::Checks => 6,
+            Self::Scrubs => 7,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -256,6 +259,23 @@ fn checks(seed: u64) -> CheckPolicy {
     CheckPolicy { every: Some(every), memory_bytes: pick(rng, &[0, 100 * KIB, 16 * MIB]) }
 }
 
+/// Scrubs with a short period, in a third of the runs that may have rules about hot and cold.
+fn scrub(seed: u64) -> ScrubPolicy {
+    if seed < RULED_FROM || !has_habit(seed, SCRUBS) {
+        return ScrubPolicy::default();
+    }
+    let rng = &mut Stream::Scrubs.of(seed);
+    ScrubPolicy {
+        period: Some(SECOND * pick(rng, &[1_200, 7_200, 40_000])),
+        ride_along: SECOND * pick(rng, &[0, 20, 300]),
+        starts_per_day: pick(rng, &[1, 4, 20]),
+        step_bytes: pick(rng, &[1, 64 * KIB, 1 << 30]),
+    }
+}
+
+/// The number of the habit of scrubbing.
+const SCRUBS: u64 = 11;
+
 fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
     RackPolicy {
         scheduler: SchedulerPolicy {
@@ -300,6 +320,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
+        scrub: scrub(seed),
         classes: Vec::new(),
     }
 }
@@ -454,7 +475,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -465,6 +486,7 @@ impl Plan {
             if self.besieged { ", besieged" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
+            if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

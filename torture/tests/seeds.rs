@@ -70,6 +70,12 @@ fn no_rule_is_broken_where_the_workshop_is_checked() {
 }
 
 #[test]
+fn no_rule_is_broken_where_blobs_are_scrubbed() {
+    let scrubbed = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.scrub.period.is_some());
+    scrubbed.take(48).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
 fn an_older_catalog_removes_no_staged_file_of_the_newest() {
     sound(7);
 }

@@ -130,7 +130,7 @@ async fn no_blob_is_forgotten_while_a_rebuild_may_have_left_a_stack_of_it() {
     let (id, _) = stored(&catalog, &[10]).await;
     catalog.fail_drive(DriveId(7), 5).await.unwrap();
     let found = catalog.blob(id).await.unwrap().unwrap();
-    let [first, second] = [20, 21].map(|drive| RebuildTarget { drive: DriveId(drive), index: 1 });
+    let [first, second] = [20, 21].map(|drive| RebuildTarget { drive: DriveId(drive), index: 1, spare: false });
     assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap());
     assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap(), "once more is the same");
     assert!(catalog.begin_rebuild(&found, 1, second.drive).await.unwrap());

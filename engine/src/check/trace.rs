@@ -29,7 +29,7 @@ mod tests;
 
 pub use rebuild::RebuildFault;
 
-use crate::action::{Action, Transfer};
+use crate::action::{Action, Outcome, Transfer};
 use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpenOps;
@@ -335,7 +335,8 @@ impl TraceCheck {
                 Ok(())
             }
             Action::Transfer { op, transfer, .. } => self.begun(*op, transfer),
-            Action::Rejected { op, .. } | Action::Finished { op, .. } => self.answered(*op),
+            Action::Rejected { op, .. } => self.answered(*op, None),
+            Action::Finished { op, outcome } => self.answered(*op, Some(outcome)),
             _ => Ok(()),
         }
     }
@@ -445,7 +446,7 @@ impl TraceCheck {
         if let Some(drive) = transfer.drives().find(|drive| !self.mounted[drive.index()]) {
             return Err(TraceFault::NotMounted { op, drive });
         }
-        if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains(op) {
+        if matches!(transfer, Transfer::Delete { .. } | Transfer::Scrub { .. }) && !self.open.contains(op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }
         if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains(op) {
@@ -453,7 +454,9 @@ impl TraceCheck {
         }
         self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
-            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } => self.serves(Some(*group), op)?,
+            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } | Transfer::Scrub { group, .. } => {
+                self.serves(Some(*group), op)?;
+            }
             Transfer::Read { .. } => self.class_serves(self.open.get(op).and_then(|open| open.class), op)?,
             Transfer::Verify { .. } => self.serves(self.rebuilds.group(op), op)?,
             Transfer::Delete { .. } => {}
@@ -521,8 +524,8 @@ impl TraceCheck {
         }
     }
 
-    fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
-        self.rebuilds.answered(op);
+    fn answered(&mut self, op: OpId, outcome: Option<&Outcome>) -> Result<(), TraceFault> {
+        self.rebuilds.answered(op, outcome);
         let Some(open) = self.open.remove(op) else { return Err(TraceFault::NotOpen(op)) };
         let priority = open.priority as usize;
         if let Some(class) = open.class.filter(|_| open.waits) {

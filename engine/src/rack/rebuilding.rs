@@ -1,7 +1,9 @@
 //! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
 //!
-//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written in its place;
-//! nothing is freed on the strength of a write alone.
+//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself.
+//!
+//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written over; nothing is
+//! freed on the strength of a write alone.
 
 use super::Rack;
 use super::service::without;
@@ -102,11 +104,24 @@ impl Rack {
 
     fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
-        let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
+        let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes, in_place: false };
+        self.rebuild_op(work, group)
+    }
+
+    fn rebuild_op(&mut self, work: Work, group: GroupId) -> Op {
         let op = self.ops.own_number();
         let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
         assert!(self.setup.owns(group), "{group} is of a class of ours");
         Op::new(request, self.setup.class_of(group), group)
+    }
+
+    /// Queues the repair of a stack of `blob` that is damaged, in its place. Where the queue is full, the next scrub
+    /// finds it again.
+    pub(super) fn queue_repair(&mut self, blob: &BlobOnDrive, group: GroupId, index: u8, now: Time) {
+        let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
+        let work = Work::Rebuild { blob, group, drives, lost: index, stack_bytes, bytes, in_place: true };
+        let op = self.rebuild_op(work, group);
+        self.queue(op, now);
     }
 
     fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: u8) -> Result<(), Rejection> {
@@ -126,7 +141,7 @@ impl Rack {
     /// Puts a rebuild into service, for the first time or again. True if it ended at once.
     pub(super) fn start_rebuild(&mut self, op: OpId, step: &mut Step) -> bool {
         let Some(state) = self.ops.get_mut(op) else { return true };
-        let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = state.request.work.clone() else {
+        let Work::Rebuild { blob, group, drives, lost, stack_bytes, in_place, .. } = state.request.work.clone() else {
             return true;
         };
         let need = self.setup.spec.code.data;
@@ -138,9 +153,16 @@ impl Rack {
             self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
-        let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
-        let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
+        let target = if in_place {
+            let may = self.drives.is_ready(from) && !state.shunned().contains(&from);
+            (may && self.placement.reserve_beside(from, stack_bytes)).then_some(from)
+        } else {
+            let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
+            let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
+            let target = self.placement.choose_another(group, &others, &unfit, stack_bytes);
+            target.inspect(|target| self.placement.reserve_another(&others, *target, stack_bytes))
+        };
+        let Some(target) = target else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
         };
@@ -150,9 +172,9 @@ impl Rack {
             "no stack is read from a failed drive"
         );
         assert!(self.drives.is_ready(target), "{target} is ready to be written to");
-        assert!(!drives.contains(&target), "{target} would have two stacks of {blob}");
+        assert!(!others.contains(&target), "{target} would have two stacks of {blob}");
+        assert!(in_place == (target == from), "what is lost goes elsewhere, what is damaged to where it lies");
         assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
-        self.placement.reserve_another(&others, target, stack_bytes);
         state.aim_at(target);
         let policy = self.setup.policy.read_policy;
         let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
@@ -165,13 +187,14 @@ impl Rack {
         let read_back = self.setup.policy.rebuild_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
         let Some(to) = state.reserved.first().copied() else { return };
-        if read_back && state.begin_verify() {
+        let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
+        let from = drives[usize::from(index)];
+        assert!(in_place == (from == to), "a stack is not written in the place of the lost one");
+        // Nothing takes the place of a stack that may be better than it.
+        if (read_back || in_place) && state.begin_verify() {
             self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
             return;
         }
-        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
-        let from = drives[usize::from(index)];
-        assert!(from != to, "a stack is not written in the place of the lost one");
         state.begin_move();
         let attempt = self.put_into_service(op, step);
         step.ask(Action::MoveStack { op, attempt, blob, index, from, to });
@@ -203,7 +226,7 @@ impl Rack {
 
     pub(super) fn stack_moved(&mut self, op: OpId, attempt: Attempt, done: bool, step: &mut Step) {
         let Some(state) = self.ops.get_mut(op).filter(|state| state.awaits_move(attempt)) else { return };
-        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return };
@@ -215,16 +238,20 @@ impl Rack {
         }
         let (target, stack_bytes) = state.take_reserved();
         assert!(target.len() == 1, "a rebuild has one target");
-        self.placement.settle(&target, stack_bytes, stack_bytes);
+        self.placement.settle(&target, stack_bytes, if in_place { 0 } else { stack_bytes });
         // Of one that was replaced, what was lost is not among the used bytes.
-        if self.drives.has_failed(from) {
+        if !in_place && self.drives.has_failed(from) {
             self.placement.freed(from, stack_bytes);
         }
         self.stats.rebuilt_bytes += stack_bytes;
         self.finish(op, Outcome::Rebuilt, step);
+        if in_place {
+            return;
+        }
         let moved = StackMove { blob, index, from, to: target[0] };
         self.ops.follow_move(&moved);
         self.rebuilder.follow_move(&moved);
         self.reclaim.follow_move(&moved);
+        self.scrubber.follow_move(&moved);
     }
 }

@@ -53,11 +53,15 @@ impl Rack {
         self.start(pick.op, step)
     }
 
-    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most.
+    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most, or of an
+    /// overdue scrub that it was woken for.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].pending.is_some_and(|pick| pick.group != group), "another group is wanted");
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
         if step.now < yields_at && self.reclaim_next(class, group, step) {
+            return false;
+        }
+        if step.now < yields_at && self.scrub_holds(class, group, priority, step) {
             return false;
         }
         self.classes[class.index()].begin_switch(priority, step.now);
@@ -74,6 +78,9 @@ impl Rack {
         let since = state.idle_since().unwrap_or(step.now);
         assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
+        if !state.is_hastened && self.scrub_next(class, group, since, step) {
+            return false;
+        }
         let stays_until = self.stays_until(class, group, step.now);
         self.classes[class.index()].stay_until(stays_until);
         match self.setup.policy.idle_timeout {
@@ -122,6 +129,7 @@ impl Rack {
             }
             Work::Write { .. } => self.start_write(op, step),
             Work::Rebuild { .. } => self.start_rebuild(op, step),
+            Work::Scrub { .. } => unreachable!("a step of a scrub is never queued"),
             Work::Delete { blob, ref drives, .. } => {
                 let stacks = self.drives.ready_stacks(drives);
                 self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
@@ -134,7 +142,7 @@ impl Rack {
                 true
             }
             // That its group is ready is all that it was for.
-            Work::Initialise { .. } => {
+            Work::Initialise { .. } | Work::ScrubWake { .. } => {
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
@@ -214,7 +222,8 @@ impl Rack {
             Work::Delete { .. } => self.finish(op, Outcome::Failed(Rejection::WriteFailed), step),
             Work::Rebuild { .. } if done => self.rebuild_written(op, step),
             Work::Rebuild { .. } => self.rebuild_failed(op, outcomes, step),
-            Work::Visit { .. } | Work::Initialise { .. } => {}
+            Work::Scrub { .. } => self.scrub_ended(op, outcomes, done, step),
+            Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         }
     }
 

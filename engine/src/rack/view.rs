@@ -7,13 +7,14 @@ use crate::controller::{Controller, Waking};
 use crate::deadlines::DriveDeadlines;
 use crate::drives::DrivePhase;
 use crate::estimates::SwitchEstimate;
-use crate::event::{Event, Usage};
+use crate::event::{Event, Usage, Work};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
 use crate::rebuild::RebuildView;
+use crate::scrub::ScrubView;
 use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
@@ -214,6 +215,22 @@ impl Rack {
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
             Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
+    }
+
+    /// How far the scrub of each group is; nothing if blobs are not scrubbed.
+    pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
+        self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// Whether a step of the scrub of `group` is in service.
+    pub fn is_scrubbing(&self, group: GroupId) -> bool {
+        let in_service = self.class(group).in_service.and_then(|service| self.ops.get(service.op));
+        in_service.is_some_and(|op| op.group == group && matches!(op.request.work, Work::Scrub { .. }))
+    }
+
+    /// Whether scrubs are paused.
+    pub fn is_scrub_paused(&self) -> bool {
+        self.scrubber.paused
     }
 
     /// Bytes of stacks that are left to be rebuilt in `class`.

@@ -5,12 +5,13 @@
 //! that the change may have been made. A request for a repartition may take minutes, since it looks through millions of
 //! objects: the client waits for it as long as the server answers other requests.
 
+use super::ScrubChange;
 use super::answer::{ErrorBody, STOPPING};
 use super::socket;
 use crate::backup::BackupReport;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
-use crate::report::{DriveReport, DryRunReport, Explanation, NewKeys, Status, UserReport};
+use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, NewKeys, ScrubReport, Status, UserReport};
 use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
@@ -274,6 +275,36 @@ impl Client {
     /// When no server answers, or it refuses.
     pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
         self.ask(Method::POST, &format!("/drives/replace?drive={drive}")).await
+    }
+
+    /// The scrub of each group, and what was found.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
+        self.get("/scrub").await?.ok_or_else(|| self.no_answer("it knows no /scrub"))
+    }
+
+    /// The objects of which scrubs have found bytes lost.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn lost_objects(&self) -> Result<Vec<LostObject>, ClientError> {
+        self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
+    }
+
+    /// Changes what is scrubbed; `None` if there is no such group.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, ClientError> {
+        let target = match change {
+            ScrubChange::Pause => "/scrub/pause".to_owned(),
+            ScrubChange::Resume => "/scrub/resume".to_owned(),
+            ScrubChange::Start(None) => "/scrub/start".to_owned(),
+            ScrubChange::Start(Some(group)) => format!("/scrub/start?group={group}"),
+        };
+        self.ask(Method::POST, &target).await
     }
 
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {

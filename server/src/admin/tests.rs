@@ -6,7 +6,7 @@ use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
     CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal, PlaceReport,
-    PowerStatus, RuleName, RuleTotal, SwitchStatus, Totals, WorkshopStatus,
+    PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -49,6 +49,7 @@ fn status() -> Status {
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
+        scrub: ScrubStatus::default(),
         classes: vec![],
         switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },
         totals: Totals::default(),
@@ -144,6 +145,20 @@ impl Admin for Fake {
             0..8 => Err(AdminError::Because("it has not failed".into())),
             _ => Ok(None),
         }
+    }
+
+    async fn scrub(&self) -> Result<ScrubReport, AdminError> {
+        Ok(ScrubReport::default())
+    }
+
+    async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        Ok(vec![LostObject { bucket: "b".into(), key: "k".into(), bytes: 3, blob: "b7".into() }])
+    }
+
+    async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {
+        let status = ScrubStatus { paused: change == ScrubChange::Pause, ..ScrubStatus::default() };
+        let known = !matches!(change, ScrubChange::Start(Some(4..)));
+        Ok(known.then(|| ScrubReport { status, ..ScrubReport::default() }))
     }
 
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {

@@ -2,9 +2,10 @@
 
 use crate::report::{
     CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport,
-    Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    ScrubCounts, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
+use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
@@ -33,6 +34,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        scrub: scrub_status(rack, now),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32), now)).collect(),
         switch: switch_status(rack, clock),
         totals: totals(rack),
@@ -98,6 +100,48 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
     }
 }
 
+/// The scrub of the rack, as the engine sees it.
+pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
+    let groups: Vec<ScrubGroup> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
+    let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
+    ScrubStatus {
+        period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
+        paused: rack.is_scrub_paused(),
+        complete_groups: in_state("complete"),
+        overdue_groups: in_state("overdue"),
+        own_wakes: rack.stats().scrub_wakes,
+        read_bytes: rack.stats().scrubbed_bytes,
+        groups,
+    }
+}
+
+fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
+    let pass = &view.pass;
+    let begun = pass.done.is_some();
+    let state = match view {
+        _ if pass.complete => "complete",
+        view if view.overdue => "overdue",
+        _ if begun || rack.is_scrubbing(view.group) => "under way",
+        _ => "waiting",
+    };
+    ScrubGroup {
+        group: view.group.0,
+        state: state.into(),
+        covered_permille: pass.covered_permille(),
+        began_s: pass.began.as_secs_f64(),
+        period_ends_s: view.period_ends.as_secs_f64(),
+        counts: counts_of(pass.counts),
+        last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
+        last: pass.last.map(|last| counts_of(last.counts)),
+    }
+}
+
+fn counts_of(counts: engine::scrub::ScrubCounts) -> ScrubCounts {
+    let engine::scrub::ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks } =
+        counts;
+    ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks }
+}
+
 fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {
     let [idle, busy] = [ServerLoad::Idle, ServerLoad::Busy].map(|load| rack.switch_estimate(load));
     let seconds = |span| clock.to_wall(span).as_secs_f64();
@@ -121,7 +165,8 @@ fn class_status(rack: &Rack, class: ClassId, now: Time) -> ClassStatus {
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = stats.group_wakes[PriorityClass::Background as usize] - stats.initialisation_wakes;
+    let background = stats.group_wakes[PriorityClass::Background as usize];
+    let background = background - stats.initialisation_wakes - stats.scrub_wakes;
     let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,

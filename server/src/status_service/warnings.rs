@@ -77,6 +77,7 @@ pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
 /// Warnings that follow from the figures of a status.
 pub(super) fn warnings(status: &Status) -> Vec<String> {
     let mut warnings = Vec::new();
+    warnings.extend(scrub_warnings(status));
     let workshop = &status.workshop;
     if status.capacity.full {
         warnings.push(
@@ -250,4 +251,28 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
 /// `1 blob`, `2 blobs`.
 fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Scrubs that are late, paused, or have found what cannot be repaired.
+fn scrub_warnings(status: &Status) -> Vec<String> {
+    let scrub = &status.scrub;
+    let mut warnings = Vec::new();
+    let lost: u64 = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum();
+    if lost > 0 {
+        warnings.push(format!(
+            "scrubs have found data lost in {lost} blobs: `larder scrub status` names the objects; put them again, or \
+             delete them"
+        ));
+    }
+    if scrub.overdue_groups > 0 && !scrub.paused {
+        warnings.push(format!(
+            "the scrub of {} groups did not end within its period; set a longer `period`, or more `starts_per_day`, in \
+             [scrub] of larder.toml",
+            scrub.overdue_groups
+        ));
+    }
+    if scrub.paused {
+        warnings.push("scrubs are paused: rot on drives is not looked for; say `larder scrub resume`".into());
+    }
+    warnings
 }

@@ -230,12 +230,35 @@ impl Verification<'_> {
             for ((name, stack), known) in stacks.into_iter().zip(known) {
                 self.stack_file((id, &*drive), name, stack, known).await?;
             }
+            for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
+                self.spare_file(id, name, (blob, index)).await?;
+            }
             let label = disk::label::file_name();
-            for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
+            let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
+            for name in names.iter().filter(|name| !is_known(name) && **name != label) {
                 let what = format!("{name} on drive {id} is no stack");
                 self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
             }
         }
+        Ok(())
+    }
+
+    /// A stack that was regenerated beside a damaged one, when the server ended: the next repair or scrub of the blob
+    /// removes it, if the catalog knows of it.
+    async fn spare_file(
+        &mut self,
+        id: DriveId,
+        name: &FileName,
+        (blob, index): (BlobId, u8),
+    ) -> Result<(), ServerError> {
+        let targets = self.ground.catalog.rebuild_targets(blob).await?;
+        if targets.iter().any(|target| target.spare && (target.drive, target.index) == (id, index)) {
+            self.report.leftovers.rebuilt_stacks += 1;
+            return Ok(());
+        }
+        let what =
+            format!("{name} on drive {id} was to replace a damaged stack, and this catalog knows of no such repair");
+        self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
     }
 

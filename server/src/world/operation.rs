@@ -7,7 +7,7 @@ use catalog::{Blob, Cursor, StagedWhen, VersionId};
 use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
-use model::{DriveId, GroupId};
+use model::{BlobId, DriveId, GroupId};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
@@ -31,6 +31,8 @@ pub(super) enum Operation {
         written: Option<WrittenBlob>,
     },
     Rebuild(Rebuild),
+    /// The blob that is scrubbed.
+    Scrub(BlobId),
 }
 
 impl Operation {
@@ -108,6 +110,8 @@ impl WrittenBlob {
 pub(crate) struct Rebuild {
     /// The index of the stack.
     pub(crate) index: u8,
+    /// It is damaged, and is written beside itself.
+    pub(crate) in_place: bool,
     /// The blob and the checksum of its payload, once the stack is written.
     pub(crate) written: Option<(Blob, u64)>,
 }

@@ -1,6 +1,9 @@
 //! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
 //! where that lies now.
 //!
+//! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step
+//! of the file system once it was read back; so at any moment there is no less than there was.
+//!
 //! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
 //! written, has left there is removed before the next rebuild of the blob, or along with it.
 
@@ -33,7 +36,8 @@ impl World {
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, .. } = transfer else { return };
-        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
+        let in_place = drives[usize::from(lost)] == target;
+        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, in_place, written: None }));
         assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
         let sources = self.with_drives(&stacks);
         let in_service = self.in_service();
@@ -61,7 +65,7 @@ impl World {
             );
             // Under a newer catalog it may lie there already, counted.
             let replaces = context.lineage.may_remove();
-            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces };
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: in_place };
             let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
@@ -86,16 +90,25 @@ impl World {
 
     /// Reads back the stack that a rebuild wrote; what does not read back is removed.
     pub(super) fn verify_rebuilt(&self, op: OpId, attempt: Attempt, rebuild: &Rebuild, target: DriveId) {
-        let Rebuild { index, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
+        let Rebuild { index, in_place, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
         self.start_with(move |handle, context| async move {
-            let outcome = stack::verify_stack(described(&context, &blob), index, &device, payload_crc64).await;
+            let described = described(&context, &blob);
+            let outcome = if in_place {
+                stack::verify_spare(described, index, &device, payload_crc64).await
+            } else {
+                stack::verify_stack(described, index, &device, payload_crc64).await
+            };
             let done = outcome == StackOutcome::Fine;
             if !done {
                 tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
-                stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
+                if in_place {
+                    stack::remove_spare(context.rack_uuid, blob.blob, index, &*device).await;
+                } else {
+                    stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
+                }
             }
             let outcomes = drive_outcomes(&context, &[target], vec![outcome]);
             handle.report(Event::TransferEnded { op, attempt, done, outcomes });
@@ -109,6 +122,9 @@ impl World {
         let lies = (written.blob, written.drives.get(usize::from(index)));
         assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
+        if from == to {
+            return self.put_in_place((op, attempt), (written.clone(), index), device);
+        }
         let (handle, catalog, rack) = (self.handle.clone(), self.context.catalog.clone(), self.context.rack_uuid);
         self.start(async move {
             let done = match catalog.move_stack(blob, index, from, to).await {
@@ -166,16 +182,35 @@ async fn aim(
     (index, target): (u8, DriveId),
 ) -> Result<Option<Blob>, CatalogError> {
     let Some(found) = context.catalog.blob(blob).await?.filter(|found| found.drives == drives) else { return Ok(None) };
+    if found.drives[usize::from(index)] == target {
+        return aim_beside(context, in_service, found, index).await;
+    }
     if !context.catalog.begin_rebuild(&found, index, target).await? {
         return Ok(None);
     }
     // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
     if context.lineage.may_remove() {
-        let aimed_at = RebuildTarget { drive: target, index };
+        let aimed_at = RebuildTarget { drive: target, index, spare: false };
         remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
         let there = in_service.stack(index, target);
         stack::remove(context.rack_uuid, blob, there.as_slice()).await;
     }
+    Ok(Some(found))
+}
+
+/// The same for stack `index`, which is damaged and is written beside itself. `None` as well for a catalog that is
+/// older than the rack: what it finds damaged may be rebuilt elsewhere.
+async fn aim_beside(
+    context: &Context,
+    in_service: &InService,
+    found: Blob,
+    index: u8,
+) -> Result<Option<Blob>, CatalogError> {
+    if !context.lineage.may_remove() || !context.catalog.begin_repair(&found, index).await? {
+        return Ok(None);
+    }
+    let aimed_at = RebuildTarget { drive: found.drives[usize::from(index)], index, spare: true };
+    remove_left_over(context, in_service, found.blob, Some(aimed_at)).await?;
     Ok(Some(found))
 }
 
@@ -195,7 +230,12 @@ pub(super) async fn remove_left_over(
     let mut gone = Vec::new();
     for target in &targets {
         let left = in_service.stack(target.index, target.drive);
-        let outcomes = stack::remove(context.rack_uuid, blob, left.as_slice()).await;
+        let outcomes = match &left {
+            Some((index, drive)) if target.spare => {
+                vec![stack::remove_spare(context.rack_uuid, blob, *index, &**drive).await]
+            }
+            _ => stack::remove(context.rack_uuid, blob, left.as_slice()).await,
+        };
         if outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine) {
             gone.push(*target);
         }

@@ -152,6 +152,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: HOUR,
+        scrub: engine::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -5,6 +5,7 @@
 //! - the space of a stack is counted on exactly one drive, and given back once (asserted);
 //! - a blob is removed only when all of its bytes are dead (asserted).
 
+use engine::scrub::ScrubPage;
 use engine::{BlobOnDrive, DeadBlob};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,6 +209,35 @@ impl Blobs {
 
     pub(super) fn is_corrupt(&self, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.contains(&(blob, drive))
+    }
+
+    /// Replaces a stack that is unreadable by one that was regenerated beside it; false if its blob is gone.
+    pub(super) fn repair(&mut self, blob: BlobId, drive: DriveId) -> bool {
+        self.corrupt.remove(&(blob, drive));
+        self.known.contains_key(&blob)
+    }
+
+    /// A page of the blobs of a group that live, above one and below a number.
+    pub(super) fn page_to_scrub(
+        &self,
+        group: GroupId,
+        (after, end): (Option<BlobId>, Option<u64>),
+        limit: u32,
+    ) -> ScrubPage {
+        let end = end.unwrap_or(self.next);
+        let from = after.map_or(BlobId::NONE, BlobId::next_number);
+        let of_group = self.known.range(from.min(BlobId::numbered(end))..BlobId::numbered(end));
+        let living = of_group.filter(|(_, blob)| blob.group == group && blob.is_living());
+        let to_scrub = living.map(|(id, blob)| BlobOnDrive {
+            blob: *id,
+            drives: blob.drives.clone(),
+            stack_bytes: blob.stack_bytes,
+            bytes: blob.bytes,
+            living: true,
+        });
+        let (blobs, more) = page(to_scrub, limit);
+        let next = blobs.last().filter(|_| more).map(|last: &BlobOnDrive| last.blob);
+        ScrubPage { blobs, next, end }
     }
 
     /// Moves a stack to another drive; false if its blob is gone.

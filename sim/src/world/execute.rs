@@ -16,6 +16,7 @@ impl<M: Controller> World<M> {
             Action::PersistStarts { .. }
             | Action::PersistInitialised { .. }
             | Action::PersistChecks { .. }
+            | Action::PersistScrub { .. }
             | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
@@ -41,6 +42,14 @@ impl<M: Controller> World<M> {
             Action::ListOnDrive { drive, attempt, after, limit } => {
                 let (blobs, next) = self.blobs.page_on_drive(drive, after, limit);
                 self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
+            }
+            Action::ListToScrub { group, attempt, after, end, limit } => {
+                let page = self.blobs.page_to_scrub(group, (after, end), limit);
+                self.plan(self.now, Event::ScrubPage { group, attempt, page }, None);
+            }
+            Action::MoveStack { op, attempt, blob, index: _, from, to } if from == to => {
+                let done = self.blobs.repair(blob, to);
+                self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }
             Action::MoveStack { op, attempt, blob, index, from, to } => {
                 let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });

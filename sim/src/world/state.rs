@@ -364,6 +364,16 @@ impl<M: Controller> World<M> {
         assert!(before.is_none(), "{op} is open already: {before:?}");
     }
 
+    /// The operator asks for a scrub of `group`, or of all groups.
+    pub fn scrub(&mut self, group: Option<GroupId>) {
+        self.report(Event::ScrubRequested { group });
+    }
+
+    /// The operator has scrubs paused, or has them go on.
+    pub fn pause_scrub(&mut self, paused: bool) {
+        self.report(Event::ScrubPaused { paused });
+    }
+
     /// Closes the rack.
     pub fn close(&mut self) {
         self.report(Event::Closing);
