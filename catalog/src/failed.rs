@@ -198,7 +198,10 @@ impl Catalog {
     }
 
     /// Those drives of `blob` that took the place of one that failed, which had its stack.
-    pub(crate) async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
         let known = self.replacements().await?;
         let drives: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| known.contains_key(drive)).collect();
         let keys: Vec<Vec<u8>> = drives.iter().map(|drive| key::on_drive(*drive, blob.blob)).collect();

@@ -4,7 +4,9 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use server::admin::Client;
-use server::report::{FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals};
+use server::report::{
+    ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals,
+};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -95,6 +97,9 @@ fn text(status: &Status) -> String {
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
+    if let Some(exposed) = exposed(&status.exposed) {
+        row("exposed", exposed);
+    }
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -155,6 +160,22 @@ fn progress(rebuild: &RebuildReport) -> String {
         "drive {drive} failed; {done} are rebuilt in group {group}, {} left in {soonest} to {latest}",
         bytes(*left_bytes)
     )
+}
+
+/// The blobs that have lost stacks, the most exposed ones first; `None` if none has.
+fn exposed(exposed: &ExposureReport) -> Option<String> {
+    let by_losses = exposed.blobs.iter().zip(1_u64..).rev().filter(|(blobs, _)| **blobs > 0);
+    let bears = exposed.blobs.len() as u64;
+    let mut parts: Vec<String> = by_losses
+        .map(|(blobs, losses)| {
+            let lacks = if *blobs == 1 { "lacks" } else { "lack" };
+            format!("{} {lacks} {} of at most {bears}", counted(*blobs, "blob"), counted(losses, "stack"))
+        })
+        .collect();
+    if exposed.lost_blobs > 0 {
+        parts.insert(0, format!("{} of lost data", counted(exposed.lost_blobs, "blob")));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn times(status: &Status) -> String {
@@ -304,6 +325,7 @@ mod tests {
             drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
             groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
+            exposed: ExposureReport::default(),
             classes: vec![
                 ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
                 ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },
@@ -393,11 +415,13 @@ mod tests {
         };
         status.rebuilds = vec![rebuild.clone(), RebuildReport { drive: 8, left_bytes: 0, ..rebuild }];
         status.drives.failed = 2;
+        status.exposed = ExposureReport { blobs: vec![1_200, 1, 0], lost_blobs: 0 };
         let text = text(&status);
         for line in [
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+            "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }

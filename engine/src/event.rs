@@ -466,6 +466,9 @@ pub struct BlobOnDrive {
     pub blob: BlobId,
     /// The drive of each of its stacks, in stack order.
     pub drives: Vec<DriveId>,
+    /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+    #[serde(default)]
+    pub lost: Vec<DriveId>,
     /// Bytes that each stack uses of its drive.
     pub stack_bytes: u64,
     /// Its payload bytes.

@@ -83,6 +83,6 @@ pub use policy::{
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
-pub use rebuild::RebuildView;
+pub use rebuild::{Exposure, RebuildView};
 pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -169,7 +169,7 @@ impl Rack {
             }
             Event::DriveLost { drive, loss } => self.drives.lost(drive, loss),
             Event::DriveBack { drive } => self.drives.back(drive),
-            Event::DriveFailed { drive } => self.drive_failed(drive, step.now),
+            Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),

@@ -46,6 +46,9 @@ pub struct Status {
     pub groups: GroupCounts,
     /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
     pub rebuilds: Vec<RebuildReport>,
+    /// Blobs that have lost stacks with drives that failed.
+    #[serde(default)]
+    pub exposed: ExposureReport,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
     /// The time that a group is expected to take for its way up and down.
@@ -223,6 +226,15 @@ pub struct GroupCounts {
     /// Those that were initialised: woken once, and the labels of their drives checked. The others are woken one after
     /// the other.
     pub initialised: u64,
+}
+
+/// How many blobs have lost how many stacks to drives that failed, as far as rebuilds have looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureReport {
+    /// By the number of stacks that they have lost, from 1 to r.
+    pub blobs: Vec<u64>,
+    /// Blobs that have lost more than r: data is lost.
+    pub lost_blobs: u64,
 }
 
 /// The progress of rebuilding a drive that failed for good.

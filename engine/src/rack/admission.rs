@@ -272,8 +272,10 @@ impl Rack {
         self.jobs.operation_ended(op, &outcome);
         let settled = ended.as_ref().is_none_or(|ended| ended.reserved.is_empty());
         assert!(settled, "no space stays reserved for {op}, which is over");
-        if let Some(Work::Rebuild { drives, lost, stack_bytes, .. }) = ended.as_ref().map(|ended| &ended.request.work) {
-            self.rebuilder.ended(drives[usize::from(*lost)], &outcome, *stack_bytes);
+        if let Some(Work::Rebuild { blob, drives, lost, stack_bytes, .. }) =
+            ended.as_ref().map(|ended| &ended.request.work)
+        {
+            self.rebuilder.ended(drives[usize::from(*lost)], *blob, &outcome, *stack_bytes);
             if ended.as_ref().is_some_and(Op::was_served) {
                 step.ask(Action::Finished { op, outcome });
             }

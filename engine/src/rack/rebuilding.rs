@@ -9,14 +9,14 @@ use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::ops::{Op, StackMove, TRIES_MAX};
 use crate::policy::PriorityClass;
-use crate::rebuild::Need;
+use crate::rebuild::{Home, Need};
 use crate::step::Step;
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{Attempt, DriveId, GroupId, OpId, Time};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 
 impl Rack {
-    pub(super) fn drive_failed(&mut self, drive: DriveId, now: Time) {
+    pub(super) fn drive_failed(&mut self, drive: DriveId, step: &mut Step) {
         if !self.drives.knows(drive) || !self.drives.fail(drive) {
             return;
         }
@@ -24,8 +24,29 @@ impl Rack {
         self.placement.retire(drive);
         let Some(group) = self.setup.own_group_of(drive) else { return };
         self.reclaim.unstick(group);
-        if let Some(lost_bytes) = self.rebuilder.failed(drive, now) {
+        let home = self.home_of(group);
+        if let Some(lost_bytes) = self.rebuilder.failed(drive, home, step.now) {
             self.placement.lose_more(drive, lost_bytes);
+        }
+        self.withdraw_rebuilds(group, drive, step);
+    }
+
+    fn home_of(&self, group: GroupId) -> Home {
+        Home { class: self.setup.class_of(group), group, parity: self.setup.spec.code.parity }
+    }
+
+    /// Takes the rebuilds of `group` back that are queued: others have become more urgent, since `failed` failed. What is
+    /// in service goes on.
+    fn withdraw_rebuilds(&mut self, group: GroupId, failed: DriveId, step: &mut Step) {
+        for op in self.ops.rebuilds_of(group) {
+            let class = self.setup.class_of(group);
+            if self.classes[class.index()].remove(op) {
+                self.finish(op, Outcome::Cancelled, step);
+            } else if let Some(Work::Rebuild { blob, drives, lost, .. }) = self.ops.get(op).map(|op| &op.request.work)
+                && drives.contains(&failed)
+            {
+                self.rebuilder.lacks_more(*blob, drives[usize::from(*lost)], failed);
+            }
         }
     }
 
@@ -50,8 +71,8 @@ impl Rack {
             self.initialisation.replace(drive);
             self.follow_drives();
         }
-        if self.setup.own_group_of(drive).is_some() {
-            self.rebuilder.replaced(drive, lost_bytes, now);
+        if let Some(group) = self.setup.own_group_of(drive) {
+            self.rebuilder.replaced(drive, self.home_of(group), lost_bytes, now);
         }
     }
 
@@ -62,42 +83,69 @@ impl Rack {
             return false;
         }
         let mut queued = false;
-        for drive in self.rebuilder.drives() {
-            let used_bytes = self.placement.used_bytes(drive);
-            let mut need = self.rebuilder.need(drive, used_bytes, step.now);
-            if need == Need::Queue {
-                queued |= self.queue_page(drive, step.now);
-                need = self.rebuilder.need_behind_page(drive, used_bytes, step.now);
+        loop {
+            // What one drive was waited for with may go on when that one is through with its level. Each round ends a
+            // level or a pass, so this comes to an end.
+            let mut moved = false;
+            for drive in self.rebuilder.drives() {
+                let (now, placement) = (step.now, &self.placement);
+                let used_bytes = placement.used_bytes(drive);
+                let mut need = self.rebuilder.need(drive, |drive| placement.used_bytes(drive), now);
+                if need == Need::Queue {
+                    queued |= self.queue_page(drive, now);
+                    need = self.rebuilder.need_behind_page(drive, used_bytes, now);
+                }
+                moved |= matches!(need, Need::Page { .. } | Need::Ended);
+                if let Need::Page { after } = need {
+                    let attempt = self.ops.own_attempt();
+                    self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
+                }
             }
-            if let Need::Page { after } = need {
-                let attempt = self.ops.own_attempt();
-                self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
+            if !moved {
+                return queued;
             }
         }
-        queued
     }
 
-    /// Queues the blobs of a page, as far as the window and the queue have room. True if any was queued.
+    /// Queues the blobs of a page whose turn it is, as far as the window and the queue have room. True if any was
+    /// queued.
     fn queue_page(&mut self, drive: DriveId, now: Time) -> bool {
         let mut queued = false;
         let Some(group) = self.setup.layout.group_of(drive) else { return false };
         while let Some(blob) = self.rebuilder.next_blob(drive) {
             let lost = blob.drives.iter().position(|other| *other == drive);
             let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
+            let missing = self.missing_of(&blob, drive);
             // Nobody wakes a group for what would be in vain.
-            if let Err(reason) = self.can_rebuild(group, &blob, lost as u8) {
-                self.rebuilder.skipped(drive, reason);
-                continue;
+            let verdict = match self.can_rebuild(group, &blob, &missing) {
+                Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
+                verdict => self.rebuilder.takes(drive, &missing).then_some(verdict),
+            };
+            if let Some(Ok(())) = verdict {
+                let op = self.rebuild_of(&blob, group, lost as u8);
+                if self.queue(op, now).is_some() {
+                    self.rebuilder.put_back(drive, blob);
+                    break;
+                }
+                queued = true;
             }
-            let op = self.rebuild_of(&blob, group, lost as u8);
-            if self.queue(op, now).is_some() {
-                self.rebuilder.put_back(drive, blob);
-                break;
+            self.rebuilder.looked_at(drive, &missing);
+            match verdict {
+                None => {}
+                Some(Err(reason)) => self.rebuilder.skipped(drive, reason),
+                Some(Ok(())) => self.rebuilder.queued(drive, blob.blob, missing),
             }
-            self.rebuilder.queued(drive);
-            queued = true;
         }
         queued
+    }
+
+    /// The drives of `blob`, which was listed with `listed`, that lack its stack: they failed, or took the place of one
+    /// that did.
+    fn missing_of(&self, blob: &BlobOnDrive, listed: DriveId) -> Vec<DriveId> {
+        let lacks = |drive: DriveId| drive == listed || self.drives.has_failed(drive) || blob.lost.contains(&drive);
+        let mut missing: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| lacks(*drive)).collect();
+        missing.sort_unstable();
+        missing
     }
 
     fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
@@ -109,37 +157,39 @@ impl Rack {
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: u8) -> Result<(), Rejection> {
+    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, missing: &[DriveId]) -> Result<(), Rejection> {
         let members = self.setup.members(group);
         let fits =
             blob.drives.len() == self.setup.spec.code.stacks() && blob.drives.iter().all(|d| members.contains(d));
         if !fits {
             return Err(Rejection::Malformed);
         }
-        let others = without(&blob.drives, lost);
+        let others: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| !missing.contains(drive)).collect();
+        if others.len() < self.setup.data_stacks() {
+            return Err(Rejection::DataLost);
+        }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
-        let from = blob.drives[usize::from(lost)];
-        let target = self.placement.choose_another(group, &others, &[from], blob.stack_bytes);
+        let target = self.placement.choose_another(group, &others, missing, blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }
 
     /// Puts a rebuild into service, for the first time or again. True if it ended at once.
     pub(super) fn start_rebuild(&mut self, op: OpId, step: &mut Step) -> bool {
-        let Some(state) = self.ops.get_mut(op) else { return true };
+        let Some(state) = self.ops.get(op) else { return true };
         let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = state.request.work.clone() else {
             return true;
         };
         let need = self.setup.spec.code.data;
-        let (from, others) = (drives[usize::from(lost)], without(&drives, lost));
+        let (from, others) = (drives[usize::from(lost)], self.others_of(blob, &drives, lost));
         let mut stacks = self.drives.ready_stacks(&drives);
-        stacks.retain(|(index, _)| *index != lost);
+        stacks.retain(|(_, drive)| others.contains(drive));
         if stacks.len() < usize::from(need) {
             let reason = self.why_too_few(op);
             self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
         let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
+        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).chain(&drives).copied().collect();
         let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
@@ -153,11 +203,18 @@ impl Rack {
         assert!(!drives.contains(&target), "{target} would have two stacks of {blob}");
         assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
         self.placement.reserve_another(&others, target, stack_bytes);
+        let Some(state) = self.ops.get_mut(op) else { return true };
         state.aim_at(target);
         let policy = self.setup.policy.read_policy;
         let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
         self.begin_transfer(op, transfer, step);
         false
+    }
+
+    /// Those of `drives` that have a stack of `blob`, but for the one at `lost`.
+    fn others_of(&self, blob: BlobId, drives: &[DriveId], lost: u8) -> Vec<DriveId> {
+        let missing = self.rebuilder.missing_of(blob, drives[usize::from(lost)]);
+        without(drives, lost).into_iter().filter(|drive| !missing.contains(drive)).collect()
     }
 
     /// A rebuilt stack is written, or was read back: on to reading it back, or to the catalog.
@@ -181,14 +238,14 @@ impl Rack {
         let Some(target) = self.ops.get(op).and_then(|op| op.reserved.first().copied()) else { return };
         self.release_space(op);
         let Some(state) = self.ops.get_mut(op) else { return };
-        let Work::Rebuild { ref drives, lost, .. } = state.request.work else { return };
-        let others = without(drives, lost);
-        let tries = state.count_try();
+        let Work::Rebuild { blob, ref drives, lost, .. } = state.request.work else { return };
+        let (drives, tries) = (drives.clone(), state.count_try());
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
         if !target_fine {
             state.shun(target);
         }
+        let others = self.others_of(blob, &drives, lost);
         let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
         let left = others.len() - self.drives.failed_count(&others);

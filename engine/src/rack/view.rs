@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
-use crate::rebuild::RebuildView;
+use crate::rebuild::{Exposure, RebuildView};
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
@@ -208,6 +208,12 @@ impl Rack {
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
             Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
+    }
+
+    /// How many blobs have lost how many stacks to drives that failed, as far as passes have shown.
+    pub fn exposure(&self) -> Exposure {
+        let parity = self.setup.spec.code.parity;
+        self.rebuilder.exposure(parity, |drive| self.placement.used_bytes(drive))
     }
 
     /// Bytes of stacks that are left to be rebuilt in `class`.

@@ -5,8 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal, PlaceReport,
-    PowerStatus, RuleName, RuleTotal, SwitchStatus, Totals, WorkshopStatus,
+    CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal,
+    PlaceReport, PowerStatus, RuleName, RuleTotal, SwitchStatus, Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -42,6 +42,7 @@ fn status() -> Status {
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
+        exposed: ExposureReport::default(),
         classes: vec![],
         switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },
         totals: Totals::default(),

@@ -1,8 +1,8 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
-    SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus, RebuildReport,
+    Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
@@ -31,6 +31,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        exposed: exposure_report(rack),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
         switch: switch_status(rack, clock),
         totals: totals(rack),
@@ -56,6 +57,11 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
 fn group_counts(rack: &Rack) -> GroupCounts {
     let (total, left) = (rack.layout().groups.len(), rack.uninitialised_groups());
     GroupCounts { total: total as u64, initialised: (total - left) as u64 }
+}
+
+fn exposure_report(rack: &Rack) -> ExposureReport {
+    let exposure = rack.exposure();
+    ExposureReport { blobs: exposure.blobs, lost_blobs: exposure.lost_blobs }
 }
 
 fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {

@@ -8,7 +8,7 @@ use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use crate::context::Context;
-use catalog::{Blob, CatalogError, RebuildTarget};
+use catalog::{Blob, Catalog, CatalogError, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, Lost, StackOutcome};
 use engine::{BlobOnDrive, Event, Transfer};
@@ -20,8 +20,8 @@ impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match catalog.lost_page(drive, after, limit as usize).await {
-                Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
+            let (blobs, next) = match page_on_drive(&catalog, drive, after, limit).await {
+                Ok(page) => page,
                 Err(error) => {
                     tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
                     (Vec::new(), None)
@@ -206,10 +206,27 @@ pub(super) async fn remove_left_over(
     Ok(gone.len() == targets.len())
 }
 
-fn on_drive((blob, living): (Blob, bool)) -> BlobOnDrive {
+/// A page of the blobs whose stack on `drive` is lost, and behind which blob to go on.
+async fn page_on_drive(
+    catalog: &Catalog,
+    drive: DriveId,
+    after: Option<BlobId>,
+    limit: u32,
+) -> Result<(Vec<BlobOnDrive>, Option<BlobId>), CatalogError> {
+    let page = catalog.lost_page(drive, after, limit as usize).await?;
+    let mut blobs = Vec::with_capacity(page.blobs.len());
+    for (blob, living) in page.blobs {
+        let lost = catalog.lost_of(&blob).await?;
+        blobs.push(on_drive(blob, lost, living));
+    }
+    Ok((blobs, page.next))
+}
+
+fn on_drive(blob: Blob, lost: Vec<DriveId>, living: bool) -> BlobOnDrive {
     BlobOnDrive {
         blob: blob.blob,
         drives: blob.drives,
+        lost,
         stack_bytes: blob.stack_bytes,
         bytes: blob.payload_bytes,
         living,

@@ -247,6 +247,7 @@ impl Blobs {
             there.then(|| BlobOnDrive {
                 blob: *id,
                 drives: blob.drives.clone(),
+                lost: blob.drives.iter().copied().filter(|drive| self.is_lost(*id, *drive)).collect(),
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 living: blob.is_living(),
