@@ -145,7 +145,7 @@ pub enum Action {
         blob: BlobId,
     },
 
-    /// List blobs that have a stack on a drive that failed for good, by number. If it was replaced, only those whose
+    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only those whose
     /// stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
     ListOnDrive {
         /// Which drive.
@@ -157,8 +157,9 @@ pub enum Action {
         /// At most so many blobs.
         limit: u32,
     },
-    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. Nothing
-    /// is removed from the old one, which failed. Answered by `StackMoved`.
+    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. From the
+    /// old one it is removed then if that drive is good (`removes`); from one that failed nothing is. Answered by
+    /// `StackMoved`.
     MoveStack {
         /// The rebuild.
         op: OpId,
@@ -168,10 +169,22 @@ pub enum Action {
         blob: BlobId,
         /// The index of the stack.
         index: u8,
-        /// The failed drive.
+        /// The failed drive, or the one that is retired.
         from: DriveId,
         /// Where it lies now.
         to: DriveId,
+        /// Whether the old stack is removed.
+        #[serde(default)]
+        removes: bool,
+    },
+
+    /// Remember, durably, that the drive failed for good, and then say so (`DriveFailed`): it was away for too long, or
+    /// it is empty and `retired`. Asked for again after a while if nothing is heard.
+    GiveUp {
+        /// Which drive.
+        drive: DriveId,
+        /// The operator retired it, and nothing is left on it.
+        retired: bool,
     },
 
     /// Something is to be done for a repartition job.

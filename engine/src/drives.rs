@@ -201,6 +201,12 @@ impl Drives {
         self.states.get(drive.index()).is_some_and(|state| state.failed)
     }
 
+    /// Whether `drive` is away, and may be to blame for it: neither a fuse that resets nor the host is.
+    pub fn is_missing(&self, drive: DriveId) -> bool {
+        let excused = [DrivePhase::Away(Loss::FuseTripped), DrivePhase::Away(Loss::NotAsked)];
+        self.is_away(drive) && !self.has_failed(drive) && !excused.contains(&self.phase(drive))
+    }
+
     /// How many of `drives` failed for good.
     pub fn failed_count(&self, drives: &[DriveId]) -> usize {
         drives.iter().filter(|drive| self.has_failed(**drive)).count()

@@ -104,6 +104,13 @@ pub enum Event {
         /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
     },
+    /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other drives
+    /// of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being retired or
+    /// was, before it is said that it failed.
+    DriveRetiring {
+        /// Which drive.
+        drive: DriveId,
+    },
     /// A page of blobs that have a stack on a failed drive, or had it on the one before that was replaced. Answers
     /// [`Action::ListOnDrive`](crate::Action::ListOnDrive).
     OnDrivePage {

@@ -21,6 +21,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod absence;
 mod action;
 mod blocked;
 pub mod budget;
@@ -65,6 +66,7 @@ pub mod trace;
 mod trace_hash;
 pub mod uploads;
 
+pub use absence::{AbsenceView, HeldBack};
 pub use action::{Action, Outcome, Rejection, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};

@@ -8,6 +8,7 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
+//! - [`crate::absence`] drives that are away, and when one is given up;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
 //!   drives; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
@@ -20,6 +21,7 @@
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
+mod absent;
 mod admission;
 mod cost;
 mod initialising;
@@ -32,6 +34,7 @@ mod view;
 
 pub use cost::{GroupReads, ReadCost};
 
+use crate::absence::Absences;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
@@ -50,6 +53,7 @@ use crate::room::Room;
 use crate::setup::Setup;
 use crate::staging::Migrator;
 use crate::step::Step;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
@@ -96,6 +100,9 @@ pub struct Rack {
     ops: Ops,
     initialisation: Initialisation,
     rebuilder: Rebuilder,
+    absences: Absences,
+    /// Drives that are being retired, or were.
+    retiring: BTreeSet<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -123,6 +130,8 @@ impl Rack {
             ops: Ops::new(),
             initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
             rebuilder: Rebuilder::default(),
+            absences: Absences::new(setup.policy.give_up_after),
+            retiring: BTreeSet::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
@@ -152,7 +161,7 @@ impl Rack {
     fn take_note(&mut self, event: Event, step: &mut Step) {
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
-            Event::Booted => self.booted(),
+            Event::Booted => self.booted(step.now),
             Event::HostMeasured { host, drives, free_bytes } => {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
@@ -168,9 +177,13 @@ impl Rack {
                 self.drives.command_failed(drive, attempt, loss, step);
             }
             Event::DriveLost { drive, loss } => self.drives.lost(drive, loss),
-            Event::DriveBack { drive } => self.drives.back(drive),
+            Event::DriveBack { drive } => {
+                self.drives.back(drive);
+                self.absences.settled(drive);
+            }
             Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
+            Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
             Event::Submitted(request) => self.submitted(request, step),
@@ -224,6 +237,7 @@ impl Rack {
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
         let others = self.migrator.deadline().min(rebuilds).min(self.drives.retry_deadline());
+        let others = others.min(self.absences.deadline(self.now));
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -253,7 +267,8 @@ impl Rack {
                 break;
             }
             let initialisations_queued = self.queue_initialisations(step);
-            if !(self.queue_rebuilds(step) || initialisations_queued || queues_changed) {
+            let tries_queued = self.give_up_absent(step);
+            if !(self.queue_rebuilds(step) || tries_queued || initialisations_queued || queues_changed) {
                 break;
             }
         }
@@ -268,8 +283,18 @@ impl Rack {
     fn follow_drives(&mut self) {
         while let Some(notice) = self.drives.next_notice() {
             match notice {
-                Notice::Unwritable(drive) => self.placement.set_away(drive, true),
-                Notice::Writable(drive) => self.placement.set_away(drive, false),
+                Notice::Unwritable(drive) => {
+                    self.placement.set_away(drive, true);
+                    if self.drives.is_missing(drive) && self.booted {
+                        self.absences.absent(drive, self.now);
+                    }
+                }
+                Notice::Writable(drive) => {
+                    self.placement.set_away(drive, false);
+                    if self.drives.is_ready(drive) {
+                        self.absences.settled(drive);
+                    }
+                }
                 Notice::Standby(drive) => {
                     if let Some(group) = self.setup.layout.group_of(drive) {
                         self.class_mut(group).note_standby(group);

@@ -76,6 +76,8 @@ pub struct RebuildView {
     pub waiting_blobs: u64,
     /// Rebuilds that are queued or in service.
     pub under_way: u32,
+    /// The drive is good, and its stacks move away since the operator retires it.
+    pub retires: bool,
     /// How long it may still take, if every drive that is needed is there: alone, and at its share.
     pub forecast: Forecast,
 }
@@ -111,6 +113,8 @@ struct PassCounts {
 #[derive(Clone, Debug)]
 struct Passes {
     home: Home,
+    /// The drive is good, and is to be empty: its blobs lack nothing, and come last.
+    retires: bool,
     phase: RebuildPhase,
     /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
     level: u8,
@@ -142,6 +146,7 @@ impl Passes {
     fn new(home: Home, now: Time, lost_bytes: Option<u64>) -> Self {
         Self {
             home,
+            retires: false,
             level: 1,
             surveys_from: None,
             begins_anew: false,
@@ -203,7 +208,7 @@ impl Passes {
     fn begin_pass(&mut self, level: u8) {
         assert!(matches!(self.phase, RebuildPhase::Idle { .. }), "a pass begins when none is under way");
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
-        assert!(level > 0, "a blob that lacks nothing is not rebuilt");
+        assert!(level > 0 || self.retires, "a blob that lacks nothing is not rebuilt");
         self.before = core::mem::take(&mut self.counts);
         self.unlisted = false;
         self.shown_bytes = 0;
@@ -250,6 +255,9 @@ impl Passes {
 
     /// Whether it is the turn of a blob that lacks its stacks on the drives `missing`.
     fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
+        if self.retires {
+            return missing.is_empty();
+        }
         let is_top = self.surveys_from == Some(self.level);
         let (level, losses) = (usize::from(self.level), missing.len());
         missing.first() == Some(&drive) && (losses == level || (is_top && losses > level))
@@ -318,8 +326,31 @@ impl Rebuilder {
             self.drives.insert(drive, Passes::new(home, now, None));
             return None;
         };
-        passes.unlisted = true;
+        (passes.unlisted, passes.retires) = (true, false);
         passes.lost_bytes.take()
+    }
+
+    /// The operator wants `drive`, which is good, to be empty.
+    pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) {
+        let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, None));
+        // One that took the place of another may be waited for still: that comes first.
+        (passes.retires, passes.unlisted) = (true, true);
+        passes.begin_anew(now);
+    }
+
+    /// Whether the stacks of `drive` move away although it is good.
+    pub fn is_retiring(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.retires)
+    }
+
+    /// Whether a pass over `drive`, which is being retired and of which blobs use `used_bytes`, has left nothing.
+    pub fn has_emptied(&self, drive: DriveId, used_bytes: u64) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.retires && passes.is_over(used_bytes))
+    }
+
+    /// Bytes of stacks that are left to be rebuilt of `drive`, of which blobs use `used_bytes`.
+    pub fn left_bytes_of(&self, drive: DriveId, used_bytes: u64) -> u64 {
+        self.drives.get(&drive).map_or(0, |passes| passes.left_bytes(used_bytes))
     }
 
     /// Another drive is in the place of `drive`, on which blobs had `lost_bytes` that are not rebuilt. Its group has
@@ -330,7 +361,7 @@ impl Rebuilder {
         passes.hasten(now);
     }
 
-    /// A blob was written that has a stack on `drive`, which failed meanwhile.
+    /// A blob was written that has a stack on `drive`, which failed or is retired meanwhile: it is listed again.
     pub fn written(&mut self, drive: DriveId, now: Time) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             passes.unlisted = true;
@@ -390,8 +421,12 @@ impl Rebuilder {
     /// The highest level that a blob on `drive` can have: as many as drives of its group have lost something that is
     /// not rebuilt, and no more than r.
     fn top_level(&self, drive: DriveId, used_bytes: impl Fn(DriveId) -> u64) -> u8 {
-        let Some(home) = self.drives.get(&drive).map(|passes| passes.home) else { return 1 };
-        let of_group = self.drives.iter().filter(|(_, passes)| passes.home.group == home.group);
+        let Some(own) = self.drives.get(&drive) else { return 1 };
+        if own.retires {
+            return 0;
+        }
+        let home = own.home;
+        let of_group = self.drives.iter().filter(|(_, passes)| passes.home.group == home.group && !passes.retires);
         let lossy = of_group.filter(|(id, passes)| **id == drive || passes.left_bytes(used_bytes(**id)) > 0).count();
         u8::try_from(lossy).unwrap_or(u8::MAX).min(home.parity).max(1)
     }
@@ -464,7 +499,8 @@ impl Rebuilder {
 
     /// How many blobs have lost how many stacks, for a code that bears `parity` losses.
     pub fn exposure(&self, parity: u8, used_bytes: impl Fn(DriveId) -> u64) -> Exposure {
-        let lossy = self.drives.iter().filter(|(drive, passes)| passes.left_bytes(used_bytes(**drive)) > 0);
+        let is_lossy = |drive: DriveId, passes: &Passes| !passes.retires && passes.left_bytes(used_bytes(drive)) > 0;
+        let lossy = self.drives.iter().filter(|(drive, passes)| is_lossy(**drive, passes));
         lossy.fold(Exposure::none(parity), |sum, (_, passes)| sum.plus(&passes.exposure()))
     }
 
@@ -608,6 +644,7 @@ impl Rebuilder {
                 lost_blobs: reported.lost,
                 waiting_blobs: reported.waiting,
                 under_way: passes.under_way,
+                retires: passes.retires,
                 forecast,
             })
         })

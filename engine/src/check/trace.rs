@@ -299,6 +299,7 @@ impl TraceCheck {
                 self.rebuilds.drive_failed(*drive);
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
+            Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::DriveReplaced { drive, .. } => {
                 self.rebuilds.drive_replaced(*drive);
                 self.initialised[drive.index()] = false;

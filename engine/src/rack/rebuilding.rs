@@ -13,7 +13,13 @@ use crate::rebuild::{Home, Need};
 use crate::step::Step;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
+
+/// A retired drive that a write counts on is looked at again after so long.
+const LOOKED_AT_AGAIN: Duration = Duration::from_mins(1);
+/// And that it is empty is said again after so long, if nothing came of it.
+const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
 impl Rack {
     pub(super) fn drive_failed(&mut self, drive: DriveId, step: &mut Step) {
@@ -21,6 +27,7 @@ impl Rack {
             return;
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
+        self.absences.settled(drive);
         self.placement.retire(drive);
         let Some(group) = self.setup.own_group_of(drive) else { return };
         self.reclaim.unstick(group);
@@ -29,6 +36,22 @@ impl Rack {
             self.placement.lose_more(drive, lost_bytes);
         }
         self.withdraw_rebuilds(group, drive, step);
+    }
+
+    /// The operator wants `drive` empty: it gets no new stacks, and those that it has move away.
+    pub(super) fn drive_retiring(&mut self, drive: DriveId, now: Time) {
+        if !self.drives.knows(drive) || !self.retiring.insert(drive) || self.drives.has_failed(drive) {
+            return;
+        }
+        self.placement.retire(drive);
+        if let Some(group) = self.setup.own_group_of(drive) {
+            self.rebuilder.retires(drive, self.home_of(group), now);
+        }
+    }
+
+    /// Whether the operator retires `drive`, or has retired it.
+    pub fn is_retiring(&self, drive: DriveId) -> bool {
+        self.retiring.contains(&drive)
     }
 
     fn home_of(&self, group: GroupId) -> Home {
@@ -68,6 +91,7 @@ impl Rack {
             self.placement.replace(drive);
             assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
+            self.retiring.remove(&drive);
             self.initialisation.replace(drive);
             self.follow_drives();
         }
@@ -96,6 +120,9 @@ impl Rack {
                     need = self.rebuilder.need_behind_page(drive, used_bytes, now);
                 }
                 moved |= matches!(need, Need::Page { .. } | Need::Ended);
+                if need == Need::Ended && self.rebuilder.has_emptied(drive, used_bytes) {
+                    self.give_up_emptied(drive, step);
+                }
                 if let Need::Page { after } = need {
                     let attempt = self.ops.own_attempt();
                     self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
@@ -105,6 +132,16 @@ impl Rack {
                 return queued;
             }
         }
+    }
+
+    /// Nothing was left on `drive`, which is being retired: it is given up, unless a write that began before still counts
+    /// on it. Until that is known to be done, it is looked at again.
+    fn give_up_emptied(&mut self, drive: DriveId, step: &mut Step) {
+        if self.ops.count_on(drive) {
+            return self.rebuilder.written(drive, step.now + LOOKED_AT_AGAIN);
+        }
+        step.ask(Action::GiveUp { drive, retired: true });
+        self.rebuilder.written(drive, step.now + ASKED_AGAIN);
     }
 
     /// Queues the blobs of a page whose turn it is, as far as the window and the queue have room. True if any was
@@ -117,7 +154,7 @@ impl Rack {
             let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
             let missing = self.missing_of(&blob, drive);
             // Nobody wakes a group for what would be in vain.
-            let verdict = match self.can_rebuild(group, &blob, &missing) {
+            let verdict = match self.can_rebuild(group, &blob, (drive, &missing)) {
                 Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
                 verdict => self.rebuilder.takes(drive, &missing).then_some(verdict),
             };
@@ -142,7 +179,10 @@ impl Rack {
     /// The drives of `blob`, which was listed with `listed`, that lack its stack: they failed, or took the place of one
     /// that did.
     fn missing_of(&self, blob: &BlobOnDrive, listed: DriveId) -> Vec<DriveId> {
-        let lacks = |drive: DriveId| drive == listed || self.drives.has_failed(drive) || blob.lost.contains(&drive);
+        let is_good = self.rebuilder.is_retiring(listed);
+        let lacks = |drive: DriveId| {
+            (drive == listed && !is_good) || self.drives.has_failed(drive) || blob.lost.contains(&drive)
+        };
         let mut missing: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| lacks(*drive)).collect();
         missing.sort_unstable();
         missing
@@ -152,24 +192,34 @@ impl Rack {
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
         let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
         let op = self.ops.own_number();
-        let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
+        // Nothing is missing on a drive that is retired: that waits for whatever does.
+        let from = blob_drive(&work);
+        let is_good = from.is_some_and(|drive| self.rebuilder.is_retiring(drive));
+        let priority = if is_good { PriorityClass::Background } else { PriorityClass::Rebuild };
+        let request = Request { op, priority, overtake_limit: None, work };
         assert!(self.setup.owns(group), "{group} is of a class of ours");
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, missing: &[DriveId]) -> Result<(), Rejection> {
+    fn can_rebuild(
+        &self,
+        group: GroupId,
+        blob: &BlobOnDrive,
+        (from, missing): (DriveId, &[DriveId]),
+    ) -> Result<(), Rejection> {
         let members = self.setup.members(group);
         let fits =
             blob.drives.len() == self.setup.spec.code.stacks() && blob.drives.iter().all(|d| members.contains(d));
         if !fits {
             return Err(Rejection::Malformed);
         }
-        let others: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| !missing.contains(drive)).collect();
+        let is_left = |drive: &DriveId| *drive != from && !missing.contains(drive);
+        let others: Vec<DriveId> = blob.drives.iter().copied().filter(is_left).collect();
         if others.len() < self.setup.data_stacks() {
             return Err(Rejection::DataLost);
         }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
-        let target = self.placement.choose_another(group, &others, missing, blob.stack_bytes);
+        let target = self.placement.choose_another(group, &others, &blob.drives, blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }
 
@@ -231,7 +281,8 @@ impl Rack {
         assert!(from != to, "a stack is not written in the place of the lost one");
         state.begin_move();
         let attempt = self.put_into_service(op, step);
-        step.ask(Action::MoveStack { op, attempt, blob, index, from, to });
+        let removes = !self.drives.has_failed(from) && self.retiring.contains(&from);
+        step.ask(Action::MoveStack { op, attempt, blob, index, from, to, removes });
     }
 
     pub(super) fn rebuild_failed(&mut self, op: OpId, outcomes: &[DriveOutcome], step: &mut Step) {
@@ -274,7 +325,7 @@ impl Rack {
         assert!(target.len() == 1, "a rebuild has one target");
         self.placement.settle(&target, stack_bytes, stack_bytes);
         // Of one that was replaced, what was lost is not among the used bytes.
-        if self.drives.has_failed(from) {
+        if self.drives.has_failed(from) || self.retiring.contains(&from) {
             self.placement.freed(from, stack_bytes);
         }
         self.stats.rebuilt_bytes += stack_bytes;
@@ -284,4 +335,10 @@ impl Rack {
         self.rebuilder.follow_move(&moved);
         self.reclaim.follow_move(&moved);
     }
+}
+
+/// The drive whose stack a rebuild regenerates.
+fn blob_drive(work: &Work) -> Option<DriveId> {
+    let Work::Rebuild { drives, lost, .. } = work else { return None };
+    drives.get(usize::from(*lost)).copied()
 }

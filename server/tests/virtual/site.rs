@@ -143,6 +143,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             thermometer: engine::thermometer::Thermometer::none(),
         },
         evacuate_permille: 1000,
+        give_up_after: None,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: HOUR,

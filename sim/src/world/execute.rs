@@ -38,7 +38,12 @@ impl<M: Controller> World<M> {
                 let (blobs, next) = self.blobs.page_on_drive(drive, after, limit);
                 self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
             }
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
+            Action::GiveUp { drive, .. } => {
+                self.blobs.fail(drive);
+                self.plan(self.now, Event::DriveFailed { drive }, None);
+            }
+            // Of a stack that moved nothing is kept but where it lies.
+            Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {
                 let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });
                 self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }

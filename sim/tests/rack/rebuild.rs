@@ -7,12 +7,12 @@ use model::Rng;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn view(world: &World, drive: DriveId) -> RebuildView {
+pub(crate) fn view(world: &World, drive: DriveId) -> RebuildView {
     world.rack.rebuilds().find(|view| view.drive == drive).unwrap()
 }
 
 /// The drive with most blobs, and the blobs that have a stack on it.
-fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
+pub(crate) fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     let on = |drive: DriveId| -> Vec<BlobId> {
         world.blobs.iter().map(|(blob, _)| blob).filter(|blob| world.blobs.drives_of(*blob).contains(&drive)).collect()
     };
@@ -20,7 +20,7 @@ fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     drives.map(|drive| (drive, on(drive))).max_by_key(|(_, blobs)| blobs.len()).unwrap()
 }
 
-fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
+pub(crate) fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
     let layout = world.rack.layout();
     let group = layout.group_of(drive).unwrap();
     layout.groups[group.index()].drives.iter().copied().filter(|mate| *mate != drive).collect()
@@ -35,7 +35,7 @@ fn is_whole(world: &World, blob: BlobId, group: GroupId) -> bool {
         && drives.iter().all(|drive| !world.blobs.is_lost(blob, *drive))
 }
 
-fn all_whole(world: &World) -> bool {
+pub(crate) fn all_whole(world: &World) -> bool {
     world.blobs.iter().all(|(blob, group)| is_whole(world, blob, group))
 }
 

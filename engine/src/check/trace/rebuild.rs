@@ -65,6 +65,8 @@ pub(super) struct Rebuilds {
     failed: BTreeSet<DriveId>,
     /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
+    /// Good drives that are to be empty.
+    retiring: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
     /// Whether what is rebuilt is read back before it counts.
     read_back: bool,
@@ -84,12 +86,17 @@ impl Rebuilds {
 
     pub fn drive_replaced(&mut self, drive: DriveId) {
         self.failed.remove(&drive);
+        self.retiring.remove(&drive);
         self.replaced.insert(drive);
     }
 
-    /// Whether a stack of a blob on `drive` may be lost.
+    pub fn drive_retiring(&mut self, drive: DriveId) {
+        self.retiring.insert(drive);
+    }
+
+    /// Whether a stack of a blob on `drive` may be lost, or is to move away.
     pub fn may_have_lost(&self, drive: DriveId) -> bool {
-        self.failed.contains(&drive) || self.replaced.contains(&drive)
+        self.failed.contains(&drive) || self.replaced.contains(&drive) || self.retiring.contains(&drive)
     }
 
     /// The group that `op`, a rebuild that was in service, is in.
@@ -174,6 +181,10 @@ impl Rebuilds {
         if drives.contains(target) || self.open.values().any(also) {
             return Err(RebuildFault::TwoStacks(*target));
         }
-        if self.failed.contains(target) { Err(RebuildFault::ToFailed(*target)) } else { Ok(()) }
+        if self.failed.contains(target) || self.retiring.contains(target) {
+            Err(RebuildFault::ToFailed(*target))
+        } else {
+            Ok(())
+        }
     }
 }
