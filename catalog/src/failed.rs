@@ -96,6 +96,11 @@ impl Catalog {
         let (check, write) = self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?;
         checks.push(check);
         writes.push(write);
+        if self.retiring_drives().await?.contains(&drive) {
+            let (check, write) = self.change_of_retiring(|known| known.retain(|place, _| *place != drive.0)).await?;
+            checks.push(check);
+            writes.push(write);
+        }
         if self.apply(Batch::new(checks, writes)).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }
 

@@ -81,6 +81,8 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Recall(options) => recall::recall(&options),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
+        Command::Drive(DriveCommand::Retire(options)) => drives::retire(&options),
+        Command::Drive(DriveCommand::Lost(options)) => drives::lost(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -152,6 +152,10 @@ fn copies(copies: u64) -> String {
 fn progress(rebuild: &RebuildReport) -> String {
     let RebuildReport { drive, group, rebuilt_stacks, rebuilt_bytes, left_bytes, .. } = rebuild;
     let done = format!("{} of {}", counted(*rebuilt_stacks, "stack"), bytes(*rebuilt_bytes));
+    if rebuild.retires {
+        let left = bytes(*left_bytes);
+        return format!("drive {drive} is being retired; {done} have moved within group {group}, {left} left");
+    }
     if *left_bytes == 0 {
         return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
     }
@@ -164,8 +168,8 @@ fn progress(rebuild: &RebuildReport) -> String {
 
 /// The blobs that have lost stacks, the most exposed ones first; `None` if none has.
 fn exposed(exposed: &ExposureReport) -> Option<String> {
-    let by_losses = exposed.blobs.iter().zip(1_u64..).rev().filter(|(blobs, _)| **blobs > 0);
     let bears = exposed.blobs.len() as u64;
+    let by_losses = exposed.blobs.iter().rev().zip((1..=bears).rev()).filter(|(blobs, _)| **blobs > 0);
     let mut parts: Vec<String> = by_losses
         .map(|(blobs, losses)| {
             let lacks = if *blobs == 1 { "lacks" } else { "lack" };
@@ -410,6 +414,7 @@ mod tests {
             rebuilt_stacks: 40,
             lost_blobs: 0,
             waiting_blobs: 0,
+            retires: false,
             left_min_s: 60.0,
             left_max_s: 7200.0,
         };

@@ -456,11 +456,11 @@ impl Drives {
         self.return_to_service(drive);
     }
 
-    /// The operator says that `drive` failed for good. One that is being stopped goes on with that. False if that was
-    /// known.
-    pub fn fail(&mut self, drive: DriveId) -> bool {
-        if self.is_away(drive) {
-            self.release_permit(drive); // whoever says so has pulled it or cut it off
+    /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away. One
+    /// that is being stopped goes on with that. False if that was known.
+    pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
+        if cut_off && self.is_away(drive) {
+            self.release_permit(drive);
         }
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new {

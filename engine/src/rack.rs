@@ -53,7 +53,7 @@ use crate::room::Room;
 use crate::setup::Setup;
 use crate::staging::Migrator;
 use crate::step::Step;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
@@ -103,6 +103,10 @@ pub struct Rack {
     absences: Absences,
     /// Drives that are being retired, or were.
     retiring: BTreeSet<DriveId>,
+    /// How often the rack itself has asked for each drive to be given up, and was not answered.
+    giving_up: BTreeMap<DriveId, u32>,
+    /// Drives that the rack gave up itself: nobody has said that they draw no power.
+    gave_up: BTreeSet<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -132,6 +136,8 @@ impl Rack {
             rebuilder: Rebuilder::default(),
             absences: Absences::new(setup.policy.give_up_after),
             retiring: BTreeSet::new(),
+            giving_up: BTreeMap::new(),
+            gave_up: BTreeSet::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),

@@ -127,9 +127,10 @@ impl World {
             }
             Action::Evacuate { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
-                self.move_stack(op, attempt, (blob, index), [from, to]);
+            Action::MoveStack { op, attempt, blob, index, from, to, removes } => {
+                self.move_stack((op, attempt), (blob, index), [from, to], removes);
             }
+            Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
             Action::Job { job, action } => self.act_for_job(job, action),
         }
     }

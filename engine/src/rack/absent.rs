@@ -4,7 +4,6 @@
 
 use super::Rack;
 use crate::absence::{AbsenceView, Facts, Verdict};
-use crate::action::Action;
 use crate::event::{Request, Work};
 use crate::ops::Op;
 use crate::policy::PriorityClass;
@@ -19,7 +18,7 @@ impl Rack {
         let mut queued = false;
         while let Some(verdict) = self.next_verdict(step.now) {
             match verdict {
-                Verdict::GiveUp(drive) => step.ask(Action::GiveUp { drive, retired: false }),
+                Verdict::GiveUp(drive) => self.give_up(drive, false, step),
                 Verdict::Try(drive) => queued |= self.try_once_more(drive, step.now),
             }
         }

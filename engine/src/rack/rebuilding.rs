@@ -23,7 +23,16 @@ const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
 impl Rack {
     pub(super) fn drive_failed(&mut self, drive: DriveId, step: &mut Step) {
-        if !self.drives.knows(drive) || !self.drives.fail(drive) {
+        if !self.drives.knows(drive) {
+            return;
+        }
+        let is_own = self.giving_up.get_mut(&drive).filter(|asked| **asked > 0).map(|asked| *asked -= 1).is_some();
+        if is_own {
+            self.gave_up.insert(drive);
+        } else {
+            self.gave_up.remove(&drive);
+        }
+        if !self.drives.fail(drive, !is_own) {
             return;
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
@@ -47,6 +56,18 @@ impl Rack {
         if let Some(group) = self.setup.own_group_of(drive) {
             self.rebuilder.retires(drive, self.home_of(group), now);
         }
+    }
+
+    /// Asks for `drive` to be remembered as one that failed for good.
+    pub(super) fn give_up(&mut self, drive: DriveId, retired: bool, step: &mut Step) {
+        assert!(!self.drives.has_failed(drive), "{drive} is given up once");
+        *self.giving_up.entry(drive).or_insert(0) += 1;
+        step.ask(Action::GiveUp { drive, retired });
+    }
+
+    /// Whether the rack itself gave `drive` up, and nobody has said since that it was pulled.
+    pub fn gave_up(&self, drive: DriveId) -> bool {
+        self.gave_up.contains(&drive)
     }
 
     /// Whether the operator retires `drive`, or has retired it.
@@ -92,6 +113,8 @@ impl Rack {
             assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
             self.retiring.remove(&drive);
+            self.gave_up.remove(&drive);
+            self.giving_up.remove(&drive);
             self.initialisation.replace(drive);
             self.follow_drives();
         }
@@ -140,7 +163,7 @@ impl Rack {
         if self.ops.count_on(drive) {
             return self.rebuilder.written(drive, step.now + LOOKED_AT_AGAIN);
         }
-        step.ask(Action::GiveUp { drive, retired: true });
+        self.give_up(drive, true, step);
         self.rebuilder.written(drive, step.now + ASKED_AGAIN);
     }
 

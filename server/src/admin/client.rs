@@ -9,7 +9,7 @@ use super::answer::{ErrorBody, STOPPING};
 use super::socket;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
-use crate::report::{DriveReport, DryRunReport, Explanation, NewKeys, Status, UserReport};
+use crate::report::{DriveReport, DryRunReport, Explanation, LostReport, NewKeys, Status, UserReport};
 use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
@@ -254,6 +254,22 @@ impl Client {
     /// When no server answers, it cannot record it, or blobs may be lost by it and `force` is not set.
     pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, ClientError> {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
+    }
+
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/retire?drive={drive}")).await
+    }
+
+    /// The objects that are lost with drives that failed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn lost_objects(&self) -> Result<LostReport, ClientError> {
+        self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
     }
 
     /// Has the empty directory that replaces drive `drive`, which failed, used; `None` if there is no such drive.

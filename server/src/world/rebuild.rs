@@ -102,20 +102,31 @@ impl World {
         });
     }
 
-    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, (blob, index): (BlobId, u8), [from, to]: [DriveId; 2]) {
+    pub(super) fn move_stack(
+        &self,
+        (op, attempt): (OpId, Attempt),
+        (blob, index): (BlobId, u8),
+        [from, to]: [DriveId; 2],
+        removes: bool,
+    ) {
         let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
             panic!("{op} is counted, and was not rebuilt");
         };
         let lies = (written.blob, written.drives.get(usize::from(index)));
         assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
-        let (handle, catalog, rack) = (self.handle.clone(), self.context.catalog.clone(), self.context.rack_uuid);
+        let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         self.start(async move {
-            let done = match catalog.move_stack(blob, index, from, to).await {
-                Ok(true) => true,
+            let done = match context.catalog.move_stack(blob, index, [from, to], removes).await {
+                Ok(true) => {
+                    if removes {
+                        remove_moved(&context, &in_service, blob).await;
+                    }
+                    true
+                }
                 Ok(false) => {
                     tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
-                    stack::remove(rack, blob, &[(index, device)]).await;
+                    stack::remove(context.rack_uuid, blob, &[(index, device)]).await;
                     false
                 }
                 // It may be so or not; what the catalog counts must stay, and what it does not is known as left there.
@@ -126,6 +137,37 @@ impl World {
             };
             handle.report(Event::StackMoved { op, attempt, done });
         });
+    }
+}
+
+impl World {
+    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for again.
+    pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
+        self.start_with(move |handle, context| async move {
+            match context.catalog.fail_drive(drive, (context.wall)()).await {
+                Ok(_) if retired => tracing::info!(%drive, "a drive that was retired is empty, and may be pulled"),
+                Ok(_) => {
+                    tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt")
+                }
+                Err(error) => {
+                    tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
+                    return;
+                }
+            }
+            context.counters.absences.note(drive, None);
+            handle.report(Event::DriveFailed { drive });
+        });
+    }
+}
+
+/// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
+/// next rebuild of the blob, or along with it.
+async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
+    if !context.lineage.may_remove() {
+        return;
+    }
+    if let Err(error) = remove_left_over(context, in_service, blob, None).await {
+        tracing::warn!(%blob, %error, "a stack that moved could not be removed where it was; that is tried again");
     }
 }
 
@@ -206,14 +248,14 @@ pub(super) async fn remove_left_over(
     Ok(gone.len() == targets.len())
 }
 
-/// A page of the blobs whose stack on `drive` is lost, and behind which blob to go on.
+/// A page of the blobs whose stack on `drive` is lost or is to move away, and behind which blob to go on.
 async fn page_on_drive(
     catalog: &Catalog,
     drive: DriveId,
     after: Option<BlobId>,
     limit: u32,
 ) -> Result<(Vec<BlobOnDrive>, Option<BlobId>), CatalogError> {
-    let page = catalog.lost_page(drive, after, limit as usize).await?;
+    let page = catalog.leaving_page(drive, after, limit as usize).await?;
     let mut blobs = Vec::with_capacity(page.blobs.len());
     for (blob, living) in page.blobs {
         let lost = catalog.lost_of(&blob).await?;

@@ -27,6 +27,7 @@ mod repartition_forecast;
 mod repartition_hours;
 mod repartition_jobs;
 mod replay;
+mod retire;
 mod site;
 mod steps;
 mod thermometer;

@@ -65,7 +65,7 @@ fn survives_deaths(world: &mut World, drive: DriveId, blobs: Vec<BlobId>) {
     }
 }
 
-fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
+pub(crate) fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
     let op = world.read(blob, MB).unwrap();
     world.run_for(30 * MINUTE);
     outcome_of(world, op)
