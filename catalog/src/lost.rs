@@ -42,8 +42,8 @@ pub struct LostObjects {
 }
 
 impl Catalog {
-    /// The objects that are lost, the first `limit` of them by name. Reads every stack that is lost on some drive and, if
-    /// there are blobs that are lost, every object.
+    /// The objects that are lost, the first `limit` of them by name. Reads every stack that is lost on some drive and,
+    /// if there are blobs that are lost, every object.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

@@ -62,8 +62,8 @@ impl Catalog {
     }
 
     /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then. With `leaves`, the stack on `from`
-    /// is good and left there: that is taken note of along with it, until it is removed.
+    /// False if the blob is gone or has no such stack there; nothing is changed then. With `leaves`, the stack on
+    /// `from` is good and left there: that is taken note of along with it, until it is removed.
     ///
     /// # Errors
     /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].

@@ -1,7 +1,7 @@
 //! Good drives that the operator wants to be empty, or that were emptied.
 //!
-//! Each is remembered until another drive takes its place: one that failed as well was emptied, or failed on the way. One
-//! record names them all; if it is damaged, nothing is known of any, and the operator says it again.
+//! Each is remembered until another drive takes its place: one that failed as well was emptied, or failed on the way.
+//! One record names them all; if it is damaged, nothing is known of any, and the operator says it again.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -43,8 +43,8 @@ impl Catalog {
         Ok(known.into_keys().map(DriveId).collect())
     }
 
-    /// A page of the blobs whose stack on `drive` is lost ([`Catalog::lost_page`]); or, of a drive that is to be emptied,
-    /// of all that have one there.
+    /// A page of the blobs whose stack on `drive` is lost ([`Catalog::lost_page`]); or, of a drive that is to be
+    /// emptied, of all that have one there.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

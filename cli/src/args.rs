@@ -72,10 +72,11 @@ pub enum DriveCommand {
     ///
     /// Needs no server: without one, its data is rebuilt from the next start on.
     Fail(Fail),
-    /// Empty a good drive: its stacks move to the other drives of its group, in the background, and it gets no new ones.
+    /// Empty a good drive: its stacks move to the other drives of its group, in the background, and it gets no new
+    /// ones.
     ///
-    /// Nothing is missing meanwhile. `larder drive list` shows it as retired once it may be pulled. Needs no server: without
-    /// one, it is emptied from the next start on.
+    /// Nothing is missing meanwhile. `larder drive list` shows it as retired once it may be pulled. Needs no server:
+    /// without one, it is emptied from the next start on.
     Retire(ChosenDrive),
     /// Name the objects that are lost: more stacks of them than the code makes up for were on drives that failed.
     ///

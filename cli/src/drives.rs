@@ -52,8 +52,8 @@ pub fn retire(options: &ChosenDrive) -> anyhow::Result<()> {
     let rest = match report.group {
         Some(_) if report.state == "retired" => "it is empty, and may be pulled".to_owned(),
         Some(group) if running => format!(
-            "its data moves to the other drives of group {group}; it may be pulled when `larder drive list` shows it as \
-             retired"
+            "its data moves to the other drives of group {group}; it may be pulled when `larder drive list` shows it \
+             as retired"
         ),
         Some(group) => format!("its data moves to the other drives of group {group} from the next start on"),
         None => "it is a spare, and holds nothing".to_owned(),

@@ -1,8 +1,8 @@
 //! Which drives are away, since when, and when one is given up without an operator's word.
 //!
 //! A drive that is away is mostly a cable, a fuse or a kernel that is busy, and comes back with everything on it; one
-//! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as the
-//! policy says is given up, like by `larder drive fail`, if all of this holds:
+//! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as
+//! the policy says is given up, like by `larder drive fail`, if all of this holds:
 //! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first.
 //! 2. It and all drives of its group that have lost something which is not rebuilt are r at most, so that no blob
 //!    loses more than r stacks by what was decided here.
@@ -126,8 +126,8 @@ impl Absences {
         self.away.values().filter_map(next).min().unwrap_or(Time::MAX)
     }
 
-    /// The next thing that is due, by the order in which the drives went away. To be asked for until there is none, with
-    /// the facts of each moment.
+    /// The next thing that is due, by the order in which the drives went away. To be asked for until there is none,
+    /// with the facts of each moment.
     pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
         let is_ripe = |absence: &Absence| absence.quiet_until <= now && self.due(absence).is_some_and(|due| due <= now);
         let may = |drive: DriveId| matches!(self.held_back(drive, facts), None | Some(HeldBack::Tried));
@@ -310,9 +310,11 @@ mod tests {
                 let gone = since.clone();
                 let is_away = |drive: DriveId| gone[drive.index()].is_some();
                 let facts = Facts { spec: &spec, is_away: &is_away, lossy_beside: &|_| lossy };
-                let found: BTreeSet<DriveId> = verdicts(&mut absences, now, &facts).into_iter().map(|verdict| match verdict {
+                let drive_of = |verdict| match verdict {
                     Verdict::GiveUp(drive) | Verdict::Try(drive) => drive,
-                }).collect();
+                };
+                let verdicts = verdicts(&mut absences, now, &facts);
+                let found: BTreeSet<DriveId> = verdicts.into_iter().map(drive_of).collect();
                 for drive in &spec.drives {
                     let Some(from) = since[drive.id.index()] else {
                         prop_assert!(!found.contains(&drive.id));

@@ -145,8 +145,8 @@ pub enum Action {
         blob: BlobId,
     },
 
-    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only those whose
-    /// stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
+    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only
+    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
     ListOnDrive {
         /// Which drive.
         drive: DriveId,

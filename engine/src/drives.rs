@@ -84,8 +84,10 @@ struct Drive {
     failures: u32,
     /// It was lost with its permits, if it has any.
     lost_with_permits: bool,
-    /// It failed for good, says the operator.
+    /// It failed for good.
     failed: bool,
+    /// The operator said so, and pulls what is away.
+    cut_off: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
 }
@@ -136,6 +138,7 @@ impl Drives {
             failures: 0,
             lost_with_permits: false,
             failed: false,
+            cut_off: false,
             lost_by_world: false,
         };
         Self {
@@ -434,7 +437,7 @@ impl Drives {
         self.backoff.forget(drive);
         self.states[drive.index()].lost_by_world = true;
         // Given up by the operator, and gone: it was pulled.
-        if self.has_failed(drive) {
+        if self.states[drive.index()].cut_off {
             self.release_permit(drive);
         }
         assert!(self.is_away(drive), "{drive} is lost");
@@ -456,9 +459,10 @@ impl Drives {
         self.return_to_service(drive);
     }
 
-    /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away. One
-    /// that is being stopped goes on with that. False if that was known.
+    /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.
+    /// One that is being stopped goes on with that. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
+        self.states[drive.index()].cut_off |= cut_off;
         if cut_off && self.is_away(drive) {
             self.release_permit(drive);
         }
@@ -484,7 +488,7 @@ impl Drives {
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
-        (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        (state.failed, state.cut_off, state.transfer_errors, state.failures) = (false, false, 0, 0);
         self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
@@ -703,7 +707,7 @@ impl Drives {
         // Behind a tripped fuse there is no power, nor in a drive that the operator gave up after it was gone: it was
         // pulled. Any other loss may leave the platters spinning.
         let state = &self.states[drive.index()];
-        if loss == Loss::FuseTripped || (state.failed && state.lost_by_world) {
+        if loss == Loss::FuseTripped || (state.cut_off && state.lost_by_world) {
             self.release_permit(drive);
         }
         let state = &self.states[drive.index()];

@@ -104,9 +104,9 @@ pub enum Event {
         /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
     },
-    /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other drives
-    /// of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being retired or
-    /// was, before it is said that it failed.
+    /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other
+    /// drives of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being
+    /// retired or was, before it is said that it failed.
     DriveRetiring {
         /// Which drive.
         drive: DriveId,

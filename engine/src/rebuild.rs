@@ -2,16 +2,17 @@
 //!
 //! Pelican, section 3: rebuilds stay inside the group, whose drives all spin at once, and wait in a queue of their own,
 //! whose share of the class's time bounds how long redundancy is missing: x/t * 1/w for x bytes at t bytes/s.
-//! 1. Only the operator's word starts it ([`Event::DriveFailed`](crate::Event::DriveFailed)); a drive that merely went
-//!    away may come back with everything on it.
+//! 1. It starts when a drive is given up ([`Event::DriveFailed`](crate::Event::DriveFailed)), by the operator's word or
+//!    since it stayed away ([`crate::absence`]); one that merely went away may come back with everything on it. A good
+//!    drive that is retired is emptied in the same way, behind all that is missing and as background work.
 //! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild), at most [`WINDOW`] at once; the fair queue batches
 //!    them while their group is awake.
 //! 3. In service, the stacks that can be read are named, and a target: a drive of the group that has none of the blob,
 //!    by the rules of placement. What is written is read back if the policy says so, and counts when the catalog says
 //!    so ([`Action::MoveStack`]). Until then the class stays with it, so that nothing else touches the blob.
-//! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class go down the levels together, and
-//!    begin anew when one more drive of their group fails.
+//! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class go down the levels together,
+//!    and begin anew when one more drive of their group fails.
 //! 5. What cannot be rebuilt now (too few drives are there, or none has room) waits for the next pass: soon after a
 //!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
 //!    and reported in [`RebuildView`].
@@ -311,7 +312,8 @@ pub(crate) enum Need {
 #[derive(Default)]
 pub(crate) struct Rebuilder {
     drives: BTreeMap<DriveId, Passes>,
-    /// Of each blob whose stack on a drive is queued to be rebuilt or in service, the drives on which it lacks its stack.
+    /// Of each blob whose stack on a drive is queued to be rebuilt or in service, the drives on which it lacks its
+    /// stack.
     missing: BTreeMap<(BlobId, DriveId), Vec<DriveId>>,
 }
 
@@ -443,8 +445,8 @@ impl Rebuilder {
         })
     }
 
-    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After the last
-    /// page, and when nothing is under way any more, the next level begins, or the pass ends.
+    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After the
+    /// last page, and when nothing is under way any more, the next level begins, or the pass ends.
     pub fn need_behind_page(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
         let holds_back = self.holds_back(drive);
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };

@@ -106,8 +106,8 @@ pub trait Admin: Send + Sync + 'static {
     /// cannot record it.
     fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
-    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive. It fails if the drive failed, or if the
-    /// catalog cannot record it.
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive. It fails if the drive failed, or if
+    /// the catalog cannot record it.
     fn retire_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
     /// The objects that are lost with drives that failed.

@@ -79,8 +79,8 @@ impl Rack {
         Home { class: self.setup.class_of(group), group, parity: self.setup.spec.code.parity }
     }
 
-    /// Takes the rebuilds of `group` back that are queued: others have become more urgent, since `failed` failed. What is
-    /// in service goes on.
+    /// Takes the rebuilds of `group` back that are queued: others have become more urgent, since `failed` failed. What
+    /// is in service goes on.
     fn withdraw_rebuilds(&mut self, group: GroupId, failed: DriveId, step: &mut Step) {
         for op in self.ops.rebuilds_of(group) {
             let class = self.setup.class_of(group);
@@ -157,8 +157,8 @@ impl Rack {
         }
     }
 
-    /// Nothing was left on `drive`, which is being retired: it is given up, unless a write that began before still counts
-    /// on it. Until that is known to be done, it is looked at again.
+    /// Nothing was left on `drive`, which is being retired: it is given up, unless a write that began before still
+    /// counts on it. Until that is known to be done, it is looked at again.
     fn give_up_emptied(&mut self, drive: DriveId, step: &mut Step) {
         if self.ops.count_on(drive) {
             return self.rebuilder.written(drive, step.now + LOOKED_AT_AGAIN);

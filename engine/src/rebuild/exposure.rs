@@ -1,9 +1,10 @@
 //! How exposed blobs are: of how many stacks each lacks, and whose turn it is to be rebuilt.
 //!
 //! A blob that has lost two stacks is nearer to its end than one that has lost one, so it comes first, whatever is lost
-//! of others. That needs no list of blobs. A pass over a failed drive goes by *levels*, the highest first: at each it is
-//! listed anew, and only blobs of that level are rebuilt. The first listing of a pass counts the blobs of every level,
-//! so that a level without any is left out; with one lossy drive in its group a drive has one level, and is listed once.
+//! of others. That needs no list of blobs. A pass over a failed drive goes by *levels*, the highest first: at each it
+//! is listed anew, and only blobs of that level are rebuilt. The first listing of a pass counts the blobs of every
+//! level, so that a level without any is left out; with one lossy drive in its group a drive has one level, and is
+//! listed once.
 //!
 //! A blob that has lost several stacks is listed with several drives. It belongs to the first of them that lacks its
 //! stack: that one alone counts it, and rebuilds its own stack of it. The blob is one level lower then, and belongs to

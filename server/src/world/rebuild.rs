@@ -141,7 +141,8 @@ impl World {
 }
 
 impl World {
-    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for again.
+    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for
+    /// again.
     pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
         self.start_with(move |handle, context| async move {
             match context.catalog.fail_drive(drive, (context.wall)()).await {

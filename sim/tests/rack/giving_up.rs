@@ -72,7 +72,8 @@ fn never_are_more_drives_of_a_group_given_up_than_r_beyond_what_is_rebuilt() {
         world.kill(*drive);
         world.run_for(3 * DAY);
     }
-    // Two are rebuilt on the six that are left. Five have no place for a whole blob: the next two stay lossy, which is r.
+    // Two are rebuilt on the six that are left. Five have no place for a whole blob: the next two stay lossy, which is
+    // r.
     let given_up: Vec<bool> = dying.iter().map(|drive| world.rack.has_failed(*drive)).collect();
     assert_eq!(given_up, [true, true, true, true, false, false]);
     assert!(world.rack.absences().iter().all(|view| view.held_back == Some(HeldBack::TooManyOfGroup)));
