@@ -81,11 +81,12 @@ fn names_of_lost(lost: &LostReport) -> String {
     };
     let mut text: String = lost.objects.iter().map(line).collect();
     let (objects, blobs) = (counted(lost.count, "object"), counted(lost.blobs, "blob"));
-    text += &match lost.count {
+    let ending = match lost.count {
         0 => "no object is lost with drives that failed\n".to_owned(),
         count if count > lost.objects.len() as u64 => format!("and more: {objects} of {blobs} in all\n"),
         _ => format!("{objects} of {blobs} lost; nothing else is\n"),
     };
+    text.push_str(&ending);
     if lost.cut {
         text += "there are more blobs with lost objects: delete these, and say this again\n";
     }

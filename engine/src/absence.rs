@@ -259,7 +259,9 @@ mod tests {
         let elsewhere = spec.drives.iter().find(|drive| drive.failure_domains[tray] != domain).unwrap().id;
         for (away, expected) in [(vec![mates[0], mates[1]], 0), (vec![mates[0], elsewhere], 2)] {
             let mut absences = Absences::new(Some(DAY));
-            away.iter().for_each(|drive| absences.absent(*drive, at(0)));
+            for drive in &away {
+                absences.absent(*drive, at(0));
+            }
             let facts = Facts { spec: &spec, is_away: &|drive| away.contains(&drive), lossy_beside: &|_| 0 };
             assert_eq!(verdicts(&mut absences, at(24), &facts).len(), expected, "{away:?}");
             let held = absences.views(at(24), &facts)[0].held_back;

@@ -41,7 +41,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
@@ -86,8 +86,6 @@ struct Drive {
     lost_with_permits: bool,
     /// It failed for good.
     failed: bool,
-    /// The operator said so, and pulls what is away.
-    cut_off: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
 }
@@ -111,6 +109,8 @@ pub(crate) struct Drives {
     /// To be read.
     pub budget: StartBudget,
     backoff: Backoff,
+    /// Drives that failed by the operator's word, who pulls what is away.
+    cut_off: BTreeSet<DriveId>,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
@@ -138,7 +138,6 @@ impl Drives {
             failures: 0,
             lost_with_permits: false,
             failed: false,
-            cut_off: false,
             lost_by_world: false,
         };
         Self {
@@ -148,6 +147,7 @@ impl Drives {
             ledger: Ledger::new(spec),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
+            cut_off: BTreeSet::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
             switch_timeout: setup.switch_timeout(),
@@ -437,7 +437,7 @@ impl Drives {
         self.backoff.forget(drive);
         self.states[drive.index()].lost_by_world = true;
         // Given up by the operator, and gone: it was pulled.
-        if self.states[drive.index()].cut_off {
+        if self.cut_off.contains(&drive) {
             self.release_permit(drive);
         }
         assert!(self.is_away(drive), "{drive} is lost");
@@ -462,7 +462,9 @@ impl Drives {
     /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.
     /// One that is being stopped goes on with that. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
-        self.states[drive.index()].cut_off |= cut_off;
+        if cut_off {
+            self.cut_off.insert(drive);
+        }
         if cut_off && self.is_away(drive) {
             self.release_permit(drive);
         }
@@ -488,7 +490,8 @@ impl Drives {
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
-        (state.failed, state.cut_off, state.transfer_errors, state.failures) = (false, false, 0, 0);
+        (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        self.cut_off.remove(&drive);
         self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
@@ -707,7 +710,7 @@ impl Drives {
         // Behind a tripped fuse there is no power, nor in a drive that the operator gave up after it was gone: it was
         // pulled. Any other loss may leave the platters spinning.
         let state = &self.states[drive.index()];
-        if loss == Loss::FuseTripped || (state.cut_off && state.lost_by_world) {
+        if loss == Loss::FuseTripped || (self.cut_off.contains(&drive) && state.lost_by_world) {
             self.release_permit(drive);
         }
         let state = &self.states[drive.index()];

@@ -74,10 +74,14 @@ mod tests {
     #[test]
     fn levels_are_those_of_the_code_and_what_is_beyond_it_is_lost() {
         let mut exposure = Exposure::none(3);
-        [1, 3, 3, 4, 9].into_iter().for_each(|losses| exposure.add(losses));
+        for losses in [1, 3, 3, 4, 9] {
+            exposure.add(losses);
+        }
         assert_eq!(exposure, Exposure { blobs: vec![1, 0, 2], lost_blobs: 2 });
         assert_eq!([4, 3, 2, 1].map(|level| exposure.next_below(level)), [Some(3), Some(1), Some(1), None]);
-        [1, 1, 4].into_iter().for_each(|losses| exposure.remove(losses));
+        for losses in [1, 1, 4] {
+            exposure.remove(losses);
+        }
         assert_eq!(exposure, Exposure { blobs: vec![0, 0, 2], lost_blobs: 1 }, "it saturates");
         assert_eq!(exposure.next_below(3), None);
     }

@@ -160,8 +160,8 @@ pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<String>
                 format!("drive {drive} is away for {away}: it is tried once more, and then given up")
             }
             Some(HeldBack::ManyAway) => format!(
-                "drive {drive} is away for {away}, and is not given up: other drives of a domain that it is in are away \
-                 as well, so look for a cable, a fuse or an enclosure; if it is broken, say `larder drive fail {drive}`"
+                "drive {drive} is away for {away}, and is not given up: others of a domain that it is in are away too, \
+                 so look for a cable, a fuse or an enclosure; if it is broken, say `larder drive fail {drive}`"
             ),
             Some(HeldBack::TooManyOfGroup) => format!(
                 "drive {drive} is away for {away}, and is not given up: as many drives of its group as the code bears \

@@ -145,15 +145,14 @@ impl World {
     /// again.
     pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
         self.start_with(move |handle, context| async move {
-            match context.catalog.fail_drive(drive, (context.wall)()).await {
-                Ok(_) if retired => tracing::info!(%drive, "a drive that was retired is empty, and may be pulled"),
-                Ok(_) => {
-                    tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt")
-                }
-                Err(error) => {
-                    tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
-                    return;
-                }
+            if let Err(error) = context.catalog.fail_drive(drive, (context.wall)()).await {
+                tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
+                return;
+            }
+            if retired {
+                tracing::info!(%drive, "a drive that was retired is empty, and may be pulled");
+            } else {
+                tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt");
             }
             context.counters.absences.note(drive, None);
             handle.report(Event::DriveFailed { drive });
