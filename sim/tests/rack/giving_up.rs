@@ -1,11 +1,12 @@
 //! Drives that stay away are given up by the rack itself, and good ones are emptied.
 
 use super::*;
-use crate::rebuild::{all_whole, fullest, mates, view};
+use crate::rebuild::{all_whole, fullest, mates, reads, view};
 use engine::{HeldBack, PriorityClass};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
+const ALMOST_A_DAY: Duration = Duration::from_hours(23);
 
 fn patient(seed: u64) -> World {
     world_of("pelican-mini", seed, |policy| policy.give_up_after = Some(DAY))
@@ -17,7 +18,7 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_and_rebuilt() {
     with_blobs(&mut world, 60, 10 * MB);
     let (drive, blobs) = fullest(&world);
     world.kill(drive);
-    world.run_for(DAY - HOUR);
+    world.run_for(ALMOST_A_DAY);
     assert_eq!((world.rack.rebuilds().count(), world.blobs.left_on(drive)), (0, 0));
     assert_eq!(world.rack.absences()[0].drive, drive);
     world.run_for(2 * HOUR);
@@ -34,7 +35,7 @@ fn one_that_is_back_in_time_was_never_away() {
     let starts = world.rack.stats().drive_starts;
     for _ in 0..5 {
         world.kill(drive);
-        world.run_for(DAY - HOUR);
+        world.run_for(ALMOST_A_DAY);
         world.revive(drive);
         world.run_for(HOUR);
     }
@@ -51,7 +52,9 @@ fn a_tray_that_loses_its_power_is_not_given_up_and_the_one_drive_that_stays_away
     let domain = spec.drive(drive).failure_domains[tray];
     let tray: Vec<DriveId> =
         spec.drives.iter().filter(|other| other.failure_domains[tray] == domain).map(|other| other.id).collect();
-    tray.iter().for_each(|drive| world.kill(*drive));
+    for drive in &tray {
+        world.kill(*drive);
+    }
     world.run_for(20 * DAY);
     assert_eq!(world.rack.rebuilds().count(), 0);
     assert!(world.rack.absences().iter().all(|view| view.held_back == Some(HeldBack::ManyAway)));
@@ -78,9 +81,11 @@ fn never_are_more_drives_of_a_group_given_up_than_r_beyond_what_is_rebuilt() {
     assert_eq!(given_up, [true, true, true, true, false, false]);
     assert!(world.rack.absences().iter().all(|view| view.held_back == Some(HeldBack::TooManyOfGroup)));
     assert_eq!(world.rack.exposure().lost_blobs, 0);
-    dying.iter().for_each(|drive| world.revive(*drive));
+    for drive in &dying {
+        world.revive(*drive);
+    }
     for blob in blobs {
-        assert_eq!(crate::rebuild::reads(&mut world, blob), Some(Outcome::Read));
+        assert_eq!(reads(&mut world, blob), Some(Outcome::Read));
     }
 }
 
