@@ -88,14 +88,21 @@ impl Catalog {
     }
 
     /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then.
+    /// False if the blob is gone or has no such stack there; nothing is changed then. With `leaves`, the stack on
+    /// `from` is good and left there: that is taken note of along with it, until it is removed.
     ///
     /// # Errors
     /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
     ///
     /// # Panics
     /// If the blob has a stack on `to` already.
-    pub async fn move_stack(&self, blob: BlobId, index: u8, from: DriveId, to: DriveId) -> Result<bool, CatalogError> {
+    pub async fn move_stack(
+        &self,
+        blob: BlobId,
+        index: u8,
+        [from, to]: [DriveId; 2],
+        leaves: bool,
+    ) -> Result<bool, CatalogError> {
         let at = key::blob(blob);
         let mut retries = self.retries();
         loop {
@@ -107,12 +114,15 @@ impl Catalog {
                 _ => return Ok(false),
             }
             assert!(!found.drives.contains(&from), "no other stack of {blob} was on {from}");
-            let writes = vec![
+            let mut writes = vec![
                 Write::Put(at.clone(), encode(&found)),
                 Write::Delete(key::on_drive(from, blob)),
                 Write::Put(key::on_drive(to, blob), Vec::new()),
                 Write::Delete(key::rebuild_target(blob, to, index)),
             ];
+            if leaves {
+                writes.push(Write::Put(key::rebuild_target(blob, from, index), Vec::new()));
+            }
             if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
                 return Ok(true);
             }

@@ -68,7 +68,7 @@ pub enum Command {
     /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
     /// code 1 if a rule was broken; the run is then shrunk and printed as a history.
     Torture(Torture),
-    /// List drives, give one up, or replace it.
+    /// List drives, give one up, empty or replace it, and name what is lost.
     #[command(subcommand)]
     Drive(DriveCommand),
     /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
@@ -140,6 +140,16 @@ pub enum DriveCommand {
     ///
     /// Needs no server: without one, its data is rebuilt from the next start on.
     Fail(Fail),
+    /// Empty a good drive: its stacks move to the other drives of its group, in the background, and it gets no new
+    /// ones.
+    ///
+    /// Nothing is missing meanwhile. `larder drive list` shows it as retired once it may be pulled. Needs no server:
+    /// without one, it is emptied from the next start on.
+    Retire(ChosenDrive),
+    /// Name the objects that are lost: more stacks of them than the code makes up for were on drives that failed.
+    ///
+    /// By the catalog alone: no drive wakes. What only a look at the drives shows is named by `larder verify --deep`.
+    Lost(List),
     /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
     ///
     /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
@@ -567,6 +577,8 @@ mod tests {
             "serve",
             "drive list",
             "drive fail 3",
+            "drive retire 3",
+            "drive lost",
             "verify --deep",
             "explain s3://b/k",
             "init --rack nas8",

@@ -86,6 +86,8 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Scrub(command) => scrub::scrub(&command),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
+        Command::Drive(DriveCommand::Retire(options)) => drives::retire(&options),
+        Command::Drive(DriveCommand::Lost(options)) => drives::lost(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -40,7 +40,7 @@ fn status(options: &List) -> anyhow::Result<()> {
     let (report, lost) = wait_for(async {
         let report = client.scrub().await?;
         let any_lost = report.more || report.findings.iter().any(|found| found.lost_bytes > 0);
-        let lost = if any_lost { client.lost_objects().await? } else { Vec::new() };
+        let lost = if any_lost { client.scrub_lost().await? } else { Vec::new() };
         Ok((report, lost))
     })?;
     if options.json {

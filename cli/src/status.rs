@@ -6,7 +6,8 @@ use crate::output;
 use crate::scrub;
 use server::admin::Client;
 use server::report::{
-    ChecksStatus, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals,
+    ChecksStatus, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status,
+    Totals,
 };
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -102,6 +103,9 @@ fn text(status: &Status) -> String {
         row("rebuild", progress(rebuild));
     }
     row("scrub", scrub::line(&status.scrub));
+    if let Some(exposed) = exposed(&status.exposed) {
+        row("exposed", exposed);
+    }
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -175,6 +179,10 @@ fn copies(copies: u64) -> String {
 fn progress(rebuild: &RebuildReport) -> String {
     let RebuildReport { drive, group, rebuilt_stacks, rebuilt_bytes, left_bytes, .. } = rebuild;
     let done = format!("{} of {}", counted(*rebuilt_stacks, "stack"), bytes(*rebuilt_bytes));
+    if rebuild.retires {
+        let left = bytes(*left_bytes);
+        return format!("drive {drive} is being retired; {done} have moved within group {group}, {left} left");
+    }
     if *left_bytes == 0 {
         return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
     }
@@ -183,6 +191,22 @@ fn progress(rebuild: &RebuildReport) -> String {
         "drive {drive} failed; {done} are rebuilt in group {group}, {} left in {soonest} to {latest}",
         bytes(*left_bytes)
     )
+}
+
+/// The blobs that have lost stacks, the most exposed ones first; `None` if none has.
+fn exposed(exposed: &ExposureReport) -> Option<String> {
+    let bears = exposed.blobs.len() as u64;
+    let by_losses = exposed.blobs.iter().rev().zip((1..=bears).rev()).filter(|(blobs, _)| **blobs > 0);
+    let mut parts: Vec<String> = by_losses
+        .map(|(blobs, losses)| {
+            let lacks = if *blobs == 1 { "lacks" } else { "lack" };
+            format!("{} {lacks} {} of at most {bears}", counted(*blobs, "blob"), counted(losses, "stack"))
+        })
+        .collect();
+    if exposed.lost_blobs > 0 {
+        parts.insert(0, format!("{} of lost data", counted(exposed.lost_blobs, "blob")));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn times(status: &Status) -> String {
@@ -335,6 +359,7 @@ mod tests {
             drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
             groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
+            exposed: ExposureReport::default(),
             classes: vec![
                 ClassStatus {
                     class: 0,
@@ -445,16 +470,19 @@ mod tests {
             rebuilt_stacks: 40,
             lost_blobs: 0,
             waiting_blobs: 0,
+            retires: false,
             left_min_s: 60.0,
             left_max_s: 7200.0,
         };
         status.rebuilds = vec![rebuild.clone(), RebuildReport { drive: 8, left_bytes: 0, ..rebuild }];
         status.drives.failed = 2;
+        status.exposed = ExposureReport { blobs: vec![1_200, 1, 0], lost_blobs: 0 };
         let text = text(&status);
         for line in [
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+            "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }

@@ -151,8 +151,8 @@ pub enum Action {
         blob: BlobId,
     },
 
-    /// List blobs that have a stack on a drive that failed for good, by number. If it was replaced, only those whose
-    /// stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
+    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only
+    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
     ListOnDrive {
         /// Which drive.
         drive: DriveId,
@@ -163,9 +163,10 @@ pub enum Action {
         /// At most so many blobs.
         limit: u32,
     },
-    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. Nothing
-    /// is removed from the old one, which failed. If both are the same drive, the stack that was written beside the
-    /// damaged one takes its place, unless another's file lies there. Answered by `StackMoved`.
+    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. From the
+    /// old one it is removed then if that drive is good (`removes`); from one that failed nothing is. If both are the
+    /// same drive, the stack that was written beside the damaged one takes its place, unless another's file lies there.
+    /// Answered by `StackMoved`.
     MoveStack {
         /// The rebuild.
         op: OpId,
@@ -175,10 +176,22 @@ pub enum Action {
         blob: BlobId,
         /// The index of the stack.
         index: u8,
-        /// The failed drive, or that of the damaged stack.
+        /// The failed drive, the one that is retired, or that of the damaged stack.
         from: DriveId,
         /// Where it lies now.
         to: DriveId,
+        /// Whether the old stack is removed.
+        #[serde(default)]
+        removes: bool,
+    },
+
+    /// Remember, durably, that the drive failed for good, and then say so (`DriveFailed`): it was away for too long, or
+    /// it is empty and `retired`. Asked for again after a while if nothing is heard.
+    GiveUp {
+        /// Which drive.
+        drive: DriveId,
+        /// The operator retired it, and nothing is left on it.
+        retired: bool,
     },
 
     /// List the blobs of a group in which something lives, by number. Answered by `ScrubPage`, or by `ScrubUnlisted`.

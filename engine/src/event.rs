@@ -105,6 +105,13 @@ pub enum Event {
         /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
     },
+    /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other
+    /// drives of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being
+    /// retired or was, before it is said that it failed.
+    DriveRetiring {
+        /// Which drive.
+        drive: DriveId,
+    },
     /// A page of blobs that have a stack on a failed drive, or had it on the one before that was replaced. Answers
     /// [`Action::ListOnDrive`](crate::Action::ListOnDrive).
     OnDrivePage {
@@ -594,6 +601,9 @@ pub struct BlobOnDrive {
     pub blob: BlobId,
     /// The drive of each of its stacks, in stack order.
     pub drives: Vec<DriveId>,
+    /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+    #[serde(default)]
+    pub lost: Vec<DriveId>,
     /// Bytes that each stack uses of its drive.
     pub stack_bytes: u64,
     /// Its payload bytes.

@@ -21,6 +21,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod absence;
 mod action;
 mod blocked;
 pub mod budget;
@@ -68,6 +69,7 @@ pub mod trace;
 mod trace_hash;
 pub mod uploads;
 
+pub use absence::{AbsenceView, HeldBack};
 pub use action::{Action, Outcome, Rejection, Taking, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};
@@ -87,6 +89,6 @@ pub use policy::{
     RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
-pub use rebuild::RebuildView;
+pub use rebuild::{Exposure, RebuildView};
 pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -273,6 +273,15 @@ impl Ops {
         self.open.any(|op| op.reserved.contains(&drive))
     }
 
+    /// The rebuilds of `group`, ascending.
+    pub fn rebuilds_of(&self, group: GroupId) -> Vec<OpId> {
+        let is_one = |op: &OpId| {
+            let found = self.open.get(*op).filter(|found| found.group == group);
+            found.is_some_and(|found| matches!(found.request.work, Work::Rebuild { .. }))
+        };
+        self.open.numbers().into_iter().filter(is_one).collect()
+    }
+
     /// Whether a visit to `group` is under way.
     pub fn visits(&self, group: GroupId) -> bool {
         self.open.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))

@@ -334,6 +334,10 @@ pub struct RackPolicy {
     /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
     /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
     pub evacuate_permille: u32,
+    /// A drive that was away for so long is given up without an operator's word, if nothing stands against it
+    /// ([`crate::AbsenceView`]); `None` is never.
+    #[serde(default)]
+    pub give_up_after: Option<Duration>,
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,

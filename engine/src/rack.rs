@@ -8,6 +8,7 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
+//! - [`crate::absence`] drives that are away, and when one is given up;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
 //!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
@@ -20,6 +21,7 @@
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
+mod absent;
 mod admission;
 mod checking;
 mod cost;
@@ -34,6 +36,7 @@ mod view;
 
 pub use cost::{GroupReads, ReadCost};
 
+use crate::absence::Absences;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
@@ -54,6 +57,7 @@ use crate::setup::Setup;
 use crate::staging::Migrator;
 use crate::staging::checks::{CheckedPage, Checker};
 use crate::step::Step;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
@@ -106,6 +110,13 @@ pub struct Rack {
     initialisation: Initialisation,
     rebuilder: Rebuilder,
     scrubber: Scrubber,
+    absences: Absences,
+    /// Drives that are being retired, or were.
+    retiring: BTreeSet<DriveId>,
+    /// How often the rack itself has asked for each drive to be given up, and was not answered.
+    giving_up: BTreeMap<DriveId, u32>,
+    /// Drives that the rack gave up itself: nobody has said that they draw no power.
+    gave_up: BTreeSet<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -135,6 +146,10 @@ impl Rack {
             initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
             rebuilder: Rebuilder::default(),
             scrubber: Scrubber::new(setup.policy.scrub, groups.len(), class_count),
+            absences: Absences::new(setup.policy.give_up_after),
+            retiring: BTreeSet::new(),
+            giving_up: BTreeMap::new(),
+            gave_up: BTreeSet::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
@@ -164,25 +179,28 @@ impl Rack {
     fn take_note(&mut self, event: Event, step: &mut Step) {
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
-            Event::Booted => self.booted(),
+            Event::Booted => self.booted(step.now),
             Event::HostMeasured { host, drives, free_bytes } => {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
             Event::SpunUp { drive, attempt } => self.drives.spun_up(drive, attempt, step),
-            Event::Mounted { drive, attempt, free_bytes } => {
-                if self.drives.mounted(drive, attempt) {
-                    self.placement.set_free(drive, free_bytes);
-                }
+            Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt) => {
+                self.placement.set_free(drive, free_bytes);
             }
+            Event::Mounted { .. } => {}
             Event::Unmounted { drive, attempt } => self.drives.unmounted(drive, attempt, step),
             Event::Stopped { drive, attempt } => self.drives.stopped(drive, attempt, step.now),
             Event::DriveCommandFailed { drive, attempt, loss } => {
                 self.drives.command_failed(drive, attempt, loss, step);
             }
             Event::DriveLost { drive, loss } => self.drives.lost(drive, loss),
-            Event::DriveBack { drive } => self.drives.back(drive),
-            Event::DriveFailed { drive } => self.drive_failed(drive, step.now),
+            Event::DriveBack { drive } => {
+                self.drives.back(drive);
+                self.absences.settled(drive);
+            }
+            Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
+            Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
             Event::Submitted(request) => self.submitted(request, step),
@@ -242,6 +260,7 @@ impl Rack {
         let staging = self.migrator.deadline().min(self.checker.deadline());
         let others = staging.min(rebuilds).min(self.drives.retry_deadline());
         let others = others.min(self.scrubber.deadline(self.now));
+        let others = others.min(self.absences.deadline(self.now));
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -270,7 +289,7 @@ impl Rack {
             if self.closing {
                 break;
             }
-            let others_queued = self.queue_initialisations(step) | self.queue_scrubs(step);
+            let others_queued = self.queue_initialisations(step) | self.queue_scrubs(step) | self.give_up_absent(step);
             if !(self.queue_rebuilds(step) || others_queued || queues_changed) {
                 break;
             }
@@ -287,8 +306,18 @@ impl Rack {
     fn follow_drives(&mut self) {
         while let Some(notice) = self.drives.next_notice() {
             match notice {
-                Notice::Unwritable(drive) => self.placement.set_away(drive, true),
-                Notice::Writable(drive) => self.placement.set_away(drive, false),
+                Notice::Unwritable(drive) => {
+                    self.placement.set_away(drive, true);
+                    if self.drives.is_missing(drive) && self.booted {
+                        self.absences.absent(drive, self.now);
+                    }
+                }
+                Notice::Writable(drive) => {
+                    self.placement.set_away(drive, false);
+                    if self.drives.is_ready(drive) {
+                        self.absences.settled(drive);
+                    }
+                }
                 Notice::Standby(drive) => {
                     if let Some(group) = self.setup.layout.group_of(drive) {
                         self.class_mut(group).note_standby(group);

@@ -9,6 +9,8 @@
 //! GET /drives                     [report::DriveReport]
 //! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
+//! POST /drives/retire?drive=N     report::DriveReport, or 404: empty drive N, which is good
+//! GET /lost                       report::LostReport: the objects that are lost with drives that failed
 //! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
 //!                                 failed
 //! GET /scrub                      report::ScrubReport
@@ -44,7 +46,7 @@ pub use client::{Client, ClientError};
 use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
 use crate::repartition::Repartitions;
-use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, ScrubReport, Status};
+use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, LostReport, ScrubReport, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
@@ -119,6 +121,13 @@ pub trait Admin: Send + Sync + 'static {
     /// Changes what is scrubbed; `None` if there is no such group.
     fn change_scrub(&self, change: ScrubChange)
     -> impl Future<Output = Result<Option<ScrubReport>, AdminError>> + Send;
+
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive. It fails if the drive failed, or if
+    /// the catalog cannot record it.
+    fn retire_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+
+    /// The objects that are lost with drives that failed.
+    fn lost_objects(&self) -> impl Future<Output = Result<LostReport, AdminError>> + Send;
 
     /// Says what it costs to recall a set, and begins with it unless it is a dry run.
     fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
@@ -216,6 +225,13 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                // It may look at every object there is.
+                _ if request.uri().path() == "/lost" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = answer(&*admin, &users, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ if request.uri().path() == "/thermometer" => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = dry_run(&*admin, &request).await;
@@ -250,20 +266,25 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
 async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
         ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
-        ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
+        ("/drives/fail" | "/drives/replace" | "/drives/retire", &Method::POST) => change_drive(admin, request).await,
         ("/scrub/pause" | "/scrub/resume" | "/scrub/start", &Method::POST) => change_scrub(admin, request).await,
-        ("/drives/fail" | "/drives/replace" | "/scrub/pause" | "/scrub/resume" | "/scrub/start", _) => {
-            refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST")
-        }
+        (
+            "/drives/fail" | "/drives/replace" | "/drives/retire" | "/scrub/pause" | "/scrub/resume" | "/scrub/start",
+            _,
+        ) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/lost", &Method::GET) => json(&admin.lost_objects().await?),
         ("/scrub", &Method::GET) => json(&admin.scrub().await?),
         ("/status", &Method::GET) => json(&admin.status().await?),
         ("/drives", &Method::GET) => json(&admin.drives().await?),
         ("/explain", &Method::GET) => explain(admin, request).await,
-        ("/status" | "/drives" | "/explain" | "/scrub", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
+        ("/status" | "/drives" | "/explain" | "/scrub" | "/lost", _) => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET")
+        }
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, \
-             /scrub/lost, POST /drives/fail?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume, /scrub/start",
+            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, /lost, \
+             /scrub/lost, POST /drives/fail?drive=, /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, \
+             /scrub/resume, /scrub/start",
         ),
     }
 }
@@ -313,6 +334,7 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     };
     let changed = match path {
         "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
+        "/drives/retire" => admin.retire_drive(drive).await?,
         _ => admin.replace_drive(drive).await?,
     };
     match changed {

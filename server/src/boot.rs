@@ -177,6 +177,9 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             initialised: initialised.contains(&drive.id),
         }));
     }
+    for drive in context.catalog.retiring_drives().await? {
+        facts.push(Event::DriveRetiring { drive });
+    }
     for (drive, _) in context.catalog.failed_drives().await? {
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });

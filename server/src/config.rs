@@ -40,6 +40,22 @@ const BATCH_PACKS: u64 = 20;
 /// in wall time, before a drive is done without.
 const HOST_SLACK: Duration = Duration::from_secs(30);
 
+/// When drives that are away are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RebuildConfig {
+    /// How long a drive is away, in wall time, before it is given up without an operator's word; `None` is never.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub after: Option<Duration>,
+}
+
+impl Default for RebuildConfig {
+    /// Long enough for somebody to come and look at a cable.
+    fn default() -> Self {
+        Self { after: Some(Duration::from_hours(24)) }
+    }
+}
+
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -108,6 +124,8 @@ pub struct Config {
     pub evacuate_permille: u32,
     /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,
+    /// Giving up drives that are away.
+    pub rebuild: RebuildConfig,
     /// The staging area.
     pub workshop: WorkshopConfig,
     /// The intake of small objects.
@@ -157,6 +175,7 @@ impl Default for Config {
             trace: None,
             evacuate_permille: 500,
             accept_older_catalog: false,
+            rebuild: RebuildConfig::default(),
             workshop: WorkshopConfig::default(),
             intake: IntakeConfig::default(),
             migrate: MigrateConfig::default(),
@@ -620,6 +639,7 @@ impl Config {
             migration,
             checks: self.check_policy(),
             evacuate_permille: self.evacuate_permille,
+            give_up_after: self.rebuild.after.map(|after| after.saturating_mul(self.time_scale)),
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,

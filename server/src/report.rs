@@ -58,6 +58,9 @@ pub struct Status {
     /// The scrub of the rack.
     #[serde(default)]
     pub scrub: ScrubStatus,
+    /// Blobs that have lost stacks with drives that failed.
+    #[serde(default)]
+    pub exposed: ExposureReport,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
     /// The time that a group is expected to take for its way up and down.
@@ -287,6 +290,60 @@ pub struct GroupCounts {
     pub initialised: u64,
 }
 
+/// The objects that are lost: more stacks of their blobs than the code makes up for were on drives that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostReport {
+    /// The first of them, by name.
+    pub objects: Vec<LostObjectReport>,
+    /// How many there are.
+    pub count: u64,
+    /// How many blobs they lie in.
+    pub blobs: u64,
+    /// There are more such blobs than were looked into.
+    pub cut: bool,
+}
+
+/// An object that is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostObjectReport {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The blob that it lies in.
+    pub blob: String,
+    /// The drives whose stacks of it are lost.
+    pub drives: Vec<u32>,
+}
+
+impl LostReport {
+    /// Objects that are named.
+    pub(crate) const NAMED_MAX: usize = 10_000;
+
+    pub(crate) fn of(lost: catalog::LostObjects) -> Self {
+        let object = |object: catalog::LostObject| LostObjectReport {
+            bucket: object.bucket,
+            key: object.key,
+            bytes: object.bytes,
+            blob: object.blob.to_string(),
+            drives: object.drives.into_iter().map(|drive| drive.0).collect(),
+        };
+        let objects = lost.objects.into_iter().map(object).collect();
+        Self { objects, count: lost.count, blobs: lost.blobs, cut: lost.cut }
+    }
+}
+
+/// How many blobs have lost how many stacks to drives that failed, as far as rebuilds have looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureReport {
+    /// By the number of stacks that they have lost, from 1 to r.
+    pub blobs: Vec<u64>,
+    /// Blobs that have lost more than r: data is lost.
+    pub lost_blobs: u64,
+}
+
 /// The progress of rebuilding a drive that failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildReport {
@@ -304,6 +361,9 @@ pub struct RebuildReport {
     pub lost_blobs: u64,
     /// Blobs that wait for drives that are away, or for room.
     pub waiting_blobs: u64,
+    /// It is good, and its stacks move away since the operator retires it.
+    #[serde(default)]
+    pub retires: bool,
     /// Wall seconds that it may still take at least, if nothing is waited for.
     pub left_min_s: f64,
     /// The same at most, with everybody else taking their full shares.

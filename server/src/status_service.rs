@@ -16,7 +16,7 @@ use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, LostObject, PlaceReport, RackPlace,
+    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, LostObject, LostReport, PlaceReport, RackPlace,
     ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
@@ -30,7 +30,7 @@ use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
 use small_objects::intake_status;
-use snapshot::{drive_report, late, rack_status, unusable};
+use snapshot::{drive_report, late, patience, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -144,8 +144,11 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let look = move |rack: &Rack, now: Time| (rack_status(rack, now, &*clock), late(rack));
-        let (seen, late) = self.look(look).await?;
+        let look = move |rack: &Rack, now: Time| {
+            let waits = patience(rack, &*clock, now);
+            (rack_status(rack, now, &*clock), late(rack), waits)
+        };
+        let (seen, late, patience) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
         let overrun = self.emulated.overrun();
@@ -184,6 +187,7 @@ impl Admin for StatusService {
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
         status.warnings.extend(late_drives(&late));
+        status.warnings.extend(patience);
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
         status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
@@ -254,6 +258,14 @@ impl Admin for StatusService {
         self.fail(DriveId(drive), force).await
     }
 
+    async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.retire(DriveId(drive)).await
+    }
+
+    async fn lost_objects(&self) -> Result<LostReport, AdminError> {
+        self.lost().await
+    }
+
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         self.replace(DriveId(drive)).await
     }
@@ -263,7 +275,7 @@ impl Admin for StatusService {
     }
 
     async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
-        self.lost_objects().await
+        self.scrub_lost().await
     }
 
     async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {

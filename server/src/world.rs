@@ -129,13 +129,14 @@ impl World {
             }
             Action::Evacuate { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
-                self.move_stack(op, attempt, (blob, index), [from, to]);
+            Action::MoveStack { op, attempt, blob, index, from, to, removes } => {
+                self.move_stack((op, attempt), (blob, index), [from, to], removes);
             }
             Action::ListToScrub { group, attempt, after, end, limit } => {
                 self.list_to_scrub((group, attempt), (after, end), limit);
             }
             Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
+            Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
             Action::Job { job, action } => self.act_for_job(job, action),
             Action::MeasureLoad { attempt } => self.measure_load(attempt),
             Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {

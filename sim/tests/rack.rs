@@ -26,6 +26,8 @@ mod backoff;
 mod checks;
 #[path = "rack/forecasts.rs"]
 mod forecasts;
+#[path = "rack/giving_up.rs"]
+mod giving_up;
 #[path = "rack/hangs.rs"]
 mod hangs;
 #[path = "rack/initialising.rs"]
@@ -61,6 +63,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             ..papers.migration
         },
         evacuate_permille: 500,
+        give_up_after: None,
         rebuild_read_back: true,
         ..papers
     }

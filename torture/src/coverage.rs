@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 41] = [
+const EVENTS: [(&str, About); 42] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -37,6 +37,7 @@ const EVENTS: [(&str, About); 41] = [
     ("DriveBack", About::Drive),
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
+    ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
     ("Submitted", About::Group),
@@ -220,6 +221,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveBack { drive }
         | Event::DriveFailed { drive }
         | Event::DriveReplaced { drive, .. }
+        | Event::DriveRetiring { drive }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
     }
@@ -262,6 +264,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveBack { .. } => "DriveBack",
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
+        Event::DriveRetiring { .. } => "DriveRetiring",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",
         Event::ReadCutShort { .. } => "ReadCutShort",

@@ -211,6 +211,8 @@ pub struct Plan {
     pub lulls: bool,
     /// Drives are given up more often, and others fail to write what is rebuilt.
     pub besieged: bool,
+    /// The operator has good drives emptied as well.
+    pub retires: bool,
     /// The host's disk fails to sync, and its power goes soon after a start.
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
@@ -317,6 +319,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         },
         checks: checks(seed),
         evacuate_permille: pick(rng, &[300, 600, 1000]),
+        give_up_after: None,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
@@ -410,6 +413,8 @@ impl Plan {
         let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
         let besieged = has_habit(seed, 2) && !kinds.is_empty();
         kinds.extend(SIEGE.into_iter().filter(|_| besieged));
+        let retires = seed >= RULED_FROM && has_habit(seed, 11) && !kinds.is_empty();
+        kinds.extend(Some(FaultKind::OperatorFailsDrive).filter(|_| retires));
         let lulls = has_habit(seed, 1);
         if lulls && !kinds.is_empty() {
             // What it leaves behind in a server shows in a lull, and not after the next start.
@@ -440,6 +445,7 @@ impl Plan {
             rivals: has_habit(seed, 0),
             lulls,
             besieged,
+            retires,
             shaky,
             tags: has_habit(seed, 9),
             lives,
@@ -475,7 +481,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -484,6 +490,7 @@ impl Plan {
             if self.rivals { ", rivals" } else { "" },
             if self.lulls { ", lulls" } else { "" },
             if self.besieged { ", besieged" } else { "" },
+            if self.retires { ", drives retired" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },

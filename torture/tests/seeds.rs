@@ -52,6 +52,12 @@ fn no_rule_is_broken_whatever_happens() {
 }
 
 #[test]
+fn no_rule_is_broken_where_drives_are_retired() {
+    let retired = (RULED_FROM..).filter(|seed| Plan::of(*seed).retires);
+    retired.take(40).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));

@@ -34,6 +34,7 @@ use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpenOps;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -208,6 +209,8 @@ pub struct TraceCheck {
     transfer: model::DriveProfile,
     data: u64,
     rebuilds: Rebuilds,
+    /// How often the rack itself has asked for each drive to be given up, and was not answered.
+    giving_up: BTreeMap<DriveId, u32>,
 }
 
 impl TraceCheck {
@@ -265,6 +268,7 @@ impl TraceCheck {
             transfer: spec.profile.clone(),
             data: u64::from(spec.code.data),
             rebuilds: Rebuilds::default(),
+            giving_up: BTreeMap::new(),
         }
     }
 
@@ -297,8 +301,13 @@ impl TraceCheck {
             }
             Event::DriveFailed { drive } => {
                 self.rebuilds.drive_failed(*drive);
+                if let Some(asked) = self.giving_up.get_mut(drive).filter(|asked| **asked > 0) {
+                    *asked -= 1;
+                    return Ok(());
+                }
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
+            Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::DriveReplaced { drive, .. } => {
                 self.rebuilds.drive_replaced(*drive);
                 self.initialised[drive.index()] = false;
@@ -319,6 +328,11 @@ impl TraceCheck {
         match action {
             Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
                 Err(TraceFault::Listed(*drive))
+            }
+            // What the rack gives up itself may turn on.
+            Action::GiveUp { drive, .. } => {
+                *self.giving_up.entry(*drive).or_insert(0) += 1;
+                Ok(())
             }
             Action::MoveStack { op, .. } => {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;

@@ -281,9 +281,9 @@ impl Rack {
         if let Some(Work::Scrub { .. }) = work {
             return step.ask(Action::Finished { op, outcome });
         }
-        if let Some(Work::Rebuild { group, drives, lost, stack_bytes, in_place, .. }) = work {
+        if let Some(Work::Rebuild { blob, group, drives, lost, stack_bytes, in_place, .. }) = work {
             if !in_place {
-                self.rebuilder.ended(drives[usize::from(*lost)], &outcome, *stack_bytes);
+                self.rebuilder.ended(drives[usize::from(*lost)], *blob, &outcome, *stack_bytes);
             } else if outcome == Outcome::Rebuilt {
                 self.scrubber.repaired(*group);
             }

@@ -304,7 +304,7 @@ impl Rack {
         let (group, (drives, stack_bytes)) = (state.group, state.take_reserved());
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob counts with all its stacks");
         self.placement.settle(&drives, stack_bytes, stack_bytes);
-        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive)) {
+        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive) || self.retiring.contains(drive)) {
             self.rebuilder.written(*drive, step.now); // it has a stack of it to be rebuilt
         }
         self.stats.written_bytes += bytes;

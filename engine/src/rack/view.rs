@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
-use crate::rebuild::RebuildView;
+use crate::rebuild::{Exposure, RebuildView};
 use crate::scrub::ScrubView;
 use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
@@ -231,6 +231,12 @@ impl Rack {
     /// Whether scrubs are paused.
     pub fn is_scrub_paused(&self) -> bool {
         self.scrubber.paused
+    }
+
+    /// How many blobs have lost how many stacks to drives that failed, as far as passes have shown.
+    pub fn exposure(&self) -> Exposure {
+        let parity = self.setup.spec.code.parity;
+        self.rebuilder.exposure(parity, |drive| self.placement.used_bytes(drive))
     }
 
     /// Bytes of stacks that are left to be rebuilt in `class`.

@@ -11,7 +11,9 @@ use super::socket;
 use crate::backup::BackupReport;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
-use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, NewKeys, ScrubReport, Status, UserReport};
+use crate::report::{
+    DriveReport, DryRunReport, Explanation, LostObject, LostReport, NewKeys, ScrubReport, Status, UserReport,
+};
 use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
@@ -269,6 +271,22 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/retire?drive={drive}")).await
+    }
+
+    /// The objects that are lost with drives that failed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn lost_objects(&self) -> Result<LostReport, ClientError> {
+        self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
+    }
+
     /// Has the empty directory that replaces drive `drive`, which failed, used; `None` if there is no such drive.
     ///
     /// # Errors
@@ -289,7 +307,7 @@ impl Client {
     ///
     /// # Errors
     /// When no server answers.
-    pub async fn lost_objects(&self) -> Result<Vec<LostObject>, ClientError> {
+    pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, ClientError> {
         self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
     }
 

@@ -5,8 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal, PlaceReport,
-    PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
+    CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, LostReport, MoveEstimate,
+    ObjectTotal, PlaceReport, PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -50,6 +50,7 @@ fn status() -> Status {
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
         scrub: ScrubStatus::default(),
+        exposed: ExposureReport::default(),
         classes: vec![],
         switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },
         totals: Totals::default(),
@@ -137,6 +138,14 @@ impl Admin for Fake {
             8 => Err(AdminError::Because("the catalog does not answer".into())),
             _ => Ok(None),
         }
+    }
+
+    async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.replace_drive(drive).await
+    }
+
+    async fn lost_objects(&self) -> Result<LostReport, AdminError> {
+        Ok(LostReport::default())
     }
 
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {

@@ -71,7 +71,7 @@ impl StatusService {
     ///
     /// # Errors
     /// [`AdminError`].
-    pub async fn lost_objects(&self) -> Result<Vec<LostObject>, AdminError> {
+    pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, AdminError> {
         let lost = self.lost_blobs().await?;
         let (mut objects, mut after) = (Vec::new(), None);
         while !lost.is_empty() {

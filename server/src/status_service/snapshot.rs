@@ -1,13 +1,13 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport,
-    ScrubCounts, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus,
+    RebuildReport, ScrubCounts, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
-use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
+use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
@@ -34,6 +34,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        exposed: exposure_report(rack),
         scrub: scrub_status(rack, now),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32), now)).collect(),
         switch: switch_status(rack, clock),
@@ -86,6 +87,11 @@ fn group_counts(rack: &Rack) -> GroupCounts {
     GroupCounts { total: total as u64, initialised: (total - left) as u64 }
 }
 
+fn exposure_report(rack: &Rack) -> ExposureReport {
+    let exposure = rack.exposure();
+    ExposureReport { blobs: exposure.blobs, lost_blobs: exposure.lost_blobs }
+}
+
 fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
     RebuildReport {
         drive: view.drive.0,
@@ -95,6 +101,7 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
         rebuilt_stacks: view.rebuilt_stacks,
         lost_blobs: view.lost_blobs,
         waiting_blobs: view.waiting_blobs,
+        retires: view.retires,
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
     }
@@ -198,13 +205,61 @@ fn capacity(rack: &Rack) -> CapacityStatus {
     }
 }
 
+/// What is said of a drive in one word.
+fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
+    match (rack.has_failed(drive), rack.is_retiring(drive)) {
+        (true, true) => "retired",
+        (true, false) => "failed",
+        (false, true) => "retiring",
+        (false, false) => rack.drive_phase(drive).name(),
+    }
+}
+
+/// Drives that are away of which a status says when they are given up.
+const ABSENT_NAMED: usize = 5;
+
+/// When drives that are away are given up, and what stands against it: a sentence for each, the first few of them.
+pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<String> {
+    let sentence = |view: &AbsenceView| {
+        let (drive, away) = (view.drive.0, hours(clock.to_wall(now.since(view.since))));
+        let due = view.due?;
+        Some(match view.held_back {
+            None if due > now => format!(
+                "drive {drive} is away for {away}: in {} it is given up, and what it holds is rebuilt",
+                hours(clock.to_wall(due.since(now)))
+            ),
+            None | Some(HeldBack::Tried) => {
+                format!("drive {drive} is away for {away}: it is tried once more, and then given up")
+            }
+            Some(HeldBack::ManyAway) => format!(
+                "drive {drive} is away for {away}, and is not given up: others of a domain that it is in are away too, \
+                 so look for a cable, a fuse or an enclosure; if it is broken, say `larder drive fail {drive}`"
+            ),
+            Some(HeldBack::TooManyOfGroup) => format!(
+                "drive {drive} is away for {away}, and is not given up: as many drives of its group as the code bears \
+                 are not rebuilt yet; put it back, or say `larder drive fail {drive}`"
+            ),
+        })
+    };
+    rack.absences().iter().filter_map(sentence).take(ABSENT_NAMED).collect()
+}
+
+/// A span of some hours, for people.
+fn hours(span: std::time::Duration) -> String {
+    let minutes = span.as_secs().div_ceil(60);
+    match minutes {
+        0..120 => format!("{minutes} min"),
+        _ => format!("{} h", minutes / 60),
+    }
+}
+
 pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTreeMap<DriveId, String>) -> DriveReport {
     let (starts_today, starts_per_day) = rack.starts_today(drive, now);
     DriveReport {
         drive: drive.0,
         slot: rack.spec().drive(drive).slot,
         group: rack.layout().group_of(drive).map(|group| group.0),
-        state: if rack.has_failed(drive) { "failed" } else { rack.drive_phase(drive).name() }.into(),
+        state: state_of(rack, drive).into(),
         starts_today,
         starts_per_day,
         free_bytes: rack.placement().free_bytes(drive),

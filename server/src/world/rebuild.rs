@@ -11,7 +11,7 @@ use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use crate::context::Context;
-use catalog::{Blob, CatalogError, RebuildTarget};
+use catalog::{Blob, Catalog, CatalogError, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, Lost, StackOutcome};
 use engine::{BlobOnDrive, Event, Transfer};
@@ -23,8 +23,8 @@ impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match catalog.lost_page(drive, after, limit as usize).await {
-                Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
+            let (blobs, next) = match page_on_drive(&catalog, drive, after, limit).await {
+                Ok(page) => page,
                 Err(error) => {
                     tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
                     (Vec::new(), None)
@@ -115,7 +115,13 @@ impl World {
         });
     }
 
-    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, (blob, index): (BlobId, u8), [from, to]: [DriveId; 2]) {
+    pub(super) fn move_stack(
+        &self,
+        (op, attempt): (OpId, Attempt),
+        (blob, index): (BlobId, u8),
+        [from, to]: [DriveId; 2],
+        removes: bool,
+    ) {
         let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
             panic!("{op} is counted, and was not rebuilt");
         };
@@ -125,13 +131,18 @@ impl World {
         if from == to {
             return self.put_in_place((op, attempt), (written.clone(), index), device);
         }
-        let (handle, catalog, rack) = (self.handle.clone(), self.context.catalog.clone(), self.context.rack_uuid);
+        let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         self.start(async move {
-            let done = match catalog.move_stack(blob, index, from, to).await {
-                Ok(true) => true,
+            let done = match context.catalog.move_stack(blob, index, [from, to], removes).await {
+                Ok(true) => {
+                    if removes {
+                        remove_moved(&context, &in_service, blob).await;
+                    }
+                    true
+                }
                 Ok(false) => {
                     tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
-                    stack::remove(rack, blob, &[(index, device)]).await;
+                    stack::remove(context.rack_uuid, blob, &[(index, device)]).await;
                     false
                 }
                 // It may be so or not; what the catalog counts must stay, and what it does not is known as left there.
@@ -142,6 +153,37 @@ impl World {
             };
             handle.report(Event::StackMoved { op, attempt, done });
         });
+    }
+}
+
+impl World {
+    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for
+    /// again.
+    pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
+        self.start_with(move |handle, context| async move {
+            if let Err(error) = context.catalog.fail_drive(drive, (context.wall)()).await {
+                tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
+                return;
+            }
+            if retired {
+                tracing::info!(%drive, "a drive that was retired is empty, and may be pulled");
+            } else {
+                tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt");
+            }
+            context.counters.absences.note(drive, None);
+            handle.report(Event::DriveFailed { drive });
+        });
+    }
+}
+
+/// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
+/// next rebuild of the blob, or along with it.
+async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
+    if !context.lineage.may_remove() {
+        return;
+    }
+    if let Err(error) = remove_left_over(context, in_service, blob, None).await {
+        tracing::warn!(%blob, %error, "a stack that moved could not be removed where it was; that is tried again");
     }
 }
 
@@ -246,10 +288,27 @@ pub(super) async fn remove_left_over(
     Ok(gone.len() == targets.len())
 }
 
-fn on_drive((blob, living): (Blob, bool)) -> BlobOnDrive {
+/// A page of the blobs whose stack on `drive` is lost or is to move away, and behind which blob to go on.
+async fn page_on_drive(
+    catalog: &Catalog,
+    drive: DriveId,
+    after: Option<BlobId>,
+    limit: u32,
+) -> Result<(Vec<BlobOnDrive>, Option<BlobId>), CatalogError> {
+    let page = catalog.leaving_page(drive, after, limit as usize).await?;
+    let mut blobs = Vec::with_capacity(page.blobs.len());
+    for (blob, living) in page.blobs {
+        let lost = catalog.lost_of(&blob).await?;
+        blobs.push(on_drive(blob, lost, living));
+    }
+    Ok((blobs, page.next))
+}
+
+fn on_drive(blob: Blob, lost: Vec<DriveId>, living: bool) -> BlobOnDrive {
     BlobOnDrive {
         blob: blob.blob,
         drives: blob.drives,
+        lost,
         stack_bytes: blob.stack_bytes,
         bytes: blob.payload_bytes,
         living,

@@ -226,5 +226,6 @@ fn to_scrub(blob: Blob) -> BlobOnDrive {
         stack_bytes: blob.stack_bytes,
         bytes: blob.payload_bytes,
         living: true,
+        lost: Vec::new(),
     }
 }

@@ -28,6 +28,7 @@ mod repartition_forecast;
 mod repartition_hours;
 mod repartition_jobs;
 mod replay;
+mod retire;
 mod scrub;
 mod site;
 mod steps;

@@ -224,7 +224,7 @@ fn what_no_code_can_repair_is_said_and_harms_nothing_else() {
         let found = larder.context.catalog.scrub_findings(None, 9).await.unwrap().items;
         let lost: Vec<_> = found.iter().filter(|found| !found.lost.is_empty()).collect();
         assert_eq!(lost.iter().map(|found| found.blob).collect::<Vec<_>>(), [all[0].blob]);
-        let names = larder.status().lost_objects().await.unwrap();
+        let names = larder.status().scrub_lost().await.unwrap();
         let bytes = |key: &str| if key.starts_with("small") { 200 * KIB } else { 3 * MIB + 77 };
         let mut named = BTreeSet::new();
         for key in &keys {

@@ -149,6 +149,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         },
         checks: CheckPolicy::default(),
         evacuate_permille: 1000,
+        give_up_after: None,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: HOUR,

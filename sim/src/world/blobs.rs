@@ -44,6 +44,8 @@ pub struct Blobs {
     used_bytes: Vec<u64>,
     /// The drives that failed for good, with the number of blobs that still have a stack on each.
     failed: BTreeMap<DriveId, u64>,
+    /// Good drives that are to be empty.
+    retiring: BTreeSet<DriveId>,
     /// Stacks that were on a drive that failed and has been replaced since.
     lost: BTreeSet<(DriveId, BlobId)>,
     /// Stacks that cannot be read although their drive answers.
@@ -180,6 +182,7 @@ impl Blobs {
     /// An empty drive takes the place of one that failed; answers with the bytes of the stacks that are lost by it.
     pub(super) fn replace(&mut self, drive: DriveId) -> u64 {
         self.failed.remove(&drive);
+        self.retiring.remove(&drive);
         let mut lost_bytes = 0;
         for (id, blob) in self.known.iter().filter(|(_, blob)| blob.drives.contains(&drive)) {
             self.lost.insert((drive, *id));
@@ -188,6 +191,11 @@ impl Blobs {
         }
         self.used_bytes[drive.index()] = 0;
         lost_bytes
+    }
+
+    /// A good drive is to be empty.
+    pub(super) fn retire(&mut self, drive: DriveId) {
+        self.retiring.insert(drive);
     }
 
     /// The number of blobs that still have a stack on a drive that failed for good, or had it on the drive before the
@@ -234,6 +242,7 @@ impl Blobs {
             stack_bytes: blob.stack_bytes,
             bytes: blob.bytes,
             living: true,
+            lost: Vec::new(),
         });
         let (blobs, more) = page(to_scrub, limit);
         let next = blobs.last().filter(|_| more).map(|last: &BlobOnDrive| last.blob);
@@ -271,12 +280,13 @@ impl Blobs {
         limit: u32,
     ) -> (Vec<BlobOnDrive>, Option<BlobId>) {
         let from = after.map_or(BlobId::NONE, BlobId::next_number);
-        let failed = self.failed.contains_key(&drive);
+        let failed = self.failed.contains_key(&drive) || self.retiring.contains(&drive);
         let on_drive = |(id, blob): (&BlobId, &SimBlob)| {
             let there = if failed { blob.drives.contains(&drive) } else { self.is_lost(*id, drive) };
             there.then(|| BlobOnDrive {
                 blob: *id,
                 drives: blob.drives.clone(),
+                lost: blob.drives.iter().copied().filter(|drive| self.is_lost(*id, *drive)).collect(),
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 living: blob.is_living(),

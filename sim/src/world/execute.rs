@@ -47,12 +47,15 @@ impl<M: Controller> World<M> {
                 let page = self.blobs.page_to_scrub(group, (after, end), limit);
                 self.plan(self.now, Event::ScrubPage { group, attempt, page }, None);
             }
-            Action::MoveStack { op, attempt, blob, index: _, from, to } if from == to => {
-                let done = self.blobs.repair(blob, to);
-                self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
+            Action::GiveUp { drive, .. } => {
+                self.blobs.fail(drive);
+                self.plan(self.now, Event::DriveFailed { drive }, None);
             }
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
-                let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });
+            // Of a stack that moved nothing is kept but where it lies.
+            Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {
+                let moved = StackMove { blob, index, from, to };
+                let in_place = from == to;
+                let done = if in_place { self.blobs.repair(blob, to) } else { self.blobs.move_stack(self.now, moved) };
                 self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }
             Action::ListDead { group, attempt, limit, restart } => {

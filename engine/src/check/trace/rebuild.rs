@@ -70,6 +70,8 @@ pub(super) struct Rebuilds {
     failed: BTreeSet<DriveId>,
     /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
+    /// Good drives that are to be empty.
+    retiring: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
     /// The blobs that are being scrubbed.
     scrubbed: BTreeMap<OpId, BlobId>,
@@ -93,12 +95,17 @@ impl Rebuilds {
 
     pub fn drive_replaced(&mut self, drive: DriveId) {
         self.failed.remove(&drive);
+        self.retiring.remove(&drive);
         self.replaced.insert(drive);
     }
 
-    /// Whether a stack of a blob on `drive` may be lost.
+    pub fn drive_retiring(&mut self, drive: DriveId) {
+        self.retiring.insert(drive);
+    }
+
+    /// Whether a stack of a blob on `drive` may be lost, or is to move away.
     pub fn may_have_lost(&self, drive: DriveId) -> bool {
-        self.failed.contains(&drive) || self.replaced.contains(&drive)
+        self.failed.contains(&drive) || self.replaced.contains(&drive) || self.retiring.contains(&drive)
     }
 
     /// The group that `op`, a rebuild that was in service, is in.
@@ -196,6 +203,10 @@ impl Rebuilds {
         if (drives.contains(target) && !in_place) || self.open.values().any(also) {
             return Err(RebuildFault::TwoStacks(*target));
         }
-        if self.failed.contains(target) { Err(RebuildFault::ToFailed(*target)) } else { Ok(()) }
+        if self.failed.contains(target) || self.retiring.contains(target) {
+            Err(RebuildFault::ToFailed(*target))
+        } else {
+            Ok(())
+        }
     }
 }
