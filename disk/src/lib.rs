@@ -3,6 +3,7 @@
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
+//! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
 //! - [`label`] identifies a drive, its rack and its place in it.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
@@ -21,6 +22,8 @@ mod format_tests;
 pub mod label;
 pub mod limit;
 mod memory;
+pub mod power;
+pub mod scsi;
 pub mod stack;
 
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
