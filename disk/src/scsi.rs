@@ -16,7 +16,7 @@ mod replay;
 pub mod sense;
 mod sg;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use command::Command;
 pub use identify::{AtaIdentity, PowerUpInStandby};

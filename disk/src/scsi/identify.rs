@@ -29,7 +29,7 @@ pub struct AtaIdentity {
     pub serial: String,
     /// The firmware's revision.
     pub firmware: String,
-    /// The World Wide Name, as the kernel spells it, if it has one.
+    /// The World Wide Name, as sysfs spells it, if it has one.
     pub wwn: Option<String>,
     /// Revolutions per minute; 0 if nothing in it turns, `None` if it does not say.
     pub rotation_rpm: Option<u16>,

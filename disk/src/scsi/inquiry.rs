@@ -61,7 +61,7 @@ pub fn serial(bytes: &[u8]) -> Option<String> {
     payload(PAGE_SERIAL, bytes).map(text).filter(|serial| !serial.is_empty())
 }
 
-/// The World Wide Name of the disk itself on page 83h, as the kernel spells it (`naa.5000c500a1b2c3d4`, `eui...`).
+/// The World Wide Name of the disk itself on page 83h, as sysfs spells it (`naa.5000c500a1b2c3d4`, `eui...`).
 /// Names of its ports are not it. A NAA name is preferred, the longest first.
 pub fn wwn(bytes: &[u8]) -> Option<String> {
     let mut best: Option<(bool, usize, String)> = None;
