@@ -23,10 +23,10 @@ mod udev;
 mod usage;
 
 pub use contents::Contents;
-pub use disk::{Bus, Disk, NotADisk, Protocol, find};
+pub use disk::{Bus, Disk, NotADisk, Protocol, Transports, find, system_transports};
 pub use enclosures::Slot;
 pub use refusal::Refusal;
 pub use signatures::{HEAD_BYTES, Role, Signature, TAIL_BYTES, signatures};
-pub use survey::{Transports, survey, system_transports};
+pub use survey::survey;
 pub use tree::Tree;
 pub use usage::Usage;

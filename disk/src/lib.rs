@@ -5,6 +5,7 @@
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
 //! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
 //! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
+//! - [`doctor`] finds who else wakes disks.
 //! - [`label`] identifies a drive, its rack and its place in it.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
@@ -17,6 +18,7 @@ mod counters;
 mod deadline;
 mod directory;
 pub mod discover;
+pub mod doctor;
 mod drive;
 mod emulated;
 mod format;

@@ -7,9 +7,17 @@ use super::tree::{Tree, device_path};
 use crate::counters::IoCounters;
 use crate::label::Device;
 use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
-use crate::scsi::{PowerUpInStandby, ScsiTransport};
+use crate::scsi::{PowerUpInStandby, ScsiTransport, SgDevice, TransportError};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Opens the way of commands to the disk at a path.
+pub type Transports<'a> = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + 'a;
+
+/// The transports of this machine.
+pub fn system_transports(path: &Path) -> Result<Box<dyn ScsiTransport>, TransportError> {
+    Ok(Box::new(SgDevice::open(path)?))
+}
 
 /// The bus between host and disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,13 +117,14 @@ impl Disk {
         }
     }
 
-    /// Its power control over `transport`.
-    pub fn power_control(&self, transport: Box<dyn ScsiTransport>) -> Box<dyn PowerControl> {
-        match self.protocol {
-            Protocol::Ata => Box::new(AtaPower::new(transport)),
-            Protocol::Scsi => Box::new(ScsiPower::new(transport)),
-            Protocol::None => Box::new(NoPower::new("nothing turns in it, or its driver takes no SCSI commands")),
-        }
+    /// Its power control, over the transport that `transports` opens.
+    pub fn power_control(&self, tree: &Tree, transports: &Transports) -> Result<Box<dyn PowerControl>, TransportError> {
+        let transport = || transports(&tree.real(&self.path));
+        Ok(match self.protocol {
+            Protocol::Ata => Box::new(AtaPower::new(transport()?)),
+            Protocol::Scsi => Box::new(ScsiPower::new(transport()?)),
+            Protocol::None => Box::new(NoPower::new("it takes no SCSI commands, as virtual and NVMe disks do not")),
+        })
     }
 
     /// The uses it is in, if it is in any.

@@ -1,7 +1,7 @@
 //! The survey of a machine's disks.
 
 use super::contents::Contents;
-use super::disk::{Bus, Disk, Protocol};
+use super::disk::{Bus, Disk, Protocol, Transports};
 use super::enclosures::Enclosures;
 use super::identity::Identity;
 use super::refusal::Refusal;
@@ -12,16 +12,7 @@ use super::usage::Mounts;
 use crate::counters::IoCounters;
 use crate::label::Device;
 use crate::power::{PowerError, PowerMode};
-use crate::scsi::{ScsiTransport, SgDevice, TransportError};
 use std::path::{Path, PathBuf};
-
-/// Opens the way of commands to the disk at a path.
-pub type Transports<'a> = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + 'a;
-
-/// The transports of this machine.
-pub fn system_transports(path: &Path) -> Result<Box<dyn ScsiTransport>, TransportError> {
-    Ok(Box::new(SgDevice::open(path)?))
-}
 
 /// The kernel's size of a sector in /sys, whatever the disk's is.
 const SECTOR_BYTES: u64 = 512;
@@ -91,8 +82,8 @@ fn mode(tree: &Tree, transports: &Transports, disk: &Disk) -> Option<PowerMode> 
     if disk.protocol == Protocol::None || !disk.rotational {
         return None;
     }
-    Some(match transports(&tree.real(&disk.path)) {
-        Ok(transport) => disk.power_control(transport).mode(),
+    Some(match disk.power_control(tree, transports) {
+        Ok(control) => control.mode(),
         Err(error) => PowerMode::Unknown(PowerError::Transport(error)),
     })
 }

@@ -78,8 +78,9 @@ pub enum TrialError {
     StartIgnored(Duration),
 }
 
-/// Asks every `pause` until `wanted` answers; the time that took, or `None` after `longest`.
-fn wait_for(
+/// Asks every `times.0` until `wanted` is the answer; the time that took, or `None` after `times.1`. An unknown mode is
+/// an error at once.
+pub fn wait_for(
     control: &dyn PowerControl,
     times: (Duration, Duration),
     wanted: &PowerMode,
