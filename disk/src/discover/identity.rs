@@ -23,14 +23,17 @@ impl Identity {
     pub fn read(tree: &Tree, block: &Path, properties: &Properties) -> Self {
         let device = block.join("device");
         let page = |name: &str| tree.bytes(device.join(name));
-        let ata = page("vpd_pg89").as_deref().and_then(inquiry::ata_identify).and_then(AtaIdentity::decode);
         let vendor = tree.attribute(device.join("vendor")).unwrap_or_default();
         let bus = bus(tree, block);
+        // Translators name the vendor `ATA`, but for bridges. Others may have the page as well, as `scsi_debug` has.
+        let page_counts = vendor == "ATA" || bus == Bus::Usb;
+        let page_of_ata = page("vpd_pg89").filter(|_| page_counts);
+        let ata = page_of_ata.as_deref().and_then(inquiry::ata_identify).and_then(AtaIdentity::decode);
         let protocol = match bus {
             Bus::Virtio | Bus::Nvme | Bus::Other => Protocol::None,
             // A bridge answers START STOP UNIT and REQUEST SENSE itself; only the disk's own registers prove anything.
             Bus::Ata | Bus::Usb => Protocol::Ata,
-            Bus::Sas | Bus::Scsi if ata.is_some() || vendor == "ATA" => Protocol::Ata,
+            Bus::Sas | Bus::Scsi if vendor == "ATA" => Protocol::Ata,
             Bus::Sas | Bus::Scsi => Protocol::Scsi,
         };
         let rotation_rpm = page("vpd_pgb1").as_deref().and_then(inquiry::rotation_rpm);

@@ -77,9 +77,9 @@ fn describe(tree: &Tree, transports: &Transports, enclosures: &Enclosures, name:
     disk
 }
 
-/// What its platters do, if it has any.
+/// What its platters do, if it takes commands that ask for that.
 fn mode(tree: &Tree, transports: &Transports, disk: &Disk) -> Option<PowerMode> {
-    if disk.protocol == Protocol::None || !disk.rotational {
+    if disk.protocol == Protocol::None {
         return None;
     }
     Some(match disk.power_control(tree, transports) {

@@ -72,7 +72,10 @@ impl Machine {
         let device =
             format!("pci0000:00/host0/port-0:{number}/end_device-0:{number}/target0:0:{number}/0:0:{number}:0");
         let serial = [&[0, 0x80, 0, 8][..], b"SERIAL", format!("{number:02}").as_bytes()].concat();
-        let attributes: [(&str, &[u8]); 6] = [
+        // `scsi_debug` has such a page, and is no ATA disk.
+        let ata = [&[0, 0x89, 0x02, 0x38][..], &[0; 56], &crate::scsi::tests::identify(&[])].concat();
+        let attributes: [(&str, &[u8]); 7] = [
+            ("device/vpd_pg89", &ata),
             ("device/vendor", b"SEAGATE \n"),
             ("device/model", b"ST16000NM002G   \n"),
             ("device/type", b"0\n"),
