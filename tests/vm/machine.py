@@ -1,4 +1,4 @@
-"""A virtual machine for tests: QEMU without KVM, Debian's kernel, and nothing else than the binary under test and busybox.
+"""A virtual machine for tests: QEMU without KVM, Debian's kernel, the binary under test, busybox, and nothing else.
 
 The machine boots from an initramfs that is made here, runs a list of shell commands, one after the other, and powers
 off. What each wrote and how it ended comes back over the serial console. It needs no root, no network and no disk.
@@ -137,8 +137,8 @@ def init_script(modules, parameters, commands):
 
 
 def boot(binary, modules, commands, cache, disks=()):
-    """Runs `commands` with `larder` on the path; per command (exit code, output, errors). `modules` are names of modules
-    with their parameters, `disks` image files at SATA ports."""
+    """Runs `commands` with `larder` on the path; per command (exit code, output, errors). `modules` are names of
+    modules with their parameters, `disks` image files at SATA ports."""
     qemu = shutil.which("qemu-system-x86_64")
     if not qemu:
         raise Unavailable("qemu-system-x86_64 is not installed (Debian: qemu-system-x86)")
@@ -148,7 +148,8 @@ def boot(binary, modules, commands, cache, disks=()):
     plain = os.path.join(cache, "larder")
     run("strip", "-o", plain, binary)
     files, folders = {}, {"bin", "proc", "sys", "dev", "tmp", "modules", "mnt"}
-    copies = {"bin/busybox": busybox, "bin/larder": plain, **{lib.lstrip("/"): lib for lib in shared_libraries(binary)},
+    copies = {"bin/busybox": busybox, "bin/larder": plain,
+              **{lib.lstrip("/"): lib for lib in shared_libraries(binary)},
               **{f"modules/{os.path.basename(path)}": path for path in loaded}}
     for name, source in copies.items():
         with open(source, "rb") as file:

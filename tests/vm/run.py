@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
-which does neither. usage: run.py BINARY [CACHE]. The last line is the count; where no virtual machine can be had, it says so."""
+which does neither. usage: run.py BINARY [CACHE]
+
+The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped."""
 
 import json
 import os
@@ -25,11 +27,13 @@ COMMANDS = {
     "allow restart": "for file in /sys/block/$scsi/device/scsi_disk/*/allow_restart; do echo 1 >$file; done; "
                      "larder drive power $scsi --json && larder drive discover --json >/dev/null && "
                      "larder drive power $scsi --json",
-    "start": "larder drive power $scsi start --json",
+    "woken": "dd if=/dev/$scsi of=/dev/null bs=4096 count=1 skip=9999 && larder drive power $scsi --json",
+    "start": "larder drive power $scsi stop --json >/dev/null && larder drive power $scsi start --json",
     "test": "larder drive power $scsi test --json",
     "ata": "larder drive power $ata --json",
     "ata test": "larder drive power $ata test",
-    "made": "mke2fs /dev/$scsi >/dev/null && mount -t ext4 /dev/$scsi /mnt && larder drive discover --json",
+    "made": "mke2fs /dev/$scsi >/dev/null && mount -t ext4 /dev/$scsi /mnt && "
+            "larder drive discover --json",
     "stop mounted": "larder drive power $scsi stop",
     "doctor": "larder drive doctor --json",
 }
@@ -82,6 +86,10 @@ def asking_does_not_make_the_kernel_start_a_disk(results):
     assert [report["state"] for report in reports] == ["standby", "standby"], output
 
 
+def a_read_by_another_process_wakes_it_and_is_seen(results):
+    assert json.loads(answer(results, "woken"))["state"] == "active"
+
+
 def a_started_disk_is_active(results):
     report = json.loads(answer(results, "start"))
     assert report["state"] == "active" and report["start_ms"] is not None, report
@@ -115,6 +123,7 @@ TESTS = [
     a_stopped_disk_is_standby,
     discovering_a_sleeping_disk_reads_nothing_of_it,
     asking_does_not_make_the_kernel_start_a_disk,
+    a_read_by_another_process_wakes_it_and_is_seen,
     a_started_disk_is_active,
     a_trial_passes_where_power_can_be_controlled,
     a_trial_finds_a_disk_that_does_not_obey,

@@ -46,7 +46,7 @@ const KNOWN: &[Known] = &[
         cause: "multipathd",
         processes: &["multipathd"],
         units: &["multipathd.service", "multipathd.socket"],
-        found: "it checks every path every few seconds, by reads or by commands upon which the kernel starts a disk",
+        found: "it checks every path every few seconds, with some checkers by reading",
         mend: "name the disks in the `blacklist` of /etc/multipath.conf (by wwid), or stop it: \
                `systemctl disable --now multipathd.service multipathd.socket`",
         kept_off: has_multipath_blacklist,

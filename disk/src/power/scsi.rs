@@ -1,8 +1,9 @@
 //! Power control of a SCSI disk, which today is a SAS disk.
 //!
 //! The mode is asked by REQUEST SENSE first, which succeeds on a stopped disk and has its state in the data. TEST UNIT
-//! READY follows only where that says nothing of a stopped disk: where `allow_restart` is 1, as SAS drivers set it,
-//! the kernel answers a stopped disk's TEST UNIT READY, whoever sent it, with a START of its own.
+//! READY follows only where that says nothing of a stopped disk, since a command that fails with 2/04/02 reaches the
+//! kernel's error handling, and where `allow_restart` is 1, as SAS drivers set it, that sends a START upon failed I/O.
+//! (Linux 6.1 was not seen to do so for TEST UNIT READY by SG_IO; nothing promises that of others.)
 //!
 //! States (SPC-4, 5.12 and annex on additional sense codes; SBC-3, 4.20):
 //!

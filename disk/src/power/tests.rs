@@ -109,7 +109,7 @@ fn a_stop_counts_only_if_an_ata_disk_saw_it() {
 }
 
 #[test]
-fn a_stopped_scsi_disk_is_known_without_a_command_that_starts_it() {
+fn a_stopped_scsi_disk_is_known_without_a_command_that_fails() {
     // scsi_debug after a STOP: GOOD, with 2/04/02 in the data.
     let (mode, asked) = scsi([state(2, 4, 2)], check(2, 4, 2));
     assert_eq!((mode, asked), (PowerMode::Standby, vec![Command::request_sense()]));

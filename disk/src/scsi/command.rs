@@ -51,8 +51,8 @@ impl Command {
         Self { block, block_bytes: 16, data_bytes: 0, timeout }
     }
 
-    /// TEST UNIT READY. On a stopped SCSI disk whose `allow_restart` is 1 the kernel's error handling may answer it
-    /// with a START: ask by [`Command::request_sense`] first.
+    /// TEST UNIT READY. Fails on a stopped disk, and what fails reaches the kernel's error handling: ask by
+    /// [`Command::request_sense`] first.
     pub fn test_unit_ready() -> Self {
         Self::six([0x00, 0, 0, 0, 0, 0], 0, QUERY_TIMEOUT)
     }
