@@ -68,7 +68,7 @@ pub enum Command {
     /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
     /// code 1 if a rule was broken; the run is then shrunk and printed as a history.
     Torture(Torture),
-    /// List drives, give one up, empty or replace it, and name what is lost.
+    /// List drives, give one up, empty or replace it, and name what is lost; look at the disks of this machine.
     #[command(subcommand)]
     Drive(DriveCommand),
     /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
@@ -154,6 +154,58 @@ pub enum DriveCommand {
     ///
     /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
     Replace(ChosenDrive),
+    /// List the disks of this machine: what each is, whether it is awake, what lies on it, and whether it can be used.
+    ///
+    /// No disk is started, and none that may be asleep is read. Needs root to ask disks and to read them.
+    Discover(Discover),
+    /// Ask, start, stop or test the power of one disk. Needs root.
+    Power(Power),
+    /// Find what else on this machine wakes disks or keeps them awake, and how to stop it.
+    ///
+    /// Reads configuration and the list of processes; no disk is touched. Exit code 1 if something was found.
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Args)]
+pub struct Discover {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Power {
+    /// The disk: its path (/dev/disk/by-id/...), serial number or World Wide Name.
+    #[arg(value_name = "DISK")]
+    pub disk: String,
+    /// What to do.
+    #[arg(value_enum, default_value_t = PowerAction::State)]
+    pub action: PowerAction,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PowerAction {
+    /// Say whether it is awake, which does not wake it.
+    State,
+    /// Start it, and wait until it is at speed.
+    Start,
+    /// Stop it, and wait until its platters stand still. Refused while it is in use.
+    Stop,
+    /// Stop it, see that it stays asleep, and start it: whether its power can be controlled. Refused while in use.
+    Test,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at the machine whose files are below this directory.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

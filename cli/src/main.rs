@@ -6,6 +6,7 @@
 
 mod args;
 mod cross;
+mod disks;
 mod drives;
 mod explain;
 mod human;
@@ -89,6 +90,9 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Drive(DriveCommand::Retire(options)) => drives::retire(&options),
         Command::Drive(DriveCommand::Lost(options)) => drives::lost(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
+        Command::Drive(DriveCommand::Discover(options)) => disks::discover(&options),
+        Command::Drive(DriveCommand::Power(options)) => disks::power(&options),
+        Command::Drive(DriveCommand::Doctor(options)) => return disks::doctor(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
