@@ -187,7 +187,6 @@ impl Rack {
             Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt) => {
                 self.placement.set_free(drive, free_bytes);
             }
-            Event::Mounted { .. } => {}
             Event::Unmounted { drive, attempt } => self.drives.unmounted(drive, attempt, step),
             Event::Stopped { drive, attempt } => self.drives.stopped(drive, attempt, step.now),
             Event::DriveCommandFailed { drive, attempt, loss } => {
@@ -237,7 +236,7 @@ impl Rack {
             Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
-            Event::DeadlineReached => {}
+            Event::Mounted { .. } | Event::DeadlineReached => {}
             Event::ChecksReported(progress) => self.checks_reported(progress),
             Event::LoadMeasured { attempt, load_permille } => self.checker.measured(step.now, attempt, load_permille),
             Event::StagedChecked { attempt, entries, more, load_permille } => {
