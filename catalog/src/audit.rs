@@ -11,7 +11,7 @@ use crate::key::{self, Tag};
 use crate::reads::Reads;
 use crate::rebuild::target_of;
 use crate::record::{
-    Blob, Bucket, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
+    Blob, Bucket, Decode, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
     VersionId, value,
 };
 use crate::scrub::ScrubFinding;
@@ -20,7 +20,6 @@ use crate::unreadable::Unreadable;
 use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -558,12 +557,12 @@ impl Steps {
 }
 
 /// The numbers of a key, and the record.
-fn numbered<const N: usize, T: DeserializeOwned>(entry: &Entry) -> Result<([u64; N], T), CatalogError> {
+fn numbered<const N: usize, T: Decode>(entry: &Entry) -> Result<([u64; N], T), CatalogError> {
     Ok((key::numbers(&entry.key)?, value(entry)?))
 }
 
 /// Bucket and key of a store key, and the record.
-fn named<T: DeserializeOwned>(entry: &Entry) -> Result<((String, String), T), CatalogError> {
+fn named<T: Decode>(entry: &Entry) -> Result<((String, String), T), CatalogError> {
     Ok((key::bucket_and_key(&entry.key)?, value(entry)?))
 }
 

@@ -11,19 +11,20 @@ use crate::authority::{Authority, Grant};
 use crate::error::{CatalogError, StoreError};
 use crate::key::{self, Tag};
 use crate::quarantine::Quarantine;
-use crate::record::{decode, encode};
+use crate::record::{Decode, Encode, decode, encode};
 use crate::rules;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
 use model::sabotage::{Sabotage, is_on};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The format of the records as a whole, checked at open.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
+/// The one before it, in which objects had the common form of all records. Both are read for ever.
+const FORMAT_BEFORE: u32 = 3;
 /// Retries a change takes beside others before it takes one alone.
 const SHARED_TRIES: u32 = 4;
 /// Retries a change takes in all. Alone, only another process on the same store can be in its way.
@@ -79,6 +80,7 @@ impl Catalog {
         let found = catalog.store.get(&at).await?;
         match found.map(|value| decode::<u32>(&at, &value)) {
             Some(Ok(FORMAT)) => Ok(catalog),
+            Some(Ok(FORMAT_BEFORE)) => catalog.raise_format(at).await,
             // The store knows its own format as well, and would have refused another one.
             Some(Err(error)) => {
                 catalog.quarantine(&at, &error.to_string());
@@ -98,6 +100,17 @@ impl Catalog {
                 Err(StoreError::Unusable(what.into()).into())
             }
         }
+    }
+
+    /// Before the first record of the new format is written, the format as a whole says so, so that an older Larder
+    /// refuses them all. What cannot be changed stays as it is.
+    async fn raise_format(self, at: Vec<u8>) -> Result<Self, CatalogError> {
+        if !self.store.is_read_only() {
+            let (checks, writes) =
+                (vec![Check::Is(at.clone(), encode(&FORMAT_BEFORE))], Write::Put(at, encode(&FORMAT)));
+            self.apply_or(Batch::new(checks, vec![writes]), CatalogError::Conflict).await?;
+        }
+        Ok(self)
     }
 
     /// A catalog over `store`, whatever is in it.
@@ -141,13 +154,13 @@ impl Catalog {
     }
 
     /// The record at `at`, if there is one.
-    pub(crate) async fn read<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
+    pub(crate) async fn read<T: Decode>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
         self.store.get(at).await?.map(|value| self.opened(at, &value)).transpose()
     }
 
     /// The record in `value`, found at `at`; a damaged one is quarantined, too. A record on which many objects hang, a
     /// blob's or a bucket's, is used all the same if but one bit of it is wrong.
-    pub(crate) fn opened<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
+    pub(crate) fn opened<T: Decode>(&self, at: &[u8], value: &Sealed) -> Result<T, CatalogError> {
         decode(at, value).or_else(|error| {
             self.quarantine(at, &error.to_string());
             let hang_many = [Tag::Blob as u8, Tag::Bucket as u8].map(Some).contains(&at.first().copied());
@@ -157,14 +170,14 @@ impl Catalog {
     }
 
     /// The record at `at` together with its bytes, for a check.
-    pub(crate) async fn read_raw<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<(T, Vec<u8>)>, CatalogError> {
+    pub(crate) async fn read_raw<T: Decode>(&self, at: &[u8]) -> Result<Option<(T, Vec<u8>)>, CatalogError> {
         let found = self.store.get(at).await?;
         found.map(|value| Ok((self.opened(at, &value)?, value.unproven_body().to_vec()))).transpose()
     }
 
     /// The record at `at` together with its bytes, for a check; a damaged one is quarantined and can be replaced. If
     /// but one bit of it is wrong it is what it was: whoever replaces it must know what hung on it.
-    pub(crate) async fn read_to_replace<T: DeserializeOwned>(
+    pub(crate) async fn read_to_replace<T: Decode>(
         &self,
         at: &[u8],
     ) -> Result<Option<(Option<T>, Vec<u8>)>, CatalogError> {
@@ -175,21 +188,18 @@ impl Catalog {
     }
 
     /// The record at `at`; a damaged one is quarantined and counts as missing.
-    pub(crate) async fn look_up_one<T: DeserializeOwned>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
+    pub(crate) async fn look_up_one<T: Decode>(&self, at: &[u8]) -> Result<Option<T>, CatalogError> {
         Ok(self.store.get(at).await?.and_then(|value| self.sound(at, &value)))
     }
 
     /// The records at `keys`, in their order; a damaged one is quarantined and counts as missing.
-    pub(crate) async fn look_up<T: DeserializeOwned>(
-        &self,
-        keys: Vec<Vec<u8>>,
-    ) -> Result<Vec<Option<T>>, CatalogError> {
+    pub(crate) async fn look_up<T: Decode>(&self, keys: Vec<Vec<u8>>) -> Result<Vec<Option<T>>, CatalogError> {
         let values = self.store.get_many(keys.clone()).await?;
         Ok(keys.iter().zip(values).map(|(at, value)| self.sound(at, &value?)).collect())
     }
 
     /// The record in `value`, found at `at`, unless it is damaged: then it is quarantined.
-    fn sound<T: DeserializeOwned>(&self, at: &[u8], value: &Sealed) -> Option<T> {
+    fn sound<T: Decode>(&self, at: &[u8], value: &Sealed) -> Option<T> {
         self.opened(at, value).ok()
     }
 
@@ -357,7 +367,7 @@ impl Catalog {
     }
 
     /// Changes the record at `at`, again if others change it meanwhile; `None` if there is none.
-    pub(crate) async fn change<T: Serialize + DeserializeOwned>(
+    pub(crate) async fn change<T: Encode + Decode>(
         &self,
         at: Vec<u8>,
         change: impl Fn(&mut T),

@@ -44,6 +44,7 @@ mod meta;
 mod object;
 mod parts;
 mod placed;
+mod placed_format;
 mod quarantine;
 mod reads;
 mod rebuild;

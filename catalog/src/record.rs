@@ -1,7 +1,7 @@
 //! The records of buckets, objects, versions, blobs and drives.
 //!
 //! On disk a record is one byte of format version and then its fields (postcard). A reader refuses versions it does not
-//! know, and bytes left over.
+//! know, and bytes left over. Objects have a shorter form of their own (`placed_format.rs`).
 
 use crate::error::CatalogError;
 use crate::parts::PartLengths;
@@ -12,41 +12,63 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The format version that records are written with.
-const RECORD_FORMAT: u8 = 2;
+/// The format version that records are written with, but for those that have one of their own.
+pub(crate) const RECORD_FORMAT: u8 = 2;
+
+/// A record that can be written.
+pub(crate) trait Encode {
+    /// Its bytes, format version and all.
+    fn encoded(&self) -> Vec<u8>;
+}
+
+/// A record that can be read.
+pub(crate) trait Decode: Sized {
+    /// The record of `fields`, which are of format version `format`, and the bytes behind it; `None` if this Larder
+    /// does not know that version.
+    fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>>;
+}
+
+impl<T: Serialize> Encode for T {
+    fn encoded(&self) -> Vec<u8> {
+        postcard::to_extend(self, vec![RECORD_FORMAT])
+            .expect("a record of numbers, strings and lists can always be written")
+    }
+}
+
+impl<T: DeserializeOwned> Decode for T {
+    fn decoded(format: u8, fields: &[u8]) -> Option<postcard::Result<(Self, &[u8])>> {
+        (format == RECORD_FORMAT).then(|| postcard::take_from_bytes(fields))
+    }
+}
 
 /// The bytes of `record`.
-pub(crate) fn encode<T: Serialize>(record: &T) -> Vec<u8> {
-    postcard::to_extend(record, vec![RECORD_FORMAT])
-        .expect("a record of numbers, strings and lists can always be written")
+pub(crate) fn encode<T: Encode>(record: &T) -> Vec<u8> {
+    record.encoded()
 }
 
 /// The record that `value`, found at `key`, holds.
-pub(crate) fn decode<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<T, CatalogError> {
+pub(crate) fn decode<T: Decode>(key: &[u8], value: &Sealed) -> Result<T, CatalogError> {
     decode_at(key, value).map(|(record, _)| record)
 }
 
 /// The record that `value`, found at `key`, holds, and the batch that wrote it.
-pub(crate) fn decode_at<T: DeserializeOwned>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
+pub(crate) fn decode_at<T: Decode>(key: &[u8], value: &Sealed) -> Result<(T, Sequence), CatalogError> {
     let (body, sequence) = value.open(key)?;
     Ok((decode_body(key, body)?, sequence))
 }
 
 /// The record that `entry` holds.
-pub(crate) fn value<T: DeserializeOwned>(entry: &Entry) -> Result<T, CatalogError> {
+pub(crate) fn value<T: Decode>(entry: &Entry) -> Result<T, CatalogError> {
     decode(&entry.key, &entry.value)
 }
 
-fn decode_body<T: DeserializeOwned>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
-    let (format, fields) = body.split_first().ok_or_else(|| CatalogError::damaged(key, "the record is empty"))?;
-    if *format != RECORD_FORMAT {
-        let what = format!("its format is {format}, and this Larder knows {RECORD_FORMAT}");
-        return Err(CatalogError::damaged(key, &what));
-    }
-    match postcard::take_from_bytes(fields) {
-        Ok((record, [])) => Ok(record),
-        Ok((_, rest)) => Err(CatalogError::damaged(key, &format!("{} bytes too many", rest.len()))),
-        Err(error) => Err(CatalogError::damaged(key, &error.to_string())),
+fn decode_body<T: Decode>(key: &[u8], body: &[u8]) -> Result<T, CatalogError> {
+    let (&format, fields) = body.split_first().ok_or_else(|| CatalogError::damaged(key, "the record is empty"))?;
+    match T::decoded(format, fields) {
+        Some(Ok((record, []))) => Ok(record),
+        Some(Ok((_, rest))) => Err(CatalogError::damaged(key, &format!("{} bytes too many", rest.len()))),
+        Some(Err(error)) => Err(CatalogError::damaged(key, &error.to_string())),
+        None => Err(CatalogError::damaged(key, &format!("this Larder does not know its format, {format}"))),
     }
 }
 
@@ -318,7 +340,7 @@ impl Place {
 pub(crate) const IN_PARTS: u64 = 0;
 
 /// The living version of a key: its S3 record and its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedObject {
     /// Its S3 record.
     pub object: Object,

@@ -294,6 +294,10 @@ impl Store for SqliteStore {
         self.incomplete.as_deref()
     }
 
+    fn is_read_only(&self) -> bool {
+        self.writer.is_none()
+    }
+
     fn takes_payloads(&self) -> bool {
         self.writer.as_ref().is_some_and(Writer::takes_payloads)
     }

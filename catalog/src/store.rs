@@ -115,6 +115,10 @@ pub trait Store: Send + Sync + 'static {
     fn incomplete(&self) -> Option<&str> {
         None
     }
+    /// True if every commit is refused.
+    fn is_read_only(&self) -> bool {
+        false
+    }
     /// True if a log stands in front of the store, which takes the payloads of batches.
     fn takes_payloads(&self) -> bool {
         false

@@ -289,13 +289,39 @@ impl DirectoryState {
     }
 
     fn remove(&self, name: &FileName) -> Result<(), DriveError> {
-        let failed = |source| self.error("removing", name, source);
+        self.unlink(name)?;
+        self.sync_directory().map_err(|source| self.error("removing", name, source))
+    }
+
+    /// As many removals, with one sync behind them all. If that fails, none of them counts.
+    fn remove_many(&self, names: &[FileName]) -> Vec<Result<u64, DriveError>> {
+        let unlink = |name: &FileName| {
+            let bytes = self.len(name)?;
+            self.unlink(name).map(|()| bytes)
+        };
+        let mut removed: Vec<Result<u64, DriveError>> = names.iter().map(unlink).collect();
+        if !removed.iter().any(Result::is_ok) {
+            return removed;
+        }
+        if let Err(error) = self.sync_directory() {
+            for (name, outcome) in names.iter().zip(&mut removed) {
+                if outcome.is_ok() {
+                    let source = io::Error::new(error.kind(), error.to_string());
+                    *outcome = Err(self.error("removing", name, source));
+                }
+            }
+        }
+        removed
+    }
+
+    /// Takes the name of a file away, which is gone for good with the next sync of the directory.
+    fn unlink(&self, name: &FileName) -> Result<(), DriveError> {
         let path = self.path(name);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
-        fs::remove_file(&path).map_err(failed)?;
+        fs::remove_file(&path).map_err(|source| self.error("removing", name, source))?;
         self.removals.fetch_add(1, Ordering::SeqCst);
         self.files.close(self.key, Some(name));
-        self.sync_directory().map_err(failed)
+        Ok(())
     }
 
     fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
@@ -423,6 +449,16 @@ impl Drive for DirectoryDrive {
         self.run(move |shared| shared.replace(&from, &to)).await
     }
 
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        let count = names.len();
+        let failed = |error: DriveError| {
+            let text = error.to_string();
+            let each = || DriveError::Io { context: "removing files".into(), source: io::Error::other(text.clone()) };
+            (0..count).map(|_| Err(each())).collect()
+        };
+        self.run(move |shared| Ok(shared.remove_many(&names))).await.unwrap_or_else(failed)
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         let name = name.clone();
         self.run(move |shared| shared.len(&name)).await
@@ -463,5 +499,34 @@ impl Drive for DirectoryDrive {
 
     async fn stop(&self) -> Result<(), DriveError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn many_files_go_with_one_sync_of_their_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let drive = DirectoryDrive::open(directory.path()).unwrap();
+        let names: Vec<FileName> = (0..300).map(|number| FileName::new(format!("f{number}")).unwrap()).collect();
+        for (at, name) in names.iter().enumerate().filter(|(at, _)| *at != 7) {
+            drive.create(name, 4096 * (1 + at as u64 % 3)).await.unwrap();
+        }
+        let syncs = || drive.shared.directory_sync.begun();
+        let before = syncs();
+        let removed = drive.remove_many(names.clone()).await;
+        assert_eq!(syncs() - before, 1, "one sync for {} files", names.len());
+        for (at, outcome) in removed.into_iter().enumerate() {
+            match outcome {
+                Ok(bytes) => assert_eq!(bytes, 4096 * (1 + at as u64 % 3)),
+                Err(error) => assert!(at == 7 && matches!(error, DriveError::NotFound(_)), "{at}: {error}"),
+            }
+        }
+        assert!(drive.list().await.unwrap().is_empty());
+        assert!(drive.remove_many(names).await.iter().all(Result::is_err));
+        assert_eq!(syncs() - before, 1, "where nothing went nothing is synced");
     }
 }

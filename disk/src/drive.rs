@@ -96,6 +96,20 @@ pub trait Drive: Send + Sync + 'static {
     /// one.
     /// [`DriveError::NotFound`] if there is no `from`.
     async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError>;
+
+    /// Removes many files, each as [`Drive::remove`] does, and returns when all their names are gone for good: with one
+    /// sync for all of them where the drive can. In the order of `names`, the length that each had in bytes. A crash
+    /// before it returns may leave any of them.
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        let mut removed = Vec::with_capacity(names.len());
+        for name in &names {
+            removed.push(match self.len(name).await {
+                Ok(bytes) => self.remove(name).await.map(|()| bytes),
+                Err(error) => Err(error),
+            });
+        }
+        removed
+    }
     /// The file's length in bytes.
     async fn len(&self, name: &FileName) -> Result<u64, DriveError>;
     /// All files, in the order of their names.

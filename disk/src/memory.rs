@@ -66,6 +66,8 @@ pub enum MemoryCall {
     Remove(FileName),
     /// `replace`: which file, and the name it gets.
     Replace(FileName, FileName),
+    /// `remove_many`: how many files.
+    RemoveMany(usize),
     /// `len`: which file.
     Len(FileName),
     /// `list` or `space`.
@@ -83,8 +85,8 @@ pub enum MemoryCall {
 impl MemoryCall {
     /// True of calls that move bytes or change a file: those that are recorded, and that fail on demand.
     fn is_transfer(&self) -> bool {
-        let changes = matches!(self, Self::Create(_) | Self::Write(..) | Self::Remove(_) | Self::Replace(..));
-        changes || matches!(self, Self::Read(..) | Self::Sync(_))
+        let changes = matches!(self, Self::Create(_) | Self::Write(..) | Self::Remove(_) | Self::RemoveMany(_));
+        changes || matches!(self, Self::Replace(..) | Self::Read(..) | Self::Sync(_))
     }
 }
 
@@ -345,6 +347,18 @@ impl Drive for MemoryDrive {
         state.unreadable.retain(|(file, ..)| file != to);
         state.unreadable.iter_mut().filter(|(file, ..)| file == from).for_each(|(file, ..)| *file = to.clone());
         Ok(())
+    }
+
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        let mut state = match self.begin(MemoryCall::RemoveMany(names.len())).await {
+            Ok(state) => state,
+            Err(error) => {
+                let text = error.to_string();
+                return names.iter().map(|_| Err(medium_error(&text))).collect();
+            }
+        };
+        let mut gone = |name: FileName| state.files.remove(&name).ok_or(DriveError::NotFound(name));
+        names.into_iter().map(|name| gone(name).map(|file| file.bytes.len() as u64)).collect()
     }
 
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {

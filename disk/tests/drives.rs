@@ -4,7 +4,8 @@
 
 use disk::{
     Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, DriveEventKind, EmulatedRack,
-    FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryDrive, OpenFiles, RackUuid, TokioClock, label, stack,
+    FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryCall, MemoryDrive, OpenFiles, RackUuid, TokioClock, label,
+    stack,
 };
 use model::physics::{PowerState, READ_SEEKS, READ_SEEKS_MAX, REMOVE_SEEKS, WRITE_SEEKS};
 use model::{
@@ -12,6 +13,7 @@ use model::{
     RackDraft, RackSpec, RateSpread, Resource, Time, Watts,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const CAPACITY_BYTES: u64 = 8 << 20;
@@ -259,7 +261,7 @@ async fn drives_that_share_open_files_never_have_more_open_than_they_may() {
                 drive.sync(&file).await.unwrap();
                 let back = drive.read_at(&file, 1, Buffer::zeroed(9)).await.unwrap();
                 assert_eq!(back[..], [round; 9]);
-                most.fetch_max(files.open_count(), std::sync::atomic::Ordering::Relaxed);
+                most.fetch_max(files.open_count(), Ordering::Relaxed);
             }
         }
     };
@@ -315,6 +317,32 @@ fn four_drives() -> RackSpec {
         profile,
     })
     .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drive_whose_use_is_known_asks_no_file_for_its_length_when_it_is_mounted() {
+    let measured = |known: Option<u64>| async move {
+        let medium = Arc::new(MemoryDrive::new(1 << 30));
+        for number in 0..50 {
+            medium.create(&name(&format!("f{number}")), 4096).await.unwrap();
+        }
+        let (lengths, counted) = (Arc::new(AtomicU64::new(0)), Arc::clone(&medium));
+        let count = Arc::clone(&lengths);
+        medium.hang(move |call| {
+            count.fetch_add(u64::from(matches!(call, MemoryCall::Len(_))), Ordering::Relaxed);
+            None
+        });
+        let (rack, _) = emulated_over(1000, move |_| counted.clone());
+        if let Some(bytes) = known {
+            rack.assume_used(DriveId(0), bytes);
+        }
+        let drive = rack.drive(DriveId(0));
+        wake(&*drive).await;
+        let free_bytes = drive.space().await.unwrap().free_bytes;
+        (lengths.load(Ordering::Relaxed), CAPACITY_BYTES - free_bytes)
+    };
+    assert_eq!(measured(None).await, (50, 50 * 4096));
+    assert_eq!(measured(Some(50 * 4096)).await, (0, 50 * 4096));
 }
 
 fn emulated(scale: u32) -> (EmulatedRack, Arc<dyn Clock>) {

@@ -93,6 +93,9 @@ pub async fn boot(
     context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
     let facts = restate(context, &rack).await?;
+    if context.lineage.may_remove() {
+        assume_used(&emulated, &facts);
+    }
     let (world, handle) = World::new(rack, context.clone());
     emulated.watch_queues(world.queue_fill());
     for fact in facts {
@@ -206,6 +209,16 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     facts.extend(checks::progress(context).await?.map(Event::ChecksReported));
     facts.push(Event::Booted);
     Ok(facts)
+}
+
+/// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog
+/// knows them all, unless it is older than the rack.
+fn assume_used(emulated: &EmulatedRack, facts: &[Event]) {
+    for fact in facts {
+        if let Event::DriveReported(DriveReport { drive, used_bytes, .. }) = fact {
+            emulated.assume_used(*drive, used_bytes + LABEL_BYTES);
+        }
+    }
 }
 
 /// Bytes of each drive that the blobs of the catalog take. A blob must lie within its group as laid out now.

@@ -18,6 +18,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use tokio::runtime::Handle;
 
+/// Files that are removed with one sync of their directory.
+const REMOVED_AT_ONCE: usize = 1_024;
+
 /// The state that all handles of a staging area share.
 pub(crate) struct Slots {
     pub(crate) drive: Arc<dyn Drive>,
@@ -216,39 +219,40 @@ impl Slots {
         state.staged_bytes += bytes;
     }
 
-    /// Removes all files that can be removed. Gives the first error after trying them all.
+    /// Removes all files that can be removed, some at a time. Gives the first error after trying them all.
+    ///
+    /// None of them is wanted by anybody whose record is durable, so in which order their names go does not matter, nor
+    /// whether a crash brings some of them back: those are swept. What counts as free is gone for good.
     pub(crate) async fn remove_all(&self) -> Result<(), DriveError> {
         let removable = std::mem::take(&mut self.state.lock().removable);
         let mut result = Ok(());
-        for slot in removable {
-            match self.remove(slot).await {
-                Ok(charged_bytes) => self.removed(slot, charged_bytes),
-                Err(error) => {
-                    self.state.lock().removable.push(slot);
-                    result = result.and(Err(error));
+        for some in removable.chunks(REMOVED_AT_ONCE) {
+            let removed = self.remove(some).await;
+            assert_eq!(removed.len(), some.len(), "a drive says of each file what became of it");
+            for (&slot, removed) in some.iter().zip(removed) {
+                match removed {
+                    Ok(bytes) => self.removed(slot, charge(bytes)),
+                    Err(DriveError::NotFound(_)) => self.removed(slot, 0),
+                    Err(error) => {
+                        self.state.lock().removable.push(slot);
+                        result = result.and(Err(error));
+                    }
                 }
             }
         }
         result
     }
 
-    /// Removes the file of `slot`; gives the room that it took on the disk.
-    async fn remove(&self, slot: u64) -> Result<u64, DriveError> {
+    /// Removes the files of `slots`; gives the length of each.
+    async fn remove(&self, slots: &[u64]) -> Vec<Result<u64, DriveError>> {
         {
             let state = self.state.lock();
-            let entry = state.slots.get(&slot).expect("a slot is known until its file is removed");
-            assert!(entry.dead && entry.holds == 0, "a file goes only when it is freed and nobody holds it");
+            for slot in slots {
+                let entry = state.slots.get(slot).expect("a slot is known until its file is removed");
+                assert!(entry.dead && entry.holds == 0, "a file goes only when it is freed and nobody holds it");
+            }
         }
-        let name = staged_name(slot);
-        let bytes = match self.drive.len(&name).await {
-            Err(DriveError::NotFound(_)) => return Ok(0),
-            other => other?,
-        };
-        match self.drive.remove(&name).await {
-            Ok(()) => Ok(charge(bytes)),
-            Err(DriveError::NotFound(_)) => Ok(0),
-            Err(error) => Err(error),
-        }
+        self.drive.remove_many(slots.iter().map(|&slot| staged_name(slot)).collect()).await
     }
 
     /// The file of `slot` is gone, which counted as `charged_bytes` if it was finished.
@@ -305,7 +309,7 @@ impl Leaving {
         }
     }
 
-    /// Removes the files of the others, one by one.
+    /// Removes the files of the others, many with one sync.
     ///
     /// # Errors
     /// A removal failed; it will be tried again.

@@ -361,6 +361,18 @@ impl Drive for SmallFiles {
         self.files.replace(from, to).await
     }
 
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        let mut removed = self.files.remove_many(names.clone()).await;
+        for (name, outcome) in names.iter().zip(&mut removed) {
+            if let Err(DriveError::NotFound(_)) = outcome
+                && let Ok(bytes) = self.len(name).await
+            {
+                *outcome = self.remove(name).await.map(|()| bytes);
+            }
+        }
+        removed
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         if let Some(bytes) = self.pending(name, |file| file.bytes()) {
             return Ok(bytes);

@@ -20,6 +20,45 @@ fn usage(staging: &Staging) -> (u64, u64) {
 }
 
 #[test]
+fn many_files_are_freed_by_few_calls_and_none_is_asked_for_its_length() {
+    run(async {
+        let (drive, staging) = staging(1 << 30);
+        let slots: Vec<u64> = (1..=2_500).collect();
+        for &slot in &slots {
+            stage(&staging, slot, b"small").await.unwrap();
+        }
+        let lengths = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&lengths);
+        drive.hang(move |call| {
+            count.fetch_add(u64::from(matches!(call, MemoryCall::Len(_))), Ordering::Relaxed);
+            None
+        });
+        drive.record_calls();
+        staging.free_all(&slots.iter().map(|&slot| slot.into()).collect::<Vec<_>>()).await.unwrap();
+        let removed = MemoryCall::RemoveMany;
+        assert_eq!(drive.recorded_calls(), [removed(1_024), removed(1_024), removed(452)]);
+        assert_eq!(lengths.load(Ordering::Relaxed), 0);
+        assert_eq!((staging.usage().staged_bytes, files(&drive).await.0), (0, 0));
+    });
+}
+
+#[test]
+fn what_could_not_be_removed_counts_until_it_is() {
+    run(async {
+        let (drive, staging) = staging(1 << 30);
+        for slot in 1..=3 {
+            stage(&staging, slot, b"small").await.unwrap();
+        }
+        let before = staging.usage();
+        drive.fail_call(1);
+        staging.free_all(&[1, 2].map(Into::into)).await.unwrap_err();
+        assert_eq!(staging.usage(), before);
+        staging.free(3).await.unwrap();
+        assert_eq!((staging.usage().staged_bytes, files(&drive).await.0), (0, 0));
+    });
+}
+
+#[test]
 fn a_small_file_costs_a_create_a_write_a_sync_and_a_read() {
     run(async {
         let (drive, staging) = staging(1 << 20);

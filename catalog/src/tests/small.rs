@@ -209,7 +209,7 @@ async fn a_store_with_foreign_records_or_another_format_is_refused() {
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));
     let store = MemoryStore::new();
     Catalog::open(Arc::new(store.clone())).await.unwrap();
-    let newer = Write::Put(crate::key::meta("format"), crate::record::encode(&4_u32));
+    let newer = Write::Put(crate::key::meta("format"), crate::record::encode(&5_u32));
     store.commit(crate::Batch::new(Vec::new(), vec![newer])).await.unwrap();
     let refused = Catalog::open(Arc::new(store)).await.err().unwrap();
     assert!(matches!(refused, CatalogError::Store(StoreError::Unusable(_))));

@@ -37,6 +37,12 @@ impl Rounds {
 }
 
 impl SharedSync {
+    /// Syncs that have begun.
+    #[cfg(test)]
+    pub fn begun(&self) -> u64 {
+        self.rounds.lock().begun
+    }
+
     /// Blocks until `sync`, or another's, has made durable what was done before this call.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! Freeing what has moved to the rack: the records of a pack's members leave the log by ranges of names, their files
-//! one by one.
+//! many at a time, with one sync of their directory.
 //!
 //! [`engine::forget`] decides which ranges; here the records between the first and the last member are listed page by
 //! page. Whatever is found there and did not move stays: it is too young, or somebody reads it, or it is dead and goes
