@@ -183,6 +183,11 @@ fn a_recall_whose_file_is_not_made_takes_no_room_in_the_spool() {
 }
 
 #[test]
+fn a_scrub_repairs_no_stack_that_was_lost_with_a_drive_that_was_replaced() {
+    sound(1_000_118);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

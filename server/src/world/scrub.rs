@@ -147,15 +147,23 @@ impl ScrubStep<'_> {
             remove_left_over(self.context, in_service, self.blob, None).await?;
         }
         let mut devices: Vec<Option<Arc<dyn Drive>>> = self.drives.iter().map(|_| None).collect();
-        let indices: Vec<u8> = sources.iter().map(|(index, _)| *index).collect();
-        for (index, drive) in sources {
-            devices[usize::from(index)] = Some(drive);
+        let (mut indices, mut unused) = (Vec::new(), Vec::new());
+        for (index, device) in sources {
+            let drive = self.drives[usize::from(index)];
+            // What was lost with the drive that this one has replaced is rebuilt, and is none of its damage.
+            if self.context.catalog.is_stack_lost(drive, self.blob).await? {
+                unused.push(DriveOutcome { drive, result: DriveResult::Unused });
+                continue;
+            }
+            devices[usize::from(index)] = Some(device);
+            indices.push(index);
         }
         let findings = stack::scrub(described(self.context, &found), &devices, self.part.clone()).await;
         self.note(&indices, &findings).await?;
         let asked: Vec<DriveId> = indices.iter().map(|index| self.drives[usize::from(*index)]).collect();
         let outcomes = indices.iter().map(|index| findings.outcomes[usize::from(*index)].clone()).collect();
-        Ok((findings.payload.is_ok(), drive_outcomes(self.context, &asked, outcomes)))
+        let outcomes = drive_outcomes(self.context, &asked, outcomes).into_iter().chain(unused).collect();
+        Ok((findings.payload.is_ok(), outcomes))
     }
 
     /// Records the stacks that are damaged, and what is lost.
@@ -208,8 +216,10 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     let text = |error: CatalogError| error.to_string();
     let (rack, id, drive) = (context.rack_uuid, blob.blob, blob.drives[usize::from(index)]);
     let lies_there = context.catalog.blob(id).await.map_err(text)?.is_some_and(|found| found.drives == blob.drives);
-    let replaced =
-        lies_there && stack::replace_with_spare(rack, id, index, device).await.map_err(|error| error.to_string())?;
+    let is_lost = context.catalog.is_stack_lost(drive, id).await.map_err(text)?;
+    let replaced = lies_there
+        && !is_lost
+        && stack::replace_with_spare(rack, id, index, device).await.map_err(|error| error.to_string())?;
     if !replaced {
         stack::remove_spare(rack, id, index, device).await;
         return Ok(false);
