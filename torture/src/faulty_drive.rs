@@ -200,13 +200,15 @@ impl FaultyDrive {
     async fn replace_file(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
         self.begin(Call::Change).await?;
         self.is_here(from)?;
+        // One that was lost is nobody's.
+        let was_there = self.is_here(to).is_ok();
         let bytes = self.medium().contents_len(to).unwrap_or(0);
         let (faults, replaced) = {
             let mut state = self.overlay.state();
             let files = &mut state.drives[self.number].files;
             (files.remove(from), files.remove(to))
         };
-        let foreign = replaced.is_some_and(|file| file.shows_another(bytes));
+        let foreign = was_there && replaced.is_some_and(|file| file.shows_another(bytes));
         self.journal.demand(!foreign, Rule::Identity, || {
             format!("{to} is replaced on drive {}, and is another rack's", self.number)
         });

@@ -147,27 +147,28 @@ impl ScrubStep<'_> {
             remove_left_over(self.context, in_service, self.blob, None).await?;
         }
         let mut devices: Vec<Option<Arc<dyn Drive>>> = self.drives.iter().map(|_| None).collect();
-        let (mut indices, mut unused) = (Vec::new(), Vec::new());
+        let (mut indices, mut gone, mut unused) = (Vec::new(), Vec::new(), Vec::new());
         for (index, device) in sources {
             let drive = self.drives[usize::from(index)];
             // What was lost with the drive that this one has replaced is rebuilt, and is none of its damage.
             if self.context.catalog.is_stack_lost(drive, self.blob).await? {
                 unused.push(DriveOutcome { drive, result: DriveResult::Unused });
+                gone.push(index);
                 continue;
             }
             devices[usize::from(index)] = Some(device);
             indices.push(index);
         }
         let findings = stack::scrub(described(self.context, &found), &devices, self.part.clone()).await;
-        self.note(&indices, &findings).await?;
+        self.note(&indices, &gone, &findings).await?;
         let asked: Vec<DriveId> = indices.iter().map(|index| self.drives[usize::from(*index)]).collect();
         let outcomes = indices.iter().map(|index| findings.outcomes[usize::from(*index)].clone()).collect();
         let outcomes = drive_outcomes(self.context, &asked, outcomes).into_iter().chain(unused).collect();
         Ok((findings.payload.is_ok(), outcomes))
     }
 
-    /// Records the stacks that are damaged, and what is lost.
-    async fn note(&self, indices: &[u8], findings: &ScrubFindings) -> Result<(), CatalogError> {
+    /// Records the stacks that are damaged, and what is lost. The stacks `gone` were lost with drives.
+    async fn note(&self, indices: &[u8], gone: &[u8], findings: &ScrubFindings) -> Result<(), CatalogError> {
         let is_bad = |index: &u8| findings.outcomes[usize::from(*index)] == StackOutcome::StackBad;
         let flaw_of = |index: u8| {
             let flaw = findings.flaws.iter().find(|(flawed, _)| *flawed == index);
@@ -180,10 +181,11 @@ impl ScrubStep<'_> {
         let damaged: Vec<DamagedStack> = indices.iter().filter(|index| is_bad(index)).map(damaged).collect();
         let mut lost: Vec<(u64, u64)> = findings.lost.iter().map(|range| (range.start, range.end)).collect();
         // Where every stack was asked and says how it is, what cannot be read or is wrong is lost.
-        let answered = |outcome: &StackOutcome| {
-            matches!(outcome, StackOutcome::Fine | StackOutcome::Repaired { .. } | StackOutcome::StackBad)
+        let answered = |(index, outcome): (usize, &StackOutcome)| {
+            gone.contains(&(index as u8))
+                || matches!(outcome, StackOutcome::Fine | StackOutcome::Repaired { .. } | StackOutcome::StackBad)
         };
-        if lost.is_empty() && findings.payload.is_err() && findings.outcomes.iter().all(answered) {
+        if lost.is_empty() && findings.payload.is_err() && findings.outcomes.iter().enumerate().all(answered) {
             lost.push((self.part.start, self.part.end));
         }
         if let Err(StackError::DataLost { bad, .. }) = &findings.payload {
