@@ -61,7 +61,7 @@ fn text(report: &Report) -> String {
     };
     row("base", described(report.base));
     if let Some(behind) = &report.behind_log {
-        row("log", format!("is ahead: {behind}; the next start says what that means"));
+        row("log", format!("is ahead: {behind}; the next start says what to do"));
     }
     row(
         "drives",

@@ -151,7 +151,7 @@ async fn opened(
         accept_incomplete: true,
         ..SqliteOptions::default()
     };
-    // Without a base nothing of the log can follow: it stays, for a server that is told which catalog counts.
+    // Without a base nothing of the log can follow: it stays, for a server whose operator says which catalog counts.
     let log = if has_base { IntakeLog::of(dir, false, true)? } else { None };
     let store = match log {
         Some(log) => SqliteStore::open_with_log(draft, options, log as Arc<dyn CommitLog>)?,

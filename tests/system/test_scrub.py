@@ -11,7 +11,7 @@ from harness import BRISK, SystemTest, larder, noise, refusal
 SETTINGS = {**BRISK, "migrate.pack_size": "1 MB"}
 
 
-def spoilt(path, kind):
+def damage(path, kind):
     """Damages the stack at `path`."""
     size = os.path.getsize(path)
     if kind == "gone":
@@ -70,7 +70,7 @@ class Scrub(SystemTest):
         blobs = self.blobs(server)
         self.assertGreaterEqual(len(blobs), len(KINDS))
         for stacks, kind in zip(blobs, KINDS):
-            spoilt(random.Random(kind).choice(stacks), kind)
+            damage(random.Random(kind).choice(stacks), kind)
         self.assertIn("scrubbed from its first blob", larder("scrub", "start", "--data", server.data).stdout)
         report = self.until_scrubbed(server)
         counts = [group["last"] for group in report["status"]["groups"]]
@@ -84,7 +84,7 @@ class Scrub(SystemTest):
         server, objects = self.cold()
         for turn in range(6):
             for stacks in self.blobs(server):
-                spoilt(stacks[turn % len(stacks)], random.Random(turn).choice(KINDS))
+                damage(stacks[turn % len(stacks)], random.Random(turn).choice(KINDS))
             larder("scrub", "start", "--data", server.data)
             time.sleep(0.1 + 0.15 * turn)
             server.kill()
@@ -103,8 +103,8 @@ class Scrub(SystemTest):
         self.assertIn("scrubs go on", larder("scrub", "resume", "--data", server.data).stdout)
         # Of a blob of 2 + 1 stacks two are gone.
         lost = self.blobs(server)[0]
-        spoilt(lost[0], "gone")
-        spoilt(lost[1], "gone")
+        damage(lost[0], "gone")
+        damage(lost[1], "gone")
         larder("scrub", "start", "--data", server.data)
         report = self.until_scrubbed(server)
         named = {found["key"] for found in report["lost_objects"]}

@@ -165,15 +165,15 @@ impl fmt::Display for NotADisk {
 
 impl std::error::Error for NotADisk {}
 
-/// The disk that `named` means: the kernel's name, a path that leads to it, its serial number or World Wide Name.
+/// The disk called `named`: the kernel's name, a path that leads to it, its serial number or World Wide Name.
 pub fn find<'a>(tree: &Tree, disks: &'a [Disk], named: &str) -> Result<&'a Disk, NotADisk> {
     let target = tree.target(named);
-    let means = |name: &str| name == named || target.as_deref() == Some(&device_path(name));
-    if let Some(disk) = disks.iter().find(|disk| means(&disk.name)) {
+    let is_named = |name: &str| name == named || target.as_deref() == Some(&device_path(name));
+    if let Some(disk) = disks.iter().find(|disk| is_named(&disk.name)) {
         return Ok(disk);
     }
     if let Some((disk, partition)) =
-        disks.iter().find_map(|disk| Some((disk, disk.partitions.iter().find(|name| means(name))?)))
+        disks.iter().find_map(|disk| Some((disk, disk.partitions.iter().find(|name| is_named(name))?)))
     {
         return Err(NotADisk::Partition { partition: partition.clone(), disk: disk.name.clone() });
     }

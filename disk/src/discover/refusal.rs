@@ -25,7 +25,7 @@ pub enum Refusal {
     NotRead(&'static str),
     /// It could not be read.
     Unreadable(String),
-    /// Nothing tells it from other disks after the next boot.
+    /// Nothing distinguishes it from other disks after the next boot.
     NoIdentity,
     /// Others have the same identity.
     SameIdentity(Vec<String>),

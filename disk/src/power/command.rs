@@ -3,7 +3,7 @@
 //!
 //! The command is run with two more arguments: `start`, `stop` or `state`, and the disk. Exit code 0 is success, any
 //! other one failure; what it wrote to standard error last is shown then. `state` writes one word to standard output:
-//! `standby`, `starting` or `active`; another word, or none, means that nobody knows. No shell is involved. Standard
+//! `standby`, `starting` or `active`; another word, or none, is unknown. No shell is involved. Standard
 //! input is empty. A command that does not end in time is killed, with all processes of its group.
 //!
 //! Invariant: a command's output never takes more than [`COMMAND_OUTPUT_BYTES`] of memory, and never holds it up: what
