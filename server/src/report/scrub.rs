@@ -1,5 +1,7 @@
 //! Reports about scrubs. Times are modelled seconds, as `Status::modelled_s`.
 
+pub use engine::scrub::ScrubCounts;
+
 use serde::{Deserialize, Serialize};
 
 /// The scrub of the rack.
@@ -40,23 +42,6 @@ pub struct ScrubGroup {
     pub last_ended_s: Option<f64>,
     /// The counts of that one.
     pub last: Option<ScrubCounts>,
-}
-
-/// The counts of a pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScrubCounts {
-    /// Blobs that it is through with.
-    pub blobs: u64,
-    /// Bytes of their stacks.
-    pub stack_bytes: u64,
-    /// Stacks that were not as they were written.
-    pub damaged_stacks: u64,
-    /// Those of them that are again.
-    pub repaired_stacks: u64,
-    /// Blobs of which data is lost.
-    pub lost_blobs: u64,
-    /// Stacks that could not be read, since their drives were away or failed.
-    pub unread_stacks: u64,
 }
 
 /// `larder scrub status`.

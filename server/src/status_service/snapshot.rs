@@ -2,7 +2,7 @@
 
 use crate::report::{
     CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus,
-    RebuildReport, ScrubCounts, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    RebuildReport, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
 use engine::scrub::{ScrubView, ScrubbedPass};
@@ -137,16 +137,10 @@ fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
         covered_permille: pass.covered_permille(),
         began_s: pass.began.as_secs_f64(),
         period_ends_s: view.period_ends.as_secs_f64(),
-        counts: counts_of(pass.counts),
+        counts: pass.counts,
         last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
-        last: pass.last.map(|last| counts_of(last.counts)),
+        last: pass.last.map(|last| last.counts),
     }
-}
-
-fn counts_of(counts: engine::scrub::ScrubCounts) -> ScrubCounts {
-    let engine::scrub::ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks } =
-        counts;
-    ScrubCounts { blobs, stack_bytes, damaged_stacks, repaired_stacks, lost_blobs, unread_stacks }
 }
 
 fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {
