@@ -4,9 +4,9 @@
 //!
 //! Objects have keys of 60 bytes and what a stock client sends (an MD5, a CRC-64/NVME, a content type). They are put by
 //! 64 writers and packed by 50,000, each by the batches that a server makes of it, behind a log that forgets
-//! everything, so that it is not the disk's syncs that are measured. They come in runs: directories of 1,000 files, in
-//! no order, as trees are copied. With `random` behind the numbers every key comes in no order: the most room a B+tree
-//! takes.
+//! everything, so that it is not the disk's syncs that are measured. They come in runs: directories of 1,000 files,
+//! in no order, as trees are copied. With `random` behind the numbers every key comes in no order: the most room a
+//! B+tree takes.
 #![allow(clippy::unwrap_used)]
 
 use catalog::{

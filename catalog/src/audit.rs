@@ -14,6 +14,7 @@ use crate::record::{
     Blob, Bucket, Decode, DriveRecord, IN_PARTS, Member, Object, Owner, Place, PlacedObject, StagedMark, Upload, User,
     VersionId, value,
 };
+use crate::scrub::ScrubFinding;
 use crate::store::{Entry, KeyRange};
 use crate::unreadable::Unreadable;
 use crate::upload::{fits, part_of};
@@ -118,6 +119,7 @@ impl Catalog {
         self.audit_blobs(&mut audit).await?;
         self.audit_stacks(&mut audit).await?;
         self.audit_rebuild_targets(&mut audit).await?;
+        self.audit_scrub_findings(&mut audit).await?;
         self.audit_members(&mut audit).await?;
         self.audit_tombs(&mut audit).await?;
         self.audit_intents(&mut audit).await?;
@@ -306,9 +308,21 @@ impl Catalog {
             for ((entry, (_, target)), blob) in targets.iter().zip(self.look_up::<Blob>(blobs).await?) {
                 let fits = blob.is_some_and(|blob| {
                     let counted = blob.drives.get(usize::from(target.index));
-                    counted.is_some_and(|counted| *counted != target.drive)
+                    // A spare may be left where its stack was before it was rebuilt elsewhere.
+                    counted.is_some_and(|counted| *counted != target.drive || target.spare)
                 });
                 audit.demand(fits, entry, "no such stack of its blob can lie there uncounted");
+            }
+        }
+        Ok(())
+    }
+
+    async fn audit_scrub_findings(&self, audit: &mut Audit) -> Result<(), CatalogError> {
+        let mut walk = Steps::over(Tag::ScrubFinding);
+        while let Some(found) = self.step(audit, &mut walk, value::<ScrubFinding>).await? {
+            let blobs = found.iter().map(|(_, finding)| key::blob(finding.blob)).collect();
+            for ((entry, _), blob) in found.iter().zip(self.look_up::<Blob>(blobs).await?) {
+                audit.demand(blob.is_some(), entry, "a scrub has found something of a blob that is unknown");
             }
         }
         Ok(())

@@ -232,7 +232,7 @@ impl Catalog {
         let members = KeyRange::prefix(&key::members(blob));
         let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(()) };
         let checks = vec![Check::Is(at.clone(), raw), Check::Empty(members), Self::no_rebuild_target(blob)];
-        let mut writes = vec![Write::Delete(at.clone())];
+        let mut writes = vec![Write::Delete(at.clone()), Write::Delete(key::scrub_finding(blob))];
         writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
         writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
         let forgotten = self.apply(Batch::new(checks, writes)).await?;

@@ -6,6 +6,7 @@ use crate::key::{self, Tag};
 use crate::record::{Bucket, BucketChange, DriveRecord, User, encode, value};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::DriveId;
+use std::collections::BTreeSet;
 
 impl Catalog {
     /// Adds a user.
@@ -66,6 +67,19 @@ impl Catalog {
     /// All users, by name.
     pub async fn users(&self) -> Result<Vec<User>, CatalogError> {
         self.all_entries(&key::all(Tag::User), value).await
+    }
+
+    /// The owners of buckets who are neither users nor `root`: they have no keys.
+    pub async fn owners_without_keys(&self, root: &str) -> Result<Vec<String>, CatalogError> {
+        let users: BTreeSet<String> = self.users().await?.into_iter().map(|user| user.name).collect();
+        let mut owners = BTreeSet::new();
+        let owner = |entry: &Entry| value::<Bucket>(entry).map(|bucket| bucket.owner);
+        self.each_entry(&key::all(Tag::Bucket), owner, |owner| {
+            owners.insert(owner);
+        })
+        .await?;
+        let has_none = |owner: &String| !owner.is_empty() && owner != root && !users.contains(owner);
+        Ok(owners.into_iter().filter(has_none).collect())
     }
 
     /// Makes a bucket, of an owner who is no user that the catalog knows and could forget.

@@ -16,6 +16,7 @@ use crate::rules;
 use crate::seal::{Sealed, Sequence};
 use crate::store::{Batch, Check, Entry, KeyRange, Store, Write};
 use model::sabotage::{Sabotage, is_on};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -53,7 +54,7 @@ pub(crate) struct ReservedIds {
 }
 
 /// Where a page ended. Opaque; usable for as long as the catalog lives, whatever happens to the entry it stands on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor(pub(crate) Vec<u8>);
 
 /// Some of a longer list.

@@ -16,6 +16,8 @@
 //! refused batches are gone for good, and the store goes on.
 
 use crate::error::StoreError;
+use crate::follow::Followers;
+use crate::follower::FollowedFrom;
 use crate::key_digest::{ExpectedKeys, KeyDigest};
 use crate::log::{CommitLog, LogError, LogRecord};
 use crate::log_entry::{self, Link, Mark};
@@ -62,6 +64,13 @@ pub(crate) struct State {
     pub(crate) expected: ExpectedKeys,
 }
 
+impl State {
+    /// As whoever begins to follow the store sees it.
+    pub(crate) fn followed(&self) -> FollowedFrom {
+        FollowedFrom { sequence: self.sequence, keys: self.expected.keys }
+    }
+}
+
 /// The result of a batch within a transaction: the check that failed, if one did.
 pub(crate) type Verdict = Option<usize>;
 
@@ -88,6 +97,8 @@ pub(crate) struct Committer<R> {
     broken: Option<String>,
     /// How often the store was made durable for the log.
     pub(crate) covers: u64,
+    /// Who gets every batch that is committed.
+    pub(crate) followers: Arc<Followers>,
 }
 
 /// The use of a log, which may change while the store is open.
@@ -124,6 +135,7 @@ impl<R: Records> Committer<R> {
             is_state_behind: false,
             broken: None,
             covers: 0,
+            followers: Arc::default(),
         }
     }
 
@@ -166,6 +178,7 @@ impl<R: Records> Committer<R> {
             return Ok(());
         }
         self.records.make_durable()?;
+        self.followers.sync();
         self.uncovered_bytes = 0;
         self.covers += 1;
         let forgets_nothing = self.log_use.forgets_nothing.load(Ordering::Relaxed);
@@ -229,6 +242,7 @@ impl<R: Records> Committer<R> {
         }
         self.uncovered_bytes += done.logged_bytes;
         (self.state, self.is_state_behind) = (done.state, false);
+        self.followers.committed(group, &done.links);
         self.marked(done.links.first().and_then(|(_, link)| link.mark));
         Ok(done.verdicts)
     }
@@ -306,11 +320,13 @@ impl<R: Records> Committer<R> {
         let (Some(log), Failure::Harmless(error)) = (&self.log, &failure) else { return failure };
         let after = State { sequence: Sequence(done.state.sequence.0 + 1), ..self.state };
         let mark = done.links.first().and_then(|(_, link)| link.mark);
-        let entry = log_entry::encode(&Link { is_group_end: true, mark, ..link(self.state, after) }, &[]);
+        let skipped = Link { is_group_end: true, mark, ..link(self.state, after) };
+        let entry = log_entry::encode(&skipped, &[]);
         if let Err(of_log) = log.append(&[LogRecord { sequence: after.sequence, entry, payload: None }]) {
             return Failure::Fatal(StoreError::Failed(format!("{error}, and what was logged stays there: {of_log}")));
         }
         (self.state, self.is_state_behind) = (after, true);
+        self.followers.skipped(&skipped);
         self.marked(mark);
         failure
     }

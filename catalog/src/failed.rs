@@ -96,6 +96,11 @@ impl Catalog {
         let (check, write) = self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?;
         checks.push(check);
         writes.push(write);
+        if self.retiring_drives().await?.contains(&drive) {
+            let (check, write) = self.change_of_retiring(|known| known.retain(|place, _| *place != drive.0)).await?;
+            checks.push(check);
+            writes.push(write);
+        }
         if self.apply(Batch::new(checks, writes)).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }
 
@@ -198,7 +203,10 @@ impl Catalog {
     }
 
     /// Those drives of `blob` that took the place of one that failed, which had its stack.
-    pub(crate) async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_of(&self, blob: &Blob) -> Result<Vec<DriveId>, CatalogError> {
         let known = self.replacements().await?;
         let drives: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| known.contains_key(drive)).collect();
         let keys: Vec<Vec<u8>> = drives.iter().map(|drive| key::on_drive(*drive, blob.blob)).collect();
@@ -275,7 +283,7 @@ fn replaced() -> Vec<u8> {
 }
 
 /// The blobs of some stacks by drive.
-fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
+pub(crate) fn ids_of(stacks: &[Entry]) -> Result<Vec<BlobId>, CatalogError> {
     stacks.iter().map(|entry| key::numbers(&entry.key).map(|[_, number, nonce]| BlobId::new(number, nonce))).collect()
 }
 

@@ -50,6 +50,16 @@ impl Catalog {
         self.advance("slot", |start| start.max(end)).await.map(drop)
     }
 
+    /// No version below `end` is given out from now on. Only before any is.
+    pub(crate) async fn skip_versions(&self, end: u64) -> Result<(), CatalogError> {
+        self.advance("version", |start| start.max(end)).await.map(drop)
+    }
+
+    /// No blob number below `end` is given out from now on. Only before any is.
+    pub(crate) async fn skip_blobs(&self, end: u64) -> Result<(), CatalogError> {
+        self.advance("blob", |start| start.max(end)).await.map(drop)
+    }
+
     async fn next_id(&self, name: &str, block: &Mutex<Range<u64>>) -> Result<u64, CatalogError> {
         let mut block = block.lock().await;
         if block.is_empty() {

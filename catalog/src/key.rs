@@ -17,7 +17,10 @@
 //! D drive blob                by drive      (nothing)               each stack of a blob; 1 if it was on a drive that
 //!                                                                   failed and was replaced
 //! G blob drive index          rebuild targets (nothing)            a stack that a rebuild may have left on a drive
-//!                                                                   where the blob does not count it
+//!                                                                   where the blob does not count it; the index plus
+//!                                                                   256 is a spare beside the stack itself
+//! E blob                      findings      ScrubFinding            what a scrub has found of a blob
+//! Y group                     scrubs        ScrubPass               how far the scrub of a group is
 //! N blob offset version       members       bytes                   living versions of a blob, and only those
 //! X group blob offset version tombstones    bytes                   dead bytes of a blob (version 0: all of it)
 //! R drive                     drives        DriveRecord
@@ -67,10 +70,12 @@ pub(crate) enum Tag {
     Checkpoint = b'C',
     Unreadable = b'Z',
     Reads = b'H',
+    ScrubFinding = b'E',
+    ScrubPass = b'Y',
 }
 
 /// Every tag there is, in order.
-pub(crate) const TAGS: &[u8; 24] = b"ABCDFGHIJKLMNOPQRSTUVWXZ";
+pub(crate) const TAGS: &[u8; 26] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 /// Whole keys and prefixes of one tag and some numbers.
 fn numbered(tag: Tag, numbers: &[u64]) -> Vec<u8> {
@@ -203,6 +208,22 @@ pub(crate) fn all_on_drive(drive: DriveId) -> Vec<u8> {
 
 pub(crate) fn rebuild_target(blob: BlobId, drive: DriveId, index: u8) -> Vec<u8> {
     numbered(Tag::RebuildTarget, &[blob.number, blob.nonce, u64::from(drive.0), u64::from(index)])
+}
+
+/// Stands, with an index added, for the spare of a stack in the place of its index.
+pub(crate) const SPARE: u64 = 1 << 8;
+
+/// The spare beside stack `index` of a blob on `drive`.
+pub(crate) fn spare_target(blob: BlobId, drive: DriveId, index: u8) -> Vec<u8> {
+    numbered(Tag::RebuildTarget, &[blob.number, blob.nonce, u64::from(drive.0), SPARE + u64::from(index)])
+}
+
+pub(crate) fn scrub_finding(blob: BlobId) -> Vec<u8> {
+    numbered(Tag::ScrubFinding, &of_blob(blob))
+}
+
+pub(crate) fn scrub_pass(group: GroupId) -> Vec<u8> {
+    numbered(Tag::ScrubPass, &[u64::from(group.0)])
 }
 
 pub(crate) fn rebuild_targets(blob: BlobId) -> Vec<u8> {

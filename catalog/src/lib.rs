@@ -13,18 +13,23 @@
 // Every call of `Catalog` may answer `Store` and `Damaged`; what else it may answer stands under its "Errors".
 #![allow(clippy::missing_errors_doc)]
 
+mod adopt;
 mod audit;
 mod authority;
 mod blob;
 mod bucket;
 mod catalog;
 mod checkpoint;
+mod checks;
 mod committer;
 mod error;
 mod failed;
+mod follow;
+mod follower;
 mod ids;
 mod initialised;
 mod job;
+mod journal;
 mod key;
 mod key_digest;
 mod list;
@@ -32,6 +37,7 @@ mod locate;
 mod log;
 mod log_entry;
 mod look;
+mod lost;
 mod memory;
 mod memory_log;
 mod meta;
@@ -44,26 +50,34 @@ mod reads;
 mod rebuild;
 mod record;
 mod replay;
+mod retiring;
 mod rules;
+mod scrub;
 mod seal;
+mod snapshot;
 mod sqlite;
 mod staging;
 mod store;
 mod unreadable;
 mod upload;
 
+pub use adopt::{Adopted, Adoption, FoundMember};
 pub use audit::Audit;
 pub use authority::Authority;
 pub use blob::{CommitBlob, DeadPage, DeadRecord};
 pub use catalog::{Catalog, Cursor, Page};
 pub use checkpoint::JobCheckpoint;
+pub use checks::ChecksRecord;
 pub use error::{CatalogError, StoreError};
 pub use failed::{LostBeside, OnDrive};
+pub use follower::{FollowedFrom, Follower};
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
+pub use journal::{Journal, JournalFiles, JournalStatus};
 pub use list::{ListRequest, Listing};
 pub use locate::Located;
 pub use log::{CommitLog, LogError, LogRecord};
 pub use look::Known;
+pub use lost::{LostObject, LostObjects};
 pub use memory::MemoryStore;
 pub use memory_log::{LogFault, MemoryLog, PayloadRecord};
 pub use object::{Displaced, MetadataChange, PutCondition, StagedObject};
@@ -75,7 +89,9 @@ pub use record::{
     Acl, Blob, Bucket, BucketChange, Checksum, ChecksumKind, ClockAnchor, DriveRecord, Member, Object, ObjectChange,
     Ownership, Part, Place, PlacedObject, Upload, User, Version, VersionId,
 };
+pub use scrub::{DamagedStack, ScrubCounts, ScrubFinding, ScrubPass};
 pub use seal::{SEAL_BYTES, Sealed, Sequence};
+pub use snapshot::{Loaded, SnapshotError, SnapshotTotals, check_snapshot, load_snapshot};
 pub use sqlite::{SqliteOptions, SqliteStats, SqliteStore};
 pub use staging::{DeadBytes, StagedSlot, StagedUsage, StagedWhen};
 pub use store::{Batch, Check, Entry, KeyRange, Payload, Store, StoreFuture, Write};

@@ -10,6 +10,7 @@
 
 use crate::committer::{Committer, Failure, Records, State};
 use crate::error::StoreError;
+use crate::follower::{FollowedFrom, Follower};
 use crate::key_digest::KeyDigest;
 use crate::log::CommitLog;
 use crate::seal::{Sealed, Sequence};
@@ -230,6 +231,12 @@ impl Store for MemoryStore {
 
     fn set_aside(&self, is_aside: bool) {
         self.state.lock().committer.log_use.is_aside.store(is_aside, Ordering::Relaxed);
+    }
+
+    fn follow(&self, follower: &Arc<dyn Follower>) -> Option<FollowedFrom> {
+        let MemoryState { committer, .. } = &*self.state.lock();
+        committer.followers.begin(committer.state.followed());
+        Some(committer.followers.add(follower))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A lost stack is written anew on another drive.
+//! A lost stack is written anew on another drive, or a damaged one beside itself.
 //!
 //! Before the first byte of it is written, the catalog takes note of where it will lie: the *target*. That note goes in
 //! the batch that counts the stack there, or once the file is removed. So a crash, or a catalog that is full, leaves no
@@ -18,6 +18,18 @@ pub struct RebuildTarget {
     pub drive: DriveId,
     /// The stack's index.
     pub index: u8,
+    /// The blob counts that stack there: what may be left is a spare beside it.
+    pub spare: bool,
+}
+
+impl RebuildTarget {
+    fn key(self, blob: BlobId) -> Vec<u8> {
+        if self.spare {
+            key::spare_target(blob, self.drive, self.index)
+        } else {
+            key::rebuild_target(blob, self.drive, self.index)
+        }
+    }
 }
 
 impl Catalog {
@@ -31,13 +43,27 @@ impl Catalog {
     /// If the blob has a stack on `target` already.
     pub async fn begin_rebuild(&self, blob: &Blob, index: u8, target: DriveId) -> Result<bool, CatalogError> {
         assert!(!blob.drives.contains(&target), "no two stacks of {} are on {target}", blob.blob);
+        self.note_target(blob, RebuildTarget { drive: target, index, spare: false }).await
+    }
+
+    /// Records, before it is written, that a spare may lie beside stack `index` of `blob` from now on. False if the
+    /// blob is gone or lies elsewhere; nothing is changed then.
+    ///
+    /// # Errors
+    /// As [`begin_rebuild`](Self::begin_rebuild).
+    pub async fn begin_repair(&self, blob: &Blob, index: u8) -> Result<bool, CatalogError> {
+        let drive = blob.drives[usize::from(index)];
+        self.note_target(blob, RebuildTarget { drive, index, spare: true }).await
+    }
+
+    async fn note_target(&self, blob: &Blob, target: RebuildTarget) -> Result<bool, CatalogError> {
         let at = key::blob(blob.blob);
         let mut retries = self.retries();
         loop {
             let _permit = retries.next().await?;
             let found = self.read_raw::<Blob>(&at).await?.filter(|(found, _)| found.drives == blob.drives);
             let Some((_, raw)) = found else { return Ok(false) };
-            let note = Write::Put(key::rebuild_target(blob.blob, target, index), Vec::new());
+            let note = Write::Put(target.key(blob.blob), Vec::new());
             if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], vec![note])).await? {
                 return Ok(true);
             }
@@ -57,19 +83,26 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Store`].
     pub async fn forget_rebuild_targets(&self, blob: BlobId, removed: &[RebuildTarget]) -> Result<(), CatalogError> {
-        let forget = |at: &RebuildTarget| Write::Delete(key::rebuild_target(blob, at.drive, at.index));
+        let forget = |at: &RebuildTarget| Write::Delete(at.key(blob));
         self.write(removed.iter().map(forget).collect()).await
     }
 
     /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then.
+    /// False if the blob is gone or has no such stack there; nothing is changed then. With `leaves`, the stack on
+    /// `from` is good and left there: that is taken note of along with it, until it is removed.
     ///
     /// # Errors
     /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
     ///
     /// # Panics
     /// If the blob has a stack on `to` already.
-    pub async fn move_stack(&self, blob: BlobId, index: u8, from: DriveId, to: DriveId) -> Result<bool, CatalogError> {
+    pub async fn move_stack(
+        &self,
+        blob: BlobId,
+        index: u8,
+        [from, to]: [DriveId; 2],
+        leaves: bool,
+    ) -> Result<bool, CatalogError> {
         let at = key::blob(blob);
         let mut retries = self.retries();
         loop {
@@ -81,12 +114,15 @@ impl Catalog {
                 _ => return Ok(false),
             }
             assert!(!found.drives.contains(&from), "no other stack of {blob} was on {from}");
-            let writes = vec![
+            let mut writes = vec![
                 Write::Put(at.clone(), encode(&found)),
                 Write::Delete(key::on_drive(from, blob)),
                 Write::Put(key::on_drive(to, blob), Vec::new()),
                 Write::Delete(key::rebuild_target(blob, to, index)),
             ];
+            if leaves {
+                writes.push(Write::Put(key::rebuild_target(blob, from, index), Vec::new()));
+            }
             if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {
                 return Ok(true);
             }
@@ -103,8 +139,10 @@ impl Catalog {
 pub(crate) fn target_of(entry: &Entry) -> Result<(BlobId, RebuildTarget), CatalogError> {
     assert!(entry.key.first() == Some(&(Tag::RebuildTarget as u8)), "what is parsed is a rebuild target");
     let [number, nonce, drive, index] = key::numbers(&entry.key)?;
-    let (Ok(drive), Ok(index)) = (u32::try_from(drive), u8::try_from(index)) else {
+    let spare = index >= key::SPARE;
+    let index = u8::try_from(if spare { index - key::SPARE } else { index });
+    let (Ok(drive), Ok(index)) = (u32::try_from(drive), index) else {
         return Err(CatalogError::damaged(&entry.key, "its key names no drive and stack"));
     };
-    Ok((BlobId::new(number, nonce), RebuildTarget { drive: DriveId(drive), index }))
+    Ok((BlobId::new(number, nonce), RebuildTarget { drive: DriveId(drive), index, spare }))
 }

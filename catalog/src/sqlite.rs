@@ -30,11 +30,14 @@ mod settle;
 mod statements;
 mod writer;
 
-use crate::committer::{Committer, LogUse, State};
+use crate::committer::{Committer, LogUse, Records, State};
 use crate::error::StoreError;
+use crate::follow::Followers;
+use crate::follower::{FollowedFrom, Follower};
 use crate::log::CommitLog;
 use crate::look::read_only;
 use crate::seal::{Sealed, Sequence};
+use crate::snapshot::FillError;
 use crate::store::{Batch, Entry, KeyRange, Store, StoreFuture};
 use failure::store_error;
 use look::Looked;
@@ -109,6 +112,7 @@ pub struct SqliteStore {
     incomplete: Option<String>,
     behind_log: Option<String>,
     log_use: Arc<LogUse>,
+    followers: Arc<Followers>,
     _lock: File,
 }
 
@@ -171,9 +175,24 @@ impl SqliteStore {
         let readers = || (0..options.readers).map(|_| file::open_for_reading(&path)).collect::<Result<_, _>>();
         let (pool, lookups) = (Pool::new(path.clone(), readers()?), Lookups::start(path.clone(), readers()?)?);
         let counters = Arc::new(Counters::new(committer.state.sequence));
-        let log_use = committer.log_use.clone();
+        let (log_use, followers) = (committer.log_use.clone(), committer.followers.clone());
+        followers.begin(committer.state.followed());
         let writer = Some(Writer::start(committer, counters.clone())?);
-        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, _lock: lock })
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
+    }
+
+    /// Makes a new file at `path`, and has `fill` fill its records, which are empty.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`], and those of `fill`.
+    pub(crate) fn fill<T>(
+        path: &Path,
+        fill: impl FnOnce(&mut dyn Records) -> Result<T, FillError>,
+    ) -> Result<T, FillError> {
+        let path: Arc<Path> = path.into();
+        let _lock = file::lock(&path).map_err(FillError::Store)?;
+        let (connection, _) = file::open_for_writing(&path, None, false).map_err(FillError::Store)?;
+        fill(&mut SqliteRecords::new(connection, path))
     }
 
     /// True if the file at `path` was not closed in order behind a log: it must not be opened without that. False of a
@@ -216,7 +235,8 @@ impl SqliteStore {
         let counters = Arc::new(Counters::new(sequence));
         let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
         let (pool, overlay, log_use) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
-        Ok(Self { pool, lookups, writer: None, overlay, counters, incomplete, behind_log, log_use, _lock: lock })
+        let (writer, followers) = (None, Arc::default());
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
     /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
@@ -292,6 +312,10 @@ impl Store for SqliteStore {
 
     fn set_aside(&self, is_aside: bool) {
         self.log_use.is_aside.store(is_aside, Ordering::Relaxed);
+    }
+
+    fn follow(&self, follower: &Arc<dyn Follower>) -> Option<FollowedFrom> {
+        self.writer.as_ref().map(|_| self.followers.add(follower))
     }
 }
 

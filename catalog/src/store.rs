@@ -1,10 +1,12 @@
 //! The interface of the stores that hold the records: ordered keys, range reads, atomic batches with preconditions.
 
 use crate::error::StoreError;
+use crate::follower::{FollowedFrom, Follower};
 use crate::seal::{Sealed, Sequence};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// The answer of a store, some time later.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -133,6 +135,11 @@ pub trait Store: Send + Sync + 'static {
     /// that they are no sign against the newest copy, and what the log had before is retained for that. A store that is
     /// behind its log does so by itself, unless it is set otherwise.
     fn set_aside(&self, _is_aside: bool) {}
+    /// `follower` gets every batch that is committed from now on: after which one. `None` if the store has no
+    /// followers, since nothing is committed to it.
+    fn follow(&self, _follower: &Arc<dyn Follower>) -> Option<FollowedFrom> {
+        None
+    }
 }
 
 impl KeyRange {

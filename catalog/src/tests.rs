@@ -6,12 +6,14 @@ pub(crate) mod conformance;
 mod damage;
 mod history;
 mod jobs;
+mod journal;
 mod listing;
 mod log;
 mod objects;
 mod reads;
 mod rights;
 mod small;
+mod snapshot;
 mod unreadable;
 mod uploads;
 

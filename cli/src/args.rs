@@ -42,6 +42,16 @@ pub enum Command {
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if the check could not run.
     Verify(Verify),
+    /// Make a catalog that is lost again: from its journal in the workshop, from a copy, and from the drives. No server
+    /// may run.
+    ///
+    /// What is in the workshop's journal is as it was, to the last acknowledged change. What only the drives have is as
+    /// it was when it was packed: deletes and changes since are not known. No drive is written to, and a catalog that
+    /// is there is kept under another name.
+    Recover(Recover),
+    /// Copy the catalog while the server runs.
+    #[command(subcommand)]
+    Catalog(CatalogCommand),
     /// Rewrite the records of objects into partitions by another key, inside the rack: each partition into one group.
     ///
     /// The server that runs on the data directory does the work. This command waits for the end; if it is interrupted,
@@ -58,9 +68,67 @@ pub enum Command {
     /// Drives, catalog, workshop and clock are simulated; nothing is read or written. The same seed does the same. Exit
     /// code 1 if a rule was broken; the run is then shrunk and printed as a history.
     Torture(Torture),
-    /// List drives, give one up, or replace it.
+    /// List drives, give one up, empty or replace it, and name what is lost; look at the disks of this machine.
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
+    #[command(subcommand)]
+    Scrub(ScrubCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ScrubCommand {
+    /// Show each group's pass, what is damaged, and the objects that are lost.
+    Status(List),
+    /// Scrub nothing until it is resumed, over restarts as well.
+    Pause(List),
+    /// Go on where it was.
+    Resume(List),
+    /// Begin a pass at once, from the first blob on. Groups are woken for it, one of each class at a time.
+    Start(ScrubStart),
+}
+
+#[derive(Debug, Args)]
+pub struct ScrubStart {
+    #[command(flatten)]
+    pub rest: List,
+    /// Only this group [default: all].
+    #[arg(long, value_name = "N")]
+    pub group: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CatalogCommand {
+    /// Write a copy of the catalog into a new file. It has the secrets of users, and is readable for its owner alone;
+    /// `larder recover --from` takes it.
+    Backup(Backup),
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    #[command(flatten)]
+    pub data: Data,
+    /// The file, which must not be there yet.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Recover {
+    #[command(flatten)]
+    pub data: Data,
+    /// A copy of the catalog that `larder catalog backup` has made; the newest of it and the journal counts.
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Do it although there is a catalog, which is kept under another name.
+    #[arg(long)]
+    pub replace: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -72,10 +140,72 @@ pub enum DriveCommand {
     ///
     /// Needs no server: without one, its data is rebuilt from the next start on.
     Fail(Fail),
+    /// Empty a good drive: its stacks move to the other drives of its group, in the background, and it gets no new
+    /// ones.
+    ///
+    /// Nothing is missing meanwhile. `larder drive list` shows it as retired once it may be pulled. Needs no server:
+    /// without one, it is emptied from the next start on.
+    Retire(ChosenDrive),
+    /// Name the objects that are lost: more stacks of them than the code makes up for were on drives that failed.
+    ///
+    /// By the catalog alone: no drive wakes. What only a look at the drives shows is named by `larder verify --deep`.
+    Lost(List),
     /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
     ///
     /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
     Replace(ChosenDrive),
+    /// List the disks of this machine: what each is, whether it is awake, what lies on it, and whether it can be used.
+    ///
+    /// No disk is started, and none that may be asleep is read. Needs root to ask disks and to read them.
+    Discover(Discover),
+    /// Ask, start, stop or test the power of one disk. Needs root.
+    Power(Power),
+    /// Find what else on this machine wakes disks or keeps them awake, and how to stop it.
+    ///
+    /// Reads configuration and the list of processes; no disk is touched. Exit code 1 if something was found.
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Args)]
+pub struct Discover {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Power {
+    /// The disk: its path (/dev/disk/by-id/...), serial number or World Wide Name.
+    #[arg(value_name = "DISK")]
+    pub disk: String,
+    /// What to do.
+    #[arg(value_enum, default_value_t = PowerAction::State)]
+    pub action: PowerAction,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PowerAction {
+    /// Say whether it is awake, which does not wake it.
+    State,
+    /// Start it, and wait until it is at speed.
+    Start,
+    /// Stop it, and wait until its platters stand still. Refused while it is in use.
+    Stop,
+    /// Stop it, see that it stays asleep, and start it: whether its power can be controlled. Refused while in use.
+    Test,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at the machine whose files are below this directory.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -499,6 +629,8 @@ mod tests {
             "serve",
             "drive list",
             "drive fail 3",
+            "drive retire 3",
+            "drive lost",
             "verify --deep",
             "explain s3://b/k",
             "init --rack nas8",

@@ -1,12 +1,13 @@
 //! `larder drive list`: the drives, one row each. `larder drive fail`: gives up a drive that failed for good. `larder
-//! drive replace`: uses another one in its place. The last two need no server.
+//! drive retire`: empties a good one. `larder drive replace`: uses another one in its place. `larder drive lost`: the
+//! objects that are lost. All but the first need no server.
 
 use crate::args::{ChosenDrive, Fail, List};
-use crate::human::{self, bytes};
+use crate::human::{self, bytes, counted};
 use crate::output::{ask, show, wait_for};
 use server::admin::{Client, ClientError};
 use server::offline::Offline;
-use server::report::DriveReport;
+use server::report::{DriveReport, LostObjectReport, LostReport};
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
@@ -34,6 +35,62 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         None => "it is a spare, and held nothing".to_owned(),
     };
     show(*json, &report, |_| format!("drive {drive} is given up: {rest}\n"))
+}
+
+/// `larder drive retire`: through the running server, or in the data directory if there is none.
+pub fn retire(options: &ChosenDrive) -> anyhow::Result<()> {
+    let ChosenDrive { data, drive, json } = options;
+    let (report, running) = wait_for(async {
+        match Client::of(&data.data)?.retire_drive(*drive).await {
+            Err(ClientError::NoServer(dir)) => {
+                anyhow::Ok((Offline::open(&dir).await?.retire_drive(*drive).await?, false))
+            }
+            answer => Ok((answer?, true)),
+        }
+    })?;
+    let report = known(report, *drive)?;
+    let rest = match report.group {
+        Some(_) if report.state == "retired" => "it is empty, and may be pulled".to_owned(),
+        Some(group) if running => format!(
+            "its data moves to the other drives of group {group}; it may be pulled when `larder drive list` shows it \
+             as retired"
+        ),
+        Some(group) => format!("its data moves to the other drives of group {group} from the next start on"),
+        None => "it is a spare, and holds nothing".to_owned(),
+    };
+    show(*json, &report, |_| format!("drive {drive} is retired: {rest}\n"))
+}
+
+/// `larder drive lost`: by the running server's catalog, or by that of the data directory if there is none.
+pub fn lost(options: &List) -> anyhow::Result<()> {
+    let List { data, json } = options;
+    let report = wait_for(async {
+        match Client::of(&data.data)?.lost_objects().await {
+            Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.lost_objects().await?),
+            answer => Ok(answer?),
+        }
+    })?;
+    show(*json, &report, names_of_lost)
+}
+
+/// A line for each object that is lost, and how many there are.
+fn names_of_lost(lost: &LostReport) -> String {
+    let line = |object: &LostObjectReport| {
+        let LostObjectReport { bucket, key, bytes: size, blob, drives } = object;
+        format!("s3://{bucket}/{key}  {}, blob {blob}, lost with drives {drives:?}\n", bytes(*size))
+    };
+    let mut text: String = lost.objects.iter().map(line).collect();
+    let (objects, blobs) = (counted(lost.count, "object"), counted(lost.blobs, "blob"));
+    let ending = match lost.count {
+        0 => "no object is lost with drives that failed\n".to_owned(),
+        count if count > lost.objects.len() as u64 => format!("and more: {objects} of {blobs} in all\n"),
+        _ => format!("{objects} of {blobs} lost; nothing else is\n"),
+    };
+    text.push_str(&ending);
+    if lost.cut {
+        text += "there are more blobs with lost objects: delete these, and say this again\n";
+    }
+    text
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.

@@ -6,6 +6,7 @@
 
 mod args;
 mod cross;
+mod disks;
 mod drives;
 mod explain;
 mod human;
@@ -13,9 +14,11 @@ mod ordeal;
 mod output;
 mod plan;
 mod recall;
+mod recover;
 mod repartition;
 mod report_dir;
 mod reproduce;
+mod scrub;
 mod serve;
 mod simulate;
 mod status;
@@ -23,7 +26,7 @@ mod temperature;
 mod users;
 mod verify;
 
-use args::{Arguments, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -78,10 +81,18 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::Remove(options)) => users::remove(&options),
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Repartition(options) => repartition::repartition(&options),
+        Command::Recover(options) => recover::recover(&options),
+        Command::Catalog(CatalogCommand::Backup(options)) => recover::backup(&options),
         Command::Recall(options) => recall::recall(&options),
+        Command::Scrub(command) => scrub::scrub(&command),
         Command::Drive(DriveCommand::List(options)) => drives::list(&options),
         Command::Drive(DriveCommand::Fail(options)) => drives::fail(&options),
+        Command::Drive(DriveCommand::Retire(options)) => drives::retire(&options),
+        Command::Drive(DriveCommand::Lost(options)) => drives::lost(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
+        Command::Drive(DriveCommand::Discover(options)) => disks::discover(&options),
+        Command::Drive(DriveCommand::Power(options)) => disks::power(&options),
+        Command::Drive(DriveCommand::Doctor(options)) => return disks::doctor(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -3,8 +3,12 @@
 use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
+use crate::scrub;
 use server::admin::Client;
-use server::report::{FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status, Totals};
+use server::report::{
+    ChecksStatus, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status,
+    Totals,
+};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -58,6 +62,9 @@ fn text(status: &Status) -> String {
         let (uploads, held) = (counted(status.workshop.uploads, "upload"), bytes(status.workshop.upload_bytes));
         row("open", format!("{uploads} in parts, {held} of what is staged"));
     }
+    if status.checks.every_s > 0.0 {
+        row("checks", checks(&status.checks));
+    }
     if let Some(intake) = &status.intake {
         row("intake", small_objects(intake));
     }
@@ -95,6 +102,10 @@ fn text(status: &Status) -> String {
     for rebuild in &status.rebuilds {
         row("rebuild", progress(rebuild));
     }
+    row("scrub", scrub::line(&status.scrub));
+    if let Some(exposed) = exposed(&status.exposed) {
+        row("exposed", exposed);
+    }
     for (name, value) in totals(&status.totals) {
         row(name, value);
     }
@@ -119,6 +130,27 @@ fn read_ahead(ahead: &ReadAheadStatus) -> String {
         bytes(ahead.wasted_bytes),
         bytes(ahead.waiting_bytes),
     )
+}
+
+/// The checks of the workshop: where the pass stands, what was found, and which reads it has saved.
+fn checks(checks: &ChecksStatus) -> String {
+    let mut text = if let Some(next) = checks.next_in_s {
+        format!("next in {}", seconds(next))
+    } else {
+        let (done, left) = (counted(checks.pass_objects, "object"), bytes(checks.left_bytes));
+        format!("{}: {done} of {} checked, {left} left", checks.state, bytes(checks.pass_bytes))
+    };
+    if let Some(ago) = checks.completed_s_ago {
+        let _ = write!(text, "; last completed {} ago", seconds(ago));
+    }
+    if checks.damaged > 0 {
+        let _ = write!(text, "; {} damaged", counted(checks.damaged, "object"));
+    }
+    if checks.saved_reads > 0 {
+        let (objects, saved) = (counted(checks.saved_reads, "object"), bytes(checks.saved_read_bytes));
+        let _ = write!(text, "; {objects} of {saved} went to the rack from memory");
+    }
+    text
 }
 
 /// The intake: what it took, and what its drives do.
@@ -147,6 +179,10 @@ fn copies(copies: u64) -> String {
 fn progress(rebuild: &RebuildReport) -> String {
     let RebuildReport { drive, group, rebuilt_stacks, rebuilt_bytes, left_bytes, .. } = rebuild;
     let done = format!("{} of {}", counted(*rebuilt_stacks, "stack"), bytes(*rebuilt_bytes));
+    if rebuild.retires {
+        let left = bytes(*left_bytes);
+        return format!("drive {drive} is being retired; {done} have moved within group {group}, {left} left");
+    }
     if *left_bytes == 0 {
         return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
     }
@@ -155,6 +191,22 @@ fn progress(rebuild: &RebuildReport) -> String {
         "drive {drive} failed; {done} are rebuilt in group {group}, {} left in {soonest} to {latest}",
         bytes(*left_bytes)
     )
+}
+
+/// The blobs that have lost stacks, the most exposed ones first; `None` if none has.
+fn exposed(exposed: &ExposureReport) -> Option<String> {
+    let bears = exposed.blobs.len() as u64;
+    let by_losses = exposed.blobs.iter().rev().zip((1..=bears).rev()).filter(|(blobs, _)| **blobs > 0);
+    let mut parts: Vec<String> = by_losses
+        .map(|(blobs, losses)| {
+            let lacks = if *blobs == 1 { "lacks" } else { "lack" };
+            format!("{} {lacks} {} of at most {bears}", counted(*blobs, "blob"), counted(losses, "stack"))
+        })
+        .collect();
+    if exposed.lost_blobs > 0 {
+        parts.insert(0, format!("{} of lost data", counted(exposed.lost_blobs, "blob")));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn times(status: &Status) -> String {
@@ -293,7 +345,10 @@ mod tests {
                 spool_capacity_bytes: 2_500_000_000,
                 migrations_under_way: 1,
             },
+            checks: ChecksStatus::default(),
             intake: None,
+            journal: None,
+            scrub: server::report::ScrubStatus { period_s: Some(86_400.0), ..Default::default() },
             power: PowerStatus {
                 watts: 1797.1,
                 standby_watts: 1797.1,
@@ -304,9 +359,16 @@ mod tests {
             drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
             groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
+            exposed: ExposureReport::default(),
             classes: vec![
-                ClassStatus { class: 0, group: Some(11), state: "waking".into(), queued: [1, 0, 12] },
-                ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0] },
+                ClassStatus {
+                    class: 0,
+                    group: Some(11),
+                    state: "waking".into(),
+                    queued: [1, 0, 12],
+                    kept_spinning: false,
+                },
+                ClassStatus { class: 1, group: None, state: "asleep".into(), queued: [0, 0, 0], kept_spinning: false },
             ],
             totals: Totals { wakes_per_gb_migrated: Some(0.125), ..Totals::default() },
             capacity: CapacityStatus {
@@ -319,6 +381,26 @@ mod tests {
             warnings: vec!["drive 3 is away; look for its cable".into()],
             notes: vec!["objects lie on one disk".into()],
         }
+    }
+
+    #[test]
+    fn checks_say_where_they_stand_and_what_they_found_and_saved() {
+        let waiting =
+            ChecksStatus { next_in_s: Some(90_000.0), completed_s_ago: Some(60.0), ..ChecksStatus::default() };
+        assert_eq!(checks(&waiting), format!("next in {}; last completed {} ago", seconds(90_000.0), seconds(60.0)));
+        let running = ChecksStatus {
+            state: "paused for clients".into(),
+            pass_objects: 3,
+            pass_bytes: 5_000_000,
+            left_bytes: 2_000_000,
+            damaged: 1,
+            saved_reads: 2,
+            saved_read_bytes: 4_000_000,
+            ..ChecksStatus::default()
+        };
+        let text = "paused for clients: 3 objects of 5.0 MB checked, 2.0 MB left; 1 object damaged; 2 objects of \
+                    4.0 MB went to the rack from memory";
+        assert_eq!(checks(&running), text);
     }
 
     #[test]
@@ -388,16 +470,19 @@ mod tests {
             rebuilt_stacks: 40,
             lost_blobs: 0,
             waiting_blobs: 0,
+            retires: false,
             left_min_s: 60.0,
             left_max_s: 7200.0,
         };
         status.rebuilds = vec![rebuild.clone(), RebuildReport { drive: 8, left_bytes: 0, ..rebuild }];
         status.drives.failed = 2;
+        status.exposed = ExposureReport { blobs: vec![1_200, 1, 0], lost_blobs: 0 };
         let text = text(&status);
         for line in [
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+            "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");
         }

@@ -63,6 +63,7 @@ fn moves(moves: &MoveReport) -> String {
         "moving" => "now".to_owned(),
         "due" => format!("with its pack, by {at} at the latest if the rack takes it"),
         "later" => format!("is due at {at}; before that only if the workshop fills up"),
+        "with_checks" => "with the next check of the workshop that comes to it".to_owned(),
         "above_regular" => "when the workshop is filled above its regular share and no client waits".to_owned(),
         "above_critical" => "only while the workshop is filled above its critical share".to_owned(),
         _ => "not before its trouble is mended".to_owned(),

@@ -53,9 +53,11 @@ async fn main() {
     }
     let many = began.elapsed().as_secs_f64();
     println!(
-        "{removed} removed, {AT_ONCE} with one sync: {many:.2} s; one by one {:.2} s ({:.2} ms each): {:.0} times",
+        "{removed} removed, {AT_ONCE} with one sync: {many:.2} s; one by one {:.2} s ({:.2} ms each, of {}): {:.0} \
+         times",
         one_by_one * removed as f64,
         one_by_one * 1e3,
+        first.len(),
         one_by_one * removed as f64 / many
     );
 }

@@ -209,6 +209,11 @@ impl Drive for DeadlineDrive {
         self.ask(self.deadlines.write, move |inner| async move { inner.remove(&name).await }).await
     }
 
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let (from, to) = (from.clone(), to.clone());
+        self.ask(self.deadlines.write, move |inner| async move { inner.replace(&from, &to).await }).await
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         let name = name.clone();
         self.ask(self.deadlines.read, move |inner| async move { inner.len(&name).await }).await

@@ -62,7 +62,7 @@ struct DirectoryState {
     files: OpenFiles,
     /// The key of this drive's files among them.
     key: DriveKey,
-    /// How many files were removed: one that was opened before may be gone.
+    /// How many files were removed or replaced: one that was opened before may be gone.
     removals: AtomicU64,
     directory_sync: SharedSync,
 }
@@ -340,6 +340,18 @@ impl DirectoryState {
         Ok(())
     }
 
+    fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let failed = |source| self.error("replacing", to, source);
+        let paths = [self.path(from), self.path(to)];
+        assert!(paths.iter().all(|path| path.parent() == Some(&self.root)), "nothing reaches outside the directory");
+        fs::rename(&paths[0], &paths[1]).map_err(|source| self.error("renaming", from, source))?;
+        self.removals.fetch_add(1, Ordering::SeqCst);
+        for name in [from, to] {
+            self.files.close(self.key, Some(name));
+        }
+        self.sync_directory().map_err(failed)
+    }
+
     /// The length of a file, which is not opened for that.
     fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         match self.files.bytes_of(self.key, name) {
@@ -446,6 +458,11 @@ impl Drive for DirectoryDrive {
     async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let name = name.clone();
         self.run(move |shared| shared.remove(&name)).await
+    }
+
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let (from, to) = (from.clone(), to.clone());
+        self.run(move |shared| shared.replace(&from, &to)).await
     }
 
     async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {

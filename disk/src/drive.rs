@@ -1,6 +1,7 @@
 //! The interface of a drive.
 //!
-//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs). All
+//! Files are named, preallocated, written by offset and never changed once they are complete (but for repairs, of bytes
+//! in place or of a whole file by another). All
 //! calls are futures, because an emulated drive completes at the modelled moment; none of them blocks the caller's
 //! thread.
 //!
@@ -90,6 +91,12 @@ pub trait Drive: Send + Sync + 'static {
     async fn sync(&self, name: &FileName) -> Result<(), DriveError>;
     /// Removes the file; returns when its name is gone for good. [`DriveError::NotFound`] if there is none.
     async fn remove(&self, name: &FileName) -> Result<(), DriveError>;
+    /// Gives the file `from`, which is synced, the name `to`, in place of the file of that name if there is one;
+    /// returns when that survives a power cut. Whatever happens, there is a whole file of the name `to`, if there was
+    /// one.
+    /// [`DriveError::NotFound`] if there is no `from`.
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError>;
+
     /// Removes many files, each as [`Drive::remove`] does, and returns when all their names are gone for good: with one
     /// sync for all of them where the drive can. In the order of `names`, the length that each had in bytes. A crash
     /// before it returns may leave any of them.

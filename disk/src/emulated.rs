@@ -560,6 +560,14 @@ impl Drive for EmulatedDrive {
         self.finish(begun).await
     }
 
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let begun = self.begin(|physics, now, _| physics.touch(now))?;
+        let replaced_bytes = self.inner.len(to).await.unwrap_or(0);
+        self.inner.replace(from, to).await?;
+        self.release(replaced_bytes);
+        self.finish(begun).await
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         self.looked_up(self.inner.len(name)).await
     }

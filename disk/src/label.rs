@@ -100,6 +100,27 @@ impl Device {
     }
 }
 
+/// What the name of a file system that Larder makes on a device begins with.
+const VOLUME_NAME_PREFIX: &str = "larder";
+/// The digits behind it, of 5 bits each: with the prefix the 12 characters that XFS has room for.
+const VOLUME_NAME_DIGITS: usize = 6;
+const BASE_32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// The name of the file systems that Larder makes on the devices of `rack`: `larder`, and the first 30 bits of the
+/// rack's identity. It stands in the superblock, so that a drive of another rack is recognised before it is mounted;
+/// the label decides.
+pub fn volume_name(rack: RackUuid) -> String {
+    let bits = u128::from_be_bytes(rack.0);
+    let digit = |at: usize| char::from(BASE_32[(bits >> (128 - 5 * (at + 1))) as usize % 32]);
+    VOLUME_NAME_PREFIX.chars().chain((0..VOLUME_NAME_DIGITS).map(digit)).collect()
+}
+
+/// Whether `name` is that of a file system that Larder made for some rack.
+pub fn is_volume_name(name: &str) -> bool {
+    name.strip_prefix(VOLUME_NAME_PREFIX)
+        .is_some_and(|digits| digits.len() == VOLUME_NAME_DIGITS && digits.bytes().all(|b| BASE_32.contains(&b)))
+}
+
 /// Which rack and which place in it a drive belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
@@ -254,6 +275,17 @@ mod tests {
         for device in [Device::None, Device::Wwn("w".into()), Device::Serial("s".repeat(DEVICE_TEXT_MAX_BYTES))] {
             let label = DriveLabel { device, ..on_drive(1) };
             assert_eq!(DriveLabel::decode(&label.encode()), Ok(label));
+        }
+    }
+
+    #[test]
+    fn a_volume_is_named_after_its_rack() {
+        let name = volume_name(RackUuid(*b"\x00\x44\x32\x14\xc7\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"));
+        assert_eq!(name, "larderabcdef");
+        assert!(is_volume_name(&name) && is_volume_name(&volume_name(RackUuid([0xff; 16]))));
+        assert_ne!(volume_name(RackUuid([7; 16])), volume_name(RackUuid([8; 16])));
+        for other in ["larder", "larder-disk1", "larderabcde1", "pantryabcdef", ""] {
+            assert!(!is_volume_name(other), "{other}");
         }
     }
 

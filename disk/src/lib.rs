@@ -3,6 +3,9 @@
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
+//! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
+//! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
+//! - [`doctor`] finds who else wakes disks.
 //! - [`label`] identifies a drive, its rack and its place in it.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
@@ -11,8 +14,11 @@
 mod buffer;
 pub mod clock;
 mod code;
+mod counters;
 mod deadline;
 mod directory;
+pub mod discover;
+pub mod doctor;
 mod drive;
 mod emulated;
 mod format;
@@ -21,11 +27,14 @@ mod format_tests;
 pub mod label;
 pub mod limit;
 mod memory;
+pub mod power;
+pub mod scsi;
 pub mod stack;
 
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};
 pub use clock::{Clock, TokioClock};
 pub use code::{Codec, TooFewFragments};
+pub use counters::{IoCounters, Touch};
 pub use deadline::{DeadlineDrive, Deadlines, REQUESTS_MAX};
 pub use directory::{DESCRIPTORS_PER_FILE, DirectoryDrive, IoMode, OpenFiles};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};

@@ -64,6 +64,8 @@ pub enum MemoryCall {
     Sync(FileName),
     /// `remove`: which file.
     Remove(FileName),
+    /// `replace`: which file, and the name it gets.
+    Replace(FileName, FileName),
     /// `remove_many`: how many files.
     RemoveMany(usize),
     /// `len`: which file.
@@ -83,8 +85,8 @@ pub enum MemoryCall {
 impl MemoryCall {
     /// True of calls that move bytes or change a file: those that are recorded, and that fail on demand.
     fn is_transfer(&self) -> bool {
-        let changes = matches!(self, Self::Create(_) | Self::Sync(_) | Self::Remove(_) | Self::RemoveMany(_));
-        changes || matches!(self, Self::Write(..) | Self::Read(..))
+        let changes = matches!(self, Self::Create(_) | Self::Write(..) | Self::Remove(_) | Self::RemoveMany(_));
+        changes || matches!(self, Self::Replace(..) | Self::Read(..) | Self::Sync(_))
     }
 }
 
@@ -180,6 +182,14 @@ impl MemoryDrive {
     /// Makes bytes of a file unreadable until they are written again, as a bad sector is.
     pub fn make_unreadable(&self, name: &FileName, offset: u64, bytes: u64) {
         self.state().unreadable.push((name.clone(), offset, bytes));
+    }
+
+    /// Loses the end of a file, unnoticed: `bytes` of it are left. It must have been longer.
+    pub fn cut_file(&self, name: &FileName, bytes: u64) {
+        let mut state = self.state();
+        let file = state.files.get_mut(name).expect("a file is cut that is there");
+        assert!(bytes < file.bytes.len() as u64, "a file is cut shorter");
+        file.bytes.truncate(bytes as usize);
     }
 
     /// Loses a file, unnoticed. False if there was none.
@@ -327,6 +337,16 @@ impl Drive for MemoryDrive {
     async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let mut state = self.begin(MemoryCall::Remove(name.clone())).await?;
         state.files.remove(name).map(drop).ok_or_else(|| DriveError::NotFound(name.clone()))
+    }
+
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let mut state = self.begin(MemoryCall::Replace(from.clone(), to.clone())).await?;
+        let mut file = state.files.remove(from).ok_or_else(|| DriveError::NotFound(from.clone()))?;
+        file.name_is_durable = true;
+        state.files.insert(to.clone(), file);
+        state.unreadable.retain(|(file, ..)| file != to);
+        state.unreadable.iter_mut().filter(|(file, ..)| file == from).for_each(|(file, ..)| *file = to.clone());
+        Ok(())
     }
 
     async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {

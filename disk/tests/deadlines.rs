@@ -300,7 +300,7 @@ async fn removing_reading_back_and_rebuilding_end_in_time() {
     let spare = Arc::new(MemoryDrive::new(1 << 26));
     let lost = || {
         let target = held(&spare) as Arc<dyn Drive>;
-        stack::Lost { index: 0, drives: (0..5).map(DriveId).collect(), target, replaces: true }
+        stack::Lost { index: 0, drives: (0..5).map(DriveId).collect(), target, replaces: true, beside: false }
     };
     let began = Instant::now();
     let report = stack::rebuild(blob(), rig.indexed().split_off(1), Policy::All, lost()).await;

@@ -72,7 +72,13 @@ impl Rig {
 
     async fn rebuild(&self, index: usize, policy: Policy) -> (Result<(), StackError>, Vec<StackOutcome>) {
         let others = (0..self.memory.len()).filter(|at| *at != index).map(|at| (at as u8, self.drive(at)));
-        let lost = Lost { index: index as u8, drives: self.homes(index), target: self.target(), replaces: true };
+        let lost = Lost {
+            index: index as u8,
+            drives: self.homes(index),
+            target: self.target(),
+            replaces: true,
+            beside: false,
+        };
         let report = rebuild(self.blob, others.collect(), policy, lost).await;
         (report.result.map(|written| assert_eq!(written.payload_crc64, self.payload_crc64)), report.outcomes)
     }

@@ -3,8 +3,10 @@
 //! An action leaves no choice to the world: it names drives, lengths, how many fragments suffice and what policy holds.
 //! The world answers with one event, with the same attempt.
 
+use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
-use crate::policy::{PinnedTo, ReadPolicy};
+use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
+use crate::scrub_pass::{ScrubPass, Scrubbed};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{Attempt, BlobId, DriveId, GroupId, OpId};
@@ -91,6 +93,9 @@ pub enum Action {
         attempt: Attempt,
         /// At least this old, in modelled time.
         older_than: Duration,
+        /// What decides which of them are the first.
+        #[serde(default)]
+        order: MoveOrder,
         /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this
         /// many bytes; `None` is all. Versions that are due by a rule of the policy's thermometer are listed whatever
         /// their age and rank, and count among those bytes.
@@ -104,9 +109,10 @@ pub enum Action {
         /// Whether to begin at the first key.
         restart: bool,
     },
-    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. A
-    /// version that is gone by then is left out; if none is left, answer with `Cancelled`. One whose file is not there
-    /// is quarantined: that is remembered durably, and no listing shows it again before it can be read.
+    /// Make one blob of these versions, in this order, and submit it as a background write with `migration` set. The
+    /// bytes of those that a check keeps in memory are not read again. A version that is gone by then is left out; if
+    /// none is left, answer with `Cancelled`. One whose file is not there is quarantined: that is remembered durably,
+    /// and no listing shows it again before it can be read.
     Compose {
         /// The number of the write to come.
         op: OpId,
@@ -145,8 +151,8 @@ pub enum Action {
         blob: BlobId,
     },
 
-    /// List blobs that have a stack on a drive that failed for good, by number. If it was replaced, only those whose
-    /// stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
+    /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only
+    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`.
     ListOnDrive {
         /// Which drive.
         drive: DriveId,
@@ -157,8 +163,10 @@ pub enum Action {
         /// At most so many blobs.
         limit: u32,
     },
-    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. Nothing
-    /// is removed from the old one, which failed. Answered by `StackMoved`.
+    /// Remember, durably, that a stack of the blob lies on another drive now; it is written and synced there. From the
+    /// old one it is removed then if that drive is good (`removes`); from one that failed nothing is. If both are the
+    /// same drive, the stack that was written beside the damaged one takes its place, unless another's file lies there.
+    /// Answered by `StackMoved`.
     MoveStack {
         /// The rebuild.
         op: OpId,
@@ -168,10 +176,44 @@ pub enum Action {
         blob: BlobId,
         /// The index of the stack.
         index: u8,
-        /// The failed drive.
+        /// The failed drive, the one that is retired, or that of the damaged stack.
         from: DriveId,
         /// Where it lies now.
         to: DriveId,
+        /// Whether the old stack is removed.
+        #[serde(default)]
+        removes: bool,
+    },
+
+    /// Remember, durably, that the drive failed for good, and then say so (`DriveFailed`): it was away for too long, or
+    /// it is empty and `retired`. Asked for again after a while if nothing is heard.
+    GiveUp {
+        /// Which drive.
+        drive: DriveId,
+        /// The operator retired it, and nothing is left on it.
+        retired: bool,
+    },
+
+    /// List the blobs of a group in which something lives, by number. Answered by `ScrubPage`, or by `ScrubUnlisted`.
+    ListToScrub {
+        /// Which group.
+        group: GroupId,
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Only blobs above this one; `None` is from the first on.
+        after: Option<BlobId>,
+        /// Only blobs with numbers below this; `None` is all.
+        end: Option<u64>,
+        /// At most so many blobs.
+        limit: u32,
+    },
+    /// Remember, durably, how far the scrub of a group is. One with a lower serial number than what is remembered comes
+    /// late, and is dropped.
+    PersistScrub {
+        /// Which group.
+        group: GroupId,
+        /// Its pass.
+        pass: ScrubPass,
     },
 
     /// Something is to be done for a repartition job.
@@ -181,6 +223,63 @@ pub enum Action {
         /// The work.
         action: JobAction,
     },
+
+    /// Measure the load of the workshop. Answered by `LoadMeasured`.
+    MeasureLoad {
+        /// To be given back in the answer.
+        attempt: Attempt,
+    },
+    /// Read staged versions in key order and check every byte of them; quarantine what is damaged. With `restart`,
+    /// begin at the first key; otherwise go on behind the last page, or where the last `PersistChecks` was if there is
+    /// none. Answered by `StagedChecked` or `StagedUnchecked`.
+    CheckStaged {
+        /// To be given back in the answer.
+        attempt: Attempt,
+        /// Which of them are to move, and how much memory there is to keep them in; none if `None`.
+        take: Option<Taking>,
+        /// At most so many versions.
+        limit: u32,
+        /// No more versions once those that were read have so many bytes.
+        bytes_max: u64,
+        /// At this load, in thousandths, the page ends before the version that is being read; never if `None`.
+        load_limit_permille: Option<u32>,
+        /// Whether to begin at the first key.
+        restart: bool,
+    },
+    /// Let go whatever checked versions are kept in memory and were not composed.
+    ReleaseChecked,
+    /// Remember, durably, how far the pass of checks has come, and the place behind the last page.
+    PersistChecks {
+        /// How far.
+        progress: CheckProgress,
+    },
+}
+
+/// What a version in memory takes beside its bytes.
+const HELD_OVERHEAD_BYTES: u64 = 256;
+
+/// What a version of `bytes` bytes takes while it is in memory.
+pub const fn held_cost(bytes: u64) -> u64 {
+    bytes.saturating_add(HELD_OVERHEAD_BYTES)
+}
+
+/// What the world is to take of a page: as in [`Action::ListStaged`], and what for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Taking {
+    /// Cold versions at least this old, in modelled time.
+    pub older_than: Duration,
+    /// The order of moving.
+    pub order: MoveOrder,
+    /// Of those, only as many of the first in the order of [`MoveRank`](crate::staging::MoveRank) as make this many
+    /// bytes; `None` is all.
+    pub coldest_bytes: Option<u64>,
+    /// None that are shorter.
+    pub min_bytes: u64,
+    /// Memory for what is taken, each version at its [`held_cost`]. A version that takes more than all of it is taken
+    /// all the same, and read again for its pack; before one that only does not fit any more the page ends.
+    pub hold_bytes: u64,
+    /// Which versions are the first in the order of moving is counted anew; else as for the last page.
+    pub anew: bool,
 }
 
 /// Bytes to move, with everything the world needs to know.
@@ -227,8 +326,29 @@ pub enum Transfer {
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes. Reported last among the outcomes.
+        /// Where the regenerated stack goes: to a drive that has none of the blob, or, beside the stack that is
+        /// damaged, to the drive that this lies on. Reported last among the outcomes.
         target: DriveId,
+    },
+    /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked,
+    /// and the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
+    /// there. The outcome of a stack that cannot is `StackBad`. Done if every stripe has enough good fragments; with no
+    /// outcomes at all, the blob is gone or lies elsewhere.
+    Scrub {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order, as the catalog has it.
+        drives: Vec<DriveId>,
+        /// Stack index and drive of every stack that can be read now. At least `need`.
+        stacks: Vec<(u8, DriveId)>,
+        /// k: how many good fragments of a stripe suffice.
+        need: u8,
+        /// The payload byte at which the part begins: a whole number of stripes.
+        from: u64,
+        /// The payload byte at which it ends: likewise, or the end of the payload.
+        to: u64,
     },
     /// Remove these stacks of a blob. A stack that is not there counts as removed.
     Delete {
@@ -243,7 +363,7 @@ impl Transfer {
     /// The drives that it reads or changes.
     pub fn drives(&self) -> impl Iterator<Item = DriveId> + '_ {
         let (stacks, drives, target): (&[(u8, DriveId)], &[DriveId], Option<DriveId>) = match self {
-            Self::Read { stacks, .. } | Self::Delete { stacks, .. } => (stacks, &[], None),
+            Self::Read { stacks, .. } | Self::Delete { stacks, .. } | Self::Scrub { stacks, .. } => (stacks, &[], None),
             Self::Write { drives, .. } | Self::Verify { drives } => (&[], drives, None),
             Self::Rebuild { stacks, target, .. } => (stacks, &[], Some(*target)),
         };
@@ -267,6 +387,8 @@ pub enum Outcome {
     Deleted,
     /// The lost stack is regenerated, and the catalog counts it.
     Rebuilt,
+    /// A blob, or a part of it, was scrubbed.
+    Scrubbed(Scrubbed),
     /// It was cancelled before it was in service.
     Cancelled,
     /// It could not be done, on any drives and in any of the attempts allowed.

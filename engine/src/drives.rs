@@ -41,7 +41,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
@@ -84,7 +84,7 @@ struct Drive {
     failures: u32,
     /// It was lost with its permits, if it has any.
     lost_with_permits: bool,
-    /// It failed for good, says the operator.
+    /// It failed for good.
     failed: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
@@ -109,6 +109,8 @@ pub(crate) struct Drives {
     /// To be read.
     pub budget: StartBudget,
     backoff: Backoff,
+    /// Drives that failed by the operator's word, who pulls what is away.
+    cut_off: BTreeSet<DriveId>,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
@@ -145,6 +147,7 @@ impl Drives {
             ledger: Ledger::new(spec),
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
+            cut_off: BTreeSet::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
             switch_timeout: setup.switch_timeout(),
@@ -199,6 +202,12 @@ impl Drives {
     /// Whether the operator said that `drive` failed for good.
     pub fn has_failed(&self, drive: DriveId) -> bool {
         self.states.get(drive.index()).is_some_and(|state| state.failed)
+    }
+
+    /// Whether `drive` is away, and may be to blame for it: neither a fuse that resets nor the host is.
+    pub fn is_missing(&self, drive: DriveId) -> bool {
+        let excused = [DrivePhase::Away(Loss::FuseTripped), DrivePhase::Away(Loss::NotAsked)];
+        self.is_away(drive) && !self.has_failed(drive) && !excused.contains(&self.phase(drive))
     }
 
     /// How many of `drives` failed for good.
@@ -428,7 +437,7 @@ impl Drives {
         self.backoff.forget(drive);
         self.states[drive.index()].lost_by_world = true;
         // Given up by the operator, and gone: it was pulled.
-        if self.has_failed(drive) {
+        if self.cut_off.contains(&drive) {
             self.release_permit(drive);
         }
         assert!(self.is_away(drive), "{drive} is lost");
@@ -450,11 +459,14 @@ impl Drives {
         self.return_to_service(drive);
     }
 
-    /// The operator says that `drive` failed for good. One that is being stopped goes on with that. False if that was
-    /// known.
-    pub fn fail(&mut self, drive: DriveId) -> bool {
-        if self.is_away(drive) {
-            self.release_permit(drive); // whoever says so has pulled it or cut it off
+    /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.
+    /// One that is being stopped goes on with that. False if that was known.
+    pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
+        if cut_off {
+            self.cut_off.insert(drive);
+        }
+        if cut_off && self.is_away(drive) {
+            self.release_permit(drive);
         }
         let new = !core::mem::replace(&mut self.states[drive.index()].failed, true);
         if new {
@@ -479,6 +491,7 @@ impl Drives {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        self.cut_off.remove(&drive);
         self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
@@ -697,7 +710,7 @@ impl Drives {
         // Behind a tripped fuse there is no power, nor in a drive that the operator gave up after it was gone: it was
         // pulled. Any other loss may leave the platters spinning.
         let state = &self.states[drive.index()];
-        if loss == Loss::FuseTripped || (state.failed && state.lost_by_world) {
+        if loss == Loss::FuseTripped || (self.cut_off.contains(&drive) && state.lost_by_world) {
             self.release_permit(drive);
         }
         let state = &self.states[drive.index()];

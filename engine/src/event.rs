@@ -7,10 +7,11 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use crate::scrub_pass::ScrubPass;
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use model::{Attempt, BlobId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, for [`Rack::apply`](crate::Rack::apply).
@@ -103,6 +104,13 @@ pub enum Event {
         drive: DriveId,
         /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
+    },
+    /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other
+    /// drives of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being
+    /// retired or was, before it is said that it failed.
+    DriveRetiring {
+        /// Which drive.
+        drive: DriveId,
     },
     /// A page of blobs that have a stack on a failed drive, or had it on the one before that was replaced. Answers
     /// [`Action::ListOnDrive`](crate::Action::ListOnDrive).
@@ -216,6 +224,40 @@ pub enum Event {
         attempt: Attempt,
     },
 
+    /// At boot, before `Booted`: how far the scrub of a group was, as it was remembered last.
+    ScrubReported {
+        /// Which group.
+        group: GroupId,
+        /// Its pass.
+        pass: ScrubPass,
+    },
+    /// The operator has scrubs paused, or has them go on. Also sent at boot if they are paused.
+    ScrubPaused {
+        /// True if nothing is to be scrubbed.
+        paused: bool,
+    },
+    /// The operator wants a group to be scrubbed from its first blob on, at once. Ignored while scrubs are paused.
+    ScrubRequested {
+        /// Which group; `None` is all.
+        group: Option<GroupId>,
+    },
+    /// A page of the blobs of a group. Answers [`Action::ListToScrub`](crate::Action::ListToScrub).
+    ScrubPage {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The page.
+        page: ScrubPage,
+    },
+    /// The blobs of a group could not be listed. Answers [`Action::ListToScrub`](crate::Action::ListToScrub).
+    ScrubUnlisted {
+        /// Which group.
+        group: GroupId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+
     /// Something happened to a repartition job.
     Job {
         /// Which job.
@@ -238,6 +280,33 @@ pub enum Event {
 
     /// A moment the rack asked to be woken at ([`Rack::next_deadline`](crate::Rack::next_deadline)) has come.
     DeadlineReached,
+
+    /// At boot, at most once and before `Booted`: how far the last pass of checks had come.
+    ChecksReported(CheckProgress),
+    /// The load of the workshop. Answers [`Action::MeasureLoad`](crate::Action::MeasureLoad).
+    LoadMeasured {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The load, as [`LoadMeter`](crate::staging::LoadMeter) has it, in thousandths.
+        load_permille: u32,
+    },
+    /// Staged versions were read and checked. Answers [`Action::CheckStaged`](crate::Action::CheckStaged).
+    StagedChecked {
+        /// The attempt this answers.
+        attempt: Attempt,
+        /// The versions, in key order; what is damaged is in quarantine.
+        entries: Vec<CheckedEntry>,
+        /// Whether there are more; the world keeps the place.
+        more: bool,
+        /// The load at the end, in thousandths.
+        load_permille: u32,
+    },
+    /// Staged versions could not be listed; the place is as it was. Answers
+    /// [`Action::CheckStaged`](crate::Action::CheckStaged).
+    StagedUnchecked {
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
 }
 
 /// A drive as it is known at boot.
@@ -334,7 +403,8 @@ pub enum Work {
         /// Payload bytes that are given back.
         bytes: u64,
     },
-    /// Regenerate a stack that was on a drive that failed for good, on another drive of the group. The engine's own.
+    /// Regenerate a stack that was on a drive that failed for good, on another drive of the group; or one that is
+    /// damaged, in its place. The engine's own.
     Rebuild {
         /// Which blob.
         blob: BlobId,
@@ -348,6 +418,26 @@ pub enum Work {
         stack_bytes: u64,
         /// The blob's payload bytes.
         bytes: u64,
+        /// Whether it is damaged, and goes to where it lies.
+        in_place: bool,
+    },
+    /// Read a part of a blob from all of its stacks, and repair the fragments that are bad. The engine's own.
+    Scrub {
+        /// Which blob.
+        blob: BlobId,
+        /// The group it lies in.
+        group: GroupId,
+        /// The drive of each of its stacks, in stack order.
+        drives: Vec<DriveId>,
+        /// Payload bytes of the part.
+        bytes: u64,
+        /// The payload byte at which it ends.
+        to: u64,
+    },
+    /// Wake the group for a scrub; moves nothing itself. The engine's own.
+    ScrubWake {
+        /// Which group.
+        group: GroupId,
     },
     /// Wake the group and do what waits there (reclaiming); moves nothing itself.
     Visit {
@@ -367,8 +457,11 @@ impl Work {
     /// delete moves none.
     pub fn transfer_bytes(&self) -> u64 {
         match self {
-            Self::Read { bytes, .. } | Self::Write { bytes, .. } | Self::Rebuild { bytes, .. } => *bytes,
-            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } => 0,
+            Self::Read { bytes, .. }
+            | Self::Write { bytes, .. }
+            | Self::Rebuild { bytes, .. }
+            | Self::Scrub { bytes, .. } => *bytes,
+            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } | Self::ScrubWake { .. } => 0,
         }
     }
 }
@@ -438,6 +531,48 @@ pub struct StagedEntry {
     pub heat: Heat,
 }
 
+/// How far a pass has come. Durable, along with the world's place in the listing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckProgress {
+    /// When it began, in modelled time.
+    pub begun: Time,
+    /// When it ended, if it has.
+    pub ended: Option<Time>,
+    /// When the last one ended that was read to its end; this one, if it has.
+    pub last_ended: Option<Time>,
+    /// Versions that were read and checked so far.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those of them that were found to be damaged.
+    pub damaged: u64,
+}
+
+/// A staged version that a pass of checks has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckedEntry {
+    /// The version.
+    pub entry: StagedEntry,
+    /// The result.
+    pub result: CheckResult,
+    /// Whether it is to move, as the action's [`Taking`](crate::Taking) says. Only what is sound is.
+    pub taken: bool,
+    /// Whether its bytes are kept in memory.
+    pub held: bool,
+}
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CheckResult {
+    /// Every byte of it is as it was staged.
+    Sound,
+    /// It cannot be read as it was staged, and is in quarantine.
+    Damaged,
+    /// It was not read: it is gone, belongs to a pack that is being written, is in quarantine already, or the host
+    /// could not open its file.
+    Skipped,
+}
+
 /// A blob some or all of whose bytes nobody refers to any more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeadBlob {
@@ -466,10 +601,24 @@ pub struct BlobOnDrive {
     pub blob: BlobId,
     /// The drive of each of its stacks, in stack order.
     pub drives: Vec<DriveId>,
+    /// Those of them that hold nothing of it, since they took the place of a drive that failed.
+    #[serde(default)]
+    pub lost: Vec<DriveId>,
     /// Bytes that each stack uses of its drive.
     pub stack_bytes: u64,
     /// Its payload bytes.
     pub bytes: u64,
     /// Whether a version lives in it. A blob that is dead as a whole is reclaimed, not rebuilt.
     pub living: bool,
+}
+
+/// A page of the blobs of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPage {
+    /// The living ones, by number; at most as many as were asked for.
+    pub blobs: Vec<BlobOnDrive>,
+    /// Behind which blob to go on; `None` if there are no more.
+    pub next: Option<BlobId>,
+    /// Every blob that there is has a number below this.
+    pub end: u64,
 }

@@ -21,6 +21,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod absence;
 mod action;
 mod blocked;
 pub mod budget;
@@ -54,8 +55,11 @@ mod reclaim;
 pub mod reorder;
 pub mod repartition;
 mod room;
+pub mod scrub;
+mod scrub_pass;
 mod setup;
 pub mod shift;
+pub mod snapshots;
 pub mod staging;
 mod step;
 #[cfg(test)]
@@ -65,7 +69,8 @@ pub mod trace;
 mod trace_hash;
 pub mod uploads;
 
-pub use action::{Action, Outcome, Rejection, Transfer};
+pub use absence::{AbsenceView, HeldBack};
+pub use action::{Action, Outcome, Rejection, Taking, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};
 pub use deadlines::{Deadlines, DriveDeadlines};
@@ -73,16 +78,17 @@ pub use drive_list::DriveList;
 pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
-    BlobOnDrive, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, StagedEntry, Usage, Work,
+    BlobOnDrive, CheckProgress, CheckResult, CheckedEntry, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event,
+    Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
-    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, PinnedTo, PriorityClass, RackPolicy, ReadPolicy, Relief,
-    SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
+    CheckPolicy, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass,
+    RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
-pub use rebuild::RebuildView;
+pub use rebuild::{Exposure, RebuildView};
 pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -139,7 +139,12 @@ impl Op {
     pub fn take_reserved(&mut self) -> (Vec<DriveId>, u64) {
         let stack_bytes = match self.request.work {
             Work::Write { stack_bytes, .. } | Work::Rebuild { stack_bytes, .. } => stack_bytes,
-            Work::Read { .. } | Work::Delete { .. } | Work::Visit { .. } | Work::Initialise { .. } => 0,
+            Work::Read { .. }
+            | Work::Delete { .. }
+            | Work::Scrub { .. }
+            | Work::ScrubWake { .. }
+            | Work::Visit { .. }
+            | Work::Initialise { .. } => 0,
         };
         let writes = matches!(self.request.work, Work::Write { .. } | Work::Rebuild { .. });
         assert!(writes || self.reserved.is_empty(), "space is reserved for what is written");
@@ -268,6 +273,15 @@ impl Ops {
         self.open.any(|op| op.reserved.contains(&drive))
     }
 
+    /// The rebuilds of `group`, ascending.
+    pub fn rebuilds_of(&self, group: GroupId) -> Vec<OpId> {
+        let is_one = |op: &OpId| {
+            let found = self.open.get(*op).filter(|found| found.group == group);
+            found.is_some_and(|found| matches!(found.request.work, Work::Rebuild { .. }))
+        };
+        self.open.numbers().into_iter().filter(is_one).collect()
+    }
+
     /// Whether a visit to `group` is under way.
     pub fn visits(&self, group: GroupId) -> bool {
         self.open.any(|op| op.group == group && matches!(op.request.work, Work::Visit { .. }))
@@ -307,8 +321,12 @@ impl Ops {
         assert!(moved.from != moved.to, "a stack moves to another drive");
         self.open.change_each(|op| match &mut op.request.work {
             Work::Read { blob, drives, .. } => moved.follow(*blob, drives),
-            Work::Delete { blob, drives, .. } | Work::Rebuild { blob, drives, .. } => moved.follow(*blob, drives),
-            Work::Write { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
+            Work::Delete { blob, drives, .. }
+            | Work::Rebuild { blob, drives, .. }
+            | Work::Scrub { blob, drives, .. } => {
+                moved.follow(*blob, drives);
+            }
+            Work::Write { .. } | Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         });
     }
 }

@@ -269,8 +269,9 @@ impl Placement {
     }
 
     /// Where in `group` a stack of `stack_bytes` can go that a blob on the drives `holders` has lost: a drive that is
-    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least,
-    /// and of these the one with most spare capacity. Reserves nothing.
+    /// there, has none of the blob and is not among `unfit`. One that keeps the rule of domains, or breaks it least;
+    /// of these, one whose domains hold fewest stacks of the blob already; and of these the one with most spare
+    /// capacity. Reserves nothing.
     pub fn choose_another(
         &self,
         group: GroupId,
@@ -286,7 +287,7 @@ impl Placement {
             stacks.push(*drive);
             let excess = self.spread.excess(&stacks);
             stacks.pop();
-            (excess, core::cmp::Reverse(self.own_spare(*drive)), *drive)
+            (excess, self.spread.beside(&stacks, *drive), core::cmp::Reverse(self.own_spare(*drive)), *drive)
         })
     }
 
@@ -297,6 +298,16 @@ impl Placement {
         stacks.push(target);
         self.relaxed += u64::from(self.spread.excess(&stacks) > 0);
         self.reserve(target, stack_bytes);
+    }
+
+    /// Reserves room on `drive` beside the stack of a blob that it has, for what takes its place. False if there is
+    /// none, or if the drive is not there.
+    pub fn reserve_beside(&mut self, drive: DriveId, stack_bytes: u64) -> bool {
+        let has_room = self.is_in_use(drive) && self.free_bytes(drive) >= stack_bytes;
+        if has_room {
+            self.reserve(drive, stack_bytes);
+        }
+        has_room
     }
 
     fn reserve(&mut self, drive: DriveId, bytes: u64) {

@@ -206,6 +206,17 @@ impl From<Option<ClassId>> for PinnedTo {
     }
 }
 
+/// What decides which staged versions move first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MoveOrder {
+    /// What was read through goes first, and then what was not; of each the oldest (SOHO).
+    #[default]
+    Processed,
+    /// The oldest goes first, read or not.
+    Age,
+}
+
 /// When staged data moves to the rack (SOHO's thresholds, Serviceable cold storage's rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MigrationPolicy {
@@ -225,6 +236,9 @@ pub struct MigrationPolicy {
     /// one. SOHO does not say where a move ends; by what it counts, close to 0.
     #[serde(default)]
     pub drained_permille: Option<u32>,
+    /// What moves first for a threshold's sake.
+    #[serde(default)]
+    pub order: MoveOrder,
     /// Packs grow to this size; an object at least this large is a blob of its own.
     pub pack_bytes: u64,
     /// A pack holds at most so many objects.
@@ -239,6 +253,20 @@ pub struct MigrationPolicy {
     /// clock that the world's facts are of: wall time in the server.
     #[serde(default)]
     pub thermometer: Thermometer,
+    /// What is due waits for the next pass of checks, which has it in memory, instead of being read for the move alone
+    /// (Serviceable cold storage: migration on the scrub's schedule). Thresholds do not wait. Only where there are
+    /// passes ([`RackPolicy::checks`]).
+    #[serde(default)]
+    pub due_with_checks: bool,
+}
+
+/// When staged data is read and checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CheckPolicy {
+    /// Every staged version is checked once in so long; `None` is never.
+    pub every: Option<Duration>,
+    /// Bytes that are kept in memory, at most, from their check until their pack is written.
+    pub memory_bytes: u64,
 }
 
 /// What keeps an idle group spinning beyond its idle timeout (the spin-down manager of Serviceable cold storage,
@@ -249,6 +277,26 @@ pub struct SpinDownPolicy {
     pub min_gap: Duration,
     /// While a drive of it has used up its starts of the day, it does not go to sleep before the next one.
     pub keeps_exhausted: bool,
+}
+
+/// How the blobs of a rack are read through for damage ([`crate::scrub`]). By default they are not, as in Pelican.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPolicy {
+    /// Every blob is read once in this time; `None` is never.
+    pub period: Option<Duration>,
+    /// So long after the last work of others a step may begin in a group that is awake for them.
+    pub ride_along: Duration,
+    /// So often on a day a group may be woken for its pass alone.
+    pub starts_per_day: u32,
+    /// Payload bytes that one step reads at most, in whole stripes and at least one: what waits for a class waits no
+    /// longer for a scrub than that takes.
+    pub step_bytes: u64,
+}
+
+impl Default for ScrubPolicy {
+    fn default() -> Self {
+        Self { period: None, ride_along: Duration::from_mins(5), starts_per_day: 1, step_bytes: 1 << 30 }
+    }
 }
 
 /// For traces of policies that have no such interval.
@@ -280,9 +328,16 @@ pub struct RackPolicy {
     pub deadlines: Deadlines,
     /// When staged data moves.
     pub migration: MigrationPolicy,
+    /// When staged data is read and checked.
+    #[serde(default)]
+    pub checks: CheckPolicy,
     /// A blob so many thousandths of which are dead is evacuated at its group's wake: the rest is copied back and the
     /// blob removed. 1000 is: only blobs that are dead as a whole are removed.
     pub evacuate_permille: u32,
+    /// A drive that was away for so long is given up without an operator's word, if nothing stands against it
+    /// ([`crate::AbsenceView`]); `None` is never.
+    #[serde(default)]
+    pub give_up_after: Option<Duration>,
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,
@@ -293,6 +348,9 @@ pub struct RackPolicy {
     /// Modelled time between two checkpoints of a repartition job, at least.
     #[serde(default = "hour")]
     pub checkpoint_interval: Duration,
+    /// How it is read through for damage.
+    #[serde(default)]
+    pub scrub: ScrubPolicy,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

@@ -8,30 +8,35 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
+//! - [`crate::absence`] drives that are away, and when one is given up;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
-//!   drives; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
+//!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
-//! takes one operation at a time through a class, `reclaiming.rs` and `rebuilding.rs` do so with dead blobs and lost
-//! stacks, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes what was never woken, `view.rs`
-//! and `cost.rs` answer questions.
+//! takes one operation at a time through a class, `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` do so with dead
+//! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes
+//! what was never woken, `view.rs` and `cost.rs` answer questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
 
+mod absent;
 mod admission;
+mod checking;
 mod cost;
 mod initialising;
 mod jobs;
 mod rebuilding;
 mod reclaiming;
+mod scrubbing;
 mod service;
 mod switching;
 mod view;
 
 pub use cost::{GroupReads, ReadCost};
 
+use crate::absence::Absences;
 use crate::action::{Action, Outcome, Rejection};
 use crate::blocked::Blocked;
 use crate::class::{Class, ClassPhase};
@@ -47,9 +52,12 @@ use crate::policy::RackPolicy;
 use crate::rebuild::Rebuilder;
 use crate::reclaim::Reclaim;
 use crate::room::Room;
+use crate::scrub::Scrubber;
 use crate::setup::Setup;
 use crate::staging::Migrator;
+use crate::staging::checks::{CheckedPage, Checker};
 use crate::step::Step;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
@@ -64,6 +72,8 @@ pub struct Stats {
     pub group_wakes: [u64; 3],
     /// Of those by background work, wakes for nothing but initialisation.
     pub initialisation_wakes: u64,
+    /// Of those by background work, wakes for nothing but a scrub.
+    pub scrub_wakes: u64,
     /// Time from wanting another group to having it ready, over all classes.
     pub switching: Duration,
     /// Payload bytes of finished reads.
@@ -74,8 +84,10 @@ pub struct Stats {
     pub migrated_bytes: u64,
     /// Payload bytes given back by reclaimed blobs.
     pub reclaimed_bytes: u64,
-    /// Bytes of stacks that were rebuilt.
+    /// Bytes of stacks that were rebuilt, or regenerated in their places.
     pub rebuilt_bytes: u64,
+    /// Payload bytes that scrubs have read.
+    pub scrubbed_bytes: u64,
     /// Operations that were rejected or failed.
     pub refused: u64,
     /// Reads that could not be answered because data is lost.
@@ -92,10 +104,19 @@ pub struct Rack {
     blocked: Blocked,
     placement: Placement,
     migrator: Migrator,
+    checker: Checker,
     room: Room,
     ops: Ops,
     initialisation: Initialisation,
     rebuilder: Rebuilder,
+    scrubber: Scrubber,
+    absences: Absences,
+    /// Drives that are being retired, or were.
+    retiring: BTreeSet<DriveId>,
+    /// How often the rack itself has asked for each drive to be given up, and was not answered.
+    giving_up: BTreeMap<DriveId, u32>,
+    /// Drives that the rack gave up itself: nobody has said that they draw no power.
+    gave_up: BTreeSet<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -119,10 +140,16 @@ impl Rack {
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
             migrator: Migrator::new(setup.policy.migration.clone()),
+            checker: Checker::new(setup.policy.checks, setup.policy.migration.scan_interval),
             room: Room::default(),
             ops: Ops::new(),
             initialisation: Initialisation::new(&setup.layout.classes, setup.spec.drives.len()),
             rebuilder: Rebuilder::default(),
+            scrubber: Scrubber::new(setup.policy.scrub, groups.len(), class_count),
+            absences: Absences::new(setup.policy.give_up_after),
+            retiring: BTreeSet::new(),
+            giving_up: BTreeMap::new(),
+            gave_up: BTreeSet::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
@@ -152,15 +179,13 @@ impl Rack {
     fn take_note(&mut self, event: Event, step: &mut Step) {
         match event {
             Event::DriveReported(report) => self.drive_reported(&report),
-            Event::Booted => self.booted(),
+            Event::Booted => self.booted(step.now),
             Event::HostMeasured { host, drives, free_bytes } => {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
             Event::SpunUp { drive, attempt } => self.drives.spun_up(drive, attempt, step),
-            Event::Mounted { drive, attempt, free_bytes } => {
-                if self.drives.mounted(drive, attempt) {
-                    self.placement.set_free(drive, free_bytes);
-                }
+            Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt) => {
+                self.placement.set_free(drive, free_bytes);
             }
             Event::Unmounted { drive, attempt } => self.drives.unmounted(drive, attempt, step),
             Event::Stopped { drive, attempt } => self.drives.stopped(drive, attempt, step.now),
@@ -168,9 +193,13 @@ impl Rack {
                 self.drives.command_failed(drive, attempt, loss, step);
             }
             Event::DriveLost { drive, loss } => self.drives.lost(drive, loss),
-            Event::DriveBack { drive } => self.drives.back(drive),
-            Event::DriveFailed { drive } => self.drive_failed(drive, step.now),
+            Event::DriveBack { drive } => {
+                self.drives.back(drive);
+                self.absences.settled(drive);
+            }
+            Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
+            Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
             Event::Submitted(request) => self.submitted(request, step),
@@ -196,20 +225,24 @@ impl Rack {
                 self.reclaim_if_full(step);
             }
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
-                if let Some(class) = self.awaits_dead_blobs(group, attempt) {
-                    self.dead_blobs(class, group, blobs, step);
-                    self.reclaim.end_page(class, group, held_bytes, more);
-                }
+                self.dead_page((group, attempt), blobs, (held_bytes, more), step);
             }
-            Event::DeadUnlisted { group, attempt } => {
-                if let Some(class) = self.awaits_dead_blobs(group, attempt) {
-                    self.reclaim.unlisted(class);
-                }
-            }
+            Event::DeadUnlisted { group, attempt } => self.dead_unlisted(group, attempt),
+            Event::ScrubReported { group, pass } => self.scrubber.report(group, pass),
+            Event::ScrubPaused { paused } => self.scrubber.pause(paused),
+            Event::ScrubRequested { group } => self.scrub_requested(group, step),
+            Event::ScrubPage { group, attempt, page } => self.scrub_page((group, attempt), page, step),
+            Event::ScrubUnlisted { group, attempt } => self.scrub_unlisted(group, attempt, step.now),
             Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
-            Event::DeadlineReached => {}
+            Event::Mounted { .. } | Event::DeadlineReached => {}
+            Event::ChecksReported(progress) => self.checks_reported(progress),
+            Event::LoadMeasured { attempt, load_permille } => self.checker.measured(step.now, attempt, load_permille),
+            Event::StagedChecked { attempt, entries, more, load_permille } => {
+                self.staged_checked(&CheckedPage { attempt, entries: &entries, more, load_permille }, step);
+            }
+            Event::StagedUnchecked { attempt } => self.checker.unchecked(step.now, attempt),
         }
     }
 
@@ -223,7 +256,10 @@ impl Rack {
             return classes;
         }
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
-        let others = self.migrator.deadline().min(rebuilds).min(self.drives.retry_deadline());
+        let staging = self.migrator.deadline().min(self.checker.deadline());
+        let others = staging.min(rebuilds).min(self.drives.retry_deadline());
+        let others = others.min(self.scrubber.deadline(self.now));
+        let others = others.min(self.absences.deadline(self.now));
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -252,14 +288,15 @@ impl Rack {
             if self.closing {
                 break;
             }
-            let initialisations_queued = self.queue_initialisations(step);
-            if !(self.queue_rebuilds(step) || initialisations_queued || queues_changed) {
+            let others_queued = self.queue_initialisations(step) | self.queue_scrubs(step) | self.give_up_absent(step);
+            if !(self.queue_rebuilds(step) || others_queued || queues_changed) {
                 break;
             }
         }
         self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
             let clients_wait = || self.classes.iter().any(Class::has_client);
+            self.checker.poll(step.now, clients_wait, &mut self.migrator, step.actions);
             self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }
@@ -268,8 +305,18 @@ impl Rack {
     fn follow_drives(&mut self) {
         while let Some(notice) = self.drives.next_notice() {
             match notice {
-                Notice::Unwritable(drive) => self.placement.set_away(drive, true),
-                Notice::Writable(drive) => self.placement.set_away(drive, false),
+                Notice::Unwritable(drive) => {
+                    self.placement.set_away(drive, true);
+                    if self.drives.is_missing(drive) && self.booted {
+                        self.absences.absent(drive, self.now);
+                    }
+                }
+                Notice::Writable(drive) => {
+                    self.placement.set_away(drive, false);
+                    if self.drives.is_ready(drive) {
+                        self.absences.settled(drive);
+                    }
+                }
                 Notice::Standby(drive) => {
                     if let Some(group) = self.setup.layout.group_of(drive) {
                         self.class_mut(group).note_standby(group);
@@ -326,11 +373,16 @@ impl Rack {
     /// named here concerns all, so that a new one is safe without being named.
     fn unblock(&mut self, event: &Event) {
         let concerned = match event {
-            // To be queued concerns no class that waits for drives; a read that is cut short ends next.
+            // To be queued concerns no class that waits for drives, nor does a check of staged data; a read that is cut
+            // short ends next.
             Event::Submitted(_)
             | Event::SubmittedWhileAwake(_)
             | Event::SubmittedForJob { .. }
-            | Event::ReadCutShort { .. } => return,
+            | Event::ReadCutShort { .. }
+            | Event::ChecksReported(_)
+            | Event::LoadMeasured { .. }
+            | Event::StagedChecked { .. }
+            | Event::StagedUnchecked { .. } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

@@ -2,15 +2,18 @@
 //!
 //! Pelican, section 3: rebuilds stay inside the group, whose drives all spin at once, and wait in a queue of their own,
 //! whose share of the class's time bounds how long redundancy is missing: x/t * 1/w for x bytes at t bytes/s.
-//! 1. Only the operator's word starts it ([`Event::DriveFailed`](crate::Event::DriveFailed)); a drive that merely went
-//!    away may come back with everything on it.
+//! 1. It starts when a drive is given up ([`Event::DriveFailed`](crate::Event::DriveFailed)), by the operator's word or
+//!    since it stayed away ([`crate::absence`]); one that merely went away may come back with everything on it. A good
+//!    drive that is retired is emptied in the same way, behind all that is missing and as background work.
 //! 2. A *pass* lists the blobs of the failed drive page by page. Each becomes an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild), at most [`WINDOW`] at once; the fair queue batches
 //!    them while their group is awake.
 //! 3. In service, the stacks that can be read are named, and a target: a drive of the group that has none of the blob,
 //!    by the rules of placement. What is written is read back if the policy says so, and counts when the catalog says
 //!    so ([`Action::MoveStack`]). Until then the class stays with it, so that nothing else touches the blob.
-//! 4. What cannot be rebuilt now (too few drives are there, or none has room) waits for the next pass: soon after a
+//! 4. The most exposed blobs come first ([`exposure`]): passes over the drives of a class go down the levels together,
+//!    and begin anew when one more drive of their group fails.
+//! 5. What cannot be rebuilt now (too few drives are there, or none has room) waits for the next pass: soon after a
 //!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
 //!    and reported in [`RebuildView`].
 //!
@@ -25,8 +28,11 @@
 //! Invariants: memory is one page for each failed drive and the window; a page counts only if it is the one awaited,
 //! and each page leads on, so a pass ends.
 
+mod exposure;
 #[cfg(test)]
 mod tests;
+
+pub use exposure::Exposure;
 
 use crate::action::{Action, Outcome, Rejection};
 use crate::event::BlobOnDrive;
@@ -35,7 +41,7 @@ use crate::ops::StackMove;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, BlobId, DriveId, GroupId, Time};
+use model::{Attempt, BlobId, ClassId, DriveId, GroupId, Time};
 use serde::Serialize;
 
 /// Rebuilds of one failed drive that may be queued or in service at once: enough to keep its group busy for a quantum.
@@ -71,6 +77,8 @@ pub struct RebuildView {
     pub waiting_blobs: u64,
     /// Rebuilds that are queued or in service.
     pub under_way: u32,
+    /// The drive is good, and its stacks move away since the operator retires it.
+    pub retires: bool,
     /// How long it may still take, if every drive that is needed is there: alone, and at its share.
     pub forecast: Forecast,
 }
@@ -85,6 +93,15 @@ enum RebuildPhase {
     Working { next: Option<BlobId> },
 }
 
+/// Where a drive belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub class: ClassId,
+    pub group: GroupId,
+    /// r: how many losses the code bears.
+    pub parity: u8,
+}
+
 /// Blobs of a pass, by what became of them.
 #[derive(Clone, Copy, Debug, Default)]
 struct PassCounts {
@@ -96,7 +113,19 @@ struct PassCounts {
 /// The passes over one failed drive.
 #[derive(Clone, Debug)]
 struct Passes {
+    home: Home,
+    /// The drive is good, and is to be empty: its blobs lack nothing, and come last.
+    retires: bool,
     phase: RebuildPhase,
+    /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
+    level: u8,
+    /// The first listing of a pass is under way, which counts the blobs of each level, from this level on.
+    surveys_from: Option<u8>,
+    /// The pass is cut short, and the next one begins at once.
+    begins_anew: bool,
+    /// The blobs that belong to this drive, as far as the last survey showed, and the one under way.
+    exposure: Exposure,
+    surveyed: Exposure,
     pending: VecDeque<BlobOnDrive>,
     under_way: u32,
     /// Something may be on the drive that no pass has listed: it failed since, or a write that was under way when it
@@ -115,8 +144,15 @@ struct Passes {
 }
 
 impl Passes {
-    fn new(now: Time, lost_bytes: Option<u64>) -> Self {
+    fn new(home: Home, now: Time, lost_bytes: Option<u64>) -> Self {
         Self {
+            home,
+            retires: false,
+            level: 1,
+            surveys_from: None,
+            begins_anew: false,
+            exposure: Exposure::none(home.parity),
+            surveyed: Exposure::none(home.parity),
             phase: RebuildPhase::Idle { due: now },
             pending: VecDeque::new(),
             under_way: 0,
@@ -170,18 +206,80 @@ impl Passes {
         }
     }
 
-    fn begin_pass(&mut self) {
+    fn begin_pass(&mut self, level: u8) {
         assert!(matches!(self.phase, RebuildPhase::Idle { .. }), "a pass begins when none is under way");
         assert!(self.pending.is_empty() && self.under_way == 0, "one pass at a time");
+        assert!(level > 0 || self.retires, "a blob that lacks nothing is not rebuilt");
         self.before = core::mem::take(&mut self.counts);
         self.unlisted = false;
         self.shown_bytes = 0;
+        (self.level, self.surveys_from) = (level, Some(level));
+        self.surveyed = Exposure::none(self.home.parity);
+    }
+
+    /// Whether a pass is under way.
+    fn is_under_way(&self) -> bool {
+        !matches!(self.phase, RebuildPhase::Idle { .. })
+    }
+
+    /// Whether a pass is under way that is through with its level.
+    fn has_ended_level(&self) -> bool {
+        self.phase == RebuildPhase::Working { next: None } && self.pending.is_empty() && self.under_way == 0
+    }
+
+    /// A level is over: on to the next one at which there are blobs. False if there is none.
+    fn begin_next_level(&mut self) -> bool {
+        assert!(self.has_ended_level(), "a level ends when nothing of it is under way");
+        let Some(level) = self.exposure.next_below(self.level).filter(|_| !self.begins_anew) else { return false };
+        self.level = level;
+        self.shown_bytes = 0;
+        true
+    }
+
+    /// The first listing of a pass is through: what it counted is what is known.
+    fn end_survey(&mut self) {
+        if self.surveys_from.take().is_some() {
+            self.exposure = self.surveyed.clone();
+        }
+    }
+
+    /// The next pass begins as soon as nothing of this one is in service any more.
+    fn begin_anew(&mut self, now: Time) {
+        (self.pause, self.surveys_from) = (PAUSE_MIN, None);
+        self.pending.clear();
+        match self.phase {
+            RebuildPhase::Idle { .. } => self.begin_at(now),
+            _ if self.under_way == 0 => self.phase = RebuildPhase::Idle { due: now },
+            _ => (self.phase, self.begins_anew) = (RebuildPhase::Working { next: None }, true),
+        }
+    }
+
+    /// Whether it is the turn of a blob that lacks its stacks on the drives `missing`.
+    fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
+        if self.retires {
+            return missing.is_empty();
+        }
+        let is_top = self.surveys_from == Some(self.level);
+        let (level, losses) = (usize::from(self.level), missing.len());
+        missing.first() == Some(&drive) && (losses == level || (is_top && losses > level))
+    }
+
+    /// What is known of the blobs that belong to this drive.
+    fn exposure(&self) -> Exposure {
+        match self.surveys_from {
+            Some(_) => self.exposure.clone().at_least(&self.surveyed),
+            None => self.exposure.clone(),
+        }
     }
 
     /// The pass is over. If it left something, the next one follows after a pause.
     fn end_pass(&mut self, now: Time, used_bytes: u64) {
         assert!(matches!(self.phase, RebuildPhase::Working { next: None }), "a pass ends after its last page");
         assert!(self.pending.is_empty() && self.under_way == 0, "a pass ends when nothing of it is under way");
+        if core::mem::take(&mut self.begins_anew) {
+            self.phase = RebuildPhase::Idle { due: now };
+            return;
+        }
         self.lost_bytes = self.lost_bytes.map(|_| self.shown_bytes);
         if self.is_over(used_bytes) {
             self.phase = RebuildPhase::Idle { due: Time::MAX };
@@ -206,36 +304,66 @@ pub(crate) enum Need {
     Page { after: Option<BlobId> },
     /// Blobs of its page may be queued.
     Queue,
+    /// Nothing: the pass has ended, and what waited for it may go on.
+    Ended,
 }
 
 /// The drives that are being rebuilt. See the head of this file.
 #[derive(Default)]
 pub(crate) struct Rebuilder {
     drives: BTreeMap<DriveId, Passes>,
+    /// Of each blob whose stack on a drive is queued to be rebuilt or in service, the drives on which it lacks its
+    /// stack.
+    missing: BTreeMap<(BlobId, DriveId), Vec<DriveId>>,
 }
 
 impl Rebuilder {
     /// `drive` failed for good. If it is a replacement of one that failed, answers what was still lost of that one:
     /// what is left is all that any drive in this place held.
-    pub fn failed(&mut self, drive: DriveId, now: Time) -> Option<u64> {
+    /// Blobs of its group are more exposed than before: their passes begin anew.
+    pub fn failed(&mut self, drive: DriveId, home: Home, now: Time) -> Option<u64> {
+        let of_group = self.drives.values_mut().filter(|passes| passes.home.group == home.group);
+        of_group.for_each(|passes| passes.begin_anew(now));
         let Some(passes) = self.drives.get_mut(&drive) else {
-            self.drives.insert(drive, Passes::new(now, None));
+            self.drives.insert(drive, Passes::new(home, now, None));
             return None;
         };
-        passes.unlisted = true;
-        passes.hasten(now);
+        (passes.unlisted, passes.retires) = (true, false);
         passes.lost_bytes.take()
+    }
+
+    /// The operator wants `drive`, which is good, to be empty.
+    pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) {
+        let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, None));
+        // One that took the place of another may be waited for still: that comes first.
+        (passes.retires, passes.unlisted) = (true, true);
+        passes.begin_anew(now);
+    }
+
+    /// Whether the stacks of `drive` move away although it is good.
+    pub fn is_retiring(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.retires)
+    }
+
+    /// Whether a pass over `drive`, which is being retired and of which blobs use `used_bytes`, has left nothing.
+    pub fn has_emptied(&self, drive: DriveId, used_bytes: u64) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.retires && passes.is_over(used_bytes))
+    }
+
+    /// Bytes of stacks that are left to be rebuilt of `drive`, of which blobs use `used_bytes`.
+    pub fn left_bytes_of(&self, drive: DriveId, used_bytes: u64) -> u64 {
+        self.drives.get(&drive).map_or(0, |passes| passes.left_bytes(used_bytes))
     }
 
     /// Another drive is in the place of `drive`, on which blobs had `lost_bytes` that are not rebuilt. Its group has
     /// one more drive to rebuild upon.
-    pub fn replaced(&mut self, drive: DriveId, lost_bytes: u64, now: Time) {
-        let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(now, Some(lost_bytes)));
+    pub fn replaced(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
+        let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, Some(lost_bytes)));
         passes.lost_bytes = Some(lost_bytes);
         passes.hasten(now);
     }
 
-    /// A blob was written that has a stack on `drive`, which failed meanwhile.
+    /// A blob was written that has a stack on `drive`, which failed or is retired meanwhile: it is listed again.
     pub fn written(&mut self, drive: DriveId, now: Time) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             passes.unlisted = true;
@@ -272,36 +400,110 @@ impl Rebuilder {
     }
 
     /// The next need of the rebuild of `drive`, of which blobs use `used_bytes`. A pass that is due begins.
-    pub fn need(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
+    pub fn need(&mut self, drive: DriveId, used_bytes: impl Fn(DriveId) -> u64, now: Time) -> Need {
+        let top = self.top_level(drive, &used_bytes);
+        let holds_back = self.holds_back(drive);
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
         match passes.phase {
+            RebuildPhase::Working { .. } if holds_back => Need::Nothing,
             RebuildPhase::Working { .. } => Need::Queue,
-            RebuildPhase::Idle { .. } if passes.is_over(used_bytes) => Need::Nothing,
+            RebuildPhase::Idle { .. } if passes.is_over(used_bytes(drive)) => Need::Nothing,
             RebuildPhase::Idle { due: Time::MAX } => {
                 passes.phase = RebuildPhase::Idle { due: now + PAUSE_MIN };
                 Need::Nothing
             }
             RebuildPhase::Idle { due } if due <= now => {
-                passes.begin_pass();
+                passes.begin_pass(top);
                 Need::Page { after: None }
             }
             RebuildPhase::Idle { .. } | RebuildPhase::Listing { .. } => Need::Nothing,
         }
     }
 
-    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After
-    /// the last page, and when nothing is under way any more, the pass ends.
+    /// The highest level that a blob on `drive` can have: as many as drives of its group have lost something that is
+    /// not rebuilt, and no more than r.
+    fn top_level(&self, drive: DriveId, used_bytes: impl Fn(DriveId) -> u64) -> u8 {
+        let Some(own) = self.drives.get(&drive) else { return 1 };
+        if own.retires {
+            return 0;
+        }
+        let home = own.home;
+        let of_group = self.drives.iter().filter(|(_, passes)| passes.home.group == home.group && !passes.retires);
+        let lossy = of_group.filter(|(id, passes)| **id == drive || passes.left_bytes(used_bytes(**id)) > 0).count();
+        u8::try_from(lossy).unwrap_or(u8::MAX).min(home.parity).max(1)
+    }
+
+    /// Whether `drive` waits for others of its class: blobs that are more exposed are being rebuilt there, or are still
+    /// at the level that it is through with.
+    fn holds_back(&self, drive: DriveId) -> bool {
+        let Some(own) = self.drives.get(&drive).filter(|own| !own.begins_anew) else { return false };
+        let others = self.drives.iter().filter(|(id, passes)| **id != drive && passes.home.class == own.home.class);
+        let mut under_way = others.map(|(_, passes)| passes).filter(|other| other.is_under_way() && !other.begins_anew);
+        let is_through = own.has_ended_level();
+        under_way.any(|other| {
+            other.level > own.level || (is_through && other.level == own.level && !other.has_ended_level())
+        })
+    }
+
+    /// The need after blobs of the page were queued as far as there was room: the next page, if all were. After the
+    /// last page, and when nothing is under way any more, the next level begins, or the pass ends.
     pub fn need_behind_page(&mut self, drive: DriveId, used_bytes: u64, now: Time) -> Need {
+        let holds_back = self.holds_back(drive);
         let Some(passes) = self.drives.get_mut(&drive) else { return Need::Nothing };
+        if passes.phase == (RebuildPhase::Working { next: None }) && passes.pending.is_empty() {
+            passes.end_survey();
+        }
         match passes.phase {
-            RebuildPhase::Working { .. } if !passes.pending.is_empty() => Need::Nothing,
+            RebuildPhase::Working { .. } if holds_back || !passes.pending.is_empty() => Need::Nothing,
             RebuildPhase::Working { next: Some(next) } => Need::Page { after: Some(next) },
             RebuildPhase::Working { next: None } if passes.under_way == 0 => {
+                if passes.begin_next_level() {
+                    return Need::Page { after: None };
+                }
                 passes.end_pass(now, used_bytes);
-                Need::Nothing
+                Need::Ended
             }
             _ => Need::Nothing,
         }
+    }
+
+    /// Whether it is the turn of a blob of the page of `drive`, which lacks its stacks on the drives `missing`.
+    pub fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.takes(drive, missing))
+    }
+
+    /// A blob of the page of `drive` was looked at: the first listing of a pass counts those that belong to the drive.
+    pub fn looked_at(&mut self, drive: DriveId, missing: &[DriveId]) {
+        if let Some(passes) = self.drives.get_mut(&drive).filter(|passes| passes.surveys_from.is_some())
+            && missing.first() == Some(&drive)
+        {
+            passes.surveyed.add(missing.len());
+        }
+    }
+
+    /// `blob`, whose stack on `drive` is being rebuilt, lacks that on `failed` as well by now.
+    pub fn lacks_more(&mut self, blob: BlobId, drive: DriveId, failed: DriveId) {
+        if let Some(missing) = self.missing.get_mut(&(blob, drive)).filter(|missing| !missing.contains(&failed)) {
+            missing.push(failed);
+            missing.sort_unstable();
+        }
+    }
+
+    /// The drives on which `blob`, whose stack on `drive` is queued to be rebuilt or in service, lacks its stack.
+    pub fn missing_of(&self, blob: BlobId, drive: DriveId) -> &[DriveId] {
+        self.missing.get(&(blob, drive)).map_or(&[], |missing| missing)
+    }
+
+    /// Whether the listing under way is the first of its pass, which counts what is lost.
+    pub fn surveys(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.surveys_from.is_some())
+    }
+
+    /// How many blobs have lost how many stacks, for a code that bears `parity` losses.
+    pub fn exposure(&self, parity: u8, used_bytes: impl Fn(DriveId) -> u64) -> Exposure {
+        let is_lossy = |drive: DriveId, passes: &Passes| !passes.retires && passes.left_bytes(used_bytes(drive)) > 0;
+        let lossy = self.drives.iter().filter(|(drive, passes)| is_lossy(**drive, passes));
+        lossy.fold(Exposure::none(parity), |sum, (_, passes)| sum.plus(&passes.exposure()))
     }
 
     /// Asks for the blobs of `drive` behind `after`.
@@ -348,8 +550,9 @@ impl Rebuilder {
         }
     }
 
-    /// A rebuild of a blob on `drive` is queued.
-    pub fn queued(&mut self, drive: DriveId) {
+    /// A rebuild of `blob`, which lacks its stacks on the drives `missing`, is queued for the one on `drive`.
+    pub fn queued(&mut self, drive: DriveId, blob: BlobId, missing: Vec<DriveId>) {
+        self.missing.insert((blob, drive), missing);
         if let Some(passes) = self.drives.get_mut(&drive) {
             assert!(
                 matches!(passes.phase, RebuildPhase::Working { .. }),
@@ -369,8 +572,14 @@ impl Rebuilder {
         }
     }
 
-    /// A rebuild of a blob with a stack of `stack_bytes` on `drive` came to its end.
-    pub fn ended(&mut self, drive: DriveId, outcome: &Outcome, stack_bytes: u64) {
+    /// A rebuild of `blob`, with a stack of `stack_bytes` on `drive`, came to its end.
+    pub fn ended(&mut self, drive: DriveId, blob: BlobId, outcome: &Outcome, stack_bytes: u64) {
+        let missing = self.missing.remove(&(blob, drive)).unwrap_or_default();
+        if *outcome == Outcome::Rebuilt {
+            let others = self.missing.range_mut((blob, DriveId(0))..=(blob, DriveId(u32::MAX)));
+            others.for_each(|(_, missing)| missing.retain(|other| *other != drive));
+            self.less_exposed(drive, missing);
+        }
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         assert!(passes.under_way > 0, "a rebuild of {drive} ends once");
         assert!(!matches!(passes.phase, RebuildPhase::Idle { .. }), "a rebuild of {drive} ends before its pass");
@@ -384,7 +593,24 @@ impl Rebuilder {
                 passes.lost_bytes = passes.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
             }
             Outcome::Failed(Rejection::DataLost) => passes.counts.lost += 1,
+            // It was withdrawn, and the pass begins anew.
+            Outcome::Cancelled => {}
             _ => passes.counts.waiting += 1,
+        }
+    }
+
+    /// A blob that lacked its stacks on the drives `missing` has that of `drive` again: it is one level lower, and
+    /// belongs to the first drive that is left.
+    fn less_exposed(&mut self, drive: DriveId, missing: Vec<DriveId>) {
+        let (before, owner) = (missing.len(), missing.first().copied());
+        let left: Vec<DriveId> = missing.into_iter().filter(|other| *other != drive).collect();
+        if let Some(passes) = owner.and_then(|owner| self.drives.get_mut(&owner)) {
+            passes.exposure.remove(before);
+            passes.surveyed.remove(before);
+        }
+        if let Some(passes) = left.first().and_then(|owner| self.drives.get_mut(owner)) {
+            passes.exposure.add(left.len());
+            passes.surveyed.add(left.len());
         }
     }
 
@@ -420,6 +646,7 @@ impl Rebuilder {
                 lost_blobs: reported.lost,
                 waiting_blobs: reported.waiting,
                 under_way: passes.under_way,
+                retires: passes.retires,
                 forecast,
             })
         })

@@ -13,6 +13,10 @@
 //! 4. At the end of the listing a pack below its size is written only if its data has waited long enough, or must go.
 //! 5. With a thermometer ([`crate::thermometer`]), what a rule calls cold is due, and what is hot stays. Above the
 //!    critical threshold hot data moves after all other, until the workshop is at that threshold again, in whole packs.
+//! 6. While a pass of checks ([`checks`]) reads the workshop anyway, its pages stand for a listing: this is a *ride*.
+//!    What is due on them, or cold above the regular threshold, is gathered as from any page, and with it the bytes
+//!    that are in memory. No other scan goes on meanwhile but one above the critical threshold, which ends the ride;
+//!    and after `linger` it ends by itself, so that what lies elsewhere waits no longer than a pack may.
 //!
 //! Invariant: what the migrator holds is bounded by one page and one pack per pin; it never names a version twice in
 //! one scan. Freeing staged data is not decided here: it follows a committed blob and nothing else.
@@ -20,18 +24,21 @@
 //! A [`Rack`](crate::Rack) has a migrator; the reproduction of SOHO (`sim/src/soho/`) runs the same one in front of a
 //! single disk. [`pacing`] decides block by block when what was composed is copied.
 
+pub mod checks;
 pub mod dry_run;
+mod load;
 mod order;
 mod outlook;
 pub mod pacing;
 mod selection;
 
+pub use load::{LOAD_WINDOW, LoadMeter};
 pub use order::MoveRank;
 pub use outlook::Outlook;
 pub use selection::Selection;
 
-use crate::action::Action;
-use crate::event::{StagedEntry, Usage};
+use crate::action::{Action, Taking, held_cost};
+use crate::event::{CheckedEntry, StagedEntry, Usage};
 use crate::ops::MIGRATOR_OPS;
 use crate::policy::{MigrationPolicy, PinnedTo};
 use crate::thermometer::{Heat, Temperature};
@@ -73,9 +80,22 @@ enum Reason {
 struct OpenPack {
     versions: Vec<u64>,
     bytes: u64,
+    /// What its members take that are in memory.
+    held_bytes: u64,
     oldest: Duration,
     /// The longest that a member has been due by a rule.
     due_for: Option<Duration>,
+}
+
+/// What the migrator wants of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offer {
+    /// Nothing is to move.
+    Nothing,
+    /// This, for the ride of this number.
+    Take(Attempt, Taking),
+    /// Something may have to, and cannot be taken just now.
+    NotNow,
 }
 
 /// A listing under way.
@@ -86,6 +106,8 @@ struct Scan {
     /// The page after the last one waits for room in the window.
     paused: bool,
     open: BTreeMap<PinnedTo, OpenPack>,
+    /// When it began, if the pages are those of a pass of checks.
+    ride: Option<Time>,
 }
 
 /// Decides when and how staged data migrates. See the head of this file.
@@ -96,6 +118,8 @@ pub struct Migrator {
     pub usage: Usage,
     scan: Option<Scan>,
     next_scan: Time,
+    /// Until then the rack is left alone, since a write failed.
+    left_alone: Time,
     attempt: Attempt,
     next_op: u64,
     /// The writes under way, from composing to their end.
@@ -111,6 +135,8 @@ struct UnderWay {
     bytes: u64,
     /// Its versions when it was composed first.
     members: u64,
+    /// What those of them take that are in memory, until its end.
+    held_bytes: u64,
     /// How often it was composed anew since something in it could not be read.
     recomposed: u32,
     /// The group that it was being written to then.
@@ -130,6 +156,7 @@ impl Migrator {
             usage: Usage::default(),
             scan: None,
             next_scan: Time::ZERO,
+            left_alone: Time::ZERO,
             attempt: Attempt(0),
             next_op: MIGRATOR_OPS,
             under_way: BTreeMap::new(),
@@ -194,7 +221,8 @@ impl Migrator {
 
     /// When to look again; [`Time::MAX`] while there is nothing to look at or an answer is awaited.
     pub fn deadline(&self) -> Time {
-        let waiting = self.scan.as_ref().is_some_and(|scan| !scan.paused);
+        let is_broken = |scan: &Scan| scan.ride.is_some() && self.must_drain();
+        let waiting = self.scan.as_ref().is_some_and(|scan| !scan.paused && !is_broken(scan));
         if waiting || self.usage.staged_bytes == 0 || self.window_is_full() { Time::MAX } else { self.next_scan }
     }
 
@@ -210,6 +238,9 @@ impl Migrator {
         if self.window_is_full() || now < self.next_scan {
             return;
         }
+        if self.is_riding() && self.must_drain() {
+            self.end_ride(actions);
+        }
         if let Some(scan) = &mut self.scan {
             if core::mem::take(&mut scan.paused) {
                 let (reason, attempt) = (scan.reason, scan.attempt);
@@ -218,14 +249,100 @@ impl Migrator {
             return;
         }
         assert!(!self.window_is_full(), "no scan begins while the window is full");
-        let Some(reason) = self.reason(clients_wait()) else {
+        // What is due may have to wait for a pass of checks.
+        let reason = self.reason(clients_wait());
+        let Some(reason) = reason.filter(|reason| *reason != Reason::Due || !self.policy.due_with_checks) else {
             self.next_scan = now + self.policy.scan_interval;
             return;
         };
-        assert!(self.usage.staged_bytes > 0, "a scan looks for something");
-        self.attempt = Attempt(self.attempt.0.wrapping_add(1));
-        self.scan = Some(Scan { reason, attempt: self.attempt, paused: false, open: BTreeMap::new() });
+        self.begin_scan(reason, None);
         self.ask_for_page(reason, self.attempt, true, actions);
+    }
+
+    fn begin_scan(&mut self, reason: Reason, ride: Option<Time>) {
+        assert!(self.usage.staged_bytes > 0 && self.scan.is_none(), "a scan looks for something, and is the only one");
+        self.attempt = Attempt(self.attempt.0.wrapping_add(1));
+        self.scan = Some(Scan { reason, attempt: self.attempt, paused: false, open: BTreeMap::new(), ride });
+    }
+
+    /// Whether data must go whatever else goes on.
+    fn must_drain(&self) -> bool {
+        self.is_critical() && self.excess_for(Reason::Critical).is_some_and(|bytes| bytes > 0)
+    }
+
+    fn is_riding(&self) -> bool {
+        self.scan.as_ref().is_some_and(|scan| scan.ride.is_some())
+    }
+
+    /// What a pass of checks is to take of its next page, with so much memory for it. May begin a ride.
+    pub(crate) fn offer(
+        &mut self,
+        now: Time,
+        clients_wait: impl FnOnce() -> bool,
+        memory_bytes: u64,
+        actions: &mut Vec<Action>,
+    ) -> Offer {
+        let cannot = self.window_is_full() || now < self.left_alone || self.must_drain();
+        let anew = match self.scan.as_ref().map(|scan| scan.ride) {
+            Some(None) => return Offer::NotNow,
+            Some(Some(_)) if self.end_long_ride(now, actions) || cannot => return Offer::NotNow,
+            Some(Some(_)) => false,
+            None => match self.reason(clients_wait()) {
+                None => return Offer::Nothing,
+                Some(Reason::Critical) => return Offer::NotNow,
+                Some(_) if cannot => return Offer::NotNow,
+                Some(reason) => {
+                    self.begin_scan(reason, Some(now));
+                    true
+                }
+            },
+        };
+        let Some(scan) = self.scan.as_ref() else { return Offer::Nothing };
+        let under_way: u64 = self.under_way.values().map(|write| write.held_bytes).sum();
+        let open: u64 = scan.open.values().map(|pack| pack.held_bytes).sum();
+        let hold_bytes = memory_bytes.saturating_sub(under_way + open);
+        if under_way > 0 && hold_bytes < memory_bytes / 4 {
+            return Offer::NotNow; // soon there is memory again
+        }
+        let (older_than, coldest_bytes) = self.asked_of(scan.reason);
+        let (order, min_bytes) = (self.policy.order, self.policy.min_bytes);
+        let taking = Taking { older_than, order, coldest_bytes, min_bytes, hold_bytes, anew };
+        Offer::Take(scan.attempt, taking)
+    }
+
+    /// Ends a ride that has kept other scans waiting for too long.
+    pub(crate) fn end_long_ride(&mut self, now: Time, actions: &mut Vec<Action>) -> bool {
+        let most = self.policy.linger.max(self.policy.scan_interval);
+        let ride = self.scan.as_ref().and_then(|scan| scan.ride);
+        let is_long = ride.is_some_and(|begun| now.since(begun) > most);
+        if is_long {
+            self.end_ride(actions);
+        }
+        is_long
+    }
+
+    /// Takes what is handed over on a page of the ride `ride`. What is left of it in memory, if that is over, is let
+    /// go.
+    pub(crate) fn hand_over(&mut self, ride: Option<Attempt>, entries: &[CheckedEntry], actions: &mut Vec<Action>) {
+        let ours = |scan: &mut Scan| scan.ride.is_some() && Some(scan.attempt) == ride;
+        let Some(mut scan) = self.scan.take_if(ours) else {
+            if entries.iter().any(|entry| entry.held) {
+                actions.push(Action::ReleaseChecked);
+            }
+            return;
+        };
+        for checked in entries.iter().filter(|checked| checked.taken) {
+            let held_bytes = if checked.held { held_cost(checked.entry.bytes) } else { 0 };
+            self.gather(&mut scan, (&checked.entry, held_bytes), actions);
+        }
+        self.scan = Some(scan);
+    }
+
+    /// Ends the ride, if there is one: packs that are worth it are composed, and the others let go.
+    pub(crate) fn end_ride(&mut self, actions: &mut Vec<Action>) {
+        let Some(scan) = self.scan.take_if(|scan| scan.ride.is_some()) else { return };
+        self.close(scan, actions);
+        actions.push(Action::ReleaseChecked);
     }
 
     fn reason(&self, clients_wait: bool) -> Option<Reason> {
@@ -237,7 +354,7 @@ impl Migrator {
         let thermometer = &self.policy.thermometer;
         // Where nothing is cold but by a rule, the regular threshold finds nothing that is not due.
         let may_be_cold = thermometer.default == Temperature::Cold;
-        if self.is_critical() && has_excess(Reason::Critical) {
+        if self.must_drain() {
             return Some(Reason::Critical);
         }
         if self.above(self.policy.regular_permille) && !clients_wait && may_be_cold && has_excess(Reason::Regular) {
@@ -247,16 +364,21 @@ impl Migrator {
         may_be_due.then_some(Reason::Due)
     }
 
-    fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
+    /// The age from which cold versions are listed for this reason, and how many bytes of the coldest.
+    fn asked_of(&self, reason: Reason) -> (Duration, Option<u64>) {
         let older_than = match reason {
             Reason::Due => self.policy.due_age.unwrap_or(Duration::MAX),
             Reason::Regular => self.policy.min_age,
             Reason::Critical => Duration::ZERO,
         };
-        let coldest_bytes = self.excess_for(reason);
+        (older_than, self.excess_for(reason))
+    }
+
+    fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
+        let (older_than, coldest_bytes) = self.asked_of(reason);
         let hot_bytes = if reason == Reason::Critical { self.hot_excess_bytes() } else { 0 };
-        let limit = STAGED_PAGE_ENTRIES;
-        actions.push(Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart });
+        let (limit, order) = (STAGED_PAGE_ENTRIES, self.policy.order);
+        actions.push(Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart });
     }
 
     /// A page of the listing has come, and whether there are more.
@@ -267,11 +389,12 @@ impl Migrator {
         (entries, more): (&[StagedEntry], bool),
         actions: &mut Vec<Action>,
     ) {
-        let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused) else {
+        let Some(mut scan) = self.scan.take_if(|scan| scan.attempt == attempt && !scan.paused && scan.ride.is_none())
+        else {
             return; // late or twice
         };
         for entry in entries {
-            self.gather(&mut scan, entry, actions);
+            self.gather(&mut scan, (entry, 0), actions);
         }
         if !more {
             self.close(scan, actions);
@@ -285,7 +408,8 @@ impl Migrator {
         }
     }
 
-    fn gather(&mut self, scan: &mut Scan, entry: &StagedEntry, actions: &mut Vec<Action>) {
+    /// Takes `entry` into its open pack; `held_bytes` is what it takes in memory, if it is there.
+    fn gather(&mut self, scan: &mut Scan, (entry, held_bytes): (&StagedEntry, u64), actions: &mut Vec<Action>) {
         if scan.reason != Reason::Critical && entry.bytes < self.policy.min_bytes {
             return;
         }
@@ -294,18 +418,19 @@ impl Migrator {
             self.hot_moved_bytes = self.hot_moved_bytes.saturating_add(entry.bytes);
         }
         if entry.bytes >= self.policy.pack_bytes {
-            self.compose(entry.pin, alloc::vec![entry.version], entry.bytes, actions);
+            self.compose(entry.pin, (alloc::vec![entry.version], entry.bytes, held_bytes), actions);
             return;
         }
         let open = scan.open.entry(entry.pin).or_default();
         let full = open.bytes + entry.bytes > self.policy.pack_bytes;
         if full || open.versions.len() >= self.policy.pack_members as usize {
             let pack = core::mem::take(open);
-            self.compose(entry.pin, pack.versions, pack.bytes, actions);
+            self.compose(entry.pin, (pack.versions, pack.bytes, pack.held_bytes), actions);
         }
         let open = scan.open.entry(entry.pin).or_default();
         open.versions.push(entry.version);
         open.bytes += entry.bytes;
+        open.held_bytes += held_bytes;
         assert!(open.bytes <= self.policy.pack_bytes, "packs grow to their size and no further");
         assert!(open.versions.len() <= self.policy.pack_members as usize, "a pack has at most so many members");
         if let Heat::Due(due_for) = entry.heat {
@@ -321,16 +446,23 @@ impl Migrator {
             let waited = long_enough.is_some_and(|enough| pack.oldest >= enough)
                 || pack.due_for.is_some_and(|due_for| due_for >= self.policy.linger);
             let worth_it = pack.bytes >= self.policy.pack_bytes / 2;
-            if !pack.versions.is_empty() && (scan.reason == Reason::Critical || waited || worth_it) {
-                self.compose(pin, pack.versions, pack.bytes, actions);
+            // What has waited for this ride would wait for another pass.
+            let has_to = scan.reason == Reason::Critical || self.policy.due_with_checks && scan.ride.is_some();
+            if !pack.versions.is_empty() && (has_to || waited || worth_it) {
+                self.compose(pin, (pack.versions, pack.bytes, pack.held_bytes), actions);
             }
         }
     }
 
-    fn compose(&mut self, pin: PinnedTo, versions: Vec<u64>, bytes: u64, actions: &mut Vec<Action>) {
+    fn compose(
+        &mut self,
+        pin: PinnedTo,
+        (versions, bytes, held_bytes): (Vec<u64>, u64, u64),
+        actions: &mut Vec<Action>,
+    ) {
         assert!(!versions.is_empty(), "an empty pack is never written");
         let members = versions.len() as u64;
-        let op = self.begin(UnderWay { bytes, members, recomposed: 0, group: None });
+        let op = self.begin(UnderWay { bytes, members, held_bytes, recomposed: 0, group: None });
         actions.push(Action::Compose { op, versions, pin });
     }
 
@@ -353,7 +485,8 @@ impl Migrator {
         }
         assert!(recomposed < RECOMPOSED_MAX, "{of} is composed anew a few times at most");
         self.under_way.remove(&of);
-        Some(self.begin(UnderWay { bytes, members, recomposed: recomposed + 1, group: Some(group) }))
+        // Every byte of it is read before it goes out again, and none is in memory then.
+        Some(self.begin(UnderWay { bytes, members, held_bytes: 0, recomposed: recomposed + 1, group: Some(group) }))
     }
 
     /// The group that was awake when `op` was composed anew, if it was.
@@ -365,7 +498,8 @@ impl Migrator {
     /// a while, since writing the same data would fail the same way.
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
         if self.under_way.remove(&op).is_some() && !well {
-            self.next_scan = self.next_scan.max(now + BACKOFF);
+            self.left_alone = now + BACKOFF;
+            self.next_scan = self.next_scan.max(self.left_alone);
             assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
         }
     }
@@ -375,6 +509,7 @@ impl Migrator {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::policy::MoveOrder;
     use crate::thermometer::{Rule, Thermometer};
     use alloc::vec;
 
@@ -388,12 +523,14 @@ mod tests {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: MoveOrder::default(),
             pack_bytes: 8 * MB,
             pack_members: 1000,
             linger: Duration::ZERO,
             window: 4,
             scan_interval: Duration::from_secs(5),
             thermometer: Thermometer::default(),
+            due_with_checks: false,
         }
     }
 

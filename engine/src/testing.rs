@@ -4,6 +4,7 @@ use crate::policy::{
     GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
     Weighing,
 };
+use crate::staging::checks::CheckPolicy;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -35,17 +36,22 @@ pub(crate) fn quiet_policy() -> RackPolicy {
             regular_permille: 1000,
             critical_permille: 1000,
             drained_permille: None,
+            order: crate::policy::MoveOrder::default(),
             pack_bytes: 1,
             pack_members: 1,
             linger: Duration::ZERO,
             window: 1,
             scan_interval: Duration::from_hours(1),
             thermometer: crate::thermometer::Thermometer::none(),
+            due_with_checks: false,
         },
+        checks: CheckPolicy::default(),
         evacuate_permille: 1000,
+        give_up_after: None,
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::from_hours(1),
+        scrub: crate::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -1,5 +1,5 @@
-//! The admin API: status reports, drives, users and repartition jobs as JSON over HTTP, on the socket `admin.sock` in
-//! the data directory.
+//! The admin API: status reports, drives, scrubs, users and repartition jobs as JSON over HTTP, on the socket
+//! `admin.sock` in the data directory.
 //!
 //! ```text
 //! GET /status                     report::Status
@@ -9,8 +9,14 @@
 //! GET /drives                     [report::DriveReport]
 //! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
+//! POST /drives/retire?drive=N     report::DriveReport, or 404: empty drive N, which is good
+//! GET /lost                       report::LostReport: the objects that are lost with drives that failed
 //! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
 //!                                 failed
+//! GET /scrub                      report::ScrubReport
+//! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
+//! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
+//! POST /scrub/start?group=N       the same of group N, or 404
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, which replace the old ones
@@ -20,6 +26,7 @@
 //! POST /repartition/pause?job=N   repartition::JobReport; likewise /resume and /cancel
 //! GET /recall                     [set_recall::SetReport]; with ?job=N that one, or 404
 //! POST /recall                    set_recall::SetReport, of a new recall; the body is a set_recall::SetRequest
+//! POST /catalog/backup?path=P     backup::BackupReport, of a copy of the catalog in the new file P
 //! anything else                   404 or 405; every error is {"error": "..."}
 //! ```
 //!
@@ -36,9 +43,10 @@ mod socket;
 pub use answer::AdminError;
 pub use client::{Client, ClientError};
 
+use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
 use crate::repartition::Repartitions;
-use crate::report::{DriveReport, DryRunReport, Explanation, Status};
+use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, LostReport, ScrubReport, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
@@ -50,7 +58,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,11 +112,42 @@ pub trait Admin: Send + Sync + 'static {
     /// cannot record it.
     fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
+    /// The scrub of each group, and what was found.
+    fn scrub(&self) -> impl Future<Output = Result<ScrubReport, AdminError>> + Send;
+
+    /// The objects of which scrubs have found bytes lost.
+    fn lost(&self) -> impl Future<Output = Result<Vec<LostObject>, AdminError>> + Send;
+
+    /// Changes what is scrubbed; `None` if there is no such group.
+    fn change_scrub(&self, change: ScrubChange)
+    -> impl Future<Output = Result<Option<ScrubReport>, AdminError>> + Send;
+
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive. It fails if the drive failed, or if
+    /// the catalog cannot record it.
+    fn retire_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+
+    /// The objects that are lost with drives that failed.
+    fn lost_objects(&self) -> impl Future<Output = Result<LostReport, AdminError>> + Send;
+
     /// Says what it costs to recall a set, and begins with it unless it is a dry run.
     fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
 
     /// The recalls of sets that are known, by number.
     fn set_recalls(&self) -> Vec<SetReport>;
+
+    /// Writes a copy of the catalog to `path`, where nothing may be.
+    fn backup(&self, path: PathBuf) -> impl Future<Output = Result<BackupReport, BackupError>> + Send;
+}
+
+/// An operator's command about scrubs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScrubChange {
+    /// Nothing is scrubbed until it is resumed.
+    Pause,
+    /// They go on.
+    Resume,
+    /// A pass of this group begins at once; `None` is of all groups.
+    Start(Option<u32>),
 }
 
 /// The socket, bound and waiting.
@@ -180,9 +219,28 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                _ if request.uri().path() == "/catalog/backup" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = backup(&*admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
+                // It may look at every object there is.
+                _ if request.uri().path() == "/lost" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = answer(&*admin, &users, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 _ if request.uri().path() == "/thermometer" => {
                     on_job.store(true, Ordering::Relaxed);
                     let answer = dry_run(&*admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
+                _ if request.uri().path() == "/scrub/lost" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = lost(&*admin, &request).await;
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
@@ -208,16 +266,25 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
 async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
         ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
-        ("/drives/fail" | "/drives/replace", &Method::POST) => change_drive(admin, request).await,
-        ("/drives/fail" | "/drives/replace", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/drives/fail" | "/drives/replace" | "/drives/retire", &Method::POST) => change_drive(admin, request).await,
+        ("/scrub/pause" | "/scrub/resume" | "/scrub/start", &Method::POST) => change_scrub(admin, request).await,
+        (
+            "/drives/fail" | "/drives/replace" | "/drives/retire" | "/scrub/pause" | "/scrub/resume" | "/scrub/start",
+            _,
+        ) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/lost", &Method::GET) => json(&admin.lost_objects().await?),
+        ("/scrub", &Method::GET) => json(&admin.scrub().await?),
         ("/status", &Method::GET) => json(&admin.status().await?),
         ("/drives", &Method::GET) => json(&admin.drives().await?),
         ("/explain", &Method::GET) => explain(admin, request).await,
-        ("/status" | "/drives" | "/explain", _) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
+        ("/status" | "/drives" | "/explain" | "/scrub" | "/lost", _) => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET")
+        }
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, \
-             POST /drives/fail?drive= and /drives/replace?drive=",
+            "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, /lost, \
+             /scrub/lost, POST /drives/fail?drive=, /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, \
+             /scrub/resume, /scrub/start",
         ),
     }
 }
@@ -250,6 +317,16 @@ async fn dry_run(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     }
 }
 
+async fn backup(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let Some(path) = parameter(request, "path").filter(|_| request.method() == Method::POST) else {
+        return refuse(StatusCode::BAD_REQUEST, "write POST /catalog/backup?path=P, percent-encoded");
+    };
+    match admin.backup(path.into()).await {
+        Ok(report) => json(&report),
+        Err(error) => refuse(StatusCode::UNPROCESSABLE_ENTITY, error.to_string()),
+    }
+}
+
 async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     let path = request.uri().path();
     let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
@@ -257,11 +334,36 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     };
     let changed = match path {
         "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
+        "/drives/retire" => admin.retire_drive(drive).await?,
         _ => admin.replace_drive(drive).await?,
     };
     match changed {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
+    }
+}
+
+async fn change_scrub(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    let group = match parameter(request, "group").map(|group| group.parse()) {
+        Some(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "write ?group=N, N being the number of a group"),
+        Some(Ok(group)) => Some(group),
+        None => None,
+    };
+    let change = match request.uri().path() {
+        "/scrub/pause" => ScrubChange::Pause,
+        "/scrub/resume" => ScrubChange::Resume,
+        _ => ScrubChange::Start(group),
+    };
+    match admin.change_scrub(change).await? {
+        Some(report) => json(&report),
+        None => refuse(StatusCode::NOT_FOUND, format!("there is no group {}", group.unwrap_or_default())),
+    }
+}
+
+async fn lost(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    match request.method() {
+        &Method::GET => json(&admin.lost().await?),
+        _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "only GET"),
     }
 }
 

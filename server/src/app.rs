@@ -7,10 +7,11 @@
 //! closes.
 
 use crate::admin;
+use crate::backup;
 use crate::boot;
 use crate::config::Config;
 use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, JOURNAL};
 use crate::descriptors::Descriptors;
 use crate::error::ServerError;
 use crate::holds::Holds;
@@ -27,7 +28,7 @@ use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, ClockAnchor, CommitLog, Sequence, SqliteOptions, SqliteStore};
+use catalog::{Catalog, ClockAnchor, CommitLog, Journal, Sequence, SqliteOptions, SqliteStore};
 use disk::clock::{self, wall_ms};
 use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
@@ -101,6 +102,7 @@ async fn serve(
     let store = Arc::new(store.with_read_ahead(config.workshop.read_ahead));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let recording = tokio::spawn(record_reads(service.context.clone()));
+    let keeping = service.journal.map(|journal| tokio::spawn(backup::keep(service.context.clone(), journal)));
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
     let served = s3::serve(listener, front, Box::pin(shutdown)).await;
@@ -108,6 +110,9 @@ async fn serve(
         stale.abort();
     }
     recording.abort();
+    if let Some(keeping) = keeping {
+        keeping.abort();
+    }
     if let Err(error) = service.jobs.closing().await {
         tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
     }
@@ -178,6 +183,7 @@ struct RunningServer {
     traffic: Arc<Traffic>,
     status: Arc<StatusService>,
     jobs: Repartitions,
+    journal: Option<Arc<Journal>>,
 }
 
 struct Boot<'a> {
@@ -201,6 +207,7 @@ impl Boot<'_> {
             None => SqliteStore::open_with(self.dir.catalog(), options),
         };
         let catalog = Catalog::open(Arc::new(store?)).await?;
+        let journal = self.journal(&catalog)?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         let emulated = Arc::new(self.drives(&spec, &clock));
@@ -251,7 +258,25 @@ impl Boot<'_> {
         let mut status = StatusService::new(context.clone(), world.clone(), emulated);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
-        Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs })
+        status.notices.journal = journal.clone().err();
+        status.journal = journal.ok();
+        let journal = status.journal.clone();
+        Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+    }
+
+    /// The journal of the catalog; or, of a server that serves without it, why there is none.
+    fn journal(&self, catalog: &Catalog) -> Result<Result<Arc<Journal>, String>, ServerError> {
+        let (dir, rack) = (self.dir.workshop().join(JOURNAL), self.dir.rack_uuid().0);
+        let begun = Journal::begin(dir.clone(), rack, random_seed()?, catalog);
+        Ok(begun.map_err(|error| {
+            let why = format!(
+                "the catalog has no journal, from which it could be made again if it is lost: {}: {error}; see that it \
+                 is a directory that can be written, and restart the server",
+                dir.display()
+            );
+            tracing::warn!("{why}");
+            why
+        }))
     }
 
     /// The class that an object is pinned to: by the longest prefix.

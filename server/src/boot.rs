@@ -11,7 +11,7 @@ use crate::context::{Context, usage_of};
 use crate::error::ServerError;
 use crate::lineage;
 use crate::sweep;
-use crate::world::{World, WorldHandle, quarantine};
+use crate::world::{World, WorldHandle, checks, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
@@ -180,6 +180,9 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             initialised: initialised.contains(&drive.id),
         }));
     }
+    for drive in context.catalog.retiring_drives().await? {
+        facts.push(Event::DriveRetiring { drive });
+    }
     for (drive, _) in context.catalog.failed_drives().await? {
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });
@@ -191,12 +194,19 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     for (group, bytes) in context.catalog.dead_totals().await? {
         facts.push(Event::SpaceDead { group, bytes });
     }
+    for (group, pass) in context.catalog.scrub_passes().await? {
+        facts.push(Event::ScrubReported { group, pass: crate::scrub::restored(&pass) });
+    }
+    if context.catalog.is_scrub_paused().await? {
+        facts.push(Event::ScrubPaused { paused: true });
+    }
     context
         .counters
         .open_parts
         .recount(async { Ok::<_, CatalogError>(context.catalog.upload_usage().await?.bytes) })
         .await?;
     facts.push(Event::StagingChanged(usage_of(context)));
+    facts.extend(checks::progress(context).await?.map(Event::ChecksReported));
     facts.push(Event::Booted);
     Ok(facts)
 }

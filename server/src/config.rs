@@ -7,13 +7,16 @@
 //! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
 //!   time.
 
+mod scrub;
 mod text;
 mod thermometer;
 
+pub use scrub::ScrubConfig;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
+use engine::staging::checks::CheckPolicy;
 use engine::{
-    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
+    Deadlines, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, RackPolicy, ReadPolicy, Relief,
     SchedulerPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{ClassId, RackSpec};
@@ -36,6 +39,22 @@ const BATCH_PACKS: u64 = 20;
 /// The longest that the catalog's disk, the scheduler and whatever else lies between the engine and a drive may take,
 /// in wall time, before a drive is done without.
 const HOST_SLACK: Duration = Duration::from_secs(30);
+
+/// When drives that are away are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RebuildConfig {
+    /// How long a drive is away, in wall time, before it is given up without an operator's word; `None` is never.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub after: Option<Duration>,
+}
+
+impl Default for RebuildConfig {
+    /// Long enough for somebody to come and look at a cable.
+    fn default() -> Self {
+        Self { after: Some(Duration::from_hours(24)) }
+    }
+}
 
 /// The configuration of a server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -105,6 +124,8 @@ pub struct Config {
     pub evacuate_permille: u32,
     /// True if this catalog counts although it is older than the rack or the workshop: the newer one is lost.
     pub accept_older_catalog: bool,
+    /// Giving up drives that are away.
+    pub rebuild: RebuildConfig,
     /// The staging area.
     pub workshop: WorkshopConfig,
     /// The intake of small objects.
@@ -113,6 +134,8 @@ pub struct Config {
     pub migrate: MigrateConfig,
     /// The rules about hot and cold data.
     pub thermometer: ThermometerConfig,
+    /// The scrub of the rack.
+    pub scrub: ScrubConfig,
     /// Each class's queues.
     pub scheduler: SchedulerConfig,
     /// The choice of a group for a write.
@@ -152,10 +175,12 @@ impl Default for Config {
             trace: None,
             evacuate_permille: 500,
             accept_older_catalog: false,
+            rebuild: RebuildConfig::default(),
             workshop: WorkshopConfig::default(),
             intake: IntakeConfig::default(),
             migrate: MigrateConfig::default(),
             thermometer: ThermometerConfig::default(),
+            scrub: ScrubConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
             pins: Vec::new(),
@@ -186,19 +211,27 @@ pub struct WorkshopConfig {
     /// The age at which an open upload in parts is aborted, in wall time; never if `None`.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub abort_uploads_after: Option<Duration>,
+    /// The period in which all that is staged is read and checked, in wall time; never if `None` or 0.
+    #[serde(deserialize_with = "text::duration_or_never")]
+    pub check_every: Option<Duration>,
+    /// Memory for what a pass of checks hands over to packs, until these are written.
+    #[serde(rename = "check_memory", deserialize_with = "text::size")]
+    pub check_memory_bytes: u64,
 }
 
 impl Default for WorkshopConfig {
     /// SOHO's thresholds.
     fn default() -> Self {
-        let abort_uploads_after = Some(Duration::from_hours(7 * 24));
+        let week = Some(Duration::from_hours(7 * 24));
         Self {
             capacity: None,
             spool: None,
             read_ahead: true,
             regular_permille: 300,
             critical_permille: 800,
-            abort_uploads_after,
+            abort_uploads_after: week,
+            check_every: week,
+            check_memory_bytes: 256_000_000,
         }
     }
 }
@@ -246,6 +279,8 @@ pub struct MigrateConfig {
     /// The size below which an object does not move until the critical share is reached.
     #[serde(rename = "min_size", deserialize_with = "text::size")]
     pub min_bytes: u64,
+    /// What moves first where only as much moves as is too much.
+    pub order: MoveOrder,
     /// The size of packs; the rack's if not set.
     #[serde(rename = "pack_size", deserialize_with = "text::size")]
     pub pack_bytes: Option<u64>,
@@ -264,6 +299,8 @@ pub struct MigrateConfig {
     /// Bytes that are copied at a time while clients use the workshop; above 0.
     #[serde(rename = "block_size", deserialize_with = "text::size")]
     pub block_bytes: u64,
+    /// True if what is due waits for the next pass of checks.
+    pub with_checks: bool,
 }
 
 impl Default for MigrateConfig {
@@ -272,12 +309,14 @@ impl Default for MigrateConfig {
             older_than: None,
             min_age: Duration::ZERO,
             min_bytes: 0,
+            order: MoveOrder::default(),
             pack_bytes: None,
             pack_members: 50_000,
             linger: Duration::from_hours(1),
             window: 32,
             scan_interval: Duration::from_secs(10),
             block_bytes: 4_000_000,
+            with_checks: false,
         }
     }
 }
@@ -513,6 +552,10 @@ impl Config {
         if self.migrate.pack_bytes == Some(0) {
             return Some(("migrate.pack_size", "must be above 0; remove the line for the rack's own".into()));
         }
+        if self.migrate.with_checks && self.check_policy().every.is_none() {
+            let mend = "needs `workshop.check_every`; write \"1 d\" there, say, or false here";
+            return Some(("migrate.with_checks", mend.into()));
+        }
         if let Some(what) = self.thermometer.contradiction() {
             return Some(("thermometer.rule", what));
         }
@@ -594,11 +637,22 @@ impl Config {
             host_slack: HOST_SLACK.saturating_mul(self.time_scale),
             deadlines: self.deadlines.modelled(self.time_scale),
             migration,
+            checks: self.check_policy(),
             evacuate_permille: self.evacuate_permille,
+            give_up_after: self.rebuild.after.map(|after| after.saturating_mul(self.time_scale)),
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,
+            scrub: self.scrub.policy(),
             classes: Vec::new(),
+        }
+    }
+
+    fn check_policy(&self) -> CheckPolicy {
+        let every = self.workshop.check_every.filter(|every| !every.is_zero());
+        CheckPolicy {
+            every: every.map(|every| every.saturating_mul(self.time_scale)),
+            memory_bytes: self.workshop.check_memory_bytes,
         }
     }
 
@@ -612,12 +666,14 @@ impl Config {
             regular_permille: self.workshop.regular_permille,
             critical_permille: self.workshop.critical_permille,
             drained_permille: None,
+            order: migrate.order,
             pack_bytes: migrate.pack_bytes.unwrap_or(spec.pack_bytes),
             pack_members: migrate.pack_members,
             linger: modelled(migrate.linger),
             window: migrate.window,
             scan_interval: modelled(migrate.scan_interval),
             thermometer: self.thermometer.thermometer(),
+            due_with_checks: migrate.with_checks,
         }
     }
 }

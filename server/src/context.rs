@@ -162,6 +162,10 @@ pub struct WorldCounters {
     pub ahead_objects: AtomicU64,
     /// GETs of cold objects that found what was read ahead for them.
     pub ahead_hits: AtomicU64,
+    /// Staged objects that went to the rack without being read again after their check.
+    pub saved_reads: AtomicU64,
+    /// Their bytes.
+    pub saved_read_bytes: AtomicU64,
     /// Why drives could not be used when they were last tried.
     pub absences: Absences,
     /// Reads of staged objects.

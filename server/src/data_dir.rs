@@ -5,7 +5,7 @@
 //! rack.toml     the rack's description           lock       held while a server or `init` works here; its process id
 //! credentials   the keys, for the owner alone    admin.sock the admin API while a server runs
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
-//! workshop/     staged files and recalls         unfinished only while `init` works, or after it was killed
+//! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
 //! ```
 //!
@@ -28,7 +28,7 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
-use error::{damaged, failed, foreign, read_part, refused};
+use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
@@ -45,6 +45,8 @@ const IDENTITY: &str = "identity";
 const CATALOG: &str = "catalog.db";
 const INTAKE: &str = "intake";
 const WORKSHOP: &str = "workshop";
+/// In the workshop.
+pub(crate) const JOURNAL: &str = "journal";
 const DRIVES: &str = "drives";
 const POOL: &str = "pool";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
@@ -111,6 +113,23 @@ impl DataDir {
     /// # Errors
     /// When there is none that is complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        let dir = Self::open_to_recover(path)?;
+        if let Some(lost) = [WORKSHOP, CATALOG].map(|part| dir.path.join(part)).into_iter().find(|part| !part.exists())
+        {
+            return Err(lost_part(&lost, "is missing"));
+        }
+        // SQLite takes an empty file for a new one.
+        if fs::metadata(dir.catalog()).is_ok_and(|file| file.len() == 0) {
+            return Err(lost_part(&dir.catalog(), "is empty"));
+        }
+        Ok(dir)
+    }
+
+    /// The same, but that the catalog and the workshop may be missing.
+    ///
+    /// # Errors
+    /// As [`DataDir::open`].
+    pub fn open_to_recover(path: &Path) -> Result<Self, DataDirError> {
         refuse_unless_complete(path)?;
         let path = path.canonicalize().map_err(|e| failed(&format!("finding {}", path.display()), e))?;
         let lock = lock::take(&path)?;
@@ -120,14 +139,8 @@ impl DataDir {
         let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
         identity.must_fit(&rack, &rack_path)?;
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
-        for part in [WORKSHOP, CONFIG, CATALOG] {
-            if !path.join(part).exists() {
-                return Err(damaged(&path.join(part), "is missing"));
-            }
-        }
-        // SQLite takes an empty file for a new one.
-        if fs::metadata(path.join(CATALOG)).is_ok_and(|file| file.len() == 0) {
-            return Err(damaged(&path.join(CATALOG), "is empty"));
+        if !path.join(CONFIG).exists() {
+            return Err(damaged(&path.join(CONFIG), "is missing"));
         }
         Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
     }

@@ -7,6 +7,7 @@
 
 pub mod admin;
 pub mod app;
+pub mod backup;
 pub mod boot;
 pub mod config;
 pub mod context;
@@ -23,13 +24,16 @@ pub mod object_service;
 pub mod offline;
 pub mod open_parts;
 pub mod pacing;
+mod pack_index;
 pub mod processor;
 mod read_ahead;
 pub mod reads;
 pub mod recall;
+pub mod recover;
 pub mod repartition;
 pub mod replace;
 pub mod report;
+mod scrub;
 pub mod set_recall;
 mod spool_read;
 pub mod status_service;

@@ -14,6 +14,8 @@ pub struct Notices {
     pub network: Option<String>,
     /// Where new objects lie, and until when.
     pub staging: String,
+    /// Why the catalog has no journal, if it has none.
+    pub journal: Option<String>,
     /// True if they may stay there for good.
     stays: bool,
 }
@@ -23,12 +25,12 @@ impl Notices {
     pub fn of(config: &Config, address: SocketAddr) -> Self {
         let by_rules = config.thermometer.thermometer().is_used();
         let stays = config.migrate.older_than.is_none() && !by_rules;
-        Self { network: network(address), staging: staging(config), stays }
+        Self { network: network(address), staging: staging(config), journal: None, stays }
     }
 
     /// Puts the sentences into `status`: among the warnings what somebody should change.
     pub fn add_to(&self, status: &mut Status) {
-        status.warnings.extend(self.network.clone());
+        status.warnings.extend(self.network.iter().chain(&self.journal).cloned());
         let some_staged = status.workshop.staged_count > 0;
         let place = if self.stays && some_staged { &mut status.warnings } else { &mut status.notes };
         place.extend(Some(self.staging.clone()).filter(|sentence| !sentence.is_empty()));

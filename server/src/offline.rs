@@ -8,7 +8,7 @@ use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
 use crate::replace;
-use crate::report::DriveReport;
+use crate::report::{DriveReport, LostReport};
 use crate::status_service::may_lose;
 use catalog::{Catalog, SqliteOptions, SqliteStore};
 use disk::clock;
@@ -86,6 +86,30 @@ impl Offline {
             self.catalog.replace_drive(drive, uuid.0).await?;
             Ok(Some(self.report(drive, "standby").await?))
         })
+    }
+
+    /// Drive `drive`, which is good, is to be emptied. Nothing if there is no such drive.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn retire_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
+        Box::pin(async move {
+            let Some(drive) = self.known(drive) else { return Ok(None) };
+            let is_retiring = self.catalog.retiring_drives().await?.contains(&drive);
+            if !is_retiring && self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
+                return Err(ServerError::Refused(replace::has_failed(drive)));
+            }
+            self.catalog.retire_drive(drive, clock::wall_ms()).await?;
+            Ok(Some(self.report(drive, "retiring").await?))
+        })
+    }
+
+    /// The objects that are lost with drives that failed.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub fn lost_objects(&self) -> BoxFuture<'_, Result<LostReport, ServerError>> {
+        Box::pin(async move { Ok(LostReport::of(self.catalog.lost_objects(LostReport::NAMED_MAX).await?)) })
     }
 
     fn known(&self, drive: u32) -> Option<DriveId> {

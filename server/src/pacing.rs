@@ -1,7 +1,8 @@
 //! Migration beside clients: what [`engine::staging::pacing`] decides is obeyed here.
 //!
-//! Whoever copies a block of a migration write waits for its turn (`Pacing::turn`); a PUT waits as long as it is to
-//! be delayed (`Pacing::admitted`). Time is the host's, since it is the host's disk that is shared.
+//! Whoever copies a block of a migration write, or reads one for a check, waits for its turn (`Pacing::turn`,
+//! `Pacing::turn_to_check`); a PUT waits as long as it is to be delayed (`Pacing::admitted`). Time is the host's, since
+//! it is the host's disk that is shared.
 
 use engine::Usage;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
@@ -50,8 +51,13 @@ impl Pacing {
 
     /// A client's request is there until the answer is dropped.
     pub(crate) fn client(&self) -> ClientHere {
-        self.0.pacer.lock().client_came();
+        self.0.pacer.lock().client_came(self.now());
         ClientHere(self.clone())
+    }
+
+    /// The load, as the engine's checks go by it.
+    pub(crate) fn load_permille(&self) -> u32 {
+        self.0.pacer.lock().load_permille(self.now())
     }
 
     /// Waits as long as a write of `bytes` is to be delayed, with the workshop used so. Where nothing fits, whoever
@@ -62,6 +68,11 @@ impl Pacing {
             Admission::After(Duration::ZERO) | Admission::Stopped => {}
             Admission::After(delay) => sleep(delay).await,
         }
+    }
+
+    /// The same for a block that is read for a check and frees nothing.
+    pub(crate) async fn turn_to_check(&self, usage: impl Fn() -> Usage) -> Turn {
+        Turn { is_check: true, ..self.turn(usage).await }
     }
 
     /// Waits for the moment at which the next block may be copied, while the workshop is used as `usage` says.
@@ -76,7 +87,7 @@ impl Pacing {
                 pacer.next_block(now, usage())
             };
             if at <= now {
-                return Turn { pacing: self.clone(), began: now, bytes_max, bytes: 0 };
+                return Turn { pacing: self.clone(), began: now, bytes_max, bytes: 0, is_check: false };
             }
             if at == Time::MAX {
                 left.await;
@@ -107,16 +118,21 @@ pub(crate) struct Turn {
     began: Time,
     bytes_max: u64,
     bytes: u64,
+    is_check: bool,
 }
 
 impl Turn {
-    /// `bytes` of the block are copied. The next turn, once all of it is.
+    /// `bytes` of the block are copied, or checked. The next turn, once all of it is.
     pub(crate) async fn copied(mut self, bytes: u64, usage: impl Fn() -> Usage) -> Self {
         self.bytes += bytes;
         if self.bytes < self.bytes_max {
             return self;
         }
-        let Self { pacing, began, bytes, .. } = self;
+        let Self { pacing, began, bytes, is_check, .. } = self;
+        if is_check {
+            pacing.0.pacer.lock().checked(pacing.now(), began);
+            return pacing.turn_to_check(usage).await;
+        }
         pacing.0.pacer.lock().copied(pacing.now(), began, bytes);
         pacing.turn(usage).await
     }

@@ -18,6 +18,15 @@ pub(crate) fn not_failed(drive: DriveId) -> String {
     format!("drive {number} has not failed; if it will not come back, say `larder drive fail {number}` first")
 }
 
+/// Why a drive that failed is not retired.
+pub(crate) fn has_failed(drive: DriveId) -> String {
+    let number = drive.0;
+    format!(
+        "drive {number} has failed: there is nothing to copy from it. What it held is rebuilt; `larder drive replace \
+             {number}` puts another in its place"
+    )
+}
+
 /// Writes `fresh` into the directory `path`, which must be there and empty. One that holds a label of this place and
 /// nothing else was labelled before, by a command that did not come to its end. The UUID on the label is the drive's.
 ///

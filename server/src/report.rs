@@ -1,11 +1,15 @@
 //! The server's reports about itself: the answers of the admin API, printed by `larder status`, `explain`, `drive
-//! list`, `user`.
+//! list`, `user`, `scrub`.
 //!
 //! Times say which time they are in: `_ms` and `_s` of the wall, `modelled_` of the hardware (they differ by the time
 //! scale).
 
+mod scrub;
 mod temperature;
 
+pub use scrub::{
+    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus,
+};
 pub use temperature::{
     ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,
     TemperatureReport,
@@ -32,9 +36,14 @@ pub struct Status {
     /// What was read ahead of what clients asked for.
     #[serde(default)]
     pub read_ahead: ReadAheadStatus,
+    /// The checks of what is staged.
+    #[serde(default)]
+    pub checks: ChecksStatus,
     /// The intake of small objects, if there is one.
     #[serde(default)]
     pub intake: Option<IntakeStatus>,
+    /// The journal of the catalog, if there is one.
+    pub journal: Option<JournalReport>,
     /// Connections and requests of S3.
     pub front: FrontStatus,
     /// Power now.
@@ -46,6 +55,12 @@ pub struct Status {
     pub groups: GroupCounts,
     /// Drives that failed for good, as far as something is left to rebuild or was rebuilt since the server started.
     pub rebuilds: Vec<RebuildReport>,
+    /// The scrub of the rack.
+    #[serde(default)]
+    pub scrub: ScrubStatus,
+    /// Blobs that have lost stacks with drives that failed.
+    #[serde(default)]
+    pub exposed: ExposureReport,
     /// One row a class.
     pub classes: Vec<ClassStatus>,
     /// The time that a group is expected to take for its way up and down.
@@ -105,6 +120,45 @@ pub struct ReadAheadStatus {
     pub waiting_bytes: u64,
 }
 
+/// The passes in which all that is staged is read and checked. Spans are wall seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChecksStatus {
+    /// `off`, `waiting for its time`, `running`, `overdue`, `paused for clients`, or `waiting for migration`.
+    pub state: String,
+    /// The period of passes; 0 if there are none.
+    pub every_s: f64,
+    /// The load when it was measured last: the share of the time in which a client used the workshop, in thousandths.
+    pub load_permille: u32,
+    /// How long ago the pass under way, or the last one, began.
+    pub begun_s_ago: Option<f64>,
+    /// How long ago the last pass ended that was read to its end.
+    pub completed_s_ago: Option<f64>,
+    /// When the next one begins; `None` while one is under way.
+    pub next_in_s: Option<f64>,
+    /// Objects that this pass has checked.
+    pub pass_objects: u64,
+    /// Their bytes.
+    pub pass_bytes: u64,
+    /// Those of them that were damaged.
+    pub pass_damaged: u64,
+    /// Bytes that are left to it, as far as is known.
+    pub left_bytes: u64,
+    /// Passes that were read to their end since the server started.
+    pub passes: u64,
+    /// Objects checked since then.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects found to be damaged since then; they are in quarantine, or were.
+    pub damaged: u64,
+    /// Pages read since then whatever the load, since the pass would not have been through in time.
+    pub overdue_pages: u64,
+    /// Objects that went to the rack since then without being read again, since a check had them in memory.
+    pub saved_reads: u64,
+    /// Their bytes.
+    pub saved_read_bytes: u64,
+}
+
 /// The intake: the log of small objects, and the shelves behind it. Counts are since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IntakeStatus {
@@ -132,6 +186,17 @@ pub struct IntakeStatus {
     pub losses: u64,
     /// A drive is missing, or something of one was lost that the other rotation has not given back yet.
     pub incomplete: bool,
+}
+
+/// The journal beside the catalog, from which that is made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalReport {
+    /// Bytes of the last snapshot.
+    pub snapshot_bytes: u64,
+    /// Bytes of what was committed since.
+    pub batch_bytes: u64,
+    /// The two together are the catalog as it is; false until the first snapshot, and where one is due anew.
+    pub leads_on: bool,
 }
 
 /// A drive of the intake's pool.
@@ -225,6 +290,60 @@ pub struct GroupCounts {
     pub initialised: u64,
 }
 
+/// The objects that are lost: more stacks of their blobs than the code makes up for were on drives that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostReport {
+    /// The first of them, by name.
+    pub objects: Vec<LostObjectReport>,
+    /// How many there are.
+    pub count: u64,
+    /// How many blobs they lie in.
+    pub blobs: u64,
+    /// There are more such blobs than were looked into.
+    pub cut: bool,
+}
+
+/// An object that is lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostObjectReport {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The blob that it lies in.
+    pub blob: String,
+    /// The drives whose stacks of it are lost.
+    pub drives: Vec<u32>,
+}
+
+impl LostReport {
+    /// Objects that are named.
+    pub(crate) const NAMED_MAX: usize = 10_000;
+
+    pub(crate) fn of(lost: catalog::LostObjects) -> Self {
+        let object = |object: catalog::LostObject| LostObjectReport {
+            bucket: object.bucket,
+            key: object.key,
+            bytes: object.bytes,
+            blob: object.blob.to_string(),
+            drives: object.drives.into_iter().map(|drive| drive.0).collect(),
+        };
+        let objects = lost.objects.into_iter().map(object).collect();
+        Self { objects, count: lost.count, blobs: lost.blobs, cut: lost.cut }
+    }
+}
+
+/// How many blobs have lost how many stacks to drives that failed, as far as rebuilds have looked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExposureReport {
+    /// By the number of stacks that they have lost, from 1 to r.
+    pub blobs: Vec<u64>,
+    /// Blobs that have lost more than r: data is lost.
+    pub lost_blobs: u64,
+}
+
 /// The progress of rebuilding a drive that failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RebuildReport {
@@ -242,6 +361,9 @@ pub struct RebuildReport {
     pub lost_blobs: u64,
     /// Blobs that wait for drives that are away, or for room.
     pub waiting_blobs: u64,
+    /// It is good, and its stacks move away since the operator retires it.
+    #[serde(default)]
+    pub retires: bool,
     /// Wall seconds that it may still take at least, if nothing is waited for.
     pub left_min_s: f64,
     /// The same at most, with everybody else taking their full shares.
@@ -259,6 +381,8 @@ pub struct ClassStatus {
     pub state: String,
     /// Operations queued: client, rebuild, background.
     pub queued: [u64; 3],
+    /// The group would sleep, and spins on since a drive of it has no starts left today.
+    pub kept_spinning: bool,
 }
 
 /// Counters since the server started.

@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
+mod scrub;
 mod small_objects;
 mod snapshot;
 mod temperature;
@@ -8,18 +9,19 @@ mod warnings;
 
 pub(crate) use drives::may_lose;
 
-use crate::admin::{Admin, AdminError};
+use crate::admin::{Admin, AdminError, ScrubChange};
+use crate::backup::{BackupError, BackupReport, backup};
 use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, PlaceReport, RackPlace, ReadAheadStatus, Status,
-    WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, LostObject, LostReport, PlaceReport, RackPlace,
+    ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::world::WorldHandle;
-use catalog::{CatalogError, Object, Place};
+use catalog::{CatalogError, Journal, Object, Place};
 use disk::EmulatedRack;
 use disk::clock;
 use disk::label::Label;
@@ -28,7 +30,7 @@ use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
 use small_objects::intake_status;
-use snapshot::{drive_report, late, rack_status, unusable};
+use snapshot::{drive_report, late, patience, rack_status, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,6 +54,8 @@ pub struct StatusService {
     pub(crate) traffic: Option<Arc<Traffic>>,
     /// The intake, if there is one.
     pub(crate) intake: Option<Arc<IntakeLog>>,
+    /// The journal of the catalog, if there is one.
+    pub(crate) journal: Option<Arc<Journal>>,
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
@@ -67,8 +71,8 @@ impl StatusService {
         let sets = SetRecalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
-        let (notices, traffic, intake, places) = (Notices::default(), None, None, Vec::new());
-        Self { context, world, emulated, recalls, sets, notices, traffic, intake, places, replacing, started }
+        let (notices, traffic, intake, journal, places) = (Notices::default(), None, None, None, Vec::new());
+        Self { context, world, emulated, recalls, sets, notices, traffic, intake, journal, places, replacing, started }
     }
 
     /// A look at the engine.
@@ -140,8 +144,11 @@ impl StatusService {
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
-        let look = move |rack: &Rack, _| (rack_status(rack, &*clock), late(rack));
-        let (seen, late) = self.look(look).await?;
+        let look = move |rack: &Rack, now: Time| {
+            let waits = patience(rack, &*clock, now);
+            (rack_status(rack, now, &*clock), late(rack), waits)
+        };
+        let (seen, late, patience) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
         let overrun = self.emulated.overrun();
@@ -162,11 +169,14 @@ impl Admin for StatusService {
                 ..seen.workshop
             },
             read_ahead: read_ahead(&self.context),
+            journal: self.journal.as_ref().map(|journal| journal_status(journal)),
             intake: self.intake.as_ref().map(|log| intake_status(&log.status(), log.unmounted())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             ..seen
         };
         let counters = &self.context.counters;
+        status.checks.saved_reads = counters.saved_reads.load(Ordering::Relaxed);
+        status.checks.saved_read_bytes = counters.saved_read_bytes.load(Ordering::Relaxed);
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;
@@ -177,6 +187,7 @@ impl Admin for StatusService {
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
         status.warnings.extend(late_drives(&late));
+        status.warnings.extend(patience);
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
         status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
@@ -247,8 +258,32 @@ impl Admin for StatusService {
         self.fail(DriveId(drive), force).await
     }
 
+    async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.retire(DriveId(drive)).await
+    }
+
+    async fn lost_objects(&self) -> Result<LostReport, AdminError> {
+        self.lost().await
+    }
+
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         self.replace(DriveId(drive)).await
+    }
+
+    async fn scrub(&self) -> Result<ScrubReport, AdminError> {
+        self.scrub_report().await
+    }
+
+    async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        self.scrub_lost().await
+    }
+
+    async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {
+        match change {
+            ScrubChange::Pause => self.pause_scrub(true).await.map(Some),
+            ScrubChange::Resume => self.pause_scrub(false).await.map(Some),
+            ScrubChange::Start(group) => self.start_scrub(group).await,
+        }
     }
 
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {
@@ -257,6 +292,19 @@ impl Admin for StatusService {
 
     fn set_recalls(&self) -> Vec<SetReport> {
         self.sets.jobs()
+    }
+
+    async fn backup(&self, path: PathBuf) -> Result<BackupReport, BackupError> {
+        backup(&self.context, path, (self.context.nonce)()).await
+    }
+}
+
+fn journal_status(journal: &Journal) -> JournalReport {
+    let status = journal.status();
+    JournalReport {
+        snapshot_bytes: status.snapshot_bytes,
+        batch_bytes: status.segment_bytes,
+        leads_on: status.snapshot.is_some() && status.broken.is_none(),
     }
 }
 

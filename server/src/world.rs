@@ -13,6 +13,7 @@
 //! - every action that expects an answer gets one, whatever fails; a drive that hangs is answered for at its deadline;
 //! - memory is bounded by operations in service and by pages.
 
+pub(crate) mod checks;
 mod evacuate;
 mod freeing;
 mod job_steps;
@@ -30,6 +31,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod scrub;
 mod spool_sink;
 mod state;
 mod transfer;
@@ -116,8 +118,8 @@ impl World {
             Action::Rejected { op, reason } => self.ended(op, &Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
-            Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
-                let query = listing::StagedScan { older_than, coldest_bytes, hot_bytes, limit };
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
+                let query = listing::StagedScan { older_than, order, coldest_bytes, hot_bytes, limit };
                 self.list_staged(attempt, query, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
@@ -127,10 +129,22 @@ impl World {
             }
             Action::Evacuate { blob } => self.evacuate(blob),
             Action::ListOnDrive { drive, attempt, after, limit } => self.list_on_drive(drive, attempt, after, limit),
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
-                self.move_stack(op, attempt, (blob, index), [from, to]);
+            Action::MoveStack { op, attempt, blob, index, from, to, removes } => {
+                self.move_stack((op, attempt), (blob, index), [from, to], removes);
             }
+            Action::ListToScrub { group, attempt, after, end, limit } => {
+                self.list_to_scrub((group, attempt), (after, end), limit);
+            }
+            Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
+            Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
             Action::Job { job, action } => self.act_for_job(job, action),
+            Action::MeasureLoad { attempt } => self.measure_load(attempt),
+            Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {
+                let scan = checks::CheckScan { take, limit, bytes_max, load_limit_permille };
+                self.check_staged(attempt, scan, restart);
+            }
+            Action::ReleaseChecked => self.in_memory.clear(),
+            Action::PersistChecks { progress } => self.persist_checks(progress),
         }
     }
 
@@ -156,6 +170,7 @@ impl World {
                 self.made(&pack, *making, written, outcome);
             }
             Some(Operation::Rebuild(_)) => {}
+            Some(Operation::Scrub(scrubbed)) => self.scrubbed(scrubbed, outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

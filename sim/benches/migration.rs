@@ -39,6 +39,7 @@ fn policy(spec: &RackSpec, group_choice: GroupChoice, pack_bytes: u64) -> RackPo
             ..papers.migration
         },
         evacuate_permille: 500,
+        give_up_after: None,
         rebuild_read_back: true,
         ..papers
     }

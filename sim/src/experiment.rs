@@ -6,6 +6,7 @@ use crate::chance::{Popularity, Sizes};
 use crate::links::Network;
 use crate::replay::TraceError;
 use engine::layout::LayoutError;
+use engine::staging::checks::CheckPolicy;
 use engine::{
     GroupChoice, IdleTimeout, MigrationPolicy, RackPolicy, ReadPolicy, SchedulerPolicy, Shares, SpinDownPolicy,
     Weighing,
@@ -181,17 +182,22 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: 1_000_000_000,
             pack_members: 10_000,
             linger: Duration::ZERO,
             window: 64,
             scan_interval: Duration::from_mins(1),
             thermometer: engine::thermometer::Thermometer::none(),
+            due_with_checks: false,
         },
+        checks: CheckPolicy::default(),
         evacuate_permille: 1_000,
+        give_up_after: None,
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::MAX,
+        scrub: engine::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -4,7 +4,8 @@
 //! - `execute.rs` interprets the actions; `transfer.rs` moves bytes, as flows over the links of the rack
 //!   ([`crate::flow`]), and `moving.rs` is a transfer under way;
 //! - `faults.rs`: faults that are injected;
-//! - `drives.rs` are the drives; `blobs.rs` and `staging.rs` stand for catalog and workshop, in their smallest form.
+//! - `drives.rs` are the drives; `blobs.rs` and `staging.rs` stand for catalog and workshop, in their smallest form;
+//!   `checks.rs` reads and checks the workshop.
 //!
 //! Invariants:
 //! - every operation ends exactly once (asserted);
@@ -14,6 +15,7 @@
 //! - memory grows with drives, open operations and stored blobs, not with time.
 
 mod blobs;
+mod checks;
 mod drives;
 mod execute;
 mod faults;

@@ -22,8 +22,12 @@ use racks::{shipped, shipped_text};
 mod anticipation;
 #[path = "rack/backoff.rs"]
 mod backoff;
+#[path = "rack/checks.rs"]
+mod checks;
 #[path = "rack/forecasts.rs"]
 mod forecasts;
+#[path = "rack/giving_up.rs"]
+mod giving_up;
 #[path = "rack/hangs.rs"]
 mod hangs;
 #[path = "rack/initialising.rs"]
@@ -34,6 +38,8 @@ mod random_runs;
 mod reading_ahead;
 #[path = "rack/rebuild.rs"]
 mod rebuild;
+#[path = "rack/scrubbing.rs"]
+mod scrubbing;
 #[path = "rack/spin_down.rs"]
 mod spin_down;
 #[path = "rack/thermometer.rs"]
@@ -57,6 +63,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             ..papers.migration
         },
         evacuate_permille: 500,
+        give_up_after: None,
         rebuild_read_back: true,
         ..papers
     }

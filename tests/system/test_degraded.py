@@ -284,6 +284,69 @@ class GivenUpAndReplaced(Racks):
         self.all_read(self.serve(data), objects)
         self.assertEqual(os.listdir(self.place(data, drive)), ["Holiday pictures"])
 
+    def test_a_good_drive_is_retired_killed_on_the_way_and_pulled_when_it_is_said_to_be_empty(self):
+        data, objects, drives = self.cold("pelican-mini")
+        first, second = drives[:2]
+        self.refuses("retire", data, 4711, "no drive 4711")
+        self.assertEqual(self.does("retire", data, first)["state"], "retiring", "it needs no server")
+        server = self.serve(data)
+        self.does("retire", data, second)
+        server.kill()
+        server = self.serve(data)
+        self.all_read(server, objects)
+
+        def emptied(_):
+            return all(self.reported(server, drive)["state"] == "retired" for drive in (first, second))
+
+        server.until(f"drives {first} and {second} are retired", emptied)
+        self.assertEqual(server.status()["exposed"], {"blobs": [0, 0], "lost_blobs": 0}, "nothing was missing")
+        server.until_asleep()
+        self.assertEqual(server.stacks([first, second]), [], "what moved is removed")
+        self.assertEqual(server.stop(), 0)
+        for drive in (first, second):
+            shutil.rmtree(self.place(data, drive))
+        self.assertEqual(self.kinds(data, "--deep"), [])
+        server = self.serve(data)
+        self.all_read(server, objects)
+        os.mkdir(self.place(data, first))
+        self.assertEqual(self.does("replace", data, first)["state"], "standby")
+        # r more may go.
+        places = [drive["drive"] for drive in server.explain("pantry", "k00")["place"]["drives"]]
+        self.assertEqual(server.stop(), 0)
+        for drive in places[:2]:
+            shutil.rmtree(self.place(data, drive))
+        self.all_read(self.serve(data), objects)
+
+    def test_a_drive_that_stays_away_is_given_up_and_rebuilt(self):
+        settings = {**SMALL, "rebuild.after": "10 s"}
+        data, objects, drives = self.cold("pelican-mini", settings=settings)
+        gone = drives[0]
+        shutil.rmtree(self.place(data, gone))
+        server = self.serve(data)
+        self.all_read(server, objects)
+        server.until("it is given up", lambda _: self.reported(server, gone)["state"] == "failed")
+        self.until_rebuilt(server, gone)
+        self.all_read(server, objects)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+
+    def test_what_is_lost_beyond_r_is_named_and_all_else_is_served(self):
+        data, objects, drives = self.cold("nas8", settings={**SMALL, "placement.group_choice": "random"})
+        for drive in drives[:2]:
+            shutil.rmtree(self.place(data, drive))
+            self.does("fail", data, drive, "--force")
+        lost = json.loads(larder("drive", "lost", "--data", data, "--json").stdout)
+        named = {found["key"] for found in lost["objects"]}
+        self.assertIn("k00", named)
+        self.assertEqual(lost["count"], len(named))
+        server = self.serve(data)
+        said = larder("drive", "lost", "--data", data, "--json").stdout
+        self.assertEqual(json.loads(said), lost, "a server says the same")
+        self.all_read(server, {key: body for key, body in objects.items() if key not in named})
+        for key in named:
+            self.assertEqual(server.explain("pantry", key)["place"]["state"], "lost")
+        self.assertIn("s3://pantry/k00", larder("drive", "lost", "--data", data).stdout)
+
     def replaced(self, running):
         """A drive fails, and is replaced at once: what it held is rebuilt all the same, and the new one is used."""
         # Of two groups one is drawn for every pack, so that some of them go to the group of the new drive.

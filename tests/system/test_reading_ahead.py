@@ -114,6 +114,15 @@ class ReadingAhead(TreeTest):
         self.assertGreater(plain, 3 * 12, "without reading ahead the order matters")
         self.within_three_times("aws", self.aws_copies)
 
+    def test_aws_copies_a_tree_that_fills_the_spool_several_times(self):
+        spool_bytes = FILES * FILE_BYTES // 4
+        self.settings["workshop.spool"] = spool_bytes
+        self.started_anew()
+        wakes, _ = self.cost("aws, four times the spool", lambda: self.copied("larger", self.aws_copies))
+        # Each group once for each time that what is read ahead, three quarters of the spool, fills up.
+        fills = FILES * FILE_BYTES / (0.75 * spool_bytes)
+        self.assertLessEqual(wakes, 3 * 12 * fills)
+
     @unittest.skipIf(missing("rclone"), missing("rclone"))
     def test_rclone_copies_a_tree_in_few_wakes(self):
         self.within_three_times("rclone", self.rclone_copies)

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 32] = [
+const EVENTS: [(&str, About); 42] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -37,6 +37,7 @@ const EVENTS: [(&str, About); 32] = [
     ("DriveBack", About::Drive),
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
+    ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
     ("Submitted", About::Group),
@@ -54,9 +55,18 @@ const EVENTS: [(&str, About); 32] = [
     ("SpaceDead", About::Group),
     ("DeadPage", About::Group),
     ("DeadUnlisted", About::Group),
+    ("ScrubReported", About::Rack),
+    ("ScrubPaused", About::Rack),
+    ("ScrubRequested", About::Rack),
+    ("ScrubPage", About::Group),
+    ("ScrubUnlisted", About::Group),
     ("Job", About::Rack),
     ("Closing", About::Rack),
     ("DeadlineReached", About::Rack),
+    ("ChecksReported", About::Rack),
+    ("LoadMeasured", About::Rack),
+    ("StagedChecked", About::Rack),
+    ("StagedUnchecked", About::Rack),
 ];
 
 const WRITE_SUBMITTED: &str = "Submitted (write)";
@@ -94,9 +104,24 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
 /// Everything that cannot be.
 const CANNOT: [Cannot; 5] = [
-    (&["DriveReported", "Booted"], &["serving", "full", "closing"], "a start says them before anything else happens"),
     (
-        &[WRITE_SUBMITTED, WRITE_SUBMITTED_FOR_JOB, WRITE_CANCELLED, "StagedPage", "Job", "Closing", "DeadlineReached"],
+        &["DriveReported", "ScrubReported", "Booted", "ChecksReported"],
+        &["serving", "full", "closing"],
+        "a start says them before anything else happens",
+    ),
+    (
+        &[
+            WRITE_SUBMITTED,
+            WRITE_SUBMITTED_FOR_JOB,
+            WRITE_CANCELLED,
+            "StagedPage",
+            "LoadMeasured",
+            "StagedChecked",
+            "StagedUnchecked",
+            "Job",
+            "Closing",
+            "DeadlineReached",
+        ],
         &["booting"],
         "nothing is asked of a rack, nor by it, before it has booted",
     ),
@@ -175,9 +200,11 @@ impl Meetings {
             Event::Submitted(request)
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => group_of(&request.work),
-            Event::SpaceDead { group, .. } | Event::DeadPage { group, .. } | Event::DeadUnlisted { group, .. } => {
-                Some(*group)
-            }
+            Event::SpaceDead { group, .. }
+            | Event::DeadPage { group, .. }
+            | Event::DeadUnlisted { group, .. }
+            | Event::ScrubPage { group, .. }
+            | Event::ScrubUnlisted { group, .. } => Some(*group),
             _ => None,
         }
     }
@@ -194,6 +221,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveBack { drive }
         | Event::DriveFailed { drive }
         | Event::DriveReplaced { drive, .. }
+        | Event::DriveRetiring { drive }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
     }
@@ -204,6 +232,8 @@ fn group_of(work: &Work) -> Option<GroupId> {
         Work::Read { group, .. }
         | Work::Delete { group, .. }
         | Work::Rebuild { group, .. }
+        | Work::Scrub { group, .. }
+        | Work::ScrubWake { group }
         | Work::Visit { group }
         | Work::Initialise { group } => Some(*group),
         Work::Write { .. } => None,
@@ -234,6 +264,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveBack { .. } => "DriveBack",
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
+        Event::DriveRetiring { .. } => "DriveRetiring",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",
         Event::ReadCutShort { .. } => "ReadCutShort",
@@ -247,9 +278,18 @@ fn name(event: &Event) -> &'static str {
         Event::SpaceDead { .. } => "SpaceDead",
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
+        Event::ScrubReported { .. } => "ScrubReported",
+        Event::ScrubPaused { .. } => "ScrubPaused",
+        Event::ScrubRequested { .. } => "ScrubRequested",
+        Event::ScrubPage { .. } => "ScrubPage",
+        Event::ScrubUnlisted { .. } => "ScrubUnlisted",
         Event::Job { .. } => "Job",
         Event::SubmittedForJob { .. } => "SubmittedForJob",
         Event::Closing => "Closing",
         Event::DeadlineReached => "DeadlineReached",
+        Event::ChecksReported(_) => "ChecksReported",
+        Event::LoadMeasured { .. } => "LoadMeasured",
+        Event::StagedChecked { .. } => "StagedChecked",
+        Event::StagedUnchecked { .. } => "StagedUnchecked",
     }
 }

@@ -197,6 +197,28 @@ impl FaultyDrive {
         is_here.and(removed)
     }
 
+    async fn replace_file(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        self.begin(Call::Change).await?;
+        self.is_here(from)?;
+        // One that was lost is nobody's.
+        let was_there = self.is_here(to).is_ok();
+        let bytes = self.medium().contents_len(to).unwrap_or(0);
+        let (faults, replaced) = {
+            let mut state = self.overlay.state();
+            let files = &mut state.drives[self.number].files;
+            (files.remove(from), files.remove(to))
+        };
+        let foreign = was_there && replaced.is_some_and(|file| file.shows_another(bytes));
+        self.journal.demand(!foreign, Rule::Identity, || {
+            format!("{to} is replaced on drive {}, and is another rack's", self.number)
+        });
+        self.medium().replace(from, to).await?;
+        if let Some(faults) = faults {
+            self.overlay.state().drives[self.number].files.insert(to.clone(), faults);
+        }
+        Ok(())
+    }
+
     async fn sync_file(&self, name: &FileName) -> Result<(), DriveError> {
         let due = self.begin(Call::Sync).await?;
         self.is_here(name)?;
@@ -311,6 +333,11 @@ impl Drive for FaultyDrive {
     async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
         let removed = self.remove_file(name).await;
         self.end(removed).await
+    }
+
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        let replaced = self.replace_file(from, to).await;
+        self.end(replaced).await
     }
 
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {

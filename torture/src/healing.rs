@@ -10,13 +10,15 @@ use crate::overlay::FileFaults;
 use crate::plan::{Plan, Stream};
 use crate::power::SETTLED;
 use crate::reference::{At, Reference};
+use crate::scrubs::living_blobs;
 use crate::site::{BUCKET, Running, Site};
-use crate::{records, storm, tags};
-use catalog::{Blob, Place, PutCondition};
+use crate::{records, scrubs, storm, tags};
+use catalog::{Place, PutCondition};
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
-use engine::GroupState;
+use engine::scrub::ScrubView;
 use engine::uploads::StaleWatch;
+use engine::{Event, GroupState};
 use model::{DriveId, GroupId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -114,23 +116,6 @@ async fn stacks_fit_each_other(running: &Running) {
     }
 }
 
-/// The blobs in which something lives.
-async fn living_blobs(running: &Running) -> Vec<Blob> {
-    let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
-    while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
-        for blob in page.items {
-            if catalog.is_blob_living(blob.blob).await.unwrap_or(false) {
-                living.push(blob);
-            }
-        }
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    living
-}
-
 /// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What
 /// was written while the catalog was an older one is not known to the newest, and stays.
 async fn every_stack_is_known(running: &Running, at_home: bool) {
@@ -186,6 +171,7 @@ impl Healing<'_> {
         journal.note(|| "everything comes to its end".to_owned());
         self.settle().await;
         self.dead_bytes_are_known().await;
+        self.scrub().await;
         audit(self.running, true).await;
         self.files_of_the_workshop_are_known().await;
         no_fuse_tripped(self.running);
@@ -306,6 +292,24 @@ impl Healing<'_> {
             self.running.journal.demand(known >= bytes, Rule::Audit, || {
                 format!("{bytes} bytes of {group} are dead, and the engine knows of {known}")
             });
+        }
+    }
+
+    /// Where there are scrubs, one of everything leaves nothing rotten, but for what is beyond repair and said so.
+    async fn scrub(&self) {
+        if self.plan.policy.scrub.period.is_none() || self.running.context.lineage.older().is_some() {
+            return;
+        }
+        self.running.journal.note(|| "everything is scrubbed".to_owned());
+        let asked = self.running.context.clock.now();
+        self.running.world.report(Event::ScrubRequested { group: None });
+        let scrubbed = async || {
+            let since = move |view: ScrubView| view.pass.last.is_some_and(|last| last.ended >= asked);
+            let complete = self.running.world.ask(move |rack, now| rack.scrubs(now).all(since)).await;
+            complete == Some(true) && self.is_settled().await
+        };
+        if self.until("everything scrubbed", scrubbed).await {
+            scrubs::nothing_is_rotten(self.running, self.plan).await;
         }
     }
 

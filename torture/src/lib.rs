@@ -37,6 +37,7 @@ mod reference;
 mod register;
 mod report;
 mod rights;
+mod scrubs;
 mod shrink;
 mod site;
 mod starts;

@@ -1,4 +1,4 @@
-//! The operator: gives up drives for good, and puts others into their places.
+//! The operator: gives up drives for good, has good ones emptied, and puts others into their places.
 
 use crate::kinds::FaultKind;
 use crate::site::{RACK, Running};
@@ -40,6 +40,22 @@ pub(crate) async fn give_up(running: &Running, drive: usize) {
         // The catalog may have remembered it or not.
         Err(_) => {}
     }
+}
+
+/// Has `drive` emptied, if it might as well be lost: from now on it counts as given up, and another takes its place
+/// some time, emptied or not.
+pub(crate) async fn retire(running: &Running, drive: usize) {
+    let number = drive as u32;
+    {
+        let mut state = running.overlay.state();
+        if state.drives[drive].given_up || state.drives[drive].destroyed || !state.may_lose(drive) {
+            return;
+        }
+        state.drives[drive].given_up = true;
+    }
+    let retired = running.status.retire_drive(number).await;
+    running.journal.note(|| format!("the operator retires drive {number}: {:?}", retired.as_ref().map(drop)));
+    running.overlay.count(FaultKind::OperatorFailsDrive);
 }
 
 /// Gives up `drive` for good, if it may be lost by now. True if that is done.

@@ -9,7 +9,7 @@
 use crate::kinds::FaultKind;
 use catalog::Blob;
 use disk::label;
-use disk::stack::{stack_name, stack_of};
+use disk::stack::{spare_of, stack_name, stack_of};
 use disk::{FileName, MemoryDrive};
 use model::{BlobId, DriveId, Rng};
 use parking_lot::{Mutex, MutexGuard};
@@ -278,7 +278,8 @@ impl State {
     /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
     pub(crate) fn may_corrupt(&self, name: &FileName) -> bool {
         // A label that is corrupt costs the whole drive, which is a fault of its own.
-        let Some((blob, index)) = stack_of(name) else { return self.beyond && *name != label::file_name() };
+        let stack = stack_of(name).or_else(|| spare_of(name));
+        let Some((blob, index)) = stack else { return self.beyond && *name != label::file_name() };
         let mut bad = self.bad_stacks(blob);
         bad.insert(index);
         self.beyond || bad.len() <= self.parity

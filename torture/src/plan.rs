@@ -3,10 +3,11 @@
 //! same seed, one for each thing, so that leaving one thing out shifts no other.
 
 use crate::kinds::FaultKind;
+use engine::staging::checks::CheckPolicy;
 use engine::thermometer::{Rule, Temperature, Thermometer};
 use engine::{
-    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, Shares,
-    SpinDownPolicy, Weighing,
+    GroupChoice, IdleTimeout, MigrationPolicy, OverloadPolicy, RackPolicy, ReadPolicy, Relief, SchedulerPolicy,
+    ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 use model::{RackSpec, Rng};
 use serde::Serialize;
@@ -47,6 +48,10 @@ pub(crate) enum Stream {
     SlowReaders,
     /// The rules about hot and cold.
     Rules,
+    /// The checks of the workshop.
+    Checks,
+    /// How blobs are scrubbed.
+    Scrubs,
     /// One of the habits of a run.
     Habit {
         index: u64,
@@ -60,6 +65,8 @@ impl Stream {
             Self::Media => 3,
             Self::SlowReaders => 4,
             Self::Rules => 5,
+            Self::Checks => 6,
+            Self::Scrubs => 7,
             Self::Client { round, client, op } => 1 << 40 | round << 32 | client << 24 | op,
             Self::Storm { round, fault } => 2 << 40 | round << 32 | fault,
             Self::Pace { round } => 3 << 40 | round,
@@ -204,6 +211,8 @@ pub struct Plan {
     pub lulls: bool,
     /// Drives are given up more often, and others fail to write what is rebuilt.
     pub besieged: bool,
+    /// The operator has good drives emptied as well.
+    pub retires: bool,
     /// The host's disk fails to sync, and its power goes soon after a start.
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
@@ -220,8 +229,8 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-/// Runs from this number on may have rules about hot and cold: those below it are named by tests and pages for what
-/// they found, and stay what they were.
+/// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by
+/// tests and pages for what they found, and stay what they were.
 pub const RULED_FROM: u64 = 1_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
@@ -240,6 +249,34 @@ fn thermometer(seed: u64) -> Thermometer {
     rules.push(Rule { older_than: SECOND * rng.between(20, 200) as u32, ..Rule::default() });
     Thermometer { rules, default: pick(rng, &[Temperature::Hot, Temperature::Cold]) }
 }
+
+/// Every second run from [`RULED_FROM`] on checks its workshop, every 20 seconds to 10 minutes.
+fn checks(seed: u64) -> CheckPolicy {
+    let rng = &mut Stream::Checks.of(seed);
+    let _due_waits = rng.next_u64();
+    if seed < RULED_FROM || rng.below(2) == 0 {
+        return CheckPolicy::default();
+    }
+    let every = SECOND * pick(rng, &[20, 60, 600]);
+    CheckPolicy { every: Some(every), memory_bytes: pick(rng, &[0, 100 * KIB, 16 * MIB]) }
+}
+
+/// Scrubs with a short period, in a third of the runs that may have rules about hot and cold.
+fn scrub(seed: u64) -> ScrubPolicy {
+    if seed < RULED_FROM || !has_habit(seed, SCRUBS) {
+        return ScrubPolicy::default();
+    }
+    let rng = &mut Stream::Scrubs.of(seed);
+    ScrubPolicy {
+        period: Some(SECOND * pick(rng, &[1_200, 7_200, 40_000])),
+        ride_along: SECOND * pick(rng, &[0, 20, 300]),
+        starts_per_day: pick(rng, &[1, 4, 20]),
+        step_bytes: pick(rng, &[1, 64 * KIB, 1 << 30]),
+    }
+}
+
+/// The number of the habit of scrubbing.
+const SCRUBS: u64 = 11;
 
 fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
     RackPolicy {
@@ -271,17 +308,22 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: pick(rng, &[60 * KIB, 300 * KIB, MIB]),
             pack_members: pick(rng, &[3, 1000]),
             linger: SECOND * pick(rng, &[0, 0, 60]),
             window: pick(rng, &[1, 4, 16]),
             scan_interval: 5 * SECOND,
             thermometer: thermometer(seed),
+            due_with_checks: Stream::Checks.of(seed).below(2) == 0 && checks(seed).every.is_some(),
         },
+        checks: checks(seed),
         evacuate_permille: pick(rng, &[300, 600, 1000]),
+        give_up_after: None,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
+        scrub: scrub(seed),
         classes: Vec::new(),
     }
 }
@@ -371,6 +413,8 @@ impl Plan {
         let spool_bytes = pick(rng, &[MIB, 4 * MIB, 32 * MIB]);
         let besieged = has_habit(seed, 2) && !kinds.is_empty();
         kinds.extend(SIEGE.into_iter().filter(|_| besieged));
+        let retires = seed >= RULED_FROM && has_habit(seed, 11) && !kinds.is_empty();
+        kinds.extend(Some(FaultKind::OperatorFailsDrive).filter(|_| retires));
         let lulls = has_habit(seed, 1);
         if lulls && !kinds.is_empty() {
             // What it leaves behind in a server shows in a lull, and not after the next start.
@@ -401,6 +445,7 @@ impl Plan {
             rivals: has_habit(seed, 0),
             lulls,
             besieged,
+            retires,
             shaky,
             tags: has_habit(seed, 9),
             lives,
@@ -436,7 +481,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -445,8 +490,10 @@ impl Plan {
             if self.rivals { ", rivals" } else { "" },
             if self.lulls { ", lulls" } else { "" },
             if self.besieged { ", besieged" } else { "" },
+            if self.retires { ", drives retired" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
+            if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

@@ -324,6 +324,9 @@ impl Injector<'_> {
             let replaced = crate::operator::replace(self.running, drive).await;
             return self.running.journal.note(|| format!("the operator replaces drive {drive}: {replaced:?}"));
         }
+        if self.plan.retires && self.rng.below(2) == 0 {
+            return crate::operator::retire(self.running, drive).await;
+        }
         let drive = {
             let state = self.running.overlay.state();
             // One that died, rather than a sound one.

@@ -52,9 +52,33 @@ fn no_rule_is_broken_whatever_happens() {
 }
 
 #[test]
+fn no_rule_is_broken_where_drives_are_retired() {
+    let retired = (RULED_FROM..).filter(|seed| Plan::of(*seed).retires);
+    retired.take(40).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
+fn no_rule_is_broken_where_the_workshop_is_checked() {
+    let checked = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.checks.every.is_some());
+    let mut totals = Totals::default();
+    for seed in checked.take(60) {
+        totals.add(&sound(seed));
+    }
+    assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
+    let met = |event| totals.coverage.get(event).map_or(0, |states| states.values().sum::<u64>());
+    assert!(met("StagedChecked") > 500 && met("ChecksReported") > 10, "passes ran, and starts went on with them");
+}
+
+#[test]
+fn no_rule_is_broken_where_blobs_are_scrubbed() {
+    let scrubbed = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.scrub.period.is_some());
+    scrubbed.take(48).for_each(|seed| drop(sound(seed)));
 }
 
 #[test]
@@ -156,6 +180,11 @@ fn an_object_whose_commit_was_not_answered_migrates() {
 #[test]
 fn a_recall_whose_file_is_not_made_takes_no_room_in_the_spool() {
     sound(84699);
+}
+
+#[test]
+fn a_scrub_repairs_no_stack_that_was_lost_with_a_drive_that_was_replaced() {
+    sound(1_000_118);
 }
 
 #[test]

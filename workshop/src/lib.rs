@@ -43,7 +43,7 @@ pub use checksum::{Checksummer, whole_checksum};
 pub use drain::Full;
 pub use format::FormatError;
 pub use names::NamedSlot;
-pub use pack::{HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, Sealed};
+pub use pack::{CheckedBytes, HeldPack, MEMBERS_MAX, PackError, PackMember, PackPlan, PackSource, Sealed};
 pub use pack_format::{
     IndexEntry, MemberAttributes, PACK_FOOTER_BYTES, PackFooter, PartDigests, Retention, RetentionMode, decode_footer,
     decode_index,

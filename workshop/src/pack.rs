@@ -5,7 +5,8 @@
 //!
 //! Invariants: two sources of one plan yield the same bytes, so a write can be tried again; every member is checked
 //! block by block as it is read, and against its object's own checksum; a source holds two blocks and a few opened
-//! small members, and nothing that grows with the payload but 8 bytes for each member.
+//! small members, and nothing that grows with the payload but 8 bytes for each member. A held pack holds what it was
+//! given from memory ([`PackPlan::hold_with`]), beside the files of the same members.
 
 use crate::block::BLOCK_BYTES;
 use crate::checksum::{Checksummer, whole_checksum};
@@ -161,9 +162,14 @@ pub struct HeldPack {
     pieces: Vec<MemberPiece>,
 }
 
+/// The bytes of a staged version that was read and checked a moment ago: of each of its files, in chunks.
+pub type CheckedBytes = Vec<Vec<Bytes>>;
+
 /// A piece of a member.
 enum MemberPiece {
     File(StagedPiece),
+    /// A staged piece whose bytes are in memory, so that it is not read again. The file stays all the same.
+    Checked(StagedPiece, Vec<Bytes>),
     Memory(Bytes),
 }
 
@@ -173,6 +179,11 @@ impl MemberPiece {
             Self::File(file) => {
                 let reader = file.open().await?;
                 Ok(reader.read(0..reader.bytes()))
+            }
+            Self::Checked(file, chunks) => {
+                let bytes: u64 = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+                assert_eq!(bytes, file.bytes, "what is in memory is as long as its file");
+                Ok(futures::stream::iter(chunks.clone().into_iter().map(Ok)).boxed())
             }
             Self::Memory(bytes) => Ok(blocks_of(bytes.clone()).boxed()),
         }
@@ -211,6 +222,19 @@ impl HeldPack {
     /// Its plan.
     pub fn plan(&self) -> &PackPlan {
         &self.plan
+    }
+
+    /// Staged members that are in memory, and their bytes: each costs no read of the workshop.
+    pub fn checked(&self) -> (u64, u64) {
+        let mut pieces = self.pieces.iter();
+        let mut checked = (0, 0);
+        for member in &self.plan.members {
+            let of_member: Vec<&MemberPiece> = pieces.by_ref().take(member.pieces()).collect();
+            if of_member.iter().all(|piece| matches!(piece, MemberPiece::Checked(..))) {
+                checked = (checked.0 + 1, checked.1 + member.object.bytes);
+            }
+        }
+        checked
     }
 }
 
@@ -256,15 +280,33 @@ impl PackPlan {
 
     /// Holds the files of all members, so that the pack can be yielded any number of times.
     pub fn hold(self, staging: &Staging) -> Result<HeldPack, PackError> {
+        self.hold_with(staging, |_| None)
+    }
+
+    /// The same, with the bytes of such versions as `checked` has in memory; what is not as long as its record says is
+    /// read.
+    pub fn hold_with(
+        self,
+        staging: &Staging,
+        checked: impl Fn(u64) -> Option<CheckedBytes>,
+    ) -> Result<HeldPack, PackError> {
         let pieces = self.members.iter().flat_map(|PackMember { bucket, key, object, slots, .. }| {
             assert!(!slots.is_empty(), "a member has a file, though it be empty");
             let of = Arc::new((object.version.0, bucket.clone(), key.clone()));
+            let in_memory = checked(object.version.0).filter(|pieces| pieces.len() == slots.len());
+            let mut in_memory = in_memory.into_iter().flatten();
             slots.iter().zip(1..).map(move |(slot, number)| {
                 let part = object.parts.range(number).filter(|_| slots.len() > 1);
                 let bytes = part.map_or(object.bytes, |part| part.end - part.start);
                 let at = NamedSlot::of(*slot, bucket, key);
                 let hold = staging.hold(at).ok_or(PackError::MemberGone { slot: *slot })?;
-                Ok(MemberPiece::File(StagedPiece { hold, bytes, of: Arc::clone(&of) }))
+                let file = StagedPiece { hold, bytes, of: Arc::clone(&of) };
+                let is_whole =
+                    |chunks: &Vec<Bytes>| chunks.iter().map(|chunk| chunk.len() as u64).sum::<u64>() == bytes;
+                Ok(match in_memory.next().filter(is_whole) {
+                    Some(chunks) => MemberPiece::Checked(file, chunks),
+                    None => MemberPiece::File(file),
+                })
             })
         });
         Ok(HeldPack { pieces: pieces.collect::<Result<_, PackError>>()?, plan: self })

@@ -1,9 +1,11 @@
 //! Tests of packs: plans, sources, and recognising a payload.
 #![allow(clippy::unwrap_used)]
 use super::*;
+use crate::names::staged_name;
 use crate::pack_format::{PartDigests, decode_footer, decode_index};
 use crate::testing::{run, sample, settle, stage, staging};
 use catalog::{Acl, Checksum, ChecksumKind, PartLengths, VersionId};
+use disk::Drive;
 use proptest::prelude::*;
 
 fn member(slot: u64, bytes: u64) -> PackMember {
@@ -74,6 +76,35 @@ fn parts_are_held_against_their_own_checksums_where_the_object_has_none_of_its_b
         let bad = PackPlan::new(vec![of_parts]).unwrap();
         assert!(matches!(payload(&staging, &bad).await, Err(PackError::MemberMismatch { part: 2, slot: 2, .. })));
     });
+}
+
+/// The payload is the same as from the files, which are not read: what stands in them by then does not show.
+#[test]
+fn members_that_are_in_memory_are_not_read_again() {
+    run(async {
+        let (drive, staging) = staging(1 << 24);
+        let plan = staged_pack(&staging, &[10, 3 * BLOCK_BYTES + 5, 0, 30]).await;
+        let expected = payload(&staging, &plan).await.unwrap();
+        let chunks = |slot: u64, bytes: usize| vec![blocks_in(&sample(slot, bytes))];
+        let checked = |version| match version {
+            1 => Some(chunks(1, 3 * BLOCK_BYTES + 5)),
+            2 => Some(vec![vec![]]),
+            3 => Some(chunks(3, 29)), // not all of it: it is read
+            _ => None,
+        };
+        let held = Arc::new(plan.clone().hold_with(&staging, checked).unwrap());
+        assert_eq!(held.checked(), (2, 3 * BLOCK_BYTES as u64 + 5));
+        drive.remove(&staged_name(1)).await.unwrap();
+        for _ in 0..2 {
+            assert!(yielded(&held).await.unwrap() == expected, "any number of times");
+        }
+        assert!(payload(&staging, &plan).await.is_err(), "the file is gone");
+        assert_eq!(plan.hold(&staging).unwrap().checked(), (0, 0));
+    });
+}
+
+fn blocks_in(bytes: &[u8]) -> Vec<Bytes> {
+    bytes.chunks(BLOCK_BYTES).map(Bytes::copy_from_slice).collect()
 }
 
 #[test]
@@ -166,7 +197,7 @@ fn damage_to_a_member_is_noticed_while_packing() {
     run(async {
         let (drive, staging) = staging(1 << 20);
         let plan = staged_pack(&staging, &[10, 3 * BLOCK_BYTES, 30]).await;
-        drive.flip_bit(&crate::names::staged_name(1), BLOCK_BYTES as u64, 1);
+        drive.flip_bit(&staged_name(1), BLOCK_BYTES as u64, 1);
         let error = payload(&staging, &plan).await.err().unwrap();
         assert!(matches!(error, PackError::Read(ReadError::Damaged { slot: 1, block: 1 })));
         assert_eq!(error.bad_slot(), Some(1));

@@ -355,6 +355,12 @@ impl Drive for SmallFiles {
         self.records.remove(vec![Removal::One(at)]).await.map_err(|error| failed(name, error))
     }
 
+    /// Of the files alone: what the workshop stages is never replaced.
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        assert!(slot_of(from).or(slot_of(to)).is_none(), "{to} is no staged file");
+        self.files.replace(from, to).await
+    }
+
     async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
         let mut removed = self.files.remove_many(names.clone()).await;
         for (name, outcome) in names.iter().zip(&mut removed) {

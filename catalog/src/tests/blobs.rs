@@ -107,10 +107,10 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
     assert!(catalog.fail_drive(DriveId(7), 5).await.unwrap());
     assert!(!catalog.fail_drive(DriveId(7), 6).await.unwrap(), "it failed once");
     assert_eq!(catalog.failed_drives().await.unwrap(), [(DriveId(7), 5)]);
-    assert!(!catalog.move_stack(id, 0, DriveId(7), DriveId(20)).await.unwrap(), "stack 0 lies elsewhere");
-    assert!(!catalog.move_stack(id, 9, DriveId(7), DriveId(20)).await.unwrap(), "there is no stack 9");
-    assert!(catalog.move_stack(id, 1, DriveId(7), DriveId(20)).await.unwrap());
-    assert!(!catalog.move_stack(id, 1, DriveId(7), DriveId(21)).await.unwrap(), "reported late, or twice");
+    assert!(!catalog.move_stack(id, 0, [DriveId(7), DriveId(20)], false).await.unwrap(), "stack 0 lies elsewhere");
+    assert!(!catalog.move_stack(id, 9, [DriveId(7), DriveId(20)], false).await.unwrap(), "there is no stack 9");
+    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(!catalog.move_stack(id, 1, [DriveId(7), DriveId(21)], false).await.unwrap(), "reported late, or twice");
     assert_eq!(catalog.blob(id).await.unwrap().unwrap().drives, [DriveId(6), DriveId(20), DriveId(8)]);
     assert!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.is_empty());
     let page = catalog.on_drive_page(DriveId(20), None, 9).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
     catalog.delete_object("b", "k0").await.unwrap();
     catalog.delete_object("b", "k1").await.unwrap();
     catalog.forget_blob(id).await.unwrap();
-    assert!(!catalog.move_stack(id, 1, DriveId(20), DriveId(21)).await.unwrap(), "the blob is gone");
+    assert!(!catalog.move_stack(id, 1, [DriveId(20), DriveId(21)], false).await.unwrap(), "the blob is gone");
     assert!(catalog.on_drive_page(DriveId(20), None, 9).await.unwrap().blobs.is_empty());
     sound(&catalog).await;
 }
@@ -130,12 +130,12 @@ async fn no_blob_is_forgotten_while_a_rebuild_may_have_left_a_stack_of_it() {
     let (id, _) = stored(&catalog, &[10]).await;
     catalog.fail_drive(DriveId(7), 5).await.unwrap();
     let found = catalog.blob(id).await.unwrap().unwrap();
-    let [first, second] = [20, 21].map(|drive| RebuildTarget { drive: DriveId(drive), index: 1 });
+    let [first, second] = [20, 21].map(|drive| RebuildTarget { drive: DriveId(drive), index: 1, spare: false });
     assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap());
     assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap(), "once more is the same");
     assert!(catalog.begin_rebuild(&found, 1, second.drive).await.unwrap());
     assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first, second]);
-    assert!(catalog.move_stack(id, 1, DriveId(7), second.drive).await.unwrap());
+    assert!(catalog.move_stack(id, 1, [DriveId(7), second.drive], false).await.unwrap());
     assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first], "what is counted is not left over");
     assert!(!catalog.begin_rebuild(&found, 1, DriveId(22)).await.unwrap(), "it lies elsewhere by now");
     sound(&catalog).await;
@@ -182,7 +182,7 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     catalog.fail_drive(DriveId(7), 6).await.unwrap();
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
     assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), Some(bytes + new.stack_bytes));
-    assert!(catalog.move_stack(old, 1, DriveId(7), DriveId(20)).await.unwrap());
+    assert!(catalog.move_stack(old, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs[0].0.blob, new.blob);
     assert!(!catalog.is_stack_lost(DriveId(20), old).await.unwrap(), "it is whole again");
     sound(&catalog).await;

@@ -1,9 +1,9 @@
 //! Meta, ids, users, buckets, drives.
 
-use super::{catalog, object, put, sound};
+use super::{catalog, catalog_in, object, put, sound};
 use crate::{
-    Acl, Bucket, BucketChange, Catalog, CatalogError, ClockAnchor, DriveRecord, MemoryStore, Ownership, PutCondition,
-    Store, StoreError, User, VersionId, Write,
+    Acl, Bucket, BucketChange, Catalog, CatalogError, ChecksRecord, ClockAnchor, Cursor, DriveRecord, MemoryStore,
+    Ownership, PutCondition, StagedWhen, Store, StoreError, User, VersionId, Write,
 };
 use model::DriveId;
 use std::collections::BTreeSet;
@@ -142,6 +142,30 @@ async fn a_drive_is_remembered_as_initialised_until_another_takes_its_place_or_t
     assert_eq!(known(&again).await, [], "then every group is initialised once more");
     again.note_initialised(&one, 8).await.unwrap();
     assert_eq!(known(&again).await, [1, 3].map(DriveId));
+    sound(&again).await;
+}
+
+#[tokio::test]
+async fn a_pass_of_checks_is_remembered_with_its_place_and_begins_anew_if_its_record_is_damaged() {
+    let store = MemoryStore::new();
+    let catalog = catalog_in(Arc::new(store.clone())).await;
+    for key in ["c", "a", "b"] {
+        put(&catalog, key, 10, 1).await;
+    }
+    let versions = catalog.staged_page(None, StagedWhen::until(u64::MAX), 9).await.unwrap().items;
+    let place = Cursor::behind_staged(&versions[0]);
+    let record = ChecksRecord { begun_ns: 5, objects: 1, behind: Some(place), ..ChecksRecord::default() };
+    assert_eq!(catalog.checks().await.unwrap(), None);
+    catalog.note_checks(&record).await.unwrap();
+    let again = Catalog::open(Arc::new(store.clone())).await.unwrap();
+    let found = again.checks().await.unwrap().unwrap();
+    assert_eq!(found, record);
+    let rest = again.staged_page(found.behind.as_ref(), StagedWhen::until(u64::MAX), 9).await.unwrap().items;
+    assert_eq!(rest, versions[1..]);
+    store.corrupt(&crate::key::meta("workshop-checks"), |bytes| bytes[2] ^= 1);
+    assert_eq!(again.checks().await.unwrap(), None);
+    again.note_checks(&ChecksRecord { behind: None, ..record }).await.unwrap();
+    assert_eq!(again.checks().await.unwrap().unwrap().behind, None);
     sound(&again).await;
 }
 

@@ -54,13 +54,22 @@ pub(super) async fn open(
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
 ) -> Result<StackEnds, DriveError> {
-    match probe(blob, index, drive, meter).await {
+    open_named(blob, (index, &stack_name(blob.id, index)), drive, meter).await
+}
+
+/// The same of a stack under another name.
+pub(super) async fn open_named(
+    blob: &Blob,
+    (index, name): (u8, &FileName),
+    drive: &Arc<dyn Drive>,
+    meter: &Arc<Meter>,
+) -> Result<StackEnds, DriveError> {
+    match probe_named(blob, (index, name), drive, meter).await {
         Ok(ends) => Ok(ends),
         Err(Flaw::Drive(error)) => Err(error),
         Err(flaw) => {
-            let name = stack_name(blob.id, index);
             tracing::warn!(stack = %name, why = %flaw, "a stack is not what it should be");
-            Err(DriveError::NotFound(name))
+            Err(DriveError::NotFound(name.clone()))
         }
     }
 }
@@ -80,21 +89,29 @@ pub(super) async fn probe(
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
 ) -> Result<StackEnds, Flaw> {
+    probe_named(blob, (index, &stack_name(blob.id, index)), drive, meter).await
+}
+
+async fn probe_named(
+    blob: &Blob,
+    (index, name): (u8, &FileName),
+    drive: &Arc<dyn Drive>,
+    meter: &Arc<Meter>,
+) -> Result<StackEnds, Flaw> {
     let shape = Shape::new(blob.code, blob.payload_bytes);
-    let name = stack_name(blob.id, index);
-    let (expected_bytes, bytes) = (shape.stack_bytes(), drive.len(&name).await?);
+    let (expected_bytes, bytes) = (shape.stack_bytes(), drive.len(name).await?);
     if bytes != expected_bytes {
         return Err(Flaw::Length { bytes, expected_bytes });
     }
     // The end first: the header lies before the first fragment, so that reading it costs no seek of its own.
     let last_run = shape.runs() - 1;
-    let tail = drive.read_at(&name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
+    let tail = drive.read_at(name, shape.page_offset(last_run), meter.zeroed(2 * BLOCK_BYTES)).await?;
     let footer = Footer::decode(&tail[BLOCK_BYTES..]).map_err(Flaw::Footer)?;
     if footer.blob != *blob || footer.index != index {
         return Err(Flaw::ForeignFooter);
     }
     let page = right_page(blob, index, last_run, footer.header_crc, &tail[..BLOCK_BYTES]);
-    let head = drive.read_at(&name, 0, meter.zeroed(BLOCK_BYTES)).await?;
+    let head = drive.read_at(name, 0, meter.zeroed(BLOCK_BYTES)).await?;
     let header = Header::decode(&head).map_err(Flaw::Header)?;
     if header.blob != *blob || header.index != index {
         return Err(Flaw::ForeignHeader);
@@ -119,7 +136,7 @@ fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -
 }
 
 /// True of an error that concerns some bytes rather than the drive as a whole.
-fn is_local(error: &DriveError) -> bool {
+pub(super) fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Io { .. })
 }
 

@@ -61,6 +61,18 @@ pub fn stack_of(name: &FileName) -> Option<(BlobId, u8)> {
     (stack_name(blob, index) == *name).then_some((blob, index))
 }
 
+/// The name under which the stack with index `index` of blob `id` is regenerated beside the one that it is to replace.
+pub fn spare_name(id: BlobId, index: u8) -> FileName {
+    let name = format!("{:016x}-{:016x}.{index:03}.spare", id.number, id.nonce);
+    FileName::new(name).expect("hexadecimal digits make a file name")
+}
+
+/// The blob and index of the stack that is regenerated under `name`, if that is the name of such a one.
+pub fn spare_of(name: &FileName) -> Option<(BlobId, u8)> {
+    let stem = name.as_str().strip_suffix(".spare")?;
+    stack_of(&FileName::new(format!("{stem}.stack"))?)
+}
+
 /// Where everything lies in the stacks of a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -408,7 +420,11 @@ mod tests {
 
     #[test]
     fn stacks_are_named_by_blob_and_index() {
+        let spare = spare_name(BlobId::new(0xbeef, 0xf00d), 7);
+        assert_eq!(spare.as_str(), "000000000000beef-000000000000f00d.007.spare");
+        assert_eq!((spare_of(&spare), stack_of(&spare)), (Some((BlobId::new(0xbeef, 0xf00d), 7)), None));
         let name = stack_name(BlobId::new(0xbeef, 0xf00d), 7);
+        assert_eq!(spare_of(&name), None);
         assert_eq!(name.as_str(), "000000000000beef-000000000000f00d.007.stack");
         assert_eq!(stack_of(&name), Some((BlobId::new(0xbeef, 0xf00d), 7)));
         for stranger in [

@@ -3,15 +3,19 @@
 //! The quick form reads the ends of each stack; the deep form reads everything, compares each fragment with its
 //! checksum and the parity fragments with what the data fragments make.
 //!
-//! Invariant: nothing is changed, whatever is found.
+//! Both change nothing, whatever they find. A scrub reads a part in the deep way, and writes fragments that are bad
+//! anew where they lie.
 
-use super::fetch::probe;
+use super::fetch::{is_local, probe};
 use super::flaw::Flaw;
-use super::format::Blob;
+use super::format::{Blob, Shape, stack_name};
 use super::outcome::{StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, StackReader};
-use crate::{Drive, DriveError, Meter};
+use super::verify::Discard;
+use crate::format::BLOCK_BYTES;
+use crate::{Buffer, Drive, DriveError, Meter};
 use futures::future::join_all;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The findings on a blob.
@@ -60,29 +64,139 @@ pub async fn inspect_deeply(blob: Blob, drives: &[Option<Arc<dyn Drive>>], sink:
     if found.payload.is_err() {
         return found;
     }
-    let usable = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
-    let stacks: Vec<_> = usable.collect();
-    let indices: Vec<u8> = stacks.iter().map(|(index, _)| *index).collect();
+    let (stacks, indices) = usable(drives);
     let mut reader = match StackReader::open(blob, stacks, Policy::All).await.result {
         Ok(reader) => reader.without_repairs().with_parity_checked(),
         Err(error) => return Inspection { payload: Err(error), ..found },
     };
     found.payload = reader.read(0..blob.payload_bytes, sink).await;
-    for ((index, outcome), bad) in indices.into_iter().zip(reader.outcomes()).zip(reader.bad_fragments()) {
-        let known = found.flaws.iter().any(|(flawed, flaw)| *flawed == index && !matches!(flaw, Flaw::Page));
-        if known {
-            continue;
-        }
-        let flaw = match outcome {
-            _ if bad > 0 => Flaw::Fragments(bad),
-            StackOutcome::Failed(error) => Flaw::Unread(error),
-            StackOutcome::NoAnswer => Flaw::Unread("it did not answer in time".into()),
-            StackOutcome::NotAsked => Flaw::Unread(DriveError::TooManyOpenFiles.to_string()),
-            _ => continue,
-        };
-        found.flaws.push((index, flaw));
-    }
-    found.flaws.extend(reader.wrong_parity().map(|(index, stripe)| (index, Flaw::Parity { stripe })));
-    found.flaws.sort_by_key(|(index, _)| *index);
+    found.add_flaws(&reader, &indices);
     found
+}
+
+/// What a scrub has found of a part of a blob.
+#[derive(Debug)]
+pub struct ScrubFindings {
+    /// The outcome of each stack, by index; unused where there is no drive.
+    pub outcomes: Vec<StackOutcome>,
+    /// The flaws that are left, by stack index.
+    pub flaws: Vec<(u8, Flaw)>,
+    /// An error if some stripe has too few good fragments, if the part cannot be read to its end, or is wrong.
+    pub payload: Result<(), StackError>,
+    /// The payload bytes of stripes with too few good fragments; neighbours are one range.
+    pub lost: Vec<Range<u64>>,
+}
+
+/// Reads the payload bytes `part` of `blob` from all stacks that are there, as [`inspect_deeply`] does; fragments that
+/// are bad are written anew where they lie. Goes on behind stripes that are lost. The checksum of the payload as a
+/// whole is compared if the part is all of it.
+pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u64>) -> ScrubFindings {
+    let mut found = inspect(blob, drives).await;
+    let mut lost = Vec::new();
+    let (stacks, indices) = usable(drives);
+    let mut outcomes = vec![StackOutcome::Unused; drives.len()];
+    if found.payload.is_ok() {
+        let opened = StackReader::open(blob, stacks, Policy::All).await;
+        let (result, read) = match opened.result {
+            Err(error) => (Err(error), opened.outcomes),
+            Ok(reader) => {
+                let mut reader = reader.with_parity_checked();
+                let result = read_beyond_losses(&blob, &mut reader, part, &mut lost).await;
+                found.add_flaws(&reader, &indices);
+                (result, reader.outcomes())
+            }
+        };
+        found.payload = result;
+        for (index, outcome) in indices.iter().zip(read) {
+            outcomes[usize::from(*index)] = outcome;
+        }
+    } else {
+        for index in &indices {
+            outcomes[usize::from(*index)] = StackOutcome::Fine;
+        }
+    }
+    for (index, flaw) in &found.flaws {
+        let outcome = &mut outcomes[usize::from(*index)];
+        *outcome = match flaw {
+            Flaw::NoDrive => StackOutcome::Unused,
+            Flaw::Unread(_) => continue, // the reader's outcome says more
+            Flaw::Drive(error)
+                if is_local(error) && answers(&blob, *index, drives[usize::from(*index)].as_ref()).await =>
+            {
+                StackOutcome::StackBad
+            }
+            Flaw::Drive(error) => StackOutcome::of(error),
+            _ => StackOutcome::StackBad,
+        };
+    }
+    ScrubFindings { outcomes, flaws: found.flaws, payload: found.payload, lost }
+}
+
+/// True if some block of the stack can be read, so that an error at its ends is the stack's and not the drive's.
+async fn answers(blob: &Blob, index: u8, drive: Option<&Arc<dyn Drive>>) -> bool {
+    let Some(drive) = drive else { return false };
+    let (name, footer_at) = (stack_name(blob.id, index), Shape::new(blob.code, blob.payload_bytes).footer_offset());
+    for offset in [0, BLOCK_BYTES as u64, footer_at / 2 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, footer_at] {
+        if drive.read_at(&name, offset, Buffer::zeroed(BLOCK_BYTES)).await.is_ok() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Reads `part`, and goes on behind each stripe that is lost. The first error, if there was one.
+async fn read_beyond_losses(
+    blob: &Blob,
+    reader: &mut StackReader,
+    part: Range<u64>,
+    lost: &mut Vec<Range<u64>>,
+) -> Result<(), StackError> {
+    let (mut from, mut result, stripe_bytes) = (part.start, Ok(()), blob.code.stripe_bytes());
+    loop {
+        let error = match reader.read(from..part.end, &mut Discard).await {
+            Err(error @ StackError::DataLost { .. }) => error,
+            other => return result.and(other),
+        };
+        let StackError::DataLost { stripe, .. } = error else { return Err(error) };
+        let (start, end) = (stripe * stripe_bytes, ((stripe + 1) * stripe_bytes).min(part.end));
+        match lost.last_mut().filter(|last: &&mut Range<u64>| last.end >= start) {
+            Some(last) => last.end = end,
+            None => lost.push(start..end),
+        }
+        assert!(end > from, "each lost stripe lies behind the one before");
+        (from, result) = (end, result.and(Err(error)));
+    }
+}
+
+/// Stacks, each given by its index and drive.
+type Stacks = Vec<(u8, Arc<dyn Drive>)>;
+
+/// The drives that can be used, as stacks, and their indices.
+fn usable(drives: &[Option<Arc<dyn Drive>>]) -> (Stacks, Vec<u8>) {
+    let there = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
+    let stacks: Stacks = there.collect();
+    let indices = stacks.iter().map(|(index, _)| *index).collect();
+    (stacks, indices)
+}
+
+impl Inspection {
+    /// Adds what `reader`, of the stacks `indices`, has found.
+    fn add_flaws(&mut self, reader: &StackReader, indices: &[u8]) {
+        for ((&index, outcome), bad) in indices.iter().zip(reader.outcomes()).zip(reader.bad_fragments()) {
+            let known = self.flaws.iter().any(|(flawed, flaw)| *flawed == index && !matches!(flaw, Flaw::Page));
+            if known {
+                continue;
+            }
+            let flaw = match outcome {
+                _ if bad > 0 => Flaw::Fragments(bad),
+                StackOutcome::Failed(error) => Flaw::Unread(error),
+                StackOutcome::NoAnswer => Flaw::Unread("it did not answer in time".into()),
+                StackOutcome::NotAsked => Flaw::Unread(DriveError::TooManyOpenFiles.to_string()),
+                _ => continue,
+            };
+            self.flaws.push((index, flaw));
+        }
+        self.flaws.extend(reader.wrong_parity().map(|(index, stripe)| (index, Flaw::Parity { stripe })));
+        self.flaws.sort_by_key(|(index, _)| *index);
+    }
 }

@@ -9,12 +9,12 @@
 //! Invariants: the footer is written only if the whole payload was right; on a failure the new file is removed. Memory:
 //! what a read and a write take.
 
-use super::fetch::{Fetch, FetchOrder, open};
-use super::format::{Blob, ChecksumPage, RUN_STRIPES, Shape, stack_name};
+use super::fetch::{Fetch, FetchOrder, open_named};
+use super::format::{Blob, ChecksumPage, RUN_STRIPES, Shape, spare_name, stack_name};
 use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{Policy, StackReader};
 use super::write::{Lost, StackWriter, Written};
-use crate::Drive;
+use crate::{Drive, FileName};
 use std::sync::Arc;
 
 /// Regenerates a stack of `blob` from `stacks`, each given by its index and drive, and syncs it. A file that an earlier
@@ -54,8 +54,22 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
 /// Reads back all of the stack with index `index` and checks every fragment; its footer must be that of a blob with
 /// this checksum.
 pub async fn verify_stack(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
-    let (shape, name, meter) = (Shape::new(blob.code, blob.payload_bytes), stack_name(blob.id, index), Arc::default());
-    let (header_crc, mut page) = match open(&blob, index, drive, &meter).await {
+    verify_named(blob, (index, stack_name(blob.id, index)), drive, payload_crc64).await
+}
+
+/// The same of a stack that was regenerated beside the one that it is to replace.
+pub async fn verify_spare(blob: Blob, index: u8, drive: &Arc<dyn Drive>, payload_crc64: u64) -> StackOutcome {
+    verify_named(blob, (index, spare_name(blob.id, index)), drive, payload_crc64).await
+}
+
+async fn verify_named(
+    blob: Blob,
+    (index, name): (u8, FileName),
+    drive: &Arc<dyn Drive>,
+    payload_crc64: u64,
+) -> StackOutcome {
+    let (shape, meter) = (Shape::new(blob.code, blob.payload_bytes), Arc::default());
+    let (header_crc, mut page) = match open_named(&blob, (index, &name), drive, &meter).await {
         Ok(ends) if ends.footer.payload_crc64 != payload_crc64 => return StackOutcome::StackBad,
         Ok(ends) => (ends.footer.header_crc, ends.page),
         Err(error) => return StackOutcome::of(&error),

@@ -254,6 +254,10 @@ impl Drive for SyntheticDrive {
         read_only("removing a file")
     }
 
+    async fn replace(&self, _: &FileName, _: &FileName) -> Result<(), DriveError> {
+        read_only("replacing a file")
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         self.blobs.stack(name).map(|_| self.blobs.shape().stack_bytes())
     }

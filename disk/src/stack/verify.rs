@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use std::sync::Arc;
 
 /// Discards a payload.
-struct Discard;
+pub(super) struct Discard;
 
 impl PayloadSink for Discard {
     fn take<'a>(&'a mut self, _: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {

@@ -12,7 +12,8 @@
 //! only after the second sync.
 
 use super::format::{
-    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, stack_name, stack_of,
+    Blob, ChecksumPage, Footer, Header, Provenance, RUN_STRIPES, Shape, StripeBatch, fragment_sum, spare_name,
+    spare_of, stack_name, stack_of,
 };
 use super::outcome::{Report, StackError, StackOutcome};
 use super::read::{PayloadSink, SinkClosed};
@@ -43,8 +44,11 @@ pub struct Lost {
     pub index: u8,
     /// The drive of each of the blob's k + r stacks from now on, in stack order.
     pub drives: Vec<DriveId>,
-    /// The drive that it goes to, which has none of the blob.
+    /// The drive that it goes to.
     pub target: Arc<dyn Drive>,
+    /// That drive has the stack already, damaged: the new one is written beside it, under the name of a spare. If not,
+    /// it has none of the blob.
+    pub beside: bool,
     /// What lies there under its name, and shows itself to be this very stack, is left by an earlier attempt. Not so
     /// where a newer catalog may count it.
     pub replaces: bool,
@@ -90,7 +94,7 @@ impl NewStack {
         let made = self.drive.create(&self.name, bytes).await;
         if replaces
             && matches!(made, Err(DriveError::Exists(_)))
-            && remove_own(&*self.drive, blob.rack, blob.id, self.index).await?
+            && remove_own(&*self.drive, blob.rack, (blob.id, self.index), &self.name).await?
         {
             return self.drive.create(&self.name, bytes).await;
         }
@@ -113,12 +117,13 @@ impl StackWriter {
     pub async fn create(blob: Blob, provenance: Provenance, drives: &[(DriveId, Arc<dyn Drive>)]) -> Report<Self> {
         let ids = drives.iter().map(|(id, _)| *id).collect();
         let targets = (0..).zip(drives).map(|(index, (_, drive))| (index, Arc::clone(drive))).collect();
-        Self::begun(blob, provenance, ids, targets, false).await
+        Self::begun(blob, provenance, ids, targets, (false, false)).await
     }
 
     /// Makes the file of the `lost` stack of `blob` alone.
     pub(super) async fn create_lost(blob: Blob, provenance: Provenance, lost: Lost) -> Report<Self> {
-        Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], lost.replaces).await
+        let flags = (lost.replaces, lost.beside);
+        Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], flags).await
     }
 
     async fn begun(
@@ -126,14 +131,15 @@ impl StackWriter {
         provenance: Provenance,
         drives: Vec<DriveId>,
         targets: Vec<(u8, Arc<dyn Drive>)>,
-        replaces: bool,
+        (replaces, beside): (bool, bool),
     ) -> Report<Self> {
         assert_eq!(drives.len(), blob.code.stacks(), "a blob lies on k + r drives");
         let shape = Shape::new(blob.code, blob.payload_bytes);
         let meter = Arc::new(Meter::default());
         let buffer_bytes = shape.batch_bytes() + BLOCK_BYTES;
         let stack = |(index, drive)| {
-            let (name, outcome) = (stack_name(blob.id, index), StackOutcome::Fine);
+            let name = if beside { spare_name(blob.id, index) } else { stack_name(blob.id, index) };
+            let outcome = StackOutcome::Fine;
             NewStack { index, drive, name, created: false, header_crc: 0, sums: Vec::new(), outcome }
         };
         let mut writer = Self {
@@ -192,12 +198,14 @@ impl StackWriter {
     /// now: a drive may have been away meanwhile. The outcome of each stack.
     pub async fn abort(mut self) -> Vec<StackOutcome> {
         while self.in_flight.join_next().await.is_some() {}
-        let is_own = |stack: &NewStack| stack_of(&stack.name) == Some((self.blob.id, stack.index));
+        let shown = |name: &FileName| stack_of(name).or(spare_of(name));
+        let is_own = |stack: &NewStack| shown(&stack.name) == Some((self.blob.id, stack.index));
         assert!(self.stacks.iter().all(is_own), "only stacks of the very blob are removed");
         let Blob { rack, id, .. } = self.blob;
         let created = self.stacks.iter().filter(|stack| stack.created);
-        let removed =
-            created.map(|stack| async move { (&stack.name, remove_own(&*stack.drive, rack, id, stack.index).await) });
+        let removed = created.map(|stack| async move {
+            (&stack.name, remove_own(&*stack.drive, rack, (id, stack.index), &stack.name).await)
+        });
         for (name, removed) in join_all(removed).await {
             if let Err(error) = removed {
                 tracing::warn!(stack = %name, %error, "an incomplete stack is left behind");

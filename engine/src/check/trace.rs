@@ -29,11 +29,12 @@ mod tests;
 
 pub use rebuild::RebuildFault;
 
-use crate::action::{Action, Transfer};
+use crate::action::{Action, Outcome, Transfer};
 use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpenOps;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -208,6 +209,8 @@ pub struct TraceCheck {
     transfer: model::DriveProfile,
     data: u64,
     rebuilds: Rebuilds,
+    /// How often the rack itself has asked for each drive to be given up, and was not answered.
+    giving_up: BTreeMap<DriveId, u32>,
 }
 
 impl TraceCheck {
@@ -265,6 +268,7 @@ impl TraceCheck {
             transfer: spec.profile.clone(),
             data: u64::from(spec.code.data),
             rebuilds: Rebuilds::default(),
+            giving_up: BTreeMap::new(),
         }
     }
 
@@ -297,8 +301,13 @@ impl TraceCheck {
             }
             Event::DriveFailed { drive } => {
                 self.rebuilds.drive_failed(*drive);
+                if let Some(asked) = self.giving_up.get_mut(drive).filter(|asked| **asked > 0) {
+                    *asked -= 1;
+                    return Ok(());
+                }
                 self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
+            Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::DriveReplaced { drive, .. } => {
                 self.rebuilds.drive_replaced(*drive);
                 self.initialised[drive.index()] = false;
@@ -320,6 +329,11 @@ impl TraceCheck {
             Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
                 Err(TraceFault::Listed(*drive))
             }
+            // What the rack gives up itself may turn on.
+            Action::GiveUp { drive, .. } => {
+                *self.giving_up.entry(*drive).or_insert(0) += 1;
+                Ok(())
+            }
             Action::MoveStack { op, .. } => {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;
                 self.serves(self.rebuilds.group(*op), *op)
@@ -335,7 +349,8 @@ impl TraceCheck {
                 Ok(())
             }
             Action::Transfer { op, transfer, .. } => self.begun(*op, transfer),
-            Action::Rejected { op, .. } | Action::Finished { op, .. } => self.answered(*op),
+            Action::Rejected { op, .. } => self.answered(*op, None),
+            Action::Finished { op, outcome } => self.answered(*op, Some(outcome)),
             _ => Ok(()),
         }
     }
@@ -445,7 +460,7 @@ impl TraceCheck {
         if let Some(drive) = transfer.drives().find(|drive| !self.mounted[drive.index()]) {
             return Err(TraceFault::NotMounted { op, drive });
         }
-        if matches!(transfer, Transfer::Delete { .. }) && !self.open.contains(op) {
+        if matches!(transfer, Transfer::Delete { .. } | Transfer::Scrub { .. }) && !self.open.contains(op) {
             self.opened(op, 0, OpenOp::weightless(PriorityClass::Background));
         }
         if matches!(transfer, Transfer::Rebuild { .. }) && !self.open.contains(op) {
@@ -453,7 +468,9 @@ impl TraceCheck {
         }
         self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
-            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } => self.serves(Some(*group), op)?,
+            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } | Transfer::Scrub { group, .. } => {
+                self.serves(Some(*group), op)?;
+            }
             Transfer::Read { .. } => self.class_serves(self.open.get(op).and_then(|open| open.class), op)?,
             Transfer::Verify { .. } => self.serves(self.rebuilds.group(op), op)?,
             Transfer::Delete { .. } => {}
@@ -521,8 +538,8 @@ impl TraceCheck {
         }
     }
 
-    fn answered(&mut self, op: OpId) -> Result<(), TraceFault> {
-        self.rebuilds.answered(op);
+    fn answered(&mut self, op: OpId, outcome: Option<&Outcome>) -> Result<(), TraceFault> {
+        self.rebuilds.answered(op, outcome);
         let Some(open) = self.open.remove(op) else { return Err(TraceFault::NotOpen(op)) };
         let priority = open.priority as usize;
         if let Some(class) = open.class.filter(|_| open.waits) {

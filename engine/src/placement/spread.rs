@@ -75,6 +75,12 @@ impl Spread {
         worst.max().unwrap_or(0).saturating_sub(self.per_domain)
     }
 
+    /// How many of `drives` lie in the domains of `drive`, over all kinds of domains.
+    pub fn beside(&self, drives: &[DriveId], drive: DriveId) -> usize {
+        let same = |kind: &FailureKind, other: DriveId| kind.domain_of[other.index()] == kind.domain_of[drive.index()];
+        self.kinds.iter().map(|kind| drives.iter().filter(|other| same(kind, **other)).count()).sum()
+    }
+
     /// k + r of the candidates, the earlier the better, with at most r in any domain.
     pub fn strict(&self, candidates: &[DriveId]) -> Option<Vec<DriveId>> {
         let cap = if self.per_domain == 0 { self.stacks } else { self.per_domain };

@@ -381,3 +381,53 @@ fn a_blob_fits_where_the_shared_disk_has_room_for_all_its_stacks() {
     assert_eq!(placement.free_total(), 588_000, "what failed has no room");
     assert!(choose(&mut placement, 20_000).is_some());
 }
+
+/// One stack after the other is lost on Pelican's rack and goes elsewhere: against all choices there are, none holds
+/// fewer beyond r in a domain, nor is any domain of the target less crowded.
+#[test]
+fn a_rebuilt_stack_breaks_no_rule_of_domains_that_another_choice_would_keep() {
+    let pelican = model::text::parse(include_str!("../../../racks/pelican.toml"), "pelican.toml").unwrap();
+    let layout = crate::layout::synthesise(&pelican).unwrap();
+    let groups: Vec<Vec<DriveId>> = layout.groups.iter().map(|group| group.drives.clone()).collect();
+    let class_of: Vec<ClassId> = layout.groups.iter().map(|group| group.class).collect();
+    let shared: Vec<usize> = (0..pelican.failure_domains.len())
+        .filter(|kind| {
+            let one_each = pelican.failure_domains[*kind].name == "drive";
+            pelican.failure_domains[*kind].loses_media && !one_each
+        })
+        .collect();
+    assert!(shared.len() >= 2, "trays and chassis");
+    let in_domain = |drives: &[DriveId], kind: usize, of: DriveId| {
+        let domain = |drive: DriveId| pelican.drive(drive).failure_domains[kind];
+        drives.iter().filter(|drive| domain(**drive) == domain(of)).count()
+    };
+    let worst = |drives: &[DriveId]| {
+        let all = shared.iter().flat_map(|kind| drives.iter().map(|of| in_domain(drives, *kind, *of)));
+        all.max().unwrap_or(0).saturating_sub(3)
+    };
+    let beside = |others: &[DriveId], target: DriveId| -> usize {
+        shared.iter().map(|kind| in_domain(others, *kind, target)).sum()
+    };
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let mut placement = Placement::new(&pelican, &groups, &class_of);
+        let (group, mut holders) = placement.choose(&Wanted::anywhere(15_000, 1_000), &mut rng).unwrap();
+        assert_eq!(worst(&holders), 0);
+        let mut failed = Vec::new();
+        // Six drives are left over: no more losses than that are made up for.
+        for _ in 0..6 {
+            let lost = holders.remove(rng.below(holders.len() as u64) as usize);
+            placement.retire(lost);
+            failed.push(lost);
+            let target = placement.choose_another(group, &holders, &[], 1_000).unwrap();
+            let fits = |drive: &&DriveId| !holders.contains(drive) && !failed.contains(drive);
+            let score = |target: DriveId| {
+                let after: Vec<DriveId> = holders.iter().copied().chain([target]).collect();
+                (worst(&after), beside(&holders, target))
+            };
+            let best = groups[group.index()].iter().filter(fits).map(|drive| score(*drive)).min().unwrap();
+            assert_eq!(score(target), best, "seed {seed}: {target} beside {holders:?}");
+            holders.push(target);
+        }
+    }
+}

@@ -85,7 +85,9 @@ impl Rack {
             Work::Delete { group, drives, .. } => self.validate(*group, drives).map(|()| (*group, Vec::new())),
             Work::Visit { group } => self.validate(*group, &[]).map(|()| (*group, Vec::new())),
             // Nobody but the engine asks for these.
-            Work::Rebuild { .. } | Work::Initialise { .. } => Err(Rejection::Malformed),
+            Work::Rebuild { .. } | Work::Initialise { .. } | Work::Scrub { .. } | Work::ScrubWake { .. } => {
+                Err(Rejection::Malformed)
+            }
             Work::Write { bytes, stack_bytes, pin, .. } => {
                 self.validate_pin(*pin)?;
                 self.place_new(request, self.wanted(*bytes, *stack_bytes, *pin), now)
@@ -272,8 +274,19 @@ impl Rack {
         self.jobs.operation_ended(op, &outcome);
         let settled = ended.as_ref().is_none_or(|ended| ended.reserved.is_empty());
         assert!(settled, "no space stays reserved for {op}, which is over");
-        if let Some(Work::Rebuild { drives, lost, stack_bytes, .. }) = ended.as_ref().map(|ended| &ended.request.work) {
-            self.rebuilder.ended(drives[usize::from(*lost)], &outcome, *stack_bytes);
+        let work = ended.as_ref().map(|ended| &ended.request.work);
+        if let Some(Work::ScrubWake { group }) = work {
+            return self.scrub_wake_ended(*group, &outcome, step.now);
+        }
+        if let Some(Work::Scrub { .. }) = work {
+            return step.ask(Action::Finished { op, outcome });
+        }
+        if let Some(Work::Rebuild { blob, group, drives, lost, stack_bytes, in_place, .. }) = work {
+            if !in_place {
+                self.rebuilder.ended(drives[usize::from(*lost)], *blob, &outcome, *stack_bytes);
+            } else if outcome == Outcome::Rebuilt {
+                self.scrubber.repaired(*group);
+            }
             if ended.as_ref().is_some_and(Op::was_served) {
                 step.ask(Action::Finished { op, outcome });
             }

@@ -13,10 +13,11 @@ use model::{ClassId, GroupId, OpId, Time};
 
 impl Rack {
     /// Work may begin: whatever was never initialised is to be.
-    pub(super) fn booted(&mut self) {
+    pub(super) fn booted(&mut self, now: Time) {
         if core::mem::replace(&mut self.booted, true) {
             return;
         }
+        self.absences.booted(now);
         for group in self.setup.groups().filter(|group| self.setup.owns(*group)) {
             let members = self.setup.members(group);
             let never_seen = |drive| !self.drives.is_away(drive) && !self.initialisation.is_remembered(drive);
@@ -77,5 +78,8 @@ impl Rack {
     pub(super) fn initialisation_ended(&mut self, group: GroupId, op: OpId, now: Time) {
         assert!(!self.ops.contains(op), "{op} is over");
         self.initialisation.ended(group, now, StartBudget::next_day(now));
+        for drive in self.setup.members(group) {
+            self.absences.tried(*drive, self.drives.is_missing(*drive));
+        }
     }
 }

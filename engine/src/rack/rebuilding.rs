@@ -1,7 +1,9 @@
 //! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
 //!
-//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written in its place;
-//! nothing is freed on the strength of a write alone.
+//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself.
+//!
+//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written over; nothing is
+//! freed on the strength of a write alone.
 
 use super::Rack;
 use super::service::without;
@@ -9,23 +11,88 @@ use crate::action::{Action, Outcome, Rejection, Transfer};
 use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::ops::{Op, StackMove, TRIES_MAX};
 use crate::policy::PriorityClass;
-use crate::rebuild::Need;
+use crate::rebuild::{Home, Need};
 use crate::step::Step;
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{Attempt, DriveId, GroupId, OpId, Time};
+use core::time::Duration;
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
+
+/// A retired drive that a write counts on is looked at again after so long.
+const LOOKED_AT_AGAIN: Duration = Duration::from_mins(1);
+/// And that it is empty is said again after so long, if nothing came of it.
+const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
 impl Rack {
-    pub(super) fn drive_failed(&mut self, drive: DriveId, now: Time) {
-        if !self.drives.knows(drive) || !self.drives.fail(drive) {
+    pub(super) fn drive_failed(&mut self, drive: DriveId, step: &mut Step) {
+        if !self.drives.knows(drive) {
+            return;
+        }
+        let is_own = self.giving_up.get_mut(&drive).filter(|asked| **asked > 0).map(|asked| *asked -= 1).is_some();
+        if is_own {
+            self.gave_up.insert(drive);
+        } else {
+            self.gave_up.remove(&drive);
+        }
+        if !self.drives.fail(drive, !is_own) {
             return;
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
+        self.absences.settled(drive);
         self.placement.retire(drive);
         let Some(group) = self.setup.own_group_of(drive) else { return };
         self.reclaim.unstick(group);
-        if let Some(lost_bytes) = self.rebuilder.failed(drive, now) {
+        let home = self.home_of(group);
+        if let Some(lost_bytes) = self.rebuilder.failed(drive, home, step.now) {
             self.placement.lose_more(drive, lost_bytes);
+        }
+        self.withdraw_rebuilds(group, drive, step);
+    }
+
+    /// The operator wants `drive` empty: it gets no new stacks, and those that it has move away.
+    pub(super) fn drive_retiring(&mut self, drive: DriveId, now: Time) {
+        if !self.drives.knows(drive) || !self.retiring.insert(drive) || self.drives.has_failed(drive) {
+            return;
+        }
+        self.placement.retire(drive);
+        if let Some(group) = self.setup.own_group_of(drive) {
+            self.rebuilder.retires(drive, self.home_of(group), now);
+        }
+    }
+
+    /// Asks for `drive` to be remembered as one that failed for good.
+    pub(super) fn give_up(&mut self, drive: DriveId, retired: bool, step: &mut Step) {
+        assert!(!self.drives.has_failed(drive), "{drive} is given up once");
+        *self.giving_up.entry(drive).or_insert(0) += 1;
+        step.ask(Action::GiveUp { drive, retired });
+    }
+
+    /// Whether the rack itself gave `drive` up, and nobody has said since that it was pulled.
+    pub fn gave_up(&self, drive: DriveId) -> bool {
+        self.gave_up.contains(&drive)
+    }
+
+    /// Whether the operator retires `drive`, or has retired it.
+    pub fn is_retiring(&self, drive: DriveId) -> bool {
+        self.retiring.contains(&drive)
+    }
+
+    fn home_of(&self, group: GroupId) -> Home {
+        Home { class: self.setup.class_of(group), group, parity: self.setup.spec.code.parity }
+    }
+
+    /// Takes the rebuilds of `group` back that are queued: others have become more urgent, since `failed` failed. What
+    /// is in service goes on.
+    fn withdraw_rebuilds(&mut self, group: GroupId, failed: DriveId, step: &mut Step) {
+        for op in self.ops.rebuilds_of(group) {
+            let class = self.setup.class_of(group);
+            if self.classes[class.index()].remove(op) {
+                self.finish(op, Outcome::Cancelled, step);
+            } else if let Some(Work::Rebuild { blob, drives, lost, .. }) = self.ops.get(op).map(|op| &op.request.work)
+                && drives.contains(&failed)
+            {
+                self.rebuilder.lacks_more(*blob, drives[usize::from(*lost)], failed);
+            }
         }
     }
 
@@ -47,11 +114,14 @@ impl Rack {
             self.placement.replace(drive);
             assert!(self.placement.used_bytes(drive) == 0, "the new {drive} is empty");
             self.drives.replace(drive);
+            self.retiring.remove(&drive);
+            self.gave_up.remove(&drive);
+            self.giving_up.remove(&drive);
             self.initialisation.replace(drive);
             self.follow_drives();
         }
-        if self.setup.own_group_of(drive).is_some() {
-            self.rebuilder.replaced(drive, lost_bytes, now);
+        if let Some(group) = self.setup.own_group_of(drive) {
+            self.rebuilder.replaced(drive, self.home_of(group), lost_bytes, now);
         }
     }
 
@@ -62,85 +132,160 @@ impl Rack {
             return false;
         }
         let mut queued = false;
-        for drive in self.rebuilder.drives() {
-            let used_bytes = self.placement.used_bytes(drive);
-            let mut need = self.rebuilder.need(drive, used_bytes, step.now);
-            if need == Need::Queue {
-                queued |= self.queue_page(drive, step.now);
-                need = self.rebuilder.need_behind_page(drive, used_bytes, step.now);
+        loop {
+            // What one drive was waited for with may go on when that one is through with its level. Each round ends a
+            // level or a pass, so this comes to an end.
+            let mut moved = false;
+            for drive in self.rebuilder.drives() {
+                let (now, placement) = (step.now, &self.placement);
+                let used_bytes = placement.used_bytes(drive);
+                let mut need = self.rebuilder.need(drive, |drive| placement.used_bytes(drive), now);
+                if need == Need::Queue {
+                    queued |= self.queue_page(drive, now);
+                    need = self.rebuilder.need_behind_page(drive, used_bytes, now);
+                }
+                moved |= matches!(need, Need::Page { .. } | Need::Ended);
+                if need == Need::Ended && self.rebuilder.has_emptied(drive, used_bytes) {
+                    self.give_up_emptied(drive, step);
+                }
+                if let Need::Page { after } = need {
+                    let attempt = self.ops.own_attempt();
+                    self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
+                }
             }
-            if let Need::Page { after } = need {
-                let attempt = self.ops.own_attempt();
-                self.rebuilder.list(drive, after, attempt).into_iter().for_each(|action| step.ask(action));
+            if !moved {
+                return queued;
             }
         }
-        queued
     }
 
-    /// Queues the blobs of a page, as far as the window and the queue have room. True if any was queued.
+    /// Nothing was left on `drive`, which is being retired: it is given up, unless a write that began before still
+    /// counts on it. Until that is known to be done, it is looked at again.
+    fn give_up_emptied(&mut self, drive: DriveId, step: &mut Step) {
+        if self.ops.count_on(drive) {
+            return self.rebuilder.written(drive, step.now + LOOKED_AT_AGAIN);
+        }
+        self.give_up(drive, true, step);
+        self.rebuilder.written(drive, step.now + ASKED_AGAIN);
+    }
+
+    /// Queues the blobs of a page whose turn it is, as far as the window and the queue have room. True if any was
+    /// queued.
     fn queue_page(&mut self, drive: DriveId, now: Time) -> bool {
         let mut queued = false;
         let Some(group) = self.setup.layout.group_of(drive) else { return false };
         while let Some(blob) = self.rebuilder.next_blob(drive) {
             let lost = blob.drives.iter().position(|other| *other == drive);
             let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
+            let missing = self.missing_of(&blob, drive);
             // Nobody wakes a group for what would be in vain.
-            if let Err(reason) = self.can_rebuild(group, &blob, lost as u8) {
-                self.rebuilder.skipped(drive, reason);
-                continue;
+            let verdict = match self.can_rebuild(group, &blob, (drive, &missing)) {
+                Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
+                verdict => self.rebuilder.takes(drive, &missing).then_some(verdict),
+            };
+            if let Some(Ok(())) = verdict {
+                let op = self.rebuild_of(&blob, group, lost as u8);
+                if self.queue(op, now).is_some() {
+                    self.rebuilder.put_back(drive, blob);
+                    break;
+                }
+                queued = true;
             }
-            let op = self.rebuild_of(&blob, group, lost as u8);
-            if self.queue(op, now).is_some() {
-                self.rebuilder.put_back(drive, blob);
-                break;
+            self.rebuilder.looked_at(drive, &missing);
+            match verdict {
+                None => {}
+                Some(Err(reason)) => self.rebuilder.skipped(drive, reason),
+                Some(Ok(())) => self.rebuilder.queued(drive, blob.blob, missing),
             }
-            self.rebuilder.queued(drive);
-            queued = true;
         }
         queued
     }
 
+    /// The drives of `blob`, which was listed with `listed`, that lack its stack: they failed, or took the place of one
+    /// that did.
+    fn missing_of(&self, blob: &BlobOnDrive, listed: DriveId) -> Vec<DriveId> {
+        let is_good = self.rebuilder.is_retiring(listed);
+        let lacks = |drive: DriveId| {
+            (drive == listed && !is_good) || self.drives.has_failed(drive) || blob.lost.contains(&drive)
+        };
+        let mut missing: Vec<DriveId> = blob.drives.iter().copied().filter(|drive| lacks(*drive)).collect();
+        missing.sort_unstable();
+        missing
+    }
+
     fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
-        let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes };
+        let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes, in_place: false };
+        self.rebuild_op(work, group)
+    }
+
+    fn rebuild_op(&mut self, work: Work, group: GroupId) -> Op {
         let op = self.ops.own_number();
-        let request = Request { op, priority: PriorityClass::Rebuild, overtake_limit: None, work };
+        // Nothing is missing on a drive that is retired: that waits for whatever does.
+        let from = blob_drive(&work);
+        let is_good = from.is_some_and(|drive| self.rebuilder.is_retiring(drive));
+        let priority = if is_good { PriorityClass::Background } else { PriorityClass::Rebuild };
+        let request = Request { op, priority, overtake_limit: None, work };
         assert!(self.setup.owns(group), "{group} is of a class of ours");
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    fn can_rebuild(&self, group: GroupId, blob: &BlobOnDrive, lost: u8) -> Result<(), Rejection> {
+    /// Queues the repair of a stack of `blob` that is damaged, in its place. Where the queue is full, the next scrub
+    /// finds it again.
+    pub(super) fn queue_repair(&mut self, blob: &BlobOnDrive, group: GroupId, index: u8, now: Time) {
+        let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
+        let work = Work::Rebuild { blob, group, drives, lost: index, stack_bytes, bytes, in_place: true };
+        let op = self.rebuild_op(work, group);
+        self.queue(op, now);
+    }
+
+    fn can_rebuild(
+        &self,
+        group: GroupId,
+        blob: &BlobOnDrive,
+        (from, missing): (DriveId, &[DriveId]),
+    ) -> Result<(), Rejection> {
         let members = self.setup.members(group);
         let fits =
             blob.drives.len() == self.setup.spec.code.stacks() && blob.drives.iter().all(|d| members.contains(d));
         if !fits {
             return Err(Rejection::Malformed);
         }
-        let others = without(&blob.drives, lost);
+        let is_left = |drive: &DriveId| *drive != from && !missing.contains(drive);
+        let others: Vec<DriveId> = blob.drives.iter().copied().filter(is_left).collect();
+        if others.len() < self.setup.data_stacks() {
+            return Err(Rejection::DataLost);
+        }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
-        let from = blob.drives[usize::from(lost)];
-        let target = self.placement.choose_another(group, &others, &[from], blob.stack_bytes);
+        let target = self.placement.choose_another(group, &others, &blob.drives, blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }
 
     /// Puts a rebuild into service, for the first time or again. True if it ended at once.
     pub(super) fn start_rebuild(&mut self, op: OpId, step: &mut Step) -> bool {
-        let Some(state) = self.ops.get_mut(op) else { return true };
-        let Work::Rebuild { blob, group, drives, lost, stack_bytes, .. } = state.request.work.clone() else {
+        let Some(state) = self.ops.get(op) else { return true };
+        let Work::Rebuild { blob, group, drives, lost, stack_bytes, in_place, .. } = state.request.work.clone() else {
             return true;
         };
         let need = self.setup.spec.code.data;
-        let (from, others) = (drives[usize::from(lost)], without(&drives, lost));
+        let (from, others) = (drives[usize::from(lost)], self.others_of(blob, &drives, lost));
         let mut stacks = self.drives.ready_stacks(&drives);
-        stacks.retain(|(index, _)| *index != lost);
+        stacks.retain(|(_, drive)| others.contains(drive));
         if stacks.len() < usize::from(need) {
             let reason = self.why_too_few(op);
             self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
-        let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).copied().collect();
-        let Some(target) = self.placement.choose_another(group, &others, &unfit, stack_bytes) else {
+        let target = if in_place {
+            let may = self.drives.is_ready(from) && !state.shunned().contains(&from);
+            (may && self.placement.reserve_beside(from, stack_bytes)).then_some(from)
+        } else {
+            let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
+            let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).chain(&drives).copied().collect();
+            let target = self.placement.choose_another(group, &others, &unfit, stack_bytes);
+            target.inspect(|target| self.placement.reserve_another(&others, *target, stack_bytes))
+        };
+        let Some(target) = target else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
         };
@@ -150,9 +295,10 @@ impl Rack {
             "no stack is read from a failed drive"
         );
         assert!(self.drives.is_ready(target), "{target} is ready to be written to");
-        assert!(!drives.contains(&target), "{target} would have two stacks of {blob}");
+        assert!(!others.contains(&target), "{target} would have two stacks of {blob}");
+        assert!(in_place == (target == from), "what is lost goes elsewhere, what is damaged to where it lies");
         assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
-        self.placement.reserve_another(&others, target, stack_bytes);
+        let Some(state) = self.ops.get_mut(op) else { return true };
         state.aim_at(target);
         let policy = self.setup.policy.read_policy;
         let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
@@ -160,35 +306,43 @@ impl Rack {
         false
     }
 
+    /// Those of `drives` that have a stack of `blob`, but for the one at `lost`.
+    fn others_of(&self, blob: BlobId, drives: &[DriveId], lost: u8) -> Vec<DriveId> {
+        let missing = self.rebuilder.missing_of(blob, drives[usize::from(lost)]);
+        without(drives, lost).into_iter().filter(|drive| !missing.contains(drive)).collect()
+    }
+
     /// A rebuilt stack is written, or was read back: on to reading it back, or to the catalog.
     pub(super) fn rebuild_written(&mut self, op: OpId, step: &mut Step) {
         let read_back = self.setup.policy.rebuild_read_back;
         let Some(state) = self.ops.get_mut(op) else { return };
         let Some(to) = state.reserved.first().copied() else { return };
-        if read_back && state.begin_verify() {
+        let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
+        let from = drives[usize::from(index)];
+        assert!(in_place == (from == to), "a stack is not written in the place of the lost one");
+        // Nothing takes the place of a stack that may be better than it.
+        if (read_back || in_place) && state.begin_verify() {
             self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
             return;
         }
-        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
-        let from = drives[usize::from(index)];
-        assert!(from != to, "a stack is not written in the place of the lost one");
         state.begin_move();
         let attempt = self.put_into_service(op, step);
-        step.ask(Action::MoveStack { op, attempt, blob, index, from, to });
+        let removes = !self.drives.has_failed(from) && self.retiring.contains(&from);
+        step.ask(Action::MoveStack { op, attempt, blob, index, from, to, removes });
     }
 
     pub(super) fn rebuild_failed(&mut self, op: OpId, outcomes: &[DriveOutcome], step: &mut Step) {
         let Some(target) = self.ops.get(op).and_then(|op| op.reserved.first().copied()) else { return };
         self.release_space(op);
         let Some(state) = self.ops.get_mut(op) else { return };
-        let Work::Rebuild { ref drives, lost, .. } = state.request.work else { return };
-        let others = without(drives, lost);
-        let tries = state.count_try();
+        let Work::Rebuild { blob, ref drives, lost, .. } = state.request.work else { return };
+        let (drives, tries) = (drives.clone(), state.count_try());
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
         if !target_fine {
             state.shun(target);
         }
+        let others = self.others_of(blob, &drives, lost);
         let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
         let left = others.len() - self.drives.failed_count(&others);
@@ -203,7 +357,7 @@ impl Rack {
 
     pub(super) fn stack_moved(&mut self, op: OpId, attempt: Attempt, done: bool, step: &mut Step) {
         let Some(state) = self.ops.get_mut(op).filter(|state| state.awaits_move(attempt)) else { return };
-        let Work::Rebuild { blob, ref drives, lost: index, .. } = state.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
         let class = &mut self.classes[state.class.index()];
         let Some(service) = class.serves(op) else { return };
@@ -215,16 +369,26 @@ impl Rack {
         }
         let (target, stack_bytes) = state.take_reserved();
         assert!(target.len() == 1, "a rebuild has one target");
-        self.placement.settle(&target, stack_bytes, stack_bytes);
+        self.placement.settle(&target, stack_bytes, if in_place { 0 } else { stack_bytes });
         // Of one that was replaced, what was lost is not among the used bytes.
-        if self.drives.has_failed(from) {
+        if !in_place && (self.drives.has_failed(from) || self.retiring.contains(&from)) {
             self.placement.freed(from, stack_bytes);
         }
         self.stats.rebuilt_bytes += stack_bytes;
         self.finish(op, Outcome::Rebuilt, step);
+        if in_place {
+            return;
+        }
         let moved = StackMove { blob, index, from, to: target[0] };
         self.ops.follow_move(&moved);
         self.rebuilder.follow_move(&moved);
         self.reclaim.follow_move(&moved);
+        self.scrubber.follow_move(&moved);
     }
+}
+
+/// The drive whose stack a rebuild regenerates.
+fn blob_drive(work: &Work) -> Option<DriveId> {
+    let Work::Rebuild { drives, lost, .. } = work else { return None };
+    drives.get(usize::from(*lost)).copied()
 }

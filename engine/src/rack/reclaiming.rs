@@ -24,13 +24,34 @@ impl Rack {
     }
 
     /// The class whose awake group waits for this page of its dead blobs; `None` if the page is late.
-    pub(super) fn awaits_dead_blobs(&self, group: GroupId, attempt: Attempt) -> Option<ClassId> {
+    fn awaits_dead_blobs(&self, group: GroupId, attempt: Attempt) -> Option<ClassId> {
         let class = self.setup.layout.groups.get(group.index())?.class;
         let awake = self.classes[class.index()].awake() == Some(group);
         (awake && self.reclaim.awaits(class, attempt)).then_some(class)
     }
 
-    pub(super) fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DeadBlob>, step: &mut Step) {
+    /// A page of the dead blobs of `group`: these, so many dead bytes that are still held, and whether there is more.
+    pub(super) fn dead_page(
+        &mut self,
+        (group, attempt): (GroupId, Attempt),
+        blobs: Vec<DeadBlob>,
+        (held_bytes, more): (u64, bool),
+        step: &mut Step,
+    ) {
+        if let Some(class) = self.awaits_dead_blobs(group, attempt) {
+            self.dead_blobs(class, group, blobs, step);
+            self.reclaim.end_page(class, group, held_bytes, more);
+        }
+    }
+
+    /// The dead blobs of `group` could not be listed.
+    pub(super) fn dead_unlisted(&mut self, group: GroupId, attempt: Attempt) {
+        if let Some(class) = self.awaits_dead_blobs(group, attempt) {
+            self.reclaim.unlisted(class);
+        }
+    }
+
+    fn dead_blobs(&mut self, class: ClassId, group: GroupId, blobs: Vec<DeadBlob>, step: &mut Step) {
         let dead_permille = self.setup.policy.evacuate_permille;
         let evacuation = Evacuation { allowed: !self.migrator.is_critical(), dead_permille };
         for action in self.reclaim.page(class, group, blobs, &evacuation) {

@@ -53,11 +53,15 @@ impl Rack {
         self.start(pick.op, step)
     }
 
-    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most.
+    /// Another group is wanted for `priority`: `group` goes to sleep, after a quantum of reclaiming at most, or of an
+    /// overdue scrub that it was woken for.
     fn yield_to_other(&mut self, class: ClassId, group: GroupId, priority: PriorityClass, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].pending.is_some_and(|pick| pick.group != group), "another group is wanted");
         let yields_at = self.reclaim.yields_at(class, step.now + self.setup.policy.scheduler.quantum);
         if step.now < yields_at && self.reclaim_next(class, group, step) {
+            return false;
+        }
+        if step.now < yields_at && self.scrub_holds(class, group, priority, step) {
             return false;
         }
         self.classes[class.index()].begin_switch(priority, step.now);
@@ -74,6 +78,9 @@ impl Rack {
         let since = state.idle_since().unwrap_or(step.now);
         assert!(since <= step.now, "{group} has been idle since some moment that has passed");
         state.set_idle(Some(since));
+        if !state.is_hastened && self.scrub_next(class, group, since, step) {
+            return false;
+        }
         let stays_until = self.stays_until(class, group, step.now);
         self.classes[class.index()].stay_until(stays_until);
         match self.setup.policy.idle_timeout {
@@ -87,16 +94,29 @@ impl Rack {
 
     /// The moment until which an idle `group` keeps spinning (spin-down manager, Serviceable cold storage, section 4).
     fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
-        let SpinDownPolicy { min_gap, keeps_exhausted } = self.setup.policy.spin_down;
+        let SpinDownPolicy { min_gap, .. } = self.setup.policy.spin_down;
         let state = &self.classes[class.index()];
         if state.is_hastened {
             return Time::ZERO;
         }
+        if self.keeps_exhausted(group, now) { StartBudget::next_day(now) } else { state.ready_at + min_gap }
+    }
+
+    /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
+    fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
         let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
-        if keeps_exhausted && self.setup.members(group).iter().any(is_exhausted) {
-            return StartBudget::next_day(now);
-        }
-        state.ready_at + min_gap
+        self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
+    }
+
+    /// The group of `class` that is idle for longer than the idle timeout, and spins on since a drive of it has no
+    /// starts left today.
+    pub fn kept_spinning(&self, class: ClassId, now: Time) -> Option<GroupId> {
+        let state = &self.classes[class.index()];
+        let (IdleTimeout::After(timeout), Some(since)) = (self.setup.policy.idle_timeout, state.idle_since()) else {
+            return None;
+        };
+        let group = state.awake()?;
+        (now >= since + timeout && self.keeps_exhausted(group, now)).then_some(group)
     }
 
     /// Puts an operation into service. True if it ended at once, so that another can be picked.
@@ -109,6 +129,7 @@ impl Rack {
             }
             Work::Write { .. } => self.start_write(op, step),
             Work::Rebuild { .. } => self.start_rebuild(op, step),
+            Work::Scrub { .. } => unreachable!("a step of a scrub is never queued"),
             Work::Delete { blob, ref drives, .. } => {
                 let stacks = self.drives.ready_stacks(drives);
                 self.begin_transfer(op, Transfer::Delete { blob, stacks }, step);
@@ -121,7 +142,7 @@ impl Rack {
                 true
             }
             // That its group is ready is all that it was for.
-            Work::Initialise { .. } => {
+            Work::Initialise { .. } | Work::ScrubWake { .. } => {
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
@@ -201,7 +222,8 @@ impl Rack {
             Work::Delete { .. } => self.finish(op, Outcome::Failed(Rejection::WriteFailed), step),
             Work::Rebuild { .. } if done => self.rebuild_written(op, step),
             Work::Rebuild { .. } => self.rebuild_failed(op, outcomes, step),
-            Work::Visit { .. } | Work::Initialise { .. } => {}
+            Work::Scrub { .. } => self.scrub_ended(op, outcomes, done, step),
+            Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         }
     }
 
@@ -282,7 +304,7 @@ impl Rack {
         let (group, (drives, stack_bytes)) = (state.group, state.take_reserved());
         assert!(drives.len() == self.setup.spec.code.stacks(), "a blob counts with all its stacks");
         self.placement.settle(&drives, stack_bytes, stack_bytes);
-        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive)) {
+        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive) || self.retiring.contains(drive)) {
             self.rebuilder.written(*drive, step.now); // it has a stack of it to be rebuilt
         }
         self.stats.written_bytes += bytes;

@@ -113,8 +113,11 @@ impl Rack {
             return;
         }
         assert!(self.classes[waiting.index()].idle_since().is_none(), "a class that wakes is not idle");
-        for class in &mut self.classes {
-            let Some(awake) = class.awake().filter(|_| class.idle_since().is_some()) else { continue };
+        for index in 0..self.classes.len() {
+            let held = self.scrub_is_held(ClassId(index as u32), now);
+            let class = &mut self.classes[index];
+            let idle = class.idle_since().is_some() && !held;
+            let Some(awake) = class.awake().filter(|_| idle) else { continue };
             if self.drives.hold_any_of(self.setup.members(awake), &blocking, &self.setup.spec) {
                 class.hasten_sleep(now - timeout);
             }
@@ -135,6 +138,7 @@ impl Rack {
         if self.note_initialised(class, group, step) {
             self.stats.initialisation_wakes += 1;
         }
+        self.note_scrub_wake(class, group, step);
         self.begin_reclaim(class, group, step);
     }
 
@@ -144,6 +148,7 @@ impl Rack {
         self.end_while_awake(class, group, step);
         self.classes[class.index()].begin_resting(group, step.now, step.now + self.setup.switch_timeout());
         self.reclaim.reset(class);
+        self.scrub_rests(class, group, step);
         self.drives.rest(self.setup.members(group), step);
         assert!(!self.drives.on_the_way(group).is_waking(), "no member of a group that rests is on its way up");
     }

@@ -7,13 +7,15 @@ use crate::controller::{Controller, Waking};
 use crate::deadlines::DriveDeadlines;
 use crate::drives::DrivePhase;
 use crate::estimates::SwitchEstimate;
-use crate::event::{Event, Usage};
+use crate::event::{Event, Usage, Work};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
 use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
-use crate::rebuild::RebuildView;
+use crate::rebuild::{Exposure, RebuildView};
+use crate::scrub::ScrubView;
+use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
@@ -86,6 +88,11 @@ impl Rack {
     /// The power that its drives draw, and the permits that are out.
     pub fn ledger(&self) -> &Ledger {
         &self.drives.ledger
+    }
+
+    /// The passes of checks over the workshop.
+    pub fn checks(&self, now: Time) -> CheckView {
+        self.checker.view(now, self.migrator.usage.staged_bytes)
     }
 
     /// Whether no group has room for what is staged. It ends when one has room again.
@@ -208,6 +215,28 @@ impl Rack {
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
             Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
+    }
+
+    /// How far the scrub of each group is; nothing if blobs are not scrubbed.
+    pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
+        self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// Whether a step of the scrub of `group` is in service.
+    pub fn is_scrubbing(&self, group: GroupId) -> bool {
+        let in_service = self.class(group).in_service.and_then(|service| self.ops.get(service.op));
+        in_service.is_some_and(|op| op.group == group && matches!(op.request.work, Work::Scrub { .. }))
+    }
+
+    /// Whether scrubs are paused.
+    pub fn is_scrub_paused(&self) -> bool {
+        self.scrubber.paused
+    }
+
+    /// How many blobs have lost how many stacks to drives that failed, as far as passes have shown.
+    pub fn exposure(&self) -> Exposure {
+        let parity = self.setup.spec.code.parity;
+        self.rebuilder.exposure(parity, |drive| self.placement.used_bytes(drive))
     }
 
     /// Bytes of stacks that are left to be rebuilt in `class`.

@@ -45,14 +45,14 @@ impl DryRun {
     pub fn new(policy: &MigrationPolicy) -> Self {
         let mut migrator = Migrator::new(policy.clone());
         migrator.usage = Usage { staged_bytes: 0, capacity_bytes: u64::MAX };
-        let scan = Scan { reason: Reason::Due, attempt: Attempt(0), paused: false, open: BTreeMap::new() };
+        let scan = Scan { reason: Reason::Due, attempt: Attempt(0), paused: false, open: BTreeMap::new(), ride: None };
         Self { migrator, scan, estimate: Estimate::default(), of_pin: BTreeMap::new() }
     }
 
     /// The next object that would move, in key order.
     pub fn add(&mut self, entry: &StagedEntry) {
         let mut actions = Vec::new();
-        self.migrator.gather(&mut self.scan, entry, &mut actions);
+        self.migrator.gather(&mut self.scan, (entry, 0), &mut actions);
         self.count(actions);
     }
 

@@ -2,13 +2,14 @@
 //!
 //! SOHO moves processed data: what was written once and read through once will hardly be read again, however young it
 //! is. What nobody has read through yet comes after it, the coldest first, since its read would have to go to the
-//! warehouse.
+//! warehouse. [`MoveOrder::Age`] is that order switched off: to see what it buys, and for data that is read again.
 //!
 //! What is hot by the rules of a thermometer comes after all else ([`Selection`](super::Selection)).
 //!
 //! Both worlds order staged versions by this rank when [`Action::ListStaged`](crate::Action::ListStaged) asks for the
 //! first of them.
 
+use crate::policy::MoveOrder;
 use model::Time;
 
 /// The place of a staged version in the order of moving: the least moves first.
@@ -25,8 +26,12 @@ impl MoveRank {
     pub const LAST: Self = Self { is_hot: false, is_unprocessed: true, staged: Time::MAX };
 
     /// The rank of a version that was staged at `staged`; `is_processed` says whether it was read through since.
-    pub const fn new(is_processed: bool, staged: Time) -> Self {
-        Self { is_hot: false, is_unprocessed: !is_processed, staged }
+    pub const fn new(order: MoveOrder, is_processed: bool, staged: Time) -> Self {
+        let is_unprocessed = match order {
+            MoveOrder::Processed => !is_processed,
+            MoveOrder::Age => true,
+        };
+        Self { is_hot: false, is_unprocessed, staged }
     }
 
     /// The same of a version that is hot.
@@ -47,10 +52,20 @@ mod tests {
 
     #[test]
     fn processed_data_goes_first_and_then_the_coldest_and_hot_data_last() {
-        let rank = |is_processed, second| MoveRank::new(is_processed, Time::from_secs(second));
+        let rank = |is_processed, second| MoveRank::new(MoveOrder::Processed, is_processed, Time::from_secs(second));
         let hot = rank(true, 0).hot();
         let mut ranks = [hot, rank(false, 1), rank(true, 9), rank(false, 3), rank(true, 2), MoveRank::LAST];
         ranks.sort();
         assert_eq!(ranks, [rank(true, 2), rank(true, 9), rank(false, 1), rank(false, 3), MoveRank::LAST, hot]);
+    }
+
+    #[test]
+    fn by_age_the_oldest_goes_first_whether_it_was_read_or_not_and_hot_data_last() {
+        let rank = |is_processed, second| MoveRank::new(MoveOrder::Age, is_processed, Time::from_secs(second));
+        let hot = rank(true, 0).hot();
+        let mut ranks = [hot, rank(true, 9), rank(false, 1), MoveRank::LAST, rank(false, 3), rank(true, 2)];
+        ranks.sort();
+        assert_eq!(ranks, [rank(false, 1), rank(true, 2), rank(false, 3), rank(true, 9), MoveRank::LAST, hot]);
+        assert_eq!(rank(true, 4), rank(false, 4));
     }
 }

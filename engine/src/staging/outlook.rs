@@ -14,6 +14,8 @@ pub enum Outlook {
     },
     /// It is due after this time; before that only for a threshold's sake.
     DueIn(Duration),
+    /// It is due: it moves with the next pass of checks that comes to it.
+    WithChecks,
     /// When the workshop is above its regular threshold and no client waits, or above its critical one.
     AboveRegular,
     /// Only when the workshop is above its critical threshold.
@@ -30,6 +32,8 @@ impl Outlook {
         match (heat, policy.due_age) {
             (Heat::Hot, _) => Self::AboveCritical,
             _ if bytes < policy.min_bytes => Self::AboveCritical,
+            (Heat::Due(_), _) if policy.due_with_checks => Self::WithChecks,
+            (Heat::Cold, Some(due)) if policy.due_with_checks && age >= due => Self::WithChecks,
             (Heat::Due(for_long), _) => due_for(for_long),
             (Heat::Cold, Some(due)) if age >= due => due_for(age.saturating_sub(due)),
             (Heat::Cold, Some(due)) => Self::DueIn(due.saturating_sub(age)),
@@ -63,5 +67,9 @@ mod tests {
         assert_eq!(of(Heat::Cold, 500, 500), Outlook::Due { within: second(5) });
         let never = MigrationPolicy { due_age: None, ..policy.clone() };
         assert_eq!(Outlook::of(&never, Heat::Cold, second(500), 500), Outlook::AboveRegular);
+        let late = MigrationPolicy { due_with_checks: true, ..policy };
+        let of = |heat, age| Outlook::of(&late, heat, second(age), 500);
+        assert_eq!([of(Heat::Due(second(0)), 0), of(Heat::Cold, 100)], [Outlook::WithChecks; 2]);
+        assert_eq!(of(Heat::Cold, 99), Outlook::DueIn(second(1)));
     }
 }

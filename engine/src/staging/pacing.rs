@@ -17,9 +17,12 @@
 //!
 //! Invariant: nothing here is counted in objects; time is an argument. A delay is never longer than [`DELAY_MAX`].
 //!
+//! What is read for a check ([`super::checks`]) takes turns in the same way.
+//!
 //! Run by the reproduction of SOHO (`sim/src/soho/`), and by the server (`server/src/pacing.rs`) before each block of a
 //! migration write that it reads from the workshop, and at each PUT.
 
+use super::load::LoadMeter;
 use crate::event::Usage;
 use core::time::Duration;
 use model::{Time, transfer_time};
@@ -62,8 +65,8 @@ struct Copied {
 #[derive(Clone, Debug)]
 pub struct Pacer {
     policy: PacingPolicy,
-    /// Requests of clients that are there.
-    clients: u32,
+    /// Requests of clients that are there, and were of late.
+    load: LoadMeter,
     /// When the last of them left.
     left: Time,
     last: Option<Copied>,
@@ -79,19 +82,23 @@ impl Pacer {
         assert!(policy.block_bytes > 0, "a block holds something");
         assert!((1..=1000).contains(&policy.busy_permille), "a move beside clients goes on");
         assert!(policy.critical_permille <= 1000, "no threshold lies above full");
-        Self { policy, clients: 0, left: Time::ZERO, last: None, drain_bytes_s: 0 }
+        Self { policy, load: LoadMeter::default(), left: Time::ZERO, last: None, drain_bytes_s: 0 }
     }
 
     /// A client's request has come.
-    pub fn client_came(&mut self) {
-        self.clients += 1;
+    pub fn client_came(&mut self, now: Time) {
+        self.load.came(now);
     }
 
     /// A client's request was answered.
     pub fn client_left(&mut self, now: Time) {
-        assert!(self.clients > 0, "a request that is answered had come");
-        self.clients -= 1;
+        self.load.left(now);
         self.left = now;
+    }
+
+    /// The share of the time, of late, in which a client's request was there, in thousandths.
+    pub fn load_permille(&self, now: Time) -> u32 {
+        self.load.permille(now)
     }
 
     /// Whether the workshop is idle.
@@ -101,7 +108,7 @@ impl Pacer {
 
     /// When the workshop is idle, or was from, if no request comes before; [`Time::MAX`] while one is there.
     pub fn idle_from(&self) -> Time {
-        if self.clients > 0 { Time::MAX } else { self.left + self.policy.idle_after }
+        if self.load.clients() > 0 { Time::MAX } else { self.left + self.policy.idle_after }
     }
 
     /// The bytes of a block.
@@ -140,6 +147,12 @@ impl Pacer {
             known => known - known / 16 + rate / 16,
         };
         self.last = Some(Copied { end: now, took });
+    }
+
+    /// A block, which began at `began`, is read for a check: it takes as much of the disk as one that is copied, and
+    /// frees nothing.
+    pub fn checked(&mut self, now: Time, began: Time) {
+        self.last = Some(Copied { end: now, took: now.since(began) });
     }
 
     /// When a write of `bytes` may be taken in.
@@ -189,7 +202,7 @@ mod tests {
     #[test]
     fn between_the_thresholds_blocks_wait_for_idleness() {
         let mut pacer = Pacer::new(POLICY);
-        pacer.client_came();
+        pacer.client_came(Time::ZERO);
         assert_eq!(pacer.next_block(at(5_000), full(500)), Time::MAX);
         pacer.client_left(at(6_000));
         assert_eq!(pacer.next_block(at(6_500), full(500)), at(7_000));
@@ -201,7 +214,7 @@ mod tests {
     #[test]
     fn above_critical_blocks_go_on_beside_clients_and_the_more_the_fuller_it_is() {
         let mut pacer = Pacer::new(POLICY);
-        pacer.client_came();
+        pacer.client_came(Time::ZERO);
         assert_eq!(pacer.next_block(at(2_000), full(900)), at(2_000));
         pacer.copied(at(2_010), at(2_000), 400_000);
         let next = |permille| pacer.next_block(at(2_010), full(permille));
@@ -215,7 +228,7 @@ mod tests {
     #[test]
     fn drives_that_spin_get_the_least_share_at_least() {
         let mut pacer = Pacer::new(PacingPolicy { awaits_idle: false, ..POLICY });
-        pacer.client_came();
+        pacer.client_came(Time::ZERO);
         assert_eq!(pacer.next_block(at(2_000), full(100)), at(2_000));
         pacer.copied(at(2_010), at(2_000), 400_000);
         assert_eq!(pacer.next_block(at(2_010), full(100)), at(2_040));
@@ -245,7 +258,7 @@ mod tests {
     fn a_workshop_under_pressure_settles_half_way() {
         let mut pacer = Pacer::new(PacingPolicy { busy_permille: 1000, ..POLICY });
         let (mut staged, mut now, mut write_at) = (800_000_000_u64, Time::ZERO, Time::ZERO);
-        pacer.client_came();
+        pacer.client_came(Time::ZERO);
         for _ in 0..200_000 {
             // A block of 400 KB each 10 ms; writes of 40 KB that are taken in after their delay, 0.1 ms each.
             pacer.copied(now + 10 * MS, now, 400_000);

@@ -63,6 +63,7 @@ impl Selection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::MoveOrder;
     use alloc::vec::Vec;
     use core::time::Duration;
     use model::Time;
@@ -73,7 +74,7 @@ mod tests {
     fn taken(coldest_bytes: Option<u64>, hot_bytes: u64, versions: &[(Heat, u64)]) -> Vec<u64> {
         let mut selection = Selection::new(coldest_bytes, hot_bytes);
         let rank = |heat: Heat, second| {
-            let rank = MoveRank::new(false, Time::from_secs(second));
+            let rank = MoveRank::new(MoveOrder::Processed, false, Time::from_secs(second));
             if heat == Heat::Hot { rank.hot() } else { rank }
         };
         if selection.counts() {

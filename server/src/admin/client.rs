@@ -5,11 +5,15 @@
 //! that the change may have been made. A request for a repartition may take minutes, since it looks through millions of
 //! objects: the client waits for it as long as the server answers other requests.
 
+use super::ScrubChange;
 use super::answer::{ErrorBody, STOPPING};
 use super::socket;
+use crate::backup::BackupReport;
 use crate::data_dir::{DataDir, DataDirError};
 use crate::repartition;
-use crate::report::{DriveReport, DryRunReport, Explanation, NewKeys, Status, UserReport};
+use crate::report::{
+    DriveReport, DryRunReport, Explanation, LostObject, LostReport, NewKeys, ScrubReport, Status, UserReport,
+};
 use crate::set_recall::{SetReport, SetRequest};
 use bytes::Bytes;
 use disk::clock;
@@ -242,6 +246,17 @@ impl Client {
         self.get(&format!("/recall?job={job}")).await
     }
 
+    /// Has a copy of the catalog written to `path`, an absolute one, where nothing may be.
+    ///
+    /// # Errors
+    /// When no server answers, or it cannot.
+    pub async fn backup(&self, path: &Path) -> Result<BackupReport, ClientError> {
+        let path = path.to_string_lossy();
+        let query = form_urlencoded::Serializer::new(String::new()).append_pair("path", &path).finish();
+        let answer = self.ask(Method::POST, &format!("/catalog/backup?{query}")).await?;
+        answer.ok_or_else(|| self.no_answer("it knows no /catalog"))
+    }
+
     async fn of_user<T: DeserializeOwned>(&self, method: Method, path: &str, name: &str) -> Result<T, ClientError> {
         let query = form_urlencoded::Serializer::new(String::new()).append_pair("name", name).finish();
         let answer = self.ask(method, &format!("{path}?{query}")).await?;
@@ -256,12 +271,58 @@ impl Client {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
+    /// Has drive `drive`, which is good, emptied; `None` if there is no such drive.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
+        self.ask(Method::POST, &format!("/drives/retire?drive={drive}")).await
+    }
+
+    /// The objects that are lost with drives that failed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn lost_objects(&self) -> Result<LostReport, ClientError> {
+        self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
+    }
+
     /// Has the empty directory that replaces drive `drive`, which failed, used; `None` if there is no such drive.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
     pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
         self.ask(Method::POST, &format!("/drives/replace?drive={drive}")).await
+    }
+
+    /// The scrub of each group, and what was found.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn scrub(&self) -> Result<ScrubReport, ClientError> {
+        self.get("/scrub").await?.ok_or_else(|| self.no_answer("it knows no /scrub"))
+    }
+
+    /// The objects of which scrubs have found bytes lost.
+    ///
+    /// # Errors
+    /// When no server answers.
+    pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, ClientError> {
+        self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
+    }
+
+    /// Changes what is scrubbed; `None` if there is no such group.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, ClientError> {
+        let target = match change {
+            ScrubChange::Pause => "/scrub/pause".to_owned(),
+            ScrubChange::Resume => "/scrub/resume".to_owned(),
+            ScrubChange::Start(None) => "/scrub/start".to_owned(),
+            ScrubChange::Start(Some(group)) => format!("/scrub/start?group={group}"),
+        };
+        self.ask(Method::POST, &target).await
     }
 
     async fn get<T: DeserializeOwned>(&self, target: &str) -> Result<Option<T>, ClientError> {

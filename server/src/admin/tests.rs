@@ -5,8 +5,8 @@ use super::answer::STOPPING;
 use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
-    CapacityStatus, DriveCounts, FrontStatus, GroupCounts, IntakeStatus, MoveEstimate, ObjectTotal, PlaceReport,
-    PowerStatus, RuleName, RuleTotal, SwitchStatus, Totals, WorkshopStatus,
+    CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, LostReport, MoveEstimate,
+    ObjectTotal, PlaceReport, PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
 };
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
@@ -36,12 +36,21 @@ fn status() -> Status {
             spool_capacity_bytes: 5,
             migrations_under_way: 6,
         },
+        journal: Some(crate::report::JournalReport { snapshot_bytes: 9, batch_bytes: 2, leads_on: true }),
+        checks: crate::report::ChecksStatus {
+            state: "running".into(),
+            saved_reads: 8,
+            completed_s_ago: Some(1.5),
+            ..crate::report::ChecksStatus::default()
+        },
         intake: Some(IntakeStatus { copies: 2, alternation: Some("ideal".into()), ..IntakeStatus::default() }),
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
+        scrub: ScrubStatus::default(),
+        exposed: ExposureReport::default(),
         classes: vec![],
         switch: SwitchStatus { wake_s: 13.25, wake_busy_s: 21.5, rest_s: 1.25 },
         totals: Totals::default(),
@@ -131,6 +140,14 @@ impl Admin for Fake {
         }
     }
 
+    async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+        self.replace_drive(drive).await
+    }
+
+    async fn lost_objects(&self) -> Result<LostReport, AdminError> {
+        Ok(LostReport::default())
+    }
+
     async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
         match drive {
             3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
@@ -139,11 +156,29 @@ impl Admin for Fake {
         }
     }
 
+    async fn scrub(&self) -> Result<ScrubReport, AdminError> {
+        Ok(ScrubReport::default())
+    }
+
+    async fn lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        Ok(vec![LostObject { bucket: "b".into(), key: "k".into(), bytes: 3, blob: "b7".into() }])
+    }
+
+    async fn change_scrub(&self, change: ScrubChange) -> Result<Option<ScrubReport>, AdminError> {
+        let status = ScrubStatus { paused: change == ScrubChange::Pause, ..ScrubStatus::default() };
+        let known = !matches!(change, ScrubChange::Start(Some(4..)));
+        Ok(known.then(|| ScrubReport { status, ..ScrubReport::default() }))
+    }
+
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {
         match request.keys {
             None => Err(SetError::Refused("it does not fit".into())),
             Some(keys) => Ok(SetReport { job: 3, objects: keys.len() as u64, ..SetReport::default() }),
         }
+    }
+
+    async fn backup(&self, path: PathBuf) -> Result<BackupReport, BackupError> {
+        Ok(BackupReport { path: path.display().to_string(), bytes: 7, records: 1, sequence: 2 })
     }
 
     fn set_recalls(&self) -> Vec<SetReport> {

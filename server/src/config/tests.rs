@@ -126,6 +126,9 @@ fn the_papers_reproduction_can_be_set() {
                 [scheduler]\nweighing = \"operations\"\novertake_limit = 500\njoin_in_service = false\n";
     let policy = parse(text).unwrap().rack_policy(&pelican());
     assert_eq!(policy.idle_timeout, IdleTimeout::Never);
+    assert_eq!(policy.migration.order, MoveOrder::Processed, "SOHO's, unless it is switched off");
+    let by_age = parse("[migrate]\norder = \"age\"").unwrap().rack_policy(&pelican());
+    assert_eq!(by_age.migration.order, MoveOrder::Age);
     assert_eq!(policy.read_policy, ReadPolicy::K);
     assert_eq!(policy.group_choice, GroupChoice::Random);
     assert_eq!((policy.scheduler.weighing, policy.scheduler.overtake_limit), (Weighing::Operations, 500));
@@ -168,6 +171,7 @@ fn wrong_values_are_refused_at_their_place_with_a_right_one() {
         ("[workshop]\nregular = 0.9", ":1:", "`workshop.critical` must not be below `regular`; write a larger share"),
         ("[workshop]\ncritical = 0.1", ":2:12: ", "larger share"),
         ("[migrate]\nscan_interval = \"0 s\"", ":2:17: ", "above 0"),
+        ("[migrate]\norder = \"coldest\"", ":2:9: ", "`processed`"),
         ("[migrate]\npack_size = 0", ":2:13: ", "above 0"),
         ("[scheduler]\nshares = { client = 0, rebuild = 0, background = 0 }", ":2:10: ", "not all be 0"),
         ("[scheduler]\nweighing = \"time\"", ":2:12: ", "\"5 min\""),

@@ -41,6 +41,16 @@ pub fn duration_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Du
     as_duration(&value).map(Some).map_err(|error| D::Error::custom(format!("{error}, or \"never\"")))
 }
 
+/// A duration above 0, or `"never"`.
+pub fn some_time_or_never<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    match duration_or_never(from)? {
+        Some(Duration::ZERO) => {
+            Err(D::Error::custom("must be above 0; write a duration such as \"90 d\", or \"never\""))
+        }
+        other => Ok(other),
+    }
+}
+
 /// [`duration_or_never`], of what a group of drives waits before it sleeps.
 pub fn idle_timeout<'de, D: Deserializer<'de>>(from: D) -> Result<IdleTimeout, D::Error> {
     Ok(duration_or_never(from)?.map_or(IdleTimeout::Never, IdleTimeout::After))

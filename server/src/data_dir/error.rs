@@ -66,6 +66,12 @@ pub(super) fn damaged(path: &Path, what: impl Display) -> DataDirError {
     refused(path, format!("{what}; restore it from a backup"))
 }
 
+/// A part is missing that a recovery makes again, as far as that can be.
+pub(super) fn lost_part(path: &Path, what: impl Display) -> DataDirError {
+    let dir = path.parent().unwrap_or(path).display();
+    refused(path, format!("{what}; put it back, or, if it is lost, say `larder recover --data {dir}`"))
+}
+
 /// Somebody else's directory, which holds files of these names.
 pub(super) fn foreign(path: &Path, names: &[String]) -> DataDirError {
     let some = names.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", ");

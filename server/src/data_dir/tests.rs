@@ -180,10 +180,16 @@ fn a_damaged_identity_is_refused() {
 #[test]
 fn missing_parts_are_named() {
     let (_root, path) = made();
-    for part in [RACK, CREDENTIALS, CONFIG, WORKSHOP] {
+    for (part, mend) in [
+        (RACK, "restore it from a backup"),
+        (CREDENTIALS, "restore it from a backup"),
+        (CONFIG, "restore it from a backup"),
+        (WORKSHOP, "put it back, or, if it is lost, say `larder recover"),
+        (CATALOG, "put it back, or, if it is lost, say `larder recover"),
+    ] {
         fs::rename(path.join(part), path.join("aside")).unwrap();
         let message = refusal(&path);
-        assert!(message.contains(&format!("/{part} is missing; restore it from a backup")), "{message}");
+        assert!(message.contains(&format!("/{part} is missing; {mend}")), "{message}");
         fs::rename(path.join("aside"), path.join(part)).unwrap();
     }
     fs::write(path.join(CREDENTIALS), "export AWS_ACCESS_KEY_ID=\n").unwrap();

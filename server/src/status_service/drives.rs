@@ -6,7 +6,7 @@ use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
 use crate::error::text;
 use crate::replace;
-use crate::report::DriveReport;
+use crate::report::{DriveReport, LostReport};
 use disk::label::DriveUuid;
 use engine::Event;
 use model::{DriveId, GroupId};
@@ -27,7 +27,8 @@ impl StatusService {
         // One at a time, so that it is reported once: to the engine, a second time means that the drive was pulled and
         // takes no power any more. The catalog's word is not enough for that: it may have remembered, and not said so.
         let _turn = self.replacing.lock().await;
-        if !self.look(move |rack, _| rack.has_failed(drive)).await? {
+        // A drive that the rack gave up itself may spin still: the operator's word is that it was pulled.
+        if self.look(move |rack, _| !rack.has_failed(drive) || rack.gave_up(drive)).await? {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             self.world.report(Event::DriveFailed { drive });
             self.context.counters.absences.note(drive, None);
@@ -57,6 +58,27 @@ impl StatusService {
         let too_many = unknown.len() >= usize::from(code.parity);
         needing.extend(unknown.into_iter().filter(|_| too_many));
         Ok(may_lose(group, drive, &needing))
+    }
+
+    /// Has `drive`, which is good, emptied.
+    pub(super) async fn retire(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
+        if drive.index() >= self.context.drives.len() {
+            return Ok(None);
+        }
+        let _turn = self.replacing.lock().await;
+        if self.look(move |rack, _| rack.has_failed(drive) && !rack.is_retiring(drive)).await? {
+            return Err(AdminError::Because(replace::has_failed(drive)));
+        }
+        // Remembered first: what the rack acts upon must hold after a crash as well.
+        self.context.catalog.retire_drive(drive, (self.context.wall)()).await?;
+        tracing::info!(%drive, "the operator retires a drive; what it holds moves to others of its group");
+        self.world.report(Event::DriveRetiring { drive });
+        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+    }
+
+    /// The objects that are lost.
+    pub(super) async fn lost(&self) -> Result<LostReport, AdminError> {
+        Ok(LostReport::of(self.context.catalog.lost_objects(LostReport::NAMED_MAX).await?))
     }
 
     /// Takes the empty directory in the place of `drive`, which failed.

@@ -1,17 +1,19 @@
 //! The engine's part of a status, from one look at it.
 
 use crate::report::{
-    CapacityStatus, ClassStatus, DriveCounts, DriveReport, GroupCounts, PowerStatus, RebuildReport, Status,
-    SwitchStatus, Totals, UnusableStack, WorkshopStatus,
+    CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus,
+    RebuildReport, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
 };
 use disk::Clock;
-use engine::{DrivePhase, GroupState, PriorityClass, Rack, RebuildView};
+use engine::scrub::{ScrubView, ScrubbedPass};
+use engine::staging::checks::{CheckState, CheckView};
+use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
 
 /// The engine's part of a status.
-pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
+pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
     let spec = rack.spec();
     let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
     Status {
@@ -21,6 +23,7 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
             hot_moved_bytes: rack.hot_moved_bytes(),
             ..WorkshopStatus::default()
         },
+        checks: checks(rack, now, clock),
         power: PowerStatus {
             watts: rack.ledger().watts_mw() as f64 / 1000.0,
             standby_watts: standby_mw as f64 / 1000.0,
@@ -31,11 +34,37 @@ pub(super) fn rack_status(rack: &Rack, clock: &dyn Clock) -> Status {
         drives: drive_counts(rack),
         groups: group_counts(rack),
         rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
-        classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32))).collect(),
+        exposed: exposure_report(rack),
+        scrub: scrub_status(rack, now),
+        classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32), now)).collect(),
         switch: switch_status(rack, clock),
         totals: totals(rack),
         capacity: capacity(rack),
         ..Status::default()
+    }
+}
+
+fn checks(rack: &Rack, now: Time, clock: &dyn Clock) -> ChecksStatus {
+    let CheckView { state, progress, totals, load_permille, left_bytes } = rack.checks(now);
+    let seconds = |span| clock.to_wall(span).as_secs_f64();
+    let ago = |at: Time| seconds(now.since(at));
+    ChecksStatus {
+        state: state.name().into(),
+        every_s: rack.policy().checks.every.map_or(0.0, seconds),
+        load_permille,
+        begun_s_ago: (progress.begun > Time::ZERO).then(|| ago(progress.begun)),
+        completed_s_ago: progress.last_ended.map(ago),
+        next_in_s: if let CheckState::Until(at) = state { Some(seconds(at.since(now))) } else { None },
+        pass_objects: progress.objects,
+        pass_bytes: progress.bytes,
+        pass_damaged: progress.damaged,
+        left_bytes,
+        passes: totals.passes,
+        objects: totals.objects,
+        bytes: totals.bytes,
+        damaged: totals.damaged,
+        overdue_pages: totals.overdue_pages,
+        ..ChecksStatus::default()
     }
 }
 
@@ -58,6 +87,11 @@ fn group_counts(rack: &Rack) -> GroupCounts {
     GroupCounts { total: total as u64, initialised: (total - left) as u64 }
 }
 
+fn exposure_report(rack: &Rack) -> ExposureReport {
+    let exposure = rack.exposure();
+    ExposureReport { blobs: exposure.blobs, lost_blobs: exposure.lost_blobs }
+}
+
 fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
     RebuildReport {
         drive: view.drive.0,
@@ -67,8 +101,45 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
         rebuilt_stacks: view.rebuilt_stacks,
         lost_blobs: view.lost_blobs,
         waiting_blobs: view.waiting_blobs,
+        retires: view.retires,
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
+    }
+}
+
+/// The scrub of the rack, as the engine sees it.
+pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
+    let groups: Vec<ScrubGroup> = rack.scrubs(now).map(|view| group_of(rack, &view)).collect();
+    let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
+    ScrubStatus {
+        period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
+        paused: rack.is_scrub_paused(),
+        complete_groups: in_state("complete"),
+        overdue_groups: in_state("overdue"),
+        own_wakes: rack.stats().scrub_wakes,
+        read_bytes: rack.stats().scrubbed_bytes,
+        groups,
+    }
+}
+
+fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
+    let pass = &view.pass;
+    let begun = pass.done.is_some();
+    let state = match view {
+        _ if pass.complete => "complete",
+        view if view.overdue => "overdue",
+        _ if begun || rack.is_scrubbing(view.group) => "under way",
+        _ => "waiting",
+    };
+    ScrubGroup {
+        group: view.group.0,
+        state: state.into(),
+        covered_permille: pass.covered_permille(),
+        began_s: pass.began.as_secs_f64(),
+        period_ends_s: view.period_ends.as_secs_f64(),
+        counts: pass.counts,
+        last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
+        last: pass.last.map(|last| last.counts),
     }
 }
 
@@ -78,7 +149,7 @@ fn switch_status(rack: &Rack, clock: &dyn Clock) -> SwitchStatus {
     SwitchStatus { wake_s: seconds(idle.wake), wake_busy_s: seconds(busy.wake), rest_s: seconds(idle.rest) }
 }
 
-fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
+fn class_status(rack: &Rack, class: ClassId, now: Time) -> ClassStatus {
     let view = rack.class_view(class);
     let awake = rack.layout().classes[class.index()]
         .iter()
@@ -89,12 +160,14 @@ fn class_status(rack: &Rack, class: ClassId) -> ClassStatus {
         group: awake.map(|(group, _)| group.0),
         state: awake.map_or(GroupState::Asleep, |(_, state)| state).name().into(),
         queued: view.queued.map(|queued| queued as u64),
+        kept_spinning: rack.kept_spinning(class, now).is_some(),
     }
 }
 
 fn totals(rack: &Rack) -> Totals {
     let stats = rack.stats();
-    let background = stats.group_wakes[PriorityClass::Background as usize] - stats.initialisation_wakes;
+    let background = stats.group_wakes[PriorityClass::Background as usize];
+    let background = background - stats.initialisation_wakes - stats.scrub_wakes;
     let waiting = (0..rack.layout().groups.len()).map(|group| rack.dead_bytes(GroupId(group as u32))).sum();
     Totals {
         group_wakes: stats.group_wakes,
@@ -126,13 +199,61 @@ fn capacity(rack: &Rack) -> CapacityStatus {
     }
 }
 
+/// What is said of a drive in one word.
+fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
+    match (rack.has_failed(drive), rack.is_retiring(drive)) {
+        (true, true) => "retired",
+        (true, false) => "failed",
+        (false, true) => "retiring",
+        (false, false) => rack.drive_phase(drive).name(),
+    }
+}
+
+/// Drives that are away of which a status says when they are given up.
+const ABSENT_NAMED: usize = 5;
+
+/// When drives that are away are given up, and what stands against it: a sentence for each, the first few of them.
+pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<String> {
+    let sentence = |view: &AbsenceView| {
+        let (drive, away) = (view.drive.0, hours(clock.to_wall(now.since(view.since))));
+        let due = view.due?;
+        Some(match view.held_back {
+            None if due > now => format!(
+                "drive {drive} is away for {away}: in {} it is given up, and what it holds is rebuilt",
+                hours(clock.to_wall(due.since(now)))
+            ),
+            None | Some(HeldBack::Tried) => {
+                format!("drive {drive} is away for {away}: it is tried once more, and then given up")
+            }
+            Some(HeldBack::ManyAway) => format!(
+                "drive {drive} is away for {away}, and is not given up: others of a domain that it is in are away too, \
+                 so look for a cable, a fuse or an enclosure; if it is broken, say `larder drive fail {drive}`"
+            ),
+            Some(HeldBack::TooManyOfGroup) => format!(
+                "drive {drive} is away for {away}, and is not given up: as many drives of its group as the code bears \
+                 are not rebuilt yet; put it back, or say `larder drive fail {drive}`"
+            ),
+        })
+    };
+    rack.absences().iter().filter_map(sentence).take(ABSENT_NAMED).collect()
+}
+
+/// A span of some hours, for people.
+fn hours(span: std::time::Duration) -> String {
+    let minutes = span.as_secs().div_ceil(60);
+    match minutes {
+        0..120 => format!("{minutes} min"),
+        _ => format!("{} h", minutes / 60),
+    }
+}
+
 pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTreeMap<DriveId, String>) -> DriveReport {
     let (starts_today, starts_per_day) = rack.starts_today(drive, now);
     DriveReport {
         drive: drive.0,
         slot: rack.spec().drive(drive).slot,
         group: rack.layout().group_of(drive).map(|group| group.0),
-        state: if rack.has_failed(drive) { "failed" } else { rack.drive_phase(drive).name() }.into(),
+        state: state_of(rack, drive).into(),
         starts_today,
         starts_per_day,
         free_bytes: rack.placement().free_bytes(drive),

@@ -67,6 +67,7 @@ impl StatusService {
         let (when, at_ms) = match Outlook::of(policy, judge.heat(verdict), age, bytes) {
             Outlook::Due { within } => ("due", at(within)),
             Outlook::DueIn(span) => ("later", at(span)),
+            Outlook::WithChecks => ("with_checks", None),
             Outlook::AboveRegular => ("above_regular", None),
             Outlook::AboveCritical => ("above_critical", None),
         };

@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::lineage;
-use crate::report::{IntakeStatus, RebuildReport, Status};
+use crate::report::{ClassStatus, IntakeStatus, RebuildReport, Status};
 use intake::{COPIES_FROM_DRIVES, RETAINED_MAX};
 use model::DriveId;
 use std::sync::atomic::Ordering;
@@ -77,6 +77,7 @@ pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
 /// Warnings that follow from the figures of a status.
 pub(super) fn warnings(status: &Status) -> Vec<String> {
     let mut warnings = Vec::new();
+    warnings.extend(scrub_warnings(status));
     let workshop = &status.workshop;
     if status.capacity.full {
         warnings.push(
@@ -110,6 +111,14 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         let starts = counted(starts, "drive start");
         warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
     }
+    let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
+    if !kept.is_empty() {
+        warnings.push(format!(
+            "kept spinning, since no starts are left for today: {}. The next client costs none; with more \
+             starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep",
+            kept.join(", ")
+        ));
+    }
     if status.power.fuse_trips > 0 {
         warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
     }
@@ -121,12 +130,27 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
         1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
         away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
     }
+    if status.journal.is_some_and(|journal| !journal.leads_on) && status.uptime_s > JOURNAL_PATIENCE_S {
+        warnings.push(
+            "the journal does not lead on to the catalog as it is, so that a lost one could not be made again: the log \
+             says why no snapshot was written; free some room in workshop/journal"
+                .into(),
+        );
+    }
     warnings.extend(status.intake.as_ref().into_iter().flat_map(intake_warnings));
     if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
         warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
     }
     warnings
 }
+
+/// The group of a class, for people.
+fn named(class: &ClassStatus) -> Option<String> {
+    class.group.map(|group| format!("group {group}"))
+}
+
+/// A snapshot should be there by then, in seconds after the start.
+const JOURNAL_PATIENCE_S: f64 = 300.0;
 
 /// From so many logs on that are kept for another catalog, it is time to say so.
 const RETAINED_WARNED: u64 = RETAINED_MAX as u64 / 2;
@@ -227,4 +251,28 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
 /// `1 blob`, `2 blobs`.
 fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Scrubs that are late, paused, or have found what cannot be repaired.
+fn scrub_warnings(status: &Status) -> Vec<String> {
+    let scrub = &status.scrub;
+    let mut warnings = Vec::new();
+    let lost: u64 = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum();
+    if lost > 0 {
+        warnings.push(format!(
+            "scrubs have found data lost in {lost} blobs: `larder scrub status` names the objects; put them again, or \
+             delete them"
+        ));
+    }
+    if scrub.overdue_groups > 0 && !scrub.paused {
+        warnings.push(format!(
+            "the scrub of {} groups did not end within its period; set a longer `period`, or more `starts_per_day`, in \
+             [scrub] of larder.toml",
+            scrub.overdue_groups
+        ));
+    }
+    if scrub.paused {
+        warnings.push("scrubs are paused: rot on drives is not looked for; say `larder scrub resume`".into());
+    }
+    warnings
 }

@@ -7,16 +7,17 @@
 
 use super::gathered::DiscardedPayload;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
-use crate::error::{ServerError, text};
+use crate::error::ServerError;
+use crate::pack_index::read_index;
 use catalog::{Blob, Known, Member};
-use disk::stack::{self, Flaw, Inspection, Policy, StackReader};
+use disk::stack::{self, Flaw, Inspection};
 use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
 use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use workshop::{IndexEntry, PACK_FOOTER_BYTES, decode_footer, decode_index};
+use workshop::IndexEntry;
 
 /// Blobs whose stacks' ends are read at once.
 const AT_ONCE: usize = 4;
@@ -229,12 +230,35 @@ impl Verification<'_> {
             for ((name, stack), known) in stacks.into_iter().zip(known) {
                 self.stack_file((id, &*drive), name, stack, known).await?;
             }
+            for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
+                self.spare_file(id, name, (blob, index)).await?;
+            }
             let label = disk::label::file_name();
-            for name in names.iter().filter(|name| stack::stack_of(name).is_none() && **name != label) {
+            let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
+            for name in names.iter().filter(|name| !is_known(name) && **name != label) {
                 let what = format!("{name} on drive {id} is no stack");
                 self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
             }
         }
+        Ok(())
+    }
+
+    /// A stack that was regenerated beside a damaged one, when the server ended: the next repair or scrub of the blob
+    /// removes it, if the catalog knows of it.
+    async fn spare_file(
+        &mut self,
+        id: DriveId,
+        name: &FileName,
+        (blob, index): (BlobId, u8),
+    ) -> Result<(), ServerError> {
+        let targets = self.ground.catalog.rebuild_targets(blob).await?;
+        if targets.iter().any(|target| target.spare && (target.drive, target.index) == (id, index)) {
+            self.report.leftovers.rebuilt_stacks += 1;
+            return Ok(());
+        }
+        let what =
+            format!("{name} on drive {id} was to replace a damaged stack, and this catalog knows of no such repair");
+        self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
     }
 
@@ -319,22 +343,7 @@ impl Verification<'_> {
         drives: &[Option<Arc<dyn Drive>>],
     ) -> Result<Option<Vec<IndexEntry>>, String> {
         let there = drives.iter().enumerate().filter_map(|(index, drive)| Some((index as u8, drive.clone()?)));
-        let opened = StackReader::open(self.described(blob), there.collect(), Policy::K).await.result;
-        let mut reader = opened.map_err(text)?.without_repairs();
-        let payload_bytes = blob.payload_bytes;
-        let footer_at = payload_bytes.checked_sub(PACK_FOOTER_BYTES as u64).ok_or("it is too short for a pack")?;
-        let mut bytes = Vec::new();
-        reader.read(footer_at..payload_bytes, &mut bytes).await.map_err(text)?;
-        let footer = decode_footer(&bytes).map_err(text)?;
-        if footer.index_offset.checked_add(footer.index_bytes) != Some(footer_at) {
-            return Err("its index is not where it should be".to_owned());
-        }
-        if footer.index_bytes > INDEX_BYTES_MAX {
-            return Ok(None);
-        }
-        bytes.clear();
-        reader.read(footer.index_offset..footer_at, &mut bytes).await.map_err(text)?;
-        decode_index(&footer, &bytes).map(Some).map_err(text)
+        read_index(self.described(blob), there.collect(), INDEX_BYTES_MAX).await
     }
 }
 

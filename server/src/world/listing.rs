@@ -10,7 +10,7 @@ use crate::temperature::{Judge, Judged};
 use catalog::{AgedVersion, CatalogError, Cursor, Reads, StagedWhen, Version, VersionId};
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::Thermometer;
-use engine::{Heat, StagedEntry};
+use engine::{Heat, MoveOrder, StagedEntry};
 use model::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,56 +19,110 @@ use std::time::Duration;
 #[derive(Clone, Copy)]
 pub(super) struct StagedScan {
     pub(super) older_than: Duration,
+    pub(super) order: MoveOrder,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) hot_bytes: u64,
     pub(super) limit: u32,
 }
 
-/// A page of a listing, which goes on behind `go_on`, and where the next one does.
+/// A staged version as it is listed.
+pub(super) struct Listed {
+    pub(super) version: Version,
+    pub(super) entry: StagedEntry,
+    /// Whether it is what the engine asks for; nothing in quarantine is.
+    pub(super) is_taken: bool,
+    pub(super) is_quarantined: bool,
+}
+
+/// A page of the versions that the engine asks for, in a listing that goes on behind `go_on`, and where the next one
+/// does.
 pub(super) async fn list(
     context: &Context,
     thermometer: Arc<Thermometer>,
     query: StagedScan,
     go_on: Option<StagedCursor>,
 ) -> Result<(Vec<StagedEntry>, Option<StagedCursor>), CatalogError> {
-    let judge = Judge::now(context, thermometer);
-    let (when, selection, after) = if let Some(StagedCursor { when, selection, after }) = go_on {
-        (when, selection, Some(after))
-    } else {
-        context.counters.reads.write_or_warn(&context.catalog).await;
-        (when(context, query, judge.now_ms), select(context, &judge, query).await?, None)
-    };
+    let lister = Lister { context, judge: Judge::now(context, thermometer), query };
+    let cursor = lister.begin(go_on, None).await?;
     // With rules the age of what is listed depends on each object.
-    let listed = if judge.thermometer.is_used() { StagedWhen::until(u64::MAX) } else { when };
-    let page = context.catalog.staged_page(after.as_ref(), listed, query.limit as usize).await?;
-    let judged = judge.judged(&page.items, selection.counts()).await?;
-    let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
-    let quarantined = context.catalog.are_unreadable(&numbers).await?;
-    let taken = page.items.iter().zip(judged).zip(quarantined).filter(|((version, judged), quarantined)| {
-        let Judged { heat, reads, .. } = *judged;
-        let is_through = reads.is_some_and(|reads| reads.is_through);
-        !quarantined && takes(when, &selection, heat, (version.staged_ms, is_through))
-    });
-    let entry = |((version, judged), _): ((&Version, Judged), bool)| StagedEntry {
-        version: version.version.0,
-        bytes: version.bytes,
-        age: context.clock.to_modelled(age(version.staged_ms, judge.now_ms)),
-        pin: (context.pin_of)(&version.bucket, &version.key).into(),
-        heat: judged.heat,
-    };
-    let entries = taken.map(entry).collect();
-    Ok((entries, page.next.map(|after| StagedCursor { when, selection, after })))
+    let is_ruled = lister.judge.thermometer.is_used();
+    let when = if is_ruled { StagedWhen::until(u64::MAX) } else { cursor.when };
+    let (page, next) = lister.page(cursor, when).await?;
+    let entries = page.into_iter().filter(|listed| listed.is_taken).map(|listed| listed.entry).collect();
+    Ok((entries, Some(next).filter(|next| next.after.is_some())))
 }
 
-/// Whether a listing takes a version that was staged then, and read through or not.
-fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, is_through): (u64, bool)) -> bool {
+/// A page of all versions, in a listing that goes on with `go_on` or else begins behind `from`.
+pub(super) async fn listed(
+    context: &Context,
+    thermometer: Arc<Thermometer>,
+    query: StagedScan,
+    (go_on, from): (Option<StagedCursor>, Option<&Cursor>),
+) -> Result<(Vec<Listed>, StagedCursor), CatalogError> {
+    let lister = Lister { context, judge: Judge::now(context, thermometer), query };
+    let cursor = lister.begin(go_on, from).await?;
+    lister.page(cursor, StagedWhen::until(u64::MAX)).await
+}
+
+/// Lists staged versions as of one moment.
+struct Lister<'a> {
+    context: &'a Context,
+    judge: Judge,
+    query: StagedScan,
+}
+
+impl Lister<'_> {
+    async fn begin(&self, go_on: Option<StagedCursor>, from: Option<&Cursor>) -> Result<StagedCursor, CatalogError> {
+        if let Some(go_on) = go_on {
+            return Ok(go_on);
+        }
+        self.context.counters.reads.write_or_warn(&self.context.catalog).await;
+        let when = when(self.context, self.query, self.judge.now_ms);
+        let selection = select(self.context, &self.judge, self.query).await?;
+        Ok(StagedCursor { when, selection, after: from.cloned() })
+    }
+
+    /// A page of what was staged `among` these, and where the next one goes on.
+    async fn page(
+        &self,
+        StagedCursor { when, selection, after }: StagedCursor,
+        among: StagedWhen,
+    ) -> Result<(Vec<Listed>, StagedCursor), CatalogError> {
+        let Self { context, judge, query } = self;
+        let page = context.catalog.staged_page(after.as_ref(), among, query.limit as usize).await?;
+        let judged = judge.judged(&page.items, selection.counts()).await?;
+        let numbers: Vec<VersionId> = page.items.iter().map(|version| version.version).collect();
+        let quarantined = context.catalog.are_unreadable(&numbers).await?;
+        let listed = page.items.into_iter().zip(judged).zip(quarantined).map(|((version, judged), is_quarantined)| {
+            let Judged { heat, reads, .. } = judged;
+            let is_through = reads.is_some_and(|reads| reads.is_through);
+            let rank = rank(query.order, heat, version.staged_ms, is_through);
+            let is_taken = !is_quarantined && takes(when, &selection, heat, (version.staged_ms, rank));
+            Listed { entry: self.entry(&version, heat), version, is_taken, is_quarantined }
+        });
+        Ok((listed.collect(), StagedCursor { when, selection, after: page.next }))
+    }
+
+    fn entry(&self, version: &Version, heat: Heat) -> StagedEntry {
+        StagedEntry {
+            version: version.version.0,
+            bytes: version.bytes,
+            age: self.context.clock.to_modelled(age(version.staged_ms, self.judge.now_ms)),
+            pin: (self.context.pin_of)(&version.bucket, &version.key).into(),
+            heat,
+        }
+    }
+}
+
+/// Whether a listing takes a version that was staged then, and has this rank.
+fn takes(when: StagedWhen, selection: &Selection, heat: Heat, (staged_ms, rank): (u64, MoveRank)) -> bool {
     // What was staged in a future of which the clock has stepped back would be the last of all.
     let is_beyond = staged_ms > when.beyond_ms;
     match heat {
         Heat::Due(_) => true,
         Heat::Cold if is_beyond => true,
-        Heat::Cold => when.includes(staged_ms) && selection.takes(heat, rank(heat, staged_ms, is_through)),
-        Heat::Hot => selection.takes(heat, rank(heat, staged_ms, is_through)),
+        Heat::Cold => when.includes(staged_ms) && selection.takes(heat, rank),
+        Heat::Hot => selection.takes(heat, rank),
     }
 }
 
@@ -86,8 +140,8 @@ fn age(staged_ms: u64, now_ms: u64) -> Duration {
 
 /// The place of a version in the order of moving. Moments are compared and nothing else, so that their unit does not
 /// matter.
-fn rank(heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
-    let rank = MoveRank::new(is_through, Time::from_nanos(staged_ms));
+fn rank(order: MoveOrder, heat: Heat, staged_ms: u64, is_through: bool) -> MoveRank {
+    let rank = MoveRank::new(order, is_through, Time::from_nanos(staged_ms));
     if heat == Heat::Hot { rank.hot() } else { rank }
 }
 
@@ -105,17 +159,17 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
     }
     let walk = Walk { context, judge };
     if judge.thermometer.is_used() {
-        for processed in [true, false] {
+        for which in [Which::Processed, Which::Others] {
             let mut count = |heat: Heat, _, bytes| {
                 if matches!(heat, Heat::Due(_)) {
                     selection.add_due(bytes);
                 }
                 true
             };
-            walk.each(processed, &mut count).await?;
+            walk.each(which, &mut count).await?;
         }
     }
-    for (wanted, processed) in [(Heat::Cold, true), (Heat::Cold, false), (Heat::Hot, true), (Heat::Hot, false)] {
+    for (wanted, which) in walks(query.order) {
         let wants = |selection: &Selection| match wanted {
             Heat::Hot => selection.wants_hot(),
             _ => selection.wants_cold(),
@@ -125,13 +179,33 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
         }
         let mut count = |heat: Heat, staged_ms, bytes| {
             if heat == wanted && wants(&selection) {
-                selection.add(rank(heat, staged_ms, processed), bytes);
+                selection.add(rank(query.order, heat, staged_ms, which == Which::Processed), bytes);
             }
             wants(&selection)
         };
-        walk.each(processed, &mut count).await?;
+        walk.each(which, &mut count).await?;
     }
     Ok(selection)
+}
+
+/// Staged versions that are walked over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Those that were read through.
+    Processed,
+    /// Those that were not.
+    Others,
+    /// All of them.
+    All,
+}
+
+/// The walks, each oldest first, that one after the other are the order of moving: what is cold, then what is hot.
+fn walks(order: MoveOrder) -> Vec<(Heat, Which)> {
+    let of_each: &[Which] = match order {
+        MoveOrder::Processed => &[Which::Processed, Which::Others],
+        MoveOrder::Age => &[Which::All],
+    };
+    [Heat::Cold, Heat::Hot].into_iter().flat_map(|heat| of_each.iter().map(move |which| (heat, *which))).collect()
 }
 
 /// A staged version in the order of ages, with its length and its reads.
@@ -144,16 +218,19 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Gives `take` the temperature, the moment of staging and the length of each staged version that was read through,
-    /// or of each that was not, until it answers false.
+    /// Gives `take` the temperature, the moment of staging and the length of each of these staged versions, until it
+    /// answers false.
     async fn each(
         &self,
-        processed: bool,
+        which: Which,
         take: &mut (impl FnMut(Heat, u64, u64) -> bool + Send),
     ) -> Result<(), CatalogError> {
         let mut after = None;
         loop {
-            let (versions, next) = if processed { self.processed(after).await? } else { self.others(after).await? };
+            let (versions, next) = match which {
+                Which::Processed => self.processed(after).await?,
+                Which::Others | Which::All => self.aged(after, which == Which::All).await?,
+            };
             let heats = self.judge.judged_by_number(&versions).await?;
             for ((of, bytes, _), heat) in versions.iter().zip(heats) {
                 if heat.is_some_and(|heat| !take(heat, of.staged_ms, *bytes)) {
@@ -173,12 +250,16 @@ impl Walk<'_> {
         Ok((page.items.into_iter().map(|(of, bytes, reads)| (of, bytes, Some(reads))).collect(), page.next))
     }
 
-    async fn others(&self, after: Option<Cursor>) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
+    async fn aged(
+        &self,
+        after: Option<Cursor>,
+        with_processed: bool,
+    ) -> Result<(Vec<Aged>, Option<Cursor>), CatalogError> {
         let page = self.context.catalog.aged_page(after.as_ref()).await?;
         let aged: Vec<AgedVersion> = page.items.iter().map(|(of, _)| *of).collect();
         let reads = self.context.catalog.reads_of(&aged).await?;
         let all = page.items.into_iter().zip(reads).map(|((of, bytes), reads)| (of, bytes, reads));
-        let others = all.filter(|(_, _, reads)| !reads.is_some_and(|reads| reads.is_through));
-        Ok((others.collect(), page.next))
+        let taken = all.filter(|(_, _, reads)| with_processed || !reads.is_some_and(|reads| reads.is_through));
+        Ok((taken.collect(), page.next))
     }
 }

@@ -6,7 +6,7 @@
 
 use super::freeing::free_moved;
 use super::listing::{StagedScan, list};
-use super::operation::{Operation, Origin, StagedCursor, WrittenBlob};
+use super::operation::{InMemory, Operation, Origin, StagedCursor, WrittenBlob};
 use super::outcome::give_up;
 use super::packed;
 use super::quarantine::{missing, quarantine, survey};
@@ -18,6 +18,7 @@ use engine::{Event, Outcome, PinnedTo, StagedEntry};
 use model::{Attempt, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackPlan};
 
 impl World {
@@ -46,8 +47,9 @@ impl World {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         assert!(!versions.is_empty(), "a pack is made of something");
         self.migrating.extend(&versions);
+        let in_memory: InMemory = versions.iter().filter_map(|version| self.in_memory.remove_entry(version)).collect();
         self.start_with(move |handle, context| async move {
-            let pack = gather(&context, &versions).await.unwrap_or_else(|error| {
+            let pack = gather(&context, &versions, &in_memory).await.unwrap_or_else(|error| {
                 tracing::error!(%error, "a pack could not be composed; its versions stay in the workshop");
                 None
             });
@@ -63,7 +65,7 @@ impl World {
         };
         self.start_with(move |handle, context| async move {
             let pack = match survey(&context, &versions).await {
-                Ok(left) => gather(&context, &left).await,
+                Ok(left) => gather(&context, &left, &InMemory::new()).await,
                 Err(error) => Err(error.to_string()),
             };
             let pack = pack.unwrap_or_else(|error| {
@@ -96,7 +98,7 @@ impl World {
                 let blob = written.into_committed(*group, drives);
                 self.committing += 1;
                 self.start_with(move |handle, context| async move {
-                    let moved = commit(&context, &handle, pack.plan(), &blob).await;
+                    let moved = commit(&context, &handle, &pack, &blob).await;
                     drop(pack); // its files can go now
                     free_moved(&context, moved).await;
                     handle.report(Event::StagingChanged(usage_of(&context)));
@@ -137,8 +139,10 @@ impl World {
 const GATHER_TRIES: u32 = 8;
 
 /// The pack of those `versions` that are left, whose files stay; `None` if all were overwritten or deleted, or are in
-/// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others.
-async fn gather(context: &Context, versions: &[VersionId]) -> Result<Option<HeldPack>, String> {
+/// quarantine. A member that makes a pack impossible is quarantined, and the pack made of the others. What is in memory
+/// is not read again.
+async fn gather(context: &Context, versions: &[VersionId], in_memory: &InMemory) -> Result<Option<HeldPack>, String> {
+    let checked = |version| in_memory.get(&VersionId(version)).cloned();
     for _ in 0..GATHER_TRIES {
         let members = members(context, versions).await.map_err(|error| error.to_string())?;
         if members.is_empty() {
@@ -146,7 +150,7 @@ async fn gather(context: &Context, versions: &[VersionId]) -> Result<Option<Held
         }
         let slots: Vec<Vec<u64>> = members.iter().map(|member| member.slots.clone()).collect();
         let numbers: Vec<VersionId> = members.iter().map(|member| member.object.version).collect();
-        match PackPlan::new(members).and_then(|plan| plan.hold(&context.staging)) {
+        match PackPlan::new(members).and_then(|plan| plan.hold_with(&context.staging, checked)) {
             Err(PackError::MemberGone { .. }) => {}
             Err(error) => {
                 let bad = error.bad_slot().and_then(|slot| slots.iter().position(|slots| slots.contains(&slot)));
@@ -196,7 +200,8 @@ async fn members(context: &Context, versions: &[VersionId]) -> Result<Vec<PackMe
 }
 
 /// Commits `blob`; the slots of what moved into it.
-async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: &Blob) -> Vec<NamedSlot> {
+async fn commit(context: &Context, handle: &WorldHandle, pack: &HeldPack, blob: &Blob) -> Vec<NamedSlot> {
+    let plan = pack.plan();
     let placed = plan.members().iter().zip(plan.offsets());
     let members: Vec<Member> = placed
         .map(|(member, offset)| Member { version: member.object.version, offset: *offset, bytes: member.object.bytes })
@@ -206,6 +211,9 @@ async fn commit(context: &Context, handle: &WorldHandle, plan: &PackPlan, blob: 
     assert!(within, "the members of {} lie in its payload", blob.blob);
     match context.catalog.commit_blob(blob, &members).await {
         Ok(done) => {
+            let (objects, bytes) = pack.checked();
+            context.counters.saved_reads.fetch_add(objects, Ordering::Relaxed);
+            context.counters.saved_read_bytes.fetch_add(bytes, Ordering::Relaxed);
             let committed: BTreeSet<VersionId> = members.iter().map(|member| member.version).collect();
             let is_committed = |(version, _): &(VersionId, u64)| committed.contains(version);
             assert!(done.moved.iter().all(is_committed), "only what was committed is freed");

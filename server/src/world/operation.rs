@@ -7,11 +7,12 @@ use catalog::{Blob, Cursor, StagedWhen, VersionId};
 use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
-use model::{DriveId, GroupId};
+use model::{BlobId, DriveId, GroupId};
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
-use workshop::{HeldPack, Sealed};
+use workshop::{CheckedBytes, HeldPack, Sealed};
 
 /// The world's side of an operation.
 pub(super) enum Operation {
@@ -30,6 +31,8 @@ pub(super) enum Operation {
         written: Option<WrittenBlob>,
     },
     Rebuild(Rebuild),
+    /// The blob that is scrubbed.
+    Scrub(BlobId),
 }
 
 impl Operation {
@@ -107,6 +110,8 @@ impl WrittenBlob {
 pub(crate) struct Rebuild {
     /// The index of the stack.
     pub(crate) index: u8,
+    /// It is damaged, and is written beside itself.
+    pub(crate) in_place: bool,
     /// The blob and the checksum of its payload, once the stack is written.
     pub(crate) written: Option<(Blob, u64)>,
 }
@@ -116,7 +121,20 @@ pub(crate) struct Rebuild {
 pub(crate) struct StagedCursor {
     pub(super) when: StagedWhen,
     pub(super) selection: Selection,
-    pub(super) after: Cursor,
+    /// The end of the last page; `None` behind the last one.
+    pub(super) after: Option<Cursor>,
+}
+
+/// Checked versions that are in memory.
+pub(super) type InMemory = HashMap<VersionId, CheckedBytes>;
+
+/// Where a pass of checks goes on.
+#[derive(Clone, Debug)]
+pub(crate) enum CheckPlace {
+    /// Where its record says.
+    AsRecorded,
+    /// Behind this staged version, or at the first one.
+    Behind(Option<Cursor>),
 }
 
 /// Done when the starts of one batch of actions, and of all before it, are remembered.

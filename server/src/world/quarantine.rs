@@ -4,12 +4,14 @@
 //! named by `larder status` and `larder explain`; packs are made without it. A file that cannot be opened because the
 //! host has no descriptors or no memory left is nobody's, and nothing is remembered of that.
 
-use crate::context::Context;
+use crate::context::{Context, usage_of};
+use crate::pacing::Turn;
+use bytes::Bytes;
 use catalog::{CatalogError, Cursor, Place, Version, VersionId};
 use disk::DriveError;
 use futures::StreamExt;
 use std::io;
-use workshop::{Checksummer, NamedSlot, PackError, ReadError, SlotHold, whole_checksum};
+use workshop::{BLOCK_BYTES, CheckedBytes, Checksummer, NamedSlot, PackError, ReadError, SlotHold, whole_checksum};
 
 /// Versions whose files are read again at once, at the start.
 const RECHECKS_AT_ONCE: usize = 4;
@@ -61,10 +63,10 @@ pub(crate) async fn quarantine(context: &Context, found: &Version, reason: &str)
 }
 
 /// Damage of a version.
-pub(crate) struct Trouble {
-    reason: String,
+pub(super) struct Trouble {
+    pub(super) reason: String,
     /// True if it is the version's own, and not the host's.
-    own: bool,
+    pub(super) own: bool,
 }
 
 impl From<ReadError> for Trouble {
@@ -73,23 +75,116 @@ impl From<ReadError> for Trouble {
     }
 }
 
-/// The damage of a staged version, every byte of which is read and checked; `None` if there is none, or it does not lie
-/// there any more.
-async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, CatalogError> {
+/// What reading every byte of a staged version has shown.
+pub(super) enum Examined {
+    /// All of it is as it was staged; its bytes, if they were to be kept.
+    Sound(Option<CheckedBytes>),
+    /// It is damaged, or cannot be read.
+    Bad(Trouble),
+    /// It does not lie there any more.
+    Gone,
+    /// Clients came in between.
+    Busy,
+}
+
+/// How staged versions are read for a check.
+pub(super) struct Reading<'a> {
+    context: &'a Context,
+    /// The bytes are kept.
+    keep: bool,
+    /// At this load, in thousandths, reading stops.
+    load_limit_permille: Option<u32>,
+    is_paced: bool,
+    turn: Option<Turn>,
+}
+
+impl<'a> Reading<'a> {
+    /// At once, and to the end.
+    fn at_once(context: &'a Context) -> Self {
+        Self { context, keep: false, load_limit_permille: None, is_paced: false, turn: None }
+    }
+
+    /// Beside clients, by turns, and below a limit of the load if there is one.
+    pub(super) fn paced(context: &'a Context, load_limit_permille: Option<u32>) -> Self {
+        Self { load_limit_permille, is_paced: true, ..Self::at_once(context) }
+    }
+
+    /// The next version is kept, or not.
+    pub(super) fn keeping(&mut self, keep: bool) -> &mut Self {
+        self.keep = keep;
+        self
+    }
+
+    /// `bytes` more were read. False if clients are to go first.
+    async fn goes_on(&mut self, bytes: u64) -> bool {
+        let pacing = &self.context.pacing;
+        if self.load_limit_permille.is_some_and(|limit| pacing.load_permille() >= limit) {
+            return false;
+        }
+        let usage = || usage_of(self.context);
+        self.turn = match self.turn.take() {
+            _ if !self.is_paced => None,
+            Some(turn) => Some(turn.copied(bytes, usage).await),
+            None => Some(pacing.turn_to_check(usage).await),
+        };
+        true
+    }
+
+    /// Reads and checks all of a staged file of `of`; its length and, if they are to be kept, its bytes. `None` if
+    /// clients came in between.
+    async fn read_all(
+        &mut self,
+        of: &Version,
+        hold: &SlotHold,
+        mut sum: Option<&mut Checksummer>,
+    ) -> Result<Option<(u64, Vec<Bytes>)>, ReadError> {
+        if !self.goes_on(0).await {
+            return Ok(None);
+        }
+        let reader = hold.open().await?.of_version(of.version.0, &of.bucket, &of.key)?;
+        let (mut blocks, mut kept) = (reader.read(0..reader.bytes()), Vec::new());
+        while let Some(block) = blocks.next().await {
+            let block = block?;
+            if let Some(sum) = &mut sum {
+                sum.update(&block);
+            }
+            if !self.goes_on(block.len() as u64).await {
+                return Ok(None);
+            }
+            if self.keep {
+                // A short block is part of a longer buffer, which is not to stay.
+                let is_short = block.len() < BLOCK_BYTES;
+                kept.push(if is_short { Bytes::copy_from_slice(&block) } else { block });
+            }
+        }
+        Ok(Some((reader.bytes(), kept)))
+    }
+}
+
+/// Reads every byte of a staged version, and checks it.
+pub(super) async fn examine(
+    context: &Context,
+    found: &Version,
+    reading: &mut Reading<'_>,
+) -> Result<Examined, CatalogError> {
     if matches!(found.place, Place::Stored { .. }) {
-        return Ok(None);
+        return Ok(Examined::Gone);
     }
     let slots = context.catalog.slots_of(found.version, found.place).await?;
     let hold = |slot| context.staging.hold(NamedSlot::of(slot, &found.bucket, &found.key));
-    let Some(holds) = slots.into_iter().map(hold).collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let Some(holds) = slots.into_iter().map(hold).collect::<Option<Vec<_>>>() else { return Ok(Examined::Gone) };
     let object = context.catalog.staged_object(found.version).await?.map(|staged| staged.placed.object);
     let own = object.as_ref().and_then(whole_checksum);
     let mut sum = own.map(|own| Checksummer::new(own.kind));
-    let mut all_bytes = 0;
+    let (mut all_bytes, mut kept) = (0, Vec::new());
     for hold in holds {
-        match read_all(&hold, sum.as_mut()).await {
-            Ok(bytes) => all_bytes += bytes,
-            Err(error) => return Ok(Some(error.into())),
+        match reading.read_all(found, &hold, sum.as_mut()).await {
+            Ok(None) => return Ok(Examined::Busy),
+            Ok(Some((bytes, of_file))) => {
+                all_bytes += bytes;
+                kept.push(of_file);
+            }
+            Err(error) => return Ok(Examined::Bad(error.into())),
         }
     }
     if let (Some(own), Some(sum)) = (own, sum)
@@ -97,23 +192,22 @@ async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, 
         && sum.finish() != *own
     {
         let reason = "its bytes do not have its own checksum".to_owned();
-        return Ok(Some(Trouble { reason, own: true }));
+        return Ok(Examined::Bad(Trouble { reason, own: true }));
     }
-    let reason = || format!("its files hold {all_bytes} bytes, and its record says {}", found.bytes);
-    Ok((all_bytes != found.bytes).then(|| Trouble { reason: reason(), own: true }))
+    if all_bytes != found.bytes {
+        let reason = format!("its files hold {all_bytes} bytes, and its record says {}", found.bytes);
+        return Ok(Examined::Bad(Trouble { reason, own: true }));
+    }
+    Ok(Examined::Sound(reading.keep.then_some(kept)))
 }
 
-/// Reads and checks all of a staged file; how much there is.
-async fn read_all(hold: &SlotHold, mut sum: Option<&mut Checksummer>) -> Result<u64, ReadError> {
-    let reader = hold.open().await?;
-    let mut blocks = reader.read(0..reader.bytes());
-    while let Some(block) = blocks.next().await {
-        let block = block?;
-        if let Some(sum) = &mut sum {
-            sum.update(&block);
-        }
-    }
-    Ok(reader.bytes())
+/// The damage of a staged version, every byte of which is read and checked; `None` if there is none, or it does not lie
+/// there any more.
+async fn trouble(context: &Context, found: &Version) -> Result<Option<Trouble>, CatalogError> {
+    Ok(match examine(context, found, &mut Reading::at_once(context)).await? {
+        Examined::Bad(trouble) => Some(trouble),
+        Examined::Sound(_) | Examined::Gone | Examined::Busy => None,
+    })
 }
 
 /// The damage of a staged version's files that shows without reading them: one is missing, or shorter than it must be.

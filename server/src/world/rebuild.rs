@@ -1,6 +1,9 @@
 //! Rebuilding what a failed drive held: listing it, regenerating one stack at a time, and recording in the catalog
 //! where that lies now.
 //!
+//! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step
+//! of the file system once it was read back; so at any moment there is no less than there was.
+//!
 //! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
 //! written, has left there is removed before the next rebuild of the blob, or along with it.
 
@@ -8,7 +11,7 @@ use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::state::World;
 use crate::context::Context;
-use catalog::{Blob, CatalogError, RebuildTarget};
+use catalog::{Blob, Catalog, CatalogError, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, Lost, StackOutcome};
 use engine::{BlobOnDrive, Event, Transfer};
@@ -20,8 +23,8 @@ impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match catalog.lost_page(drive, after, limit as usize).await {
-                Ok(page) => (page.blobs.into_iter().map(on_drive).collect(), page.next),
+            let (blobs, next) = match page_on_drive(&catalog, drive, after, limit).await {
+                Ok(page) => page,
                 Err(error) => {
                     tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
                     (Vec::new(), None)
@@ -33,7 +36,8 @@ impl World {
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, .. } = transfer else { return };
-        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, written: None }));
+        let in_place = drives[usize::from(lost)] == target;
+        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, in_place, written: None }));
         assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
         let sources = self.with_drives(&stacks);
         let in_service = self.in_service();
@@ -61,7 +65,7 @@ impl World {
             );
             // Under a newer catalog it may lie there already, counted.
             let replaces = context.lineage.may_remove();
-            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces };
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: in_place };
             let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
@@ -86,36 +90,59 @@ impl World {
 
     /// Reads back the stack that a rebuild wrote; what does not read back is removed.
     pub(super) fn verify_rebuilt(&self, op: OpId, attempt: Attempt, rebuild: &Rebuild, target: DriveId) {
-        let Rebuild { index, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
+        let Rebuild { index, in_place, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
         self.start_with(move |handle, context| async move {
-            let outcome = stack::verify_stack(described(&context, &blob), index, &device, payload_crc64).await;
+            let described = described(&context, &blob);
+            let outcome = if in_place {
+                stack::verify_spare(described, index, &device, payload_crc64).await
+            } else {
+                stack::verify_stack(described, index, &device, payload_crc64).await
+            };
             let done = outcome == StackOutcome::Fine;
             if !done {
                 tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
-                stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
+                if in_place {
+                    stack::remove_spare(context.rack_uuid, blob.blob, index, &*device).await;
+                } else {
+                    stack::remove(context.rack_uuid, blob.blob, &[(index, device)]).await;
+                }
             }
             let outcomes = drive_outcomes(&context, &[target], vec![outcome]);
             handle.report(Event::TransferEnded { op, attempt, done, outcomes });
         });
     }
 
-    pub(super) fn move_stack(&self, op: OpId, attempt: Attempt, (blob, index): (BlobId, u8), [from, to]: [DriveId; 2]) {
+    pub(super) fn move_stack(
+        &self,
+        (op, attempt): (OpId, Attempt),
+        (blob, index): (BlobId, u8),
+        [from, to]: [DriveId; 2],
+        removes: bool,
+    ) {
         let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
             panic!("{op} is counted, and was not rebuilt");
         };
         let lies = (written.blob, written.drives.get(usize::from(index)));
         assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
-        let (handle, catalog, rack) = (self.handle.clone(), self.context.catalog.clone(), self.context.rack_uuid);
+        if from == to {
+            return self.put_in_place((op, attempt), (written.clone(), index), device);
+        }
+        let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         self.start(async move {
-            let done = match catalog.move_stack(blob, index, from, to).await {
-                Ok(true) => true,
+            let done = match context.catalog.move_stack(blob, index, [from, to], removes).await {
+                Ok(true) => {
+                    if removes {
+                        remove_moved(&context, &in_service, blob).await;
+                    }
+                    true
+                }
                 Ok(false) => {
                     tracing::info!(%blob, "a blob went while a stack of it was rebuilt");
-                    stack::remove(rack, blob, &[(index, device)]).await;
+                    stack::remove(context.rack_uuid, blob, &[(index, device)]).await;
                     false
                 }
                 // It may be so or not; what the catalog counts must stay, and what it does not is known as left there.
@@ -126,6 +153,37 @@ impl World {
             };
             handle.report(Event::StackMoved { op, attempt, done });
         });
+    }
+}
+
+impl World {
+    /// Remembers that `drive` failed for good, and reports it then. If that cannot be remembered, it is asked for
+    /// again.
+    pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
+        self.start_with(move |handle, context| async move {
+            if let Err(error) = context.catalog.fail_drive(drive, (context.wall)()).await {
+                tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
+                return;
+            }
+            if retired {
+                tracing::info!(%drive, "a drive that was retired is empty, and may be pulled");
+            } else {
+                tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt");
+            }
+            context.counters.absences.note(drive, None);
+            handle.report(Event::DriveFailed { drive });
+        });
+    }
+}
+
+/// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
+/// next rebuild of the blob, or along with it.
+async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
+    if !context.lineage.may_remove() {
+        return;
+    }
+    if let Err(error) = remove_left_over(context, in_service, blob, None).await {
+        tracing::warn!(%blob, %error, "a stack that moved could not be removed where it was; that is tried again");
     }
 }
 
@@ -166,16 +224,35 @@ async fn aim(
     (index, target): (u8, DriveId),
 ) -> Result<Option<Blob>, CatalogError> {
     let Some(found) = context.catalog.blob(blob).await?.filter(|found| found.drives == drives) else { return Ok(None) };
+    if found.drives[usize::from(index)] == target {
+        return aim_beside(context, in_service, found, index).await;
+    }
     if !context.catalog.begin_rebuild(&found, index, target).await? {
         return Ok(None);
     }
     // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
     if context.lineage.may_remove() {
-        let aimed_at = RebuildTarget { drive: target, index };
+        let aimed_at = RebuildTarget { drive: target, index, spare: false };
         remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
         let there = in_service.stack(index, target);
         stack::remove(context.rack_uuid, blob, there.as_slice()).await;
     }
+    Ok(Some(found))
+}
+
+/// The same for stack `index`, which is damaged and is written beside itself. `None` as well for a catalog that is
+/// older than the rack: what it finds damaged may be rebuilt elsewhere.
+async fn aim_beside(
+    context: &Context,
+    in_service: &InService,
+    found: Blob,
+    index: u8,
+) -> Result<Option<Blob>, CatalogError> {
+    if !context.lineage.may_remove() || !context.catalog.begin_repair(&found, index).await? {
+        return Ok(None);
+    }
+    let aimed_at = RebuildTarget { drive: found.drives[usize::from(index)], index, spare: true };
+    remove_left_over(context, in_service, found.blob, Some(aimed_at)).await?;
     Ok(Some(found))
 }
 
@@ -195,7 +272,12 @@ pub(super) async fn remove_left_over(
     let mut gone = Vec::new();
     for target in &targets {
         let left = in_service.stack(target.index, target.drive);
-        let outcomes = stack::remove(context.rack_uuid, blob, left.as_slice()).await;
+        let outcomes = match &left {
+            Some((index, drive)) if target.spare => {
+                vec![stack::remove_spare(context.rack_uuid, blob, *index, &**drive).await]
+            }
+            _ => stack::remove(context.rack_uuid, blob, left.as_slice()).await,
+        };
         if outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine) {
             gone.push(*target);
         }
@@ -206,10 +288,27 @@ pub(super) async fn remove_left_over(
     Ok(gone.len() == targets.len())
 }
 
-fn on_drive((blob, living): (Blob, bool)) -> BlobOnDrive {
+/// A page of the blobs whose stack on `drive` is lost or is to move away, and behind which blob to go on.
+async fn page_on_drive(
+    catalog: &Catalog,
+    drive: DriveId,
+    after: Option<BlobId>,
+    limit: u32,
+) -> Result<(Vec<BlobOnDrive>, Option<BlobId>), CatalogError> {
+    let page = catalog.leaving_page(drive, after, limit as usize).await?;
+    let mut blobs = Vec::with_capacity(page.blobs.len());
+    for (blob, living) in page.blobs {
+        let lost = catalog.lost_of(&blob).await?;
+        blobs.push(on_drive(blob, lost, living));
+    }
+    Ok((blobs, page.next))
+}
+
+fn on_drive(blob: Blob, lost: Vec<DriveId>, living: bool) -> BlobOnDrive {
     BlobOnDrive {
         blob: blob.blob,
         drives: blob.drives,
+        lost,
         stack_bytes: blob.stack_bytes,
         bytes: blob.payload_bytes,
         living,

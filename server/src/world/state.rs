@@ -3,7 +3,7 @@
 //!
 //! Each message to that task is a step: a function of the world, called between two events of the engine.
 
-use super::operation::{LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
+use super::operation::{CheckPlace, InMemory, LastCommands, Operation, StagedCursor, StartsPersisted, WriteOrder};
 use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
@@ -33,6 +33,11 @@ pub struct World {
     /// Versions that belong to a write under way.
     pub(super) migrating: BTreeSet<VersionId>,
     pub(super) staged_cursor: Option<StagedCursor>,
+    /// Where the pass of checks goes on, and what it takes of its pages.
+    pub(super) check_place: CheckPlace,
+    pub(super) check_selection: Option<StagedCursor>,
+    /// Checked versions that are in memory and in no pack yet.
+    pub(super) in_memory: InMemory,
     /// The rules of the engine's policy.
     pub(super) thermometer: Arc<Thermometer>,
     pub(super) dead_cursors: BTreeMap<GroupId, Cursor>,
@@ -73,6 +78,9 @@ impl World {
             next_op: 1,
             migrating: BTreeSet::new(),
             staged_cursor: None,
+            check_place: CheckPlace::AsRecorded,
+            check_selection: None,
+            in_memory: InMemory::new(),
             dead_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
             evacuating: BTreeSet::new(),
@@ -156,6 +164,13 @@ impl WorldHandle {
     /// True if `version` belongs to a pack that is being written.
     pub async fn is_migrating(&self, version: VersionId) -> bool {
         self.look(move |world| world.migrating.contains(&version)).await.unwrap_or(false)
+    }
+
+    /// For each of `versions`, whether it belongs to a pack that is being written. None does, if the world has ended.
+    pub(super) async fn are_migrating(&self, versions: Vec<VersionId>) -> Vec<bool> {
+        let count = versions.len();
+        let are = move |world: &World| versions.iter().map(|version| world.migrating.contains(version)).collect();
+        self.look(are).await.unwrap_or_else(|| vec![false; count])
     }
 
     /// True if another drive may take the place of `drive`, which failed: no blob can come to be counted on it.

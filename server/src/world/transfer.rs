@@ -28,6 +28,7 @@ impl World {
             Transfer::Verify { drives } => self.verify(op, attempt, drives),
             Transfer::Delete { blob, stacks } => self.delete(op, attempt, blob, &stacks),
             rebuild @ Transfer::Rebuild { .. } => self.regenerate(op, attempt, rebuild),
+            scrub @ Transfer::Scrub { .. } => self.scrub(op, attempt, scrub),
         }
     }
 

@@ -8,6 +8,7 @@
 mod asleep;
 mod background;
 mod changes;
+mod checks;
 mod faults;
 mod found;
 mod hangs;
@@ -27,6 +28,8 @@ mod repartition_forecast;
 mod repartition_hours;
 mod repartition_jobs;
 mod replay;
+mod retire;
+mod scrub;
 mod site;
 mod steps;
 mod thermometer;

@@ -13,7 +13,7 @@ async fn fail(larder: &Larder, drive: DriveId) {
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
 
-async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
+pub(crate) async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
     let mut blobs = Vec::new();
     for key in keys {
         let Place::Stored { blob, .. } = larder.place(key).await else { panic!("{key} is staged") };
@@ -23,7 +23,7 @@ async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {
 }
 
 /// The drive that most of the objects depend on.
-async fn fullest(larder: &Larder, keys: &[String]) -> DriveId {
+pub(crate) async fn fullest(larder: &Larder, keys: &[String]) -> DriveId {
     let blobs = blobs(larder, keys).await;
     let on = |drive: DriveId| blobs.iter().filter(|blob| blob.drives.contains(&drive)).count();
     (0..larder.context.drives.len() as u32).map(DriveId).max_by_key(|drive| on(*drive)).unwrap()
@@ -39,14 +39,14 @@ async fn rebuilt(larder: &Larder, drive: DriveId) {
     assert!(on_drive.blobs.is_empty(), "the catalog counts nothing on it");
 }
 
-async fn all_read(larder: &Larder, keys: &[String]) {
+pub(crate) async fn all_read(larder: &Larder, keys: &[String]) {
     for key in keys {
         assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{key}");
     }
 }
 
 /// Objects of several packs, all in the rack.
-async fn fill(larder: &Larder) -> Vec<String> {
+pub(crate) async fn fill(larder: &Larder) -> Vec<String> {
     let mut keys = larder.put_many("small", 20, 200 * KIB).await;
     keys.extend(larder.put_many("large", 6, 3 * MIB + 77).await);
     larder.settle().await;

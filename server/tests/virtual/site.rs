@@ -8,6 +8,7 @@ use bytes::Bytes;
 use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
+use engine::staging::checks::CheckPolicy;
 use engine::{
     GroupChoice, GroupState, IdleTimeout, MigrationPolicy, Rack, RackPolicy, ReadPolicy, SchedulerPolicy, Shares,
     SpinDownPolicy, Weighing,
@@ -74,6 +75,8 @@ pub struct Site {
     wall_ms: u64,
     /// Bytes that were written to the spool's disk and read from it.
     spooled_bytes: Arc<AtomicU64>,
+    /// The same of the workshop's.
+    pub staged_bytes_moved: Arc<AtomicU64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
 }
@@ -135,17 +138,22 @@ fn policy(spec: &RackSpec) -> RackPolicy {
             regular_permille: 300,
             critical_permille: 800,
             drained_permille: None,
+            order: engine::MoveOrder::default(),
             pack_bytes: 4 * MIB,
             pack_members: 1000,
             linger: Duration::ZERO,
             window: 16,
             scan_interval: 5 * SECOND,
             thermometer: engine::thermometer::Thermometer::none(),
+            due_with_checks: false,
         },
+        checks: CheckPolicy::default(),
         evacuate_permille: 1000,
+        give_up_after: None,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: HOUR,
+        scrub: engine::ScrubPolicy::default(),
         classes: Vec::new(),
     }
 }
@@ -176,6 +184,7 @@ impl Site {
             processor: Processor::Host,
             wall_ms: 1_700_000_000_000,
             spooled_bytes: Arc::default(),
+            staged_bytes_moved: Arc::default(),
             panics: Arc::default(),
             spec,
         }
@@ -274,7 +283,7 @@ impl Site {
             |drive: DriveId| self.powered(&self.media[drive.index()], self.silences[drive.index()].clone(), &uncounted);
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
-        let staged = self.powered(&self.staged, Silence::default(), &uncounted);
+        let staged = self.powered(&self.staged, Silence::default(), &self.staged_bytes_moved);
         let records = PoweredRecords { records: self.log.clone(), power: self.power.clone() };
         let files = Arc::new(SmallFiles::new(staged, Arc::new(records), MIB));
         let context = Context {

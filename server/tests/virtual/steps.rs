@@ -139,6 +139,10 @@ impl Drive for Powered {
         self.stepped(self.drive.remove(name)).await
     }
 
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        self.stepped(self.drive.replace(from, to)).await
+    }
+
     async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
         self.drive.len(name).await
     }

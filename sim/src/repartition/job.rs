@@ -265,7 +265,9 @@ impl JobRun<'_> {
             }
             Outcome::Failed(reason) => self.refused = Some(reason),
             Outcome::Cancelled => {}
-            Outcome::Deleted | Outcome::Rebuilt => unreachable!("the job neither deletes nor rebuilds"),
+            Outcome::Deleted | Outcome::Rebuilt | Outcome::Scrubbed(_) => {
+                unreachable!("the job neither deletes nor rebuilds nor scrubs")
+            }
         }
         let result = self.result(&step);
         self.moved[usize::from(step.order.writes())] += step.moved;

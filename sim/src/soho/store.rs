@@ -9,7 +9,7 @@ use crate::world::{StagedQuery, StagedVersion, Staging};
 use engine::staging::Migrator;
 use engine::staging::pacing::{Admission, Pacer, PacingPolicy};
 use engine::thermometer::Thermometer;
-use engine::{Action, MigrationPolicy, PinnedTo};
+use engine::{Action, MigrationPolicy, MoveOrder, PinnedTo};
 use model::{OpId, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -185,12 +185,14 @@ impl Workshop {
             regular_permille,
             critical_permille,
             drained_permille: Some(drained_permille),
+            order: MoveOrder::Processed,
             pack_bytes: PACK_BYTES,
             pack_members: u32::MAX,
             linger: Duration::ZERO,
             window: 2,
             scan_interval: SCAN_INTERVAL,
             thermometer: Thermometer::none(),
+            due_with_checks: false,
         };
         let (idle_after, busy_permille) = (IDLE_AFTER, BUSY_PERMILLE);
         let pacing = PacingPolicy { block_bytes, idle_after, busy_permille, critical_permille, awaits_idle: true };
@@ -229,8 +231,8 @@ impl Workshop {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
-                        let query = StagedQuery { older_than, coldest_bytes, hot_bytes, limit, restart };
+                    Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
+                        let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, limit, restart };
                         let (entries, more) = self.staging.page(now, &Thermometer::none(), query);
                         self.migrator.page(now, attempt, (&entries, more), &mut actions);
                     }
@@ -335,7 +337,7 @@ impl<'a> Store<'a> {
 
     fn sent(&mut self, request: Request) {
         if let Some(workshop) = &mut self.workshop {
-            workshop.pacer.client_came();
+            workshop.pacer.client_came(self.now);
         }
         self.agenda.plan(self.now + self.run.overhead, Event::Arrived(request, self.now));
     }

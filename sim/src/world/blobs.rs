@@ -5,6 +5,7 @@
 //! - the space of a stack is counted on exactly one drive, and given back once (asserted);
 //! - a blob is removed only when all of its bytes are dead (asserted).
 
+use engine::scrub::ScrubPage;
 use engine::{BlobOnDrive, DeadBlob};
 use model::{BlobId, DriveId, GroupId, OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +44,8 @@ pub struct Blobs {
     used_bytes: Vec<u64>,
     /// The drives that failed for good, with the number of blobs that still have a stack on each.
     failed: BTreeMap<DriveId, u64>,
+    /// Good drives that are to be empty.
+    retiring: BTreeSet<DriveId>,
     /// Stacks that were on a drive that failed and has been replaced since.
     lost: BTreeSet<(DriveId, BlobId)>,
     /// Stacks that cannot be read although their drive answers.
@@ -179,6 +182,7 @@ impl Blobs {
     /// An empty drive takes the place of one that failed; answers with the bytes of the stacks that are lost by it.
     pub(super) fn replace(&mut self, drive: DriveId) -> u64 {
         self.failed.remove(&drive);
+        self.retiring.remove(&drive);
         let mut lost_bytes = 0;
         for (id, blob) in self.known.iter().filter(|(_, blob)| blob.drives.contains(&drive)) {
             self.lost.insert((drive, *id));
@@ -187,6 +191,11 @@ impl Blobs {
         }
         self.used_bytes[drive.index()] = 0;
         lost_bytes
+    }
+
+    /// A good drive is to be empty.
+    pub(super) fn retire(&mut self, drive: DriveId) {
+        self.retiring.insert(drive);
     }
 
     /// The number of blobs that still have a stack on a drive that failed for good, or had it on the drive before the
@@ -208,6 +217,36 @@ impl Blobs {
 
     pub(super) fn is_corrupt(&self, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.contains(&(blob, drive))
+    }
+
+    /// Replaces a stack that is unreadable by one that was regenerated beside it; false if its blob is gone.
+    pub(super) fn repair(&mut self, blob: BlobId, drive: DriveId) -> bool {
+        self.corrupt.remove(&(blob, drive));
+        self.known.contains_key(&blob)
+    }
+
+    /// A page of the blobs of a group that live, above one and below a number.
+    pub(super) fn page_to_scrub(
+        &self,
+        group: GroupId,
+        (after, end): (Option<BlobId>, Option<u64>),
+        limit: u32,
+    ) -> ScrubPage {
+        let end = end.unwrap_or(self.next);
+        let from = after.map_or(BlobId::NONE, BlobId::next_number);
+        let of_group = self.known.range(from.min(BlobId::numbered(end))..BlobId::numbered(end));
+        let living = of_group.filter(|(_, blob)| blob.group == group && blob.is_living());
+        let to_scrub = living.map(|(id, blob)| BlobOnDrive {
+            blob: *id,
+            drives: blob.drives.clone(),
+            stack_bytes: blob.stack_bytes,
+            bytes: blob.bytes,
+            living: true,
+            lost: Vec::new(),
+        });
+        let (blobs, more) = page(to_scrub, limit);
+        let next = blobs.last().filter(|_| more).map(|last: &BlobOnDrive| last.blob);
+        ScrubPage { blobs, next, end }
     }
 
     /// Moves a stack to another drive; false if its blob is gone.
@@ -241,12 +280,13 @@ impl Blobs {
         limit: u32,
     ) -> (Vec<BlobOnDrive>, Option<BlobId>) {
         let from = after.map_or(BlobId::NONE, BlobId::next_number);
-        let failed = self.failed.contains_key(&drive);
+        let failed = self.failed.contains_key(&drive) || self.retiring.contains(&drive);
         let on_drive = |(id, blob): (&BlobId, &SimBlob)| {
             let there = if failed { blob.drives.contains(&drive) } else { self.is_lost(*id, drive) };
             there.then(|| BlobOnDrive {
                 blob: *id,
                 drives: blob.drives.clone(),
+                lost: blob.drives.iter().copied().filter(|drive| self.is_lost(*id, *drive)).collect(),
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 living: blob.is_living(),

@@ -1,18 +1,23 @@
 //! The interpreter: each action, executed.
 
 use super::blobs::{SimBlob, StackMove};
+use super::checks::{CHECK_BYTES_S, CheckQuery};
 use super::drives::{Answer, Command, CommandKind};
 use super::staging::StagedQuery;
 use super::state::{Ended, OpenOp, Scheduled, World};
 use engine::{Action, Controller, Event, Loss, Outcome, PinnedTo, PriorityClass, Request, Work};
-use model::{Attempt, DriveId, GroupId, OpId, Time};
+use model::{Attempt, DriveId, GroupId, OpId, Time, transfer_time};
 
 impl<M: Controller> World<M> {
     pub(super) fn execute(&mut self, action: Action) {
         match action {
             // Nothing survives a run, so nothing need be persisted; and bytes are not stored here, so there is nothing
             // to copy back: living bytes of a mostly dead blob stay there.
-            Action::PersistStarts { .. } | Action::PersistInitialised { .. } | Action::Evacuate { .. } => {}
+            Action::PersistStarts { .. }
+            | Action::PersistInitialised { .. }
+            | Action::PersistChecks { .. }
+            | Action::PersistScrub { .. }
+            | Action::Evacuate { .. } => {}
             Action::SpinUp { drive, attempt } => self.command(drive, attempt, CommandKind::SpinUp),
             Action::Mount { drive, attempt } => {
                 let load = self.load_for(drive);
@@ -24,8 +29,8 @@ impl<M: Controller> World<M> {
             Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.end(op, outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
-            Action::ListStaged { attempt, older_than, coldest_bytes, hot_bytes, limit, restart } => {
-                let query = StagedQuery { older_than, coldest_bytes, hot_bytes, limit, restart };
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
+                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, limit, restart };
                 let (entries, more) = self.staging.page(self.now, self.rack.thermometer(), query);
                 self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
             }
@@ -38,8 +43,19 @@ impl<M: Controller> World<M> {
                 let (blobs, next) = self.blobs.page_on_drive(drive, after, limit);
                 self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
             }
-            Action::MoveStack { op, attempt, blob, index, from, to } => {
-                let done = self.blobs.move_stack(self.now, StackMove { blob, index, from, to });
+            Action::ListToScrub { group, attempt, after, end, limit } => {
+                let page = self.blobs.page_to_scrub(group, (after, end), limit);
+                self.plan(self.now, Event::ScrubPage { group, attempt, page }, None);
+            }
+            Action::GiveUp { drive, .. } => {
+                self.blobs.fail(drive);
+                self.plan(self.now, Event::DriveFailed { drive }, None);
+            }
+            // Of a stack that moved nothing is kept but where it lies.
+            Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {
+                let moved = StackMove { blob, index, from, to };
+                let in_place = from == to;
+                let done = if in_place { self.blobs.repair(blob, to) } else { self.blobs.move_stack(self.now, moved) };
                 self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }
             Action::ListDead { group, attempt, limit, restart } => {
@@ -47,6 +63,20 @@ impl<M: Controller> World<M> {
                 self.plan(self.now, Event::DeadPage { group, attempt, blobs, held_bytes: 0, more }, None);
             }
             Action::Job { job, action } => self.job_actions.push_back((job, action)),
+            Action::MeasureLoad { attempt } => {
+                let load_permille = self.load.permille(self.now);
+                self.plan(self.now, Event::LoadMeasured { attempt, load_permille }, None);
+            }
+            Action::CheckStaged { attempt, take, limit, bytes_max, restart, .. } => {
+                let query = CheckQuery { take, limit, bytes_max, restart };
+                let judged = (self.now, self.rack.thermometer());
+                let page = self.checking.page(&mut self.staging, judged, query);
+                let (load_permille, over) =
+                    (self.load.permille(self.now), self.now + transfer_time(page.read_bytes, CHECK_BYTES_S));
+                let (entries, more) = (page.entries, page.more);
+                self.plan(over, Event::StagedChecked { attempt, entries, more, load_permille }, None);
+            }
+            Action::ReleaseChecked => self.checking.release(),
         }
     }
 
@@ -72,6 +102,7 @@ impl<M: Controller> World<M> {
 
     fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
         let priority = PriorityClass::Background;
+        self.checking.compose(op, &versions, &self.staging);
         let bytes = self.staging.compose(op, versions);
         let stack_bytes = self.stack_bytes(bytes);
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, None, self.now) });
@@ -84,12 +115,16 @@ impl<M: Controller> World<M> {
         let Some(open) = self.open.remove(op) else {
             panic!("{op} ended twice, or was never begun: {outcome:?}");
         };
+        if open.priority == PriorityClass::Client {
+            self.load.left(self.now);
+        }
         match &outcome {
             Outcome::Written { group, drives } => self.written(op, &open, *group, drives),
             Outcome::Deleted => self.blobs.deleted(op),
             _ => {}
         }
         self.staging.forget(op);
+        self.checking.forget(op);
         let OpenOp { priority, group, bytes, issued, picked, first_byte, .. } = open;
         let [picked, first_byte] = [picked, first_byte].map(|at| Some(at).filter(|at| *at != Time::MAX));
         assert!(issued.max(picked.unwrap_or(issued)) <= self.now, "{op} ended before it began");
@@ -102,6 +137,7 @@ impl<M: Controller> World<M> {
         assert!(self.stack_bytes(bytes) <= stack_bytes, "{op} wrote {bytes} bytes into stacks of {stack_bytes}");
         self.blobs.add(SimBlob { group, drives: drives.to_vec(), stack_bytes, bytes, dead_bytes: 0 });
         if self.staging.migrated(op) {
+            self.checking.migrated(op);
             self.plan(self.now, Event::StagingChanged(self.staging.usage()), None);
         }
     }

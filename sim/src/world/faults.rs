@@ -51,6 +51,12 @@ impl<M: Controller> World<M> {
         self.report(Event::DriveFailed { drive });
     }
 
+    /// The operator wants a good drive to be empty.
+    pub fn retire(&mut self, drive: DriveId) {
+        self.blobs.retire(drive);
+        self.report(Event::DriveRetiring { drive });
+    }
+
     /// Brings a drive back that was away.
     pub fn revive(&mut self, drive: DriveId) {
         if self.drives.come_back(self.now, drive) {

@@ -87,6 +87,8 @@ impl TransferPlan {
                 let seeks = if target.is_some() { READ_SEEKS + WRITE_SEEKS } else { READ_SEEKS };
                 Self { need, streams, read: Some(*blob), sent: target.is_none(), seeks, ..all }
             }
+            // Every stack that is there is read, and k of them suffice.
+            Transfer::Scrub { blob, need, .. } => Self { need: usize::from(*need), read: Some(*blob), ..all },
             Transfer::Write { .. } => Self { writes: true, seeks: WRITE_SEEKS, ..all },
             Transfer::Verify { .. } => all,
             Transfer::Delete { .. } => Self { need: 0, moves: false, writes: true, seeks: REMOVE_SEEKS, ..all },

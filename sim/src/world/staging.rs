@@ -5,7 +5,7 @@
 
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::{Facts, Thermometer};
-use engine::{Heat, PinnedTo, StagedEntry, Usage};
+use engine::{Heat, MoveOrder, PinnedTo, StagedEntry, Usage};
 use model::{OpId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub struct StagedVersion {
 }
 
 impl StagedVersion {
-    fn rank(self) -> MoveRank {
-        MoveRank::new(self.is_processed, self.since)
+    fn rank(self, order: MoveOrder) -> MoveRank {
+        MoveRank::new(order, self.is_processed, self.since)
     }
 
     /// Its temperature. It has no name and no tags, it came into being when it was staged, and reads are known of what
     /// was read through.
-    fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
+    pub(super) fn heat(self, thermometer: &Thermometer, now: Time) -> Heat {
         if !thermometer.is_used() {
             return Heat::Cold;
         }
@@ -49,8 +49,15 @@ impl StagedVersion {
         verdict.heat(Duration::from_millis(ms(now).saturating_sub(verdict.since_ms)))
     }
 
-    fn rank_as(self, heat: Heat) -> MoveRank {
-        if heat == Heat::Hot { self.rank().hot() } else { self.rank() }
+    /// Whether a listing takes it that takes what is so old and what is selected.
+    pub(super) fn is_taken(self, heat: Heat, age: Duration, query: &StagedQuery, selection: &Selection) -> bool {
+        let is_young = heat == Heat::Cold && age < query.older_than;
+        !is_young && selection.takes(heat, self.rank_as(query.order, heat))
+    }
+
+    fn rank_as(self, order: MoveOrder, heat: Heat) -> MoveRank {
+        let rank = self.rank(order);
+        if heat == Heat::Hot { rank.hot() } else { rank }
     }
 }
 
@@ -58,6 +65,7 @@ impl StagedVersion {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StagedQuery {
     pub older_than: Duration,
+    pub order: MoveOrder,
     /// Only versions among the first of so many bytes, in the order of moving.
     pub coldest_bytes: Option<u64>,
     /// As many bytes that may be hot ones, if all others make fewer.
@@ -70,7 +78,7 @@ pub(crate) struct StagedQuery {
 /// The staged versions.
 #[derive(Debug, Default)]
 pub struct Staging {
-    versions: BTreeMap<u64, StagedVersion>,
+    pub(super) versions: BTreeMap<u64, StagedVersion>,
     /// The same in the order of moving.
     by_rank: BTreeSet<(MoveRank, u64)>,
     bytes: u64,
@@ -80,11 +88,11 @@ pub struct Staging {
     /// What the listing under way takes.
     selection: Option<Selection>,
     /// The versions of each pack that is under way.
-    packs: BTreeMap<OpId, Vec<u64>>,
+    pub(super) packs: BTreeMap<OpId, Vec<u64>>,
     /// Versions that cannot be read.
-    unreadable: BTreeSet<u64>,
+    pub(super) unreadable: BTreeSet<u64>,
     /// Those of them that were found out, and are listed no more.
-    quarantined: BTreeSet<u64>,
+    pub(super) quarantined: BTreeSet<u64>,
 }
 
 impl Staging {
@@ -111,14 +119,14 @@ impl Staging {
     pub(crate) fn stage(&mut self, number: u64, version: StagedVersion) {
         self.remove(number);
         self.versions.insert(number, version);
-        assert!(self.by_rank.insert((version.rank(), number)), "version {number} is staged twice");
+        assert!(self.by_rank.insert((version.rank(MoveOrder::Processed), number)), "version {number} is staged twice");
         self.bytes += version.bytes;
     }
 
     fn remove(&mut self, number: u64) -> bool {
         let Some(version) = self.versions.remove(&number) else { return false };
         let bytes = version.bytes;
-        assert!(self.by_rank.remove(&(version.rank(), number)), "version {number} has a rank");
+        assert!(self.by_rank.remove(&(version.rank(MoveOrder::Processed), number)), "version {number} has a rank");
         assert!(self.bytes >= bytes, "{bytes} bytes leave, of {} that are staged", self.bytes);
         self.bytes -= bytes;
         assert!(self.bytes == 0 || !self.versions.is_empty(), "{} bytes are staged of no version", self.bytes);
@@ -128,9 +136,9 @@ impl Staging {
     /// A version was read through; one that has left meanwhile is none of the workshop's.
     pub(crate) fn processed(&mut self, number: u64) {
         let Some(version) = self.versions.get_mut(&number) else { return };
-        assert!(self.by_rank.remove(&(version.rank(), number)), "version {number} has a rank");
+        assert!(self.by_rank.remove(&(version.rank(MoveOrder::Processed), number)), "version {number} has a rank");
         version.is_processed = true;
-        assert!(self.by_rank.insert((version.rank(), number)), "version {number} is staged once");
+        assert!(self.by_rank.insert((version.rank(MoveOrder::Processed), number)), "version {number} is staged once");
     }
 
     /// Makes a version unreadable.
@@ -157,8 +165,7 @@ impl Staging {
             let age = now.since(staged.since);
             let left_out = under_way.contains(version) || self.quarantined.contains(version);
             let heat = staged.heat(thermometer, now);
-            let is_young = heat == Heat::Cold && age < query.older_than;
-            if is_young || left_out || !selection.takes(heat, staged.rank_as(heat)) {
+            if left_out || !staged.is_taken(heat, age, &query, &selection) {
                 continue;
             }
             if entries.len() == query.limit as usize {
@@ -171,13 +178,16 @@ impl Staging {
     }
 
     /// What a listing takes that begins now.
-    fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
+    pub(super) fn select(&self, now: Time, thermometer: &Thermometer, query: StagedQuery) -> Selection {
         let mut selection = Selection::new(query.coldest_bytes, query.hot_bytes);
         if !selection.counts() {
             return selection;
         }
+        let by_age = self.by_age_if(query.order);
         let in_order = || {
-            let staged = self.by_rank.iter().map(|(_, number)| self.versions[number]);
+            let kept = by_age.is_none().then(|| self.by_rank.iter().map(|(_, number)| number));
+            let numbers = by_age.iter().flatten().chain(kept.into_iter().flatten());
+            let staged = numbers.map(|number| self.versions[number]);
             staged.map(|version| (version, version.heat(thermometer, now)))
         };
         if thermometer.is_used() {
@@ -189,9 +199,18 @@ impl Staging {
             if !(if heat == Heat::Hot { selection.wants_hot() } else { selection.wants_cold() }) {
                 break;
             }
-            selection.add(version.rank_as(heat), version.bytes);
+            selection.add(version.rank_as(query.order, heat), version.bytes);
         }
         selection
+    }
+
+    /// The versions in the order of moving if that is by age; in SOHO's order they are kept.
+    fn by_age_if(&self, order: MoveOrder) -> Option<Vec<u64>> {
+        (order == MoveOrder::Age).then(|| {
+            let mut numbers: Vec<u64> = self.versions.keys().copied().collect();
+            numbers.sort_by_key(|number| self.versions[number].rank(order));
+            numbers
+        })
     }
 
     /// Makes a pack of these versions; answers with its bytes.
@@ -243,7 +262,7 @@ mod tests {
     use model::Rng;
 
     /// Against a sort of all versions: what is listed is the shortest beginning of the order of moving that makes so
-    /// many bytes, in the order of keys, whatever the length of a page.
+    /// many bytes, in the order of keys, whatever the order of moving and the length of a page.
     #[test]
     fn a_listing_takes_the_first_in_the_order_of_moving() {
         for seed in 0..200 {
@@ -258,8 +277,10 @@ mod tests {
                 }
             }
             let wanted = rng.between(1, 4_000);
+            let order = if seed % 2 == 0 { MoveOrder::Processed } else { MoveOrder::Age };
+            let later = |at: &StagedVersion| order == MoveOrder::Processed && !at.is_processed;
             let mut naive: Vec<(bool, Time, u64, u64)> =
-                staging.versions().iter().map(|(number, at)| (!at.is_processed, at.since, *number, at.bytes)).collect();
+                staging.versions().iter().map(|(number, at)| (later(at), at.since, *number, at.bytes)).collect();
             naive.sort_unstable();
             let before = |at: usize| naive[..at].iter().map(|version| version.3).sum::<u64>();
             let last = (0..naive.len()).find(|at| before(at + 1) >= wanted).map_or(naive.len(), |at| at + 1);
@@ -272,7 +293,7 @@ mod tests {
             loop {
                 let coldest_bytes = Some(wanted);
                 let older_than = Duration::ZERO;
-                let query = StagedQuery { older_than, coldest_bytes, hot_bytes: 0, limit: 7, restart };
+                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, limit: 7, restart };
                 let (entries, more) = staging.page(Time::from_secs(30), &Thermometer::none(), query);
                 listed.extend(entries.iter().map(|entry| entry.version));
                 restart = false;
@@ -311,9 +332,11 @@ mod tests {
                 () if default == Temperature::Hot => 2,
                 () => 1,
             };
+            let order = if seed % 4 < 2 { MoveOrder::Processed } else { MoveOrder::Age };
+            let later = |at: &StagedVersion| order == MoveOrder::Processed && !at.is_processed;
             let (coldest, hot_bytes) = (rng.between(1, 3_000), rng.below(2_000));
             let mut naive: Vec<_> =
-                staging.versions().iter().map(|(n, at)| (kind(at), !at.is_processed, at.since, *n, at.bytes)).collect();
+                staging.versions().iter().map(|(n, at)| (kind(at), later(at), at.since, *n, at.bytes)).collect();
             naive.sort_unstable();
             let (mut sum, mut last, mut taken) = (0, None, BTreeSet::new());
             for (kind, unprocessed, since, number, bytes) in naive {
@@ -329,6 +352,7 @@ mod tests {
             }
             let query = StagedQuery {
                 older_than: Duration::ZERO,
+                order,
                 coldest_bytes: Some(coldest),
                 hot_bytes,
                 limit: 99,

@@ -1,6 +1,7 @@
 //! The simulator's world: its clock, its requests, and the reports to the engine.
 
 use super::blobs::Blobs;
+use super::checks::Checking;
 use super::drives::Drives;
 use super::moving::Moving;
 use super::staging::{StagedVersion, Staging};
@@ -10,6 +11,7 @@ use crate::links::{Links, Network};
 use crate::meter::Meter;
 use crate::places::Places;
 use engine::check::TraceCheck;
+use engine::staging::LoadMeter;
 use engine::trace::{Record, TraceMessage};
 use engine::{
     Action, Controller, DriveDeadlines, DriveList, DriveReport, Event, JobAction, JobClass, JobEvent, JobId, OpenOps,
@@ -128,6 +130,10 @@ pub struct World<M = Rack> {
     pub blobs: Blobs,
     /// The versions in the workshop.
     pub staging: Staging,
+    /// What is checked of them.
+    pub(super) checking: Checking,
+    /// The load by clients' operations.
+    pub(super) load: LoadMeter,
     pub(super) links: Links,
     /// Whether a transfer takes one seek, whatever it does.
     pub(super) one_seek: bool,
@@ -166,6 +172,8 @@ impl<M: Controller> World<M> {
             drives: Drives::new(&spec, seed),
             blobs: Blobs::new(used_bytes),
             staging: Staging::default(),
+            checking: Checking::default(),
+            load: LoadMeter::default(),
             transfers: Places::default(),
             flows: Flows::new(links.capacities.clone()),
             servers: Servers::new(&spec),
@@ -256,6 +264,11 @@ impl<M: Controller> World<M> {
         self.report(Event::StagingChanged(self.staging.usage()));
     }
 
+    /// Staged versions that went into packs without being read again after their check, and their bytes.
+    pub fn saved_reads(&self) -> (u64, u64) {
+        self.checking.saved()
+    }
+
     /// Marks `bytes` more of a blob as dead.
     pub fn mark_dead(&mut self, blob: BlobId, bytes: u64) {
         if let Some((group, bytes)) = self.blobs.mark_dead(blob, bytes) {
@@ -344,8 +357,21 @@ impl<M: Controller> World<M> {
     }
 
     pub(super) fn open(&mut self, op: OpId, open: OpenOp) {
+        if open.priority == PriorityClass::Client {
+            self.load.came(self.now);
+        }
         let before = self.open.insert(op, open);
         assert!(before.is_none(), "{op} is open already: {before:?}");
+    }
+
+    /// The operator asks for a scrub of `group`, or of all groups.
+    pub fn scrub(&mut self, group: Option<GroupId>) {
+        self.report(Event::ScrubRequested { group });
+    }
+
+    /// The operator has scrubs paused, or has them go on.
+    pub fn pause_scrub(&mut self, paused: bool) {
+        self.report(Event::ScrubPaused { paused });
     }
 
     /// Closes the rack.

@@ -51,6 +51,12 @@ impl<M: Controller> World<M> {
                 self.blobs.begin_delete(op, *blob);
                 self.open(op, OpenOp::new(PriorityClass::Background, None, self.now));
             }
+            Transfer::Scrub { blob, group, from, to, .. } => {
+                let there = self.blobs.get(*blob).is_some();
+                let bytes = if there { to - from } else { 0 };
+                self.open(op, OpenOp { bytes, ..OpenOp::new(PriorityClass::Background, Some(*group), self.now) });
+                return there;
+            }
             Transfer::Rebuild { blob, group, drives, .. } if !self.open.contains(op) => {
                 let found = self.blobs.get(*blob);
                 assert!(found.is_none_or(|found| found.drives == *drives), "{blob} is rebuilt where it lies");

@@ -1,7 +1,7 @@
 //! Randomised runs of racks: whatever happens, no fuse trips and nothing waits for ever.
 
 use super::*;
-use engine::{Controller, DrivePhase, Weighing};
+use engine::{Controller, DrivePhase, ScrubPolicy, Weighing};
 use model::Rng;
 use proptest::prelude::*;
 use sim::baseline::{RandomLayout, random_stacks};
@@ -69,6 +69,36 @@ fn small_box_of_watts() -> RackSpec {
     model::text::parse(&changed, "nas8").unwrap()
 }
 
+/// Scrubs of every second run, with a period so short that all of their steps meet everything else.
+fn scrubs(seed: u64) -> ScrubPolicy {
+    let mut rng = Rng::for_thing(seed, 94);
+    if rng.below(2) == 0 {
+        return ScrubPolicy::default();
+    }
+    ScrubPolicy {
+        period: Some(MINUTE * (20 + rng.below(400) as u32)),
+        ride_along: Duration::from_secs(rng.below(300)),
+        starts_per_day: rng.below(30) as u32,
+        step_bytes: [1, 50 * MB, 1 << 40][rng.below(3) as usize],
+    }
+}
+
+/// A stack of a blob that has none yet goes bad; or the operator commands something.
+fn rot_or_command(world: &mut World, rng: &mut Rng, blobs: &[BlobId]) {
+    match rng.below(6) {
+        0 => world.scrub(None),
+        1 => world.scrub(Some(GroupId(rng.below(14) as u32))),
+        2 => world.pause_scrub(true),
+        3 => world.pause_scrub(false),
+        // Always the same one of a blob, so that there are never too many.
+        _ => {
+            let Some(blob) = blobs.get(rng.below(blobs.len().max(1) as u64) as usize) else { return };
+            let drive = world.blobs.drives_of(*blob)[0];
+            world.blobs.corrupt(*blob, drive);
+        }
+    }
+}
+
 /// A rougher run: drives that never answer, fuses that trip by themselves, full racks, pins, and a rack that may close
 /// at any moment of it.
 fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
@@ -84,6 +114,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     policy.scheduler.anticipation = Duration::from_secs(rng.below(4));
     policy.scheduler.queue_depth = 20;
     policy.starts_per_day = 1 + rng.below(20) as u32;
+    policy.scrub = scrubs(seed);
     let mut world =
         if rng.below(2) == 0 { judged(spec, policy, seed, Vec::new()) } else { never_seen(spec, policy, seed, None) };
     let layout = world.rack.layout();
@@ -98,6 +129,7 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     };
     let hard: Vec<_> = world.rack.spec().resources_by_id().filter(|(_, r)| r.hard).map(|(id, _)| id).collect();
     let steps = if closes { rng.below(200) } else { 200 };
+    let mut scrubbing = Rng::for_thing(seed, 95);
     for version in 0..steps {
         if rng.below(20) == 0 {
             world.set_faults(if rng.below(2) == 0 { bad } else { Faults::default() });
@@ -105,6 +137,9 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
         let longest_ms = 1 << rng.below(17);
         world.run_for(Duration::from_millis(rng.below(longest_ms)));
         let blobs: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
+        if version % 16 == 7 && world.rack.policy().scrub.period.is_some() {
+            rot_or_command(&mut world, &mut scrubbing, &blobs);
+        }
         let any_blob = |rng: &mut Rng| blobs.get(rng.below(blobs.len().max(1) as u64) as usize).copied();
         let drive = DriveId(rng.below(world.rack.spec().drives.len() as u64) as u32);
         let pin = match rng.below(6) {

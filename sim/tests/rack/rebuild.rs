@@ -7,12 +7,12 @@ use model::Rng;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-fn view(world: &World, drive: DriveId) -> RebuildView {
+pub(crate) fn view(world: &World, drive: DriveId) -> RebuildView {
     world.rack.rebuilds().find(|view| view.drive == drive).unwrap()
 }
 
 /// The drive with most blobs, and the blobs that have a stack on it.
-fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
+pub(crate) fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     let on = |drive: DriveId| -> Vec<BlobId> {
         world.blobs.iter().map(|(blob, _)| blob).filter(|blob| world.blobs.drives_of(*blob).contains(&drive)).collect()
     };
@@ -20,7 +20,7 @@ fn fullest(world: &World) -> (DriveId, Vec<BlobId>) {
     drives.map(|drive| (drive, on(drive))).max_by_key(|(_, blobs)| blobs.len()).unwrap()
 }
 
-fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
+pub(crate) fn mates(world: &World, drive: DriveId) -> Vec<DriveId> {
     let layout = world.rack.layout();
     let group = layout.group_of(drive).unwrap();
     layout.groups[group.index()].drives.iter().copied().filter(|mate| *mate != drive).collect()
@@ -35,7 +35,7 @@ fn is_whole(world: &World, blob: BlobId, group: GroupId) -> bool {
         && drives.iter().all(|drive| !world.blobs.is_lost(blob, *drive))
 }
 
-fn all_whole(world: &World) -> bool {
+pub(crate) fn all_whole(world: &World) -> bool {
     world.blobs.iter().all(|(blob, group)| is_whole(world, blob, group))
 }
 
@@ -65,7 +65,7 @@ fn survives_deaths(world: &mut World, drive: DriveId, blobs: Vec<BlobId>) {
     }
 }
 
-fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
+pub(crate) fn reads(world: &mut World, blob: BlobId) -> Option<Outcome> {
     let op = world.read(blob, MB).unwrap();
     world.run_for(30 * MINUTE);
     outcome_of(world, op)
@@ -131,6 +131,71 @@ fn a_second_drive_of_the_group_may_fail_during_the_rebuild() {
     assert_eq!((world.blobs.left_on(drive), world.blobs.left_on(second)), (0, 0));
     assert!(all_whole(&world) && is_asleep(&world));
     assert_eq!(view(&world, drive).lost_blobs + view(&world, second).lost_blobs, 0);
+}
+
+/// Blobs that lack so many stacks.
+fn with_losses(world: &World, losses: usize) -> usize {
+    let lacks = |blob: BlobId, drive: &DriveId| world.rack.has_failed(*drive) || world.blobs.is_lost(blob, *drive);
+    let of = |blob: BlobId| world.blobs.drives_of(blob).iter().filter(|drive| lacks(blob, drive)).count();
+    world.blobs.iter().filter(|(blob, _)| of(*blob) == losses).count()
+}
+
+/// Counts by the rack, and by looking at every blob: from 1 to `parity` losses.
+fn exposures(world: &mut World, parity: usize) -> (Vec<u64>, Vec<u64>) {
+    world.run_for(Duration::from_millis(1)); // the rack hears of what the catalog has done
+    (world.rack.exposure().blobs, (1..=parity).map(|losses| with_losses(world, losses) as u64).collect())
+}
+
+#[test]
+fn the_most_exposed_blobs_are_safe_first_and_the_counts_say_how_many_there_are() {
+    let mut world = world_of("pelican-mini", 61, |_| {});
+    let (drive, blobs) = half_rebuilt(&mut world, 240, 100 * MB);
+    let (rack, seen) = exposures(&mut world, 2);
+    assert_eq!((rack, world.rack.exposure().lost_blobs), (seen, 0), "one drive failed");
+    let held = |second: &DriveId| {
+        let on_both = |blob: &&BlobId| [drive, *second].iter().all(|d| world.blobs.drives_of(**blob).contains(d));
+        blobs.iter().filter(on_both).count()
+    };
+    let second = mates(&world, drive).into_iter().max_by_key(held).unwrap();
+    world.fail(second);
+    let (begun, both, one) = (world.now(), with_losses(&world, 2), with_losses(&world, 1));
+    assert!(both > 3 && one > 3, "{both} have lost two stacks, {one} have lost one");
+    let mut safe = None;
+    while with_losses(&world, 1) + with_losses(&world, 2) > 0 {
+        assert!(world.step(), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
+        let left = with_losses(&world, 2);
+        // The one that was in service when the drive failed may have been of any.
+        let less_exposed_done = (one + both).saturating_sub(with_losses(&world, 1) + left);
+        assert!(left == 0 || less_exposed_done <= 1, "{less_exposed_done} were whole while {left} lacked two stacks");
+        if left == 0 && safe.is_none() {
+            safe = Some(world.now().since(begun));
+            let (rack, seen) = exposures(&mut world, 2);
+            assert_eq!(rack, seen, "when none lacks two stacks any more");
+        }
+    }
+    let (safe, whole) = (safe.unwrap(), world.now().since(begun));
+    println!("{both} blobs of two losses in {safe:?}, {one} of one loss and those in {whole:?}");
+    assert!(safe * 2 < whole, "r more failures are borne again long before all is rebuilt");
+    world.run_for(10 * MINUTE);
+    assert_eq!(world.rack.exposure().blobs, [0, 0]);
+    assert!(all_whole(&world) && is_asleep(&world));
+}
+
+#[test]
+fn a_third_failure_during_the_rebuild_of_two_names_what_it_cost_and_the_rest_comes_back() {
+    let mut world = world_of("pelican-mini", 62, |_| {});
+    let (drive, _) = fail_fullest(&mut world, 240, 100 * MB);
+    let others = mates(&world, drive);
+    world.fail(others[0]);
+    world.run_for(Duration::from_secs(5));
+    world.fail(others[1]);
+    world.run_for(6 * 60 * MINUTE);
+    let lost = with_losses(&world, 3);
+    let (rack, seen) = exposures(&mut world, 2);
+    assert_eq!((&rack, world.rack.exposure().lost_blobs), (&seen, lost as u64));
+    // Five drives are left of the group, which is one too few for a whole blob.
+    assert_eq!((with_losses(&world, 3), rack[1]), (lost, 0));
+    assert!(lost > 0 && rack[0] > 0, "{lost} are lost, {rack:?} exposed");
 }
 
 #[test]

@@ -27,6 +27,8 @@ fn a_group_without_starts_left_spins_until_tomorrow_and_serves_at_once() {
     let blobs = with_blobs(&mut world, 1, 100 * MB);
     exhaust(&mut world, blobs[0]);
     assert!(!is_asleep(&world), "it has no starts left");
+    let kept = |world: &World| world.rack.kept_spinning(model::ClassId(0), world.now());
+    assert_eq!(kept(&world), world.blobs.iter().next().map(|(_, group)| group), "and the status says so");
     let starts = world.rack.stats().drive_starts;
     for _ in 0..5 {
         world.run_for(60 * MINUTE);
@@ -37,6 +39,7 @@ fn a_group_without_starts_left_spins_until_tomorrow_and_serves_at_once() {
     assert!(world.take_ended().iter().all(|ended| ended.outcome == Outcome::Read));
     world.run_for(DAY);
     assert!(is_asleep(&world), "a new day, a new budget");
+    assert_eq!(kept(&world), None);
 }
 
 #[test]

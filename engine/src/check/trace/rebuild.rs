@@ -1,9 +1,11 @@
 //! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
-//! what is left, it writes to a drive of the group that has none of the blob, and the catalog is asked to count only
+//! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
+//! damaged, to where that lies), and the catalog is asked to count only
 //! what was written, and read back from where it was written if the policy says so.
 
-use crate::action::{Action, Transfer};
+use crate::action::{Action, Outcome, Transfer};
 use crate::layout::Layout;
+use crate::scrub_pass::Scrubbed;
 use alloc::collections::{BTreeMap, BTreeSet};
 use model::{BlobId, DriveId, GroupId, OpId};
 
@@ -31,6 +33,9 @@ pub enum RebuildFault {
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
+    /// A stack is regenerated in its place, and no scrub has found it damaged.
+    #[error("the stack on {0} was not found damaged")]
+    NotDamaged(DriveId),
     /// The catalog is asked to count a stack that nobody has read back, though the policy says so.
     #[error("what it wrote on {0} was not read back")]
     NotReadBack(DriveId),
@@ -65,7 +70,13 @@ pub(super) struct Rebuilds {
     failed: BTreeSet<DriveId>,
     /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
+    /// Good drives that are to be empty.
+    retiring: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
+    /// The blobs that are being scrubbed.
+    scrubbed: BTreeMap<OpId, BlobId>,
+    /// Stacks that a scrub has found damaged.
+    damaged: BTreeSet<(BlobId, u8)>,
     /// Whether what is rebuilt is read back before it counts.
     read_back: bool,
 }
@@ -84,12 +95,17 @@ impl Rebuilds {
 
     pub fn drive_replaced(&mut self, drive: DriveId) {
         self.failed.remove(&drive);
+        self.retiring.remove(&drive);
         self.replaced.insert(drive);
     }
 
-    /// Whether a stack of a blob on `drive` may be lost.
+    pub fn drive_retiring(&mut self, drive: DriveId) {
+        self.retiring.insert(drive);
+    }
+
+    /// Whether a stack of a blob on `drive` may be lost, or is to move away.
     pub fn may_have_lost(&self, drive: DriveId) -> bool {
-        self.failed.contains(&drive) || self.replaced.contains(&drive)
+        self.failed.contains(&drive) || self.replaced.contains(&drive) || self.retiring.contains(&drive)
     }
 
     /// The group that `op`, a rebuild that was in service, is in.
@@ -106,8 +122,12 @@ impl Rebuilds {
         }
     }
 
-    pub fn answered(&mut self, op: OpId) {
+    pub fn answered(&mut self, op: OpId, outcome: Option<&Outcome>) {
         self.open.remove(&op);
+        let Some(blob) = self.scrubbed.remove(&op) else { return };
+        if let Some(Outcome::Scrubbed(Scrubbed::Damaged(stacks))) = outcome {
+            self.damaged.extend(stacks.iter().map(|index| (blob, *index)));
+        }
     }
 
     pub fn begun(&mut self, op: OpId, transfer: &Transfer) -> Result<(), RebuildFault> {
@@ -127,6 +147,9 @@ impl Rebuilds {
                 };
                 self.open.insert(op, open);
             }
+            Transfer::Scrub { blob, .. } => {
+                self.scrubbed.insert(op, *blob);
+            }
             Transfer::Verify { .. } => {
                 if let Some(open) = self.open.get_mut(&op) {
                     (open.written, open.verify) = (false, Verify::UnderWay);
@@ -144,7 +167,9 @@ impl Rebuilds {
             |open: &Open| open.written && (open.blob, open.lost, open.from, open.target) == (*blob, *index, *from, *to);
         match self.open.get(op).filter(|open| fits(open)) {
             None => Err(RebuildFault::NotWritten(*to)),
-            Some(open) if self.read_back && open.verify != Verify::Done => Err(RebuildFault::NotReadBack(*to)),
+            Some(open) if (self.read_back || open.from == open.target) && open.verify != Verify::Done => {
+                Err(RebuildFault::NotReadBack(*to))
+            }
             Some(_) => Ok(()),
         }
     }
@@ -153,7 +178,11 @@ impl Rebuilds {
         let Transfer::Rebuild { blob, group, drives, lost, stacks, need, target, .. } = transfer else {
             return Ok(());
         };
-        let from = drives.get(usize::from(*lost)).filter(|drive| self.may_have_lost(**drive));
+        let in_place = drives.get(usize::from(*lost)) == Some(target);
+        if in_place && !self.damaged.contains(&(*blob, *lost)) {
+            return Err(RebuildFault::NotDamaged(*target));
+        }
+        let from = drives.get(usize::from(*lost)).filter(|drive| in_place || self.may_have_lost(**drive));
         if from.is_none() {
             return Err(RebuildFault::NotFailed(drives.get(usize::from(*lost)).copied().unwrap_or(*target)));
         }
@@ -171,9 +200,13 @@ impl Rebuilds {
             return Err(RebuildFault::OtherGroup(*stranger));
         }
         let also = |open: &Open| open.blob == *blob && open.target == *target && open.lost != *lost;
-        if drives.contains(target) || self.open.values().any(also) {
+        if (drives.contains(target) && !in_place) || self.open.values().any(also) {
             return Err(RebuildFault::TwoStacks(*target));
         }
-        if self.failed.contains(target) { Err(RebuildFault::ToFailed(*target)) } else { Ok(()) }
+        if self.failed.contains(target) || self.retiring.contains(target) {
+            Err(RebuildFault::ToFailed(*target))
+        } else {
+            Ok(())
+        }
     }
 }

@@ -306,8 +306,15 @@ fn a_stack_counts_only_where_it_was_written_and_the_class_stays_with_it_until_th
     let transfer = rebuild_of_group_0(&layout);
     let Transfer::Rebuild { ref drives, target, .. } = transfer else { panic!("not a rebuild") };
     let from = drives[0];
-    let move_to =
-        |to| Action::MoveStack { op: OpId(1), attempt: Attempt(2), blob: BlobId::numbered(5), index: 0, from, to };
+    let move_to = |to| Action::MoveStack {
+        op: OpId(1),
+        attempt: Attempt(2),
+        blob: BlobId::numbered(5),
+        index: 0,
+        from,
+        to,
+        removes: false,
+    };
     judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
     begin(&mut judge, 1, transfer.clone()).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotWritten(to) });
@@ -329,8 +336,15 @@ fn a_stack_counts_only_once_it_was_read_back_from_where_it_is() {
     let transfer = rebuild_of_group_0(&layout);
     let Transfer::Rebuild { ref drives, target, .. } = transfer else { panic!("not a rebuild") };
     let from = drives[0];
-    let move_to =
-        |to| Action::MoveStack { op: OpId(1), attempt: Attempt(3), blob: BlobId::numbered(5), index: 0, from, to };
+    let move_to = |to| Action::MoveStack {
+        op: OpId(1),
+        attempt: Attempt(3),
+        blob: BlobId::numbered(5),
+        index: 0,
+        from,
+        to,
+        removes: false,
+    };
     let ended = |attempt, done| Event::TransferEnded { op: OpId(1), attempt: Attempt(attempt), done, outcomes: vec![] };
     judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotReadBack(to) });

@@ -1,0 +1,243 @@
+//! Adopting blobs: a catalog that was lost, and made again as far as its journal goes, learns of what lies in the rack
+//! beyond that.
+//!
+//! The index of a pack says of each member what it was when it was packed, with the commit sequence number of its
+//! record. What the catalog has is as of the number `known_until`: a member with a lower one was deleted or replaced
+//! since it was packed, unless it lives where the catalog says; a member with a higher one is newer than all that the
+//! catalog has. Of two that the catalog learns of, the one with the higher number is newer; of two copies of one
+//! version, that in the blob that was begun later. What was deleted or changed after `known_until` comes back as it was
+//! packed: nothing but the catalog knew better.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::job::HIDDEN_BUCKET;
+use crate::key;
+use crate::object::{Living, leave_workshop, mark_dead};
+use crate::record::{Blob, Bucket, Member, Object, Part, Place, PlacedObject, encode};
+use crate::seal::Sequence;
+use crate::store::{Batch, Check, Store, Write};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Members of a batch.
+const BATCH_MEMBERS: usize = 1_000;
+
+/// A member of a pack that was found in the rack.
+#[derive(Clone, Debug)]
+pub struct FoundMember {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// Where in the payload it begins.
+    pub offset: u64,
+    /// Its S3 record when it was packed.
+    pub object: Object,
+    /// The number of that record; 0 if it is not known.
+    pub sequence: Sequence,
+    /// When its bucket was made, in milliseconds of the Unix epoch; 0 if that is not known.
+    pub bucket_created_ms: u64,
+    /// Who owned the bucket; empty if that is not known.
+    pub owner: String,
+    /// Its parts, if it was uploaded in some.
+    pub parts: Vec<Part>,
+}
+
+/// What became of the members of blobs that were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Objects that live there now.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Members that are dead.
+    pub dead: u64,
+    /// Buckets that were made for objects in them.
+    pub buckets: u64,
+}
+
+/// The adoption of blobs into a catalog.
+pub struct Adoption {
+    catalog: Catalog,
+    /// By the keys of objects that were adopted: the numbers of their record and of their blob.
+    order: Arc<dyn Store>,
+    known_until: Sequence,
+    /// What was done so far.
+    pub totals: Adopted,
+}
+
+/// The numbers by which it is decided which of two lives: the member's, and its blob's.
+type Age = (u64, u64);
+
+impl Adoption {
+    /// Into `catalog`, which has everything up to `known_until`, and of what came later nothing. `order` is an empty
+    /// store, of no use afterwards.
+    pub fn new(catalog: Catalog, order: Arc<dyn Store>, known_until: Sequence) -> Self {
+        Self { catalog, order, known_until, totals: Adopted::default() }
+    }
+
+    /// True if the catalog may lack what has the number `sequence`, be it a blob that was begun or an object's record:
+    /// what it does not know is not what was removed.
+    pub fn may_lack(&self, sequence: Sequence) -> bool {
+        self.known_until == Sequence(0) || sequence > self.known_until
+    }
+
+    /// Adopts `blob`, which the catalog does not have, or only as one that was begun; it was begun at `begun`.
+    ///
+    /// # Errors
+    /// [`CatalogError`].
+    pub async fn adopt(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), CatalogError> {
+        self.enter(blob).await?;
+        self.skip_numbers(blob, &members).await?;
+        let mut newest: BTreeMap<(String, String), FoundMember> = BTreeMap::new();
+        let mut dead = Vec::new();
+        for member in members {
+            let at = (member.bucket.clone(), member.key.clone());
+            match newest.remove(&at) {
+                Some(other) if other.sequence > member.sequence => {
+                    dead.push(member);
+                    newest.insert(at, other);
+                }
+                other => {
+                    dead.extend(other);
+                    newest.insert(at, member);
+                }
+            }
+        }
+        self.bury(blob, &dead).await?;
+        let mut living = newest.into_values();
+        loop {
+            let page: Vec<_> = living.by_ref().take(BATCH_MEMBERS).collect();
+            if page.is_empty() {
+                return Ok(());
+            }
+            self.place(blob, begun, page).await?;
+        }
+    }
+
+    /// The record of the blob, which may have been begun.
+    async fn enter(&self, blob: &Blob) -> Result<(), CatalogError> {
+        let (at, intent) = (key::blob(blob.blob), key::intent(blob.blob));
+        let mut batch = Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(blob))]);
+        if self.catalog.store.get(&intent).await?.is_some() {
+            batch.checks.push(Check::Present(intent.clone()));
+            batch.writes.push(Write::Delete(intent));
+        }
+        batch.writes.extend(blob.drives.iter().map(|drive| Write::Put(key::on_drive(*drive, blob.blob), Vec::new())));
+        self.catalog.apply_or(batch, CatalogError::Conflict).await
+    }
+
+    async fn skip_numbers(&self, blob: &Blob, members: &[FoundMember]) -> Result<(), CatalogError> {
+        let versions = members.iter().map(|member| member.object.version.0).max().unwrap_or_default();
+        self.catalog.skip_versions(versions + 1).await?;
+        self.catalog.skip_blobs(blob.blob.number + 1).await
+    }
+
+    async fn bury(&mut self, blob: &Blob, dead: &[FoundMember]) -> Result<(), CatalogError> {
+        for members in dead.chunks(BATCH_MEMBERS) {
+            let mut batch = Batch::default();
+            for member in members {
+                self.bury_one(blob, member, &mut batch);
+            }
+            self.catalog.write(batch.writes).await?;
+        }
+        Ok(())
+    }
+
+    fn bury_one(&mut self, blob: &Blob, member: &FoundMember, batch: &mut Batch) {
+        let (version, bytes) = (member.object.version, member.object.bytes);
+        batch.writes.push(Write::Put(key::tomb(blob.group, blob.blob, member.offset, version), encode(&bytes)));
+        self.totals.dead += 1;
+    }
+
+    /// Decides of each of `members`, which have keys of their own, and places those that live.
+    async fn place(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), CatalogError> {
+        let (mut batch, mut order) = (Batch::default(), Batch::default());
+        for member in members {
+            let at = key::object(&member.bucket, &member.key);
+            let old = self.catalog.living(&member.bucket, &member.key).await?;
+            let age = (member.sequence.0, begun.0);
+            let before = self.order.get(&at).await?.map(|value| age_of(&at, &value)).transpose()?;
+            if member.bucket == HIDDEN_BUCKET || !self.lives(&member, age, old.as_ref(), before) {
+                self.bury_one(blob, &member, &mut batch);
+                continue;
+            }
+            self.ensure_bucket(&member).await?;
+            self.revive(blob, member, old, &mut batch).await?;
+            order.writes.push(Write::Put(at, [age.0.to_le_bytes(), age.1.to_le_bytes()].concat()));
+        }
+        self.catalog.apply_or(batch, CatalogError::Conflict).await?;
+        Ok(self.order.commit(order).await?)
+    }
+
+    /// Whether `member`, of this age, lives, where `old` is there, which is of the age `before` if it was adopted.
+    fn lives(&self, member: &FoundMember, age: Age, old: Option<&Living>, before: Option<Age>) -> bool {
+        let placed = old.and_then(|old| old.placed.as_ref());
+        match (placed, before) {
+            // A copy of the same bytes, in a blob of which the catalog did not know: it has left its old place.
+            (Some(placed), None) if placed.object.version == member.object.version => true,
+            (Some(placed), Some(before)) if placed.object.version == member.object.version => age.1 > before.1,
+            (_, Some(before)) => age > before,
+            (_, None) => self.may_lack(member.sequence),
+        }
+    }
+
+    /// Makes the bucket of `member`, if there is none.
+    async fn ensure_bucket(&mut self, member: &FoundMember) -> Result<(), CatalogError> {
+        let at = key::bucket(&member.bucket);
+        if self.catalog.store.get(&at).await?.is_some() {
+            return Ok(());
+        }
+        let bucket = Bucket::new(&member.bucket, member.bucket_created_ms, &member.owner);
+        let batch = Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&bucket))]);
+        self.catalog.apply_or(batch, CatalogError::Conflict).await?;
+        self.totals.buckets += 1;
+        Ok(())
+    }
+
+    /// Adds to `batch`: `member` of `blob` is the living version of its key, where `old` was.
+    async fn revive(
+        &mut self,
+        blob: &Blob,
+        member: FoundMember,
+        old: Option<Living>,
+        batch: &mut Batch,
+    ) -> Result<(), CatalogError> {
+        let (bucket, name) = (member.bucket.as_str(), member.key.as_str());
+        let at = key::object(bucket, name);
+        let place = Place::Stored { blob: blob.blob, offset: member.offset };
+        let (version, bytes) = (member.object.version, member.object.bytes);
+        let same = old.as_ref().and_then(|old| old.placed.clone()).filter(|placed| placed.object.version == version);
+        let placed = if let Some(placed) = same {
+            let raw = old.map(|old| old.raw).unwrap_or_default();
+            batch.checks.push(Check::Is(at.clone(), raw));
+            match placed.place {
+                Place::Stored { blob, offset } => {
+                    let group = self.catalog.blob(blob).await?.map_or(model::GroupId(0), |blob| blob.group);
+                    mark_dead(group, blob, Member { version, offset, bytes }, batch);
+                }
+                Place::Staged { .. } | Place::Parts => leave_workshop(bucket, name, &placed, batch),
+            }
+            PlacedObject { place, ..placed }
+        } else {
+            if self.catalog.displace(bucket, name, old.as_ref(), batch).await?.is_err() {
+                return Err(CatalogError::Conflict);
+            }
+            let parts = member.parts.iter().map(|part| (key::part(version, part.number), encode(part)));
+            batch.writes.extend(parts.map(|(at, part)| Write::Put(at, part)));
+            PlacedObject { staged_ms: member.object.modified_ms, place, object: member.object }
+        };
+        batch.writes.push(Write::Put(key::member(blob.blob, member.offset, version), encode(&bytes)));
+        batch.writes.push(Write::Put(at, encode(&placed)));
+        self.totals.objects += 1;
+        self.totals.bytes += bytes;
+        Ok(())
+    }
+}
+
+fn age_of(at: &[u8], value: &crate::seal::Sealed) -> Result<Age, CatalogError> {
+    let (body, _) = value.open(at)?;
+    let read = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
+    let age = body.split_at_checked(8).and_then(|(member, blob)| read(member).zip(read(blob)));
+    age.ok_or_else(|| CatalogError::damaged(at, "its age is cut off"))
+}

@@ -1,0 +1,366 @@
+//! The journal: what a catalog that is lost is made again from, beside its file.
+//!
+//! A directory with **snapshots** (`snapshot.rs`) and **segments**, which have the batches since, as they are logged:
+//!
+//! | name | what |
+//! |---|---|
+//! | `<number, 16 hexadecimal digits>.snapshot` | the catalog after that batch |
+//! | `<number>-<nonce, 16>.journal` | the batches after that one: header (`LARDJRNL`) and batches as in a snapshot |
+//! | `*.new` | what was not written to its end: removed at the next start |
+//!
+//! A segment is left for the next one at a size; so each but the last ends where the next one begins, and the last one
+//! where its first torn frame is. It is synced before the log in front of the catalog forgets what is in it; without a
+//! log a power loss may cost its end. Where the last segment does not end in the very state of the catalog that is
+//! opened, a snapshot is due. Until there is one, and of what has higher numbers than the catalog, nothing is removed:
+//! it is a newer catalog's. A segment before which batches are missing says so in its header: it leads on from a later
+//! snapshot only.
+//!
+//! No commit waits for the journal but by its writes, and none fails with it: after an error a snapshot is due.
+
+use crate::catalog::Catalog;
+use crate::follower::{FollowedFrom, Follower};
+use crate::log_entry;
+use crate::seal::Sequence;
+use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame};
+use parking_lot::Mutex;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The size at which a segment is left.
+const SEGMENT_BYTES: u64 = 16 << 20;
+/// Bytes of frames that wait to be written.
+const WAITING_BYTES: usize = 256 << 10;
+/// For the owner alone: a catalog has the secrets of users.
+const OWNER_ONLY: u32 = 0o600;
+const SNAPSHOT: &str = "snapshot";
+const SEGMENT: &str = "journal";
+const DRAFT: &str = "new";
+/// In the place of a time, in the header of a segment before which batches are missing in the journal.
+const AFTER_GAP: u64 = 1;
+
+/// The journal of an open catalog.
+pub struct Journal {
+    dir: PathBuf,
+    rack: [u8; 16],
+    nonce: u64,
+    state: Mutex<State>,
+}
+
+/// The state of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalStatus {
+    /// The number of the last batch of the newest snapshot, if there is one that the segments lead on from.
+    pub snapshot: Option<Sequence>,
+    /// Its bytes.
+    pub snapshot_bytes: u64,
+    /// Bytes of the segments since.
+    pub segment_bytes: u64,
+    /// Why a snapshot is due whatever its age, if it is.
+    pub broken: Option<String>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The segment that is written.
+    segment: Option<Segment>,
+    /// The last batch that was given out, and the keys after it.
+    last: FollowedFrom,
+    status: JournalStatus,
+}
+
+struct Segment {
+    file: File,
+    /// The batch before its first one.
+    before: Sequence,
+    waiting: Vec<u8>,
+    bytes: u64,
+}
+
+/// The files of a journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalFiles {
+    /// Snapshots, by the number of their last batch.
+    pub snapshots: Vec<(Sequence, PathBuf)>,
+    /// Segments, by the number of the batch before them; of those that begin alike one leads on.
+    pub segments: Vec<(Sequence, PathBuf)>,
+    drafts: Vec<PathBuf>,
+}
+
+impl JournalFiles {
+    /// Those in the directory `dir`; none if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be listed.
+    pub fn list(dir: &Path) -> io::Result<Self> {
+        let mut files = Self::default();
+        let listed = match fs::read_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+            listed => listed?,
+        };
+        for entry in listed {
+            let path = entry?.path();
+            let (Some(stem), Some(kind)) = (path.file_stem(), path.extension()) else { continue };
+            let number = stem.to_str().and_then(|stem| stem.get(..16)).map(|digits| u64::from_str_radix(digits, 16));
+            match (kind.to_str(), number) {
+                (Some(DRAFT), _) => files.drafts.push(path),
+                (Some(SNAPSHOT), Some(Ok(number))) => files.snapshots.push((Sequence(number), path)),
+                (Some(SEGMENT), Some(Ok(number))) => files.segments.push((Sequence(number), path)),
+                _ => {}
+            }
+        }
+        files.snapshots.sort();
+        files.segments.sort();
+        Ok(files)
+    }
+}
+
+impl Journal {
+    /// Everything that was given out is in the files.
+    #[cfg(test)]
+    pub(crate) fn sync_for_test(&self) {
+        self.sync();
+    }
+
+    /// Goes on with the journal in `dir`, which is made, for `catalog` of the rack `rack`; `nonce` is random. From now
+    /// on every batch is in it.
+    ///
+    /// # Errors
+    /// If the directory cannot be used. Whatever else is wrong makes a snapshot due.
+    pub fn begin(dir: PathBuf, rack: [u8; 16], nonce: u64, catalog: &Catalog) -> io::Result<Arc<Self>> {
+        fs::create_dir_all(&dir)?;
+        let files = JournalFiles::list(&dir)?;
+        for draft in &files.drafts {
+            remove(draft, &rack)?;
+        }
+        let journal = Arc::new(Self { dir, rack, nonce, state: Mutex::default() });
+        let follower = Arc::clone(&journal) as Arc<dyn Follower>;
+        let mut state = journal.state.lock();
+        state.last = catalog.store.follow(&follower).unwrap_or_default();
+        let found = journal.found(&files, &state.last);
+        state.status = found.unwrap_or_else(|why| JournalStatus { broken: Some(why), ..JournalStatus::default() });
+        drop(state);
+        Ok(journal)
+    }
+
+    /// The state of a journal of these files, if it ends where the catalog is.
+    fn found(&self, files: &JournalFiles, at: &FollowedFrom) -> Result<JournalStatus, String> {
+        let own = |(number, _): &&(Sequence, PathBuf)| *number <= at.sequence;
+        let Some((snapshot, path)) = files.snapshots.iter().rfind(own) else {
+            return Err("there is no snapshot yet".into());
+        };
+        let bytes = |path: &Path| fs::metadata(path).map_or(0, |metadata| metadata.len());
+        let segments: Vec<_> = files.segments.iter().filter(own).collect();
+        let (mut ends, begun) = (*snapshot, segments.last().map(|(number, _)| *number));
+        for (number, path) in &segments {
+            let say = |error: SnapshotError| format!("{}: {error}", path.display());
+            if number > snapshot && header_of(path).map_err(say)?.made_ms == AFTER_GAP {
+                return Err(format!("batches before number {} are missing", number.0));
+            }
+            if Some(*number) == begun {
+                ends = ends.max(end_of(path, &self.rack).map_err(say)?);
+            }
+        }
+        if ends != at.sequence {
+            return Err(format!("it ends with batch {}, and the catalog with {}", ends.0, at.sequence.0));
+        }
+        Ok(JournalStatus {
+            snapshot: Some(*snapshot),
+            snapshot_bytes: bytes(path),
+            segment_bytes: segments.iter().map(|(_, path)| bytes(path)).sum(),
+            broken: None,
+        })
+    }
+
+    /// Its state.
+    pub fn status(&self) -> JournalStatus {
+        self.state.lock().status.clone()
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes a snapshot of `catalog`, which it follows, and removes the files before it.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; the journal is as before then.
+    pub async fn snapshot(&self, catalog: &Catalog, made_ms: u64) -> Result<SnapshotTotals, SnapshotError> {
+        let files = JournalFiles::list(&self.dir)?;
+        // What this catalog has written is replaced; what has higher numbers is a newer one's.
+        let before = self.begin_segment()?;
+        let draft = self.dir.join(format!("{:016x}.{DRAFT}", self.nonce));
+        let totals = self.write(catalog, made_ms, &draft).await.inspect_err(|_| drop(fs::remove_file(&draft)))?;
+        fs::rename(&draft, self.dir.join(format!("{:016x}.{SNAPSHOT}", totals.sequence.0)))?;
+        File::open(&self.dir)?.sync_all()?;
+        for (_, path) in files.snapshots.iter().chain(&files.segments).filter(|(number, _)| *number < before) {
+            remove(path, &self.rack)?;
+        }
+        let mut state = self.state.lock();
+        let segment_bytes = state.segment.as_ref().map_or(0, |segment| segment.bytes);
+        let broken = state.status.broken.take().filter(|_| state.segment.is_none());
+        let (snapshot, snapshot_bytes) = (Some(totals.sequence), totals.bytes);
+        state.status = JournalStatus { snapshot, snapshot_bytes, segment_bytes, broken };
+        Ok(totals)
+    }
+
+    async fn write(&self, catalog: &Catalog, made_ms: u64, draft: &Path) -> Result<SnapshotTotals, SnapshotError> {
+        let mut file = make(draft)?;
+        let mut totals = catalog.snapshot(self.rack, made_ms, &mut file).await?;
+        file.sync_all()?;
+        // Segments that begin before the snapshot lead on from it all the same: what it has is passed over.
+        totals.bytes = file.metadata()?.len();
+        Ok(totals)
+    }
+
+    /// Leaves the segment that is written for a new one: the number of the last batch before that.
+    fn begin_segment(&self) -> io::Result<Sequence> {
+        let mut state = self.state.lock();
+        let at = state.last;
+        if state.segment.as_ref().is_some_and(|segment| segment.before == at.sequence) {
+            return Ok(at.sequence);
+        }
+        if let Some(mut left) = state.segment.take() {
+            left.flush()?;
+            left.file.sync_all()?;
+        }
+        let is_after_gap = state.status.broken.is_some();
+        state.segment = Some(self.segment_at(&at, is_after_gap)?);
+        Ok(at.sequence)
+    }
+
+    fn segment_at(&self, at: &FollowedFrom, is_after_gap: bool) -> io::Result<Segment> {
+        let path = self.dir.join(format!("{:016x}-{:016x}.{SEGMENT}", at.sequence.0, self.nonce));
+        let made_ms = if is_after_gap { AFTER_GAP } else { 0 };
+        let header = Header { rack: self.rack, before: at.sequence, keys: at.keys, made_ms };
+        let mut file = make(&path)?;
+        let header = header.encode_segment();
+        file.write_all(&header)?;
+        File::open(&self.dir)?.sync_all()?;
+        Ok(Segment { file, before: at.sequence, waiting: Vec::new(), bytes: header.len() as u64 })
+    }
+
+    /// Adds a batch to the segment.
+    fn add(&self, state: &mut State, sequence: Sequence, entry: &[u8]) -> io::Result<()> {
+        let before = state.last;
+        let keys = log_entry::decode(entry).map_or(before.keys, |(link, _)| link.keys_after);
+        state.last = FollowedFrom { sequence, keys };
+        if state.status.broken.is_some() && state.segment.is_none() {
+            return Ok(());
+        }
+        if state.segment.as_ref().is_some_and(|segment| segment.bytes >= SEGMENT_BYTES)
+            && let Some(mut left) = state.segment.take()
+        {
+            left.flush()?;
+            left.file.sync_all()?;
+        }
+        if state.segment.is_none() {
+            state.segment = Some(self.segment_at(&before, false)?);
+        }
+        let Some(segment) = &mut state.segment else { return Ok(()) };
+        let frame = batch_frame(entry);
+        segment.bytes += frame.len() as u64;
+        state.status.segment_bytes += frame.len() as u64;
+        segment.waiting.extend_from_slice(&frame);
+        if segment.waiting.len() >= WAITING_BYTES { segment.flush() } else { Ok(()) }
+    }
+
+    fn unless_broken(&self, done: impl FnOnce(&mut State) -> io::Result<()>) {
+        let mut state = self.state.lock();
+        if let Err(error) = done(&mut state) {
+            tracing::warn!(%error, "the journal of the catalog cannot be written; a snapshot is made anew");
+            state.segment = None;
+            state.status.broken = Some(error.to_string());
+        }
+    }
+}
+
+impl Segment {
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.waiting)?;
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+impl Follower for Journal {
+    fn committed(&self, sequence: Sequence, entry: &[u8]) {
+        self.unless_broken(|state| self.add(state, sequence, entry));
+    }
+
+    fn sync(&self) {
+        self.unless_broken(|state| {
+            let Some(segment) = &mut state.segment else { return Ok(()) };
+            segment.flush()?;
+            segment.file.sync_data()
+        });
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.sync();
+    }
+}
+
+fn make(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(path)
+}
+
+/// The number of the last batch in the segment at `path`, which ends at its first torn frame.
+fn end_of(path: &Path, rack: &[u8; 16]) -> Result<Sequence, SnapshotError> {
+    let mut last = None;
+    let begun = each_batch(path, rack, |entry| -> Result<(), SnapshotError> {
+        let link = log_entry::decode(entry).map(|(link, _)| link).map_err(|_| SnapshotError::Damaged("a batch"))?;
+        last = Some(link.sequence);
+        Ok(())
+    })?;
+    Ok(last.unwrap_or(begun))
+}
+
+/// Removes the file at `path`, if it is one of a journal of this rack.
+fn remove(path: &Path, rack: &[u8; 16]) -> io::Result<()> {
+    match header_of(path) {
+        Ok(header) if header.rack == *rack => fs::remove_file(path),
+        // One that was cut off before its header was there has nothing.
+        Err(SnapshotError::CutOff) => fs::remove_file(path),
+        Ok(_) | Err(_) => {
+            tracing::warn!(path = %path.display(), "a file beside the journal is none of it, and stays");
+            Ok(())
+        }
+    }
+}
+
+/// The header of a snapshot or a segment.
+fn header_of(path: &Path) -> Result<Header, SnapshotError> {
+    match FrameReader::of_segment(File::open(path)?) {
+        Err(SnapshotError::Foreign) => FrameReader::begin(File::open(path)?).map(|frames| frames.header),
+        found => found.map(|frames| frames.header),
+    }
+}
+
+/// Gives `take` the batches of the segment at `path`, up to its first torn frame. The batch before them.
+///
+/// # Errors
+/// [`SnapshotError`], if it is no segment of this rack, or those of `take`.
+pub(crate) fn each_batch<E: From<SnapshotError>>(
+    path: &Path,
+    rack: &[u8; 16],
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<Sequence, E> {
+    let opened = File::open(path).map_err(SnapshotError::Io)?;
+    let mut frames = FrameReader::of_segment(BufReader::with_capacity(1 << 20, opened))?;
+    if frames.header.rack != *rack {
+        return Err(SnapshotError::Foreign.into());
+    }
+    loop {
+        match frames.next_batch() {
+            Ok(entry) => take(&entry)?,
+            Err(SnapshotError::CutOff | SnapshotError::Damaged(_)) => return Ok(frames.header.before),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

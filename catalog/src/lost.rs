@@ -1,0 +1,110 @@
+//! Objects of which data is lost, as far as the catalog tells: more than r stacks of their blob were on drives that
+//! failed.
+//!
+//! Keys lead to blobs and not the other way round, so naming the objects takes a pass over all objects; one serves so
+//! many blobs.
+
+use crate::catalog::{Catalog, STEP};
+use crate::error::CatalogError;
+use crate::record::{Blob, Place};
+use model::{BlobId, DriveId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Blobs whose objects are looked for in one pass.
+const BLOBS_MAX: usize = 1_024;
+
+/// An object that is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostObject {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The blob that it lies in.
+    pub blob: BlobId,
+    /// The drives on which that has lost its stacks, by number.
+    pub drives: Vec<DriveId>,
+}
+
+/// The objects that are lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LostObjects {
+    /// The first of them, by key.
+    pub objects: Vec<LostObject>,
+    /// How many there are.
+    pub count: u64,
+    /// How many blobs they lie in.
+    pub blobs: u64,
+    /// True if there are more such blobs than were looked into.
+    pub cut: bool,
+}
+
+impl Catalog {
+    /// The objects that are lost, the first `limit` of them by name. Reads every stack that is lost on some drive and,
+    /// if there are blobs that are lost, every object.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn lost_objects(&self, limit: usize) -> Result<LostObjects, CatalogError> {
+        let (blobs, cut) = self.lost_blobs().await?;
+        let mut lost = LostObjects { blobs: blobs.len() as u64, cut, ..LostObjects::default() };
+        let mut after = None;
+        while !blobs.is_empty() {
+            let page = self.sound_objects(after.as_ref(), STEP).await?;
+            for (bucket, key, placed) in page.items {
+                let Place::Stored { blob, .. } = placed.place else { continue };
+                let Some(drives) = blobs.get(&blob).filter(|_| placed.object.bytes > 0) else { continue };
+                lost.count += 1;
+                if lost.objects.len() < limit {
+                    let (bytes, drives) = (placed.object.bytes, drives.clone());
+                    lost.objects.push(LostObject { bucket, key, bytes, blob, drives });
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(lost)
+    }
+
+    /// The blobs in which something lives and that have lost more than r stacks, each with the drives of these; and
+    /// whether there are more.
+    async fn lost_blobs(&self) -> Result<(BTreeMap<BlobId, Vec<DriveId>>, bool), CatalogError> {
+        let failed: Vec<DriveId> = self.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+        let drives: BTreeSet<DriveId> = failed.iter().copied().chain(self.replacements().await?.into_keys()).collect();
+        let mut blobs = BTreeMap::new();
+        for drive in drives {
+            let mut after = None;
+            loop {
+                let page = self.lost_page(drive, after, STEP).await?;
+                for (blob, _) in page.blobs.iter().filter(|(_, living)| *living) {
+                    let lost = self.lost_drives_of(blob, &failed).await?;
+                    if lost.len() > usize::from(blob.code_parity) {
+                        blobs.insert(blob.blob, lost);
+                    }
+                    if blobs.len() > BLOBS_MAX {
+                        blobs.remove(&blob.blob);
+                        return Ok((blobs, true));
+                    }
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok((blobs, false))
+    }
+
+    /// The drives of `blob` on which its stack is lost, by number.
+    async fn lost_drives_of(&self, blob: &Blob, failed: &[DriveId]) -> Result<Vec<DriveId>, CatalogError> {
+        let mut lost = self.lost_of(blob).await?;
+        lost.extend(blob.drives.iter().filter(|drive| failed.contains(drive)));
+        lost.sort_unstable();
+        lost.dedup();
+        Ok(lost)
+    }
+}

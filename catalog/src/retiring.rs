@@ -1,0 +1,82 @@
+//! Good drives that the operator wants to be empty, or that were emptied.
+//!
+//! Each is remembered until another drive takes its place: one that failed as well was emptied, or failed on the way.
+//! One record names them all; if it is damaged, nothing is known of any, and the operator says it again.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::failed::OnDrive;
+use crate::key;
+use crate::record::encode;
+use crate::store::{Batch, Check, Write};
+use model::{BlobId, DriveId};
+use std::collections::BTreeMap;
+
+/// By the number of its place, when the operator said so, in milliseconds of the Unix epoch.
+type Retiring = BTreeMap<u32, u64>;
+
+impl Catalog {
+    /// Records that `drive` is to be emptied, since `now_ms`, in milliseconds of the Unix epoch. Again changes nothing.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn retire_drive(&self, drive: DriveId, now_ms: u64) -> Result<(), CatalogError> {
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let note = |known: &mut Retiring| {
+                known.entry(drive.0).or_insert(now_ms);
+            };
+            let (check, write) = self.change_of_retiring(note).await?;
+            if self.apply(Batch::new(vec![check], vec![write])).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The drives that are to be emptied or were, and that no other drive has taken the place of.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn retiring_drives(&self) -> Result<Vec<DriveId>, CatalogError> {
+        let known: Retiring = self.look_up_one(&retiring()).await?.unwrap_or_default();
+        Ok(known.into_keys().map(DriveId).collect())
+    }
+
+    /// A page of the blobs whose stack on `drive` is lost ([`Catalog::lost_page`]); or, of a drive that is to be
+    /// emptied, of all that have one there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn leaving_page(
+        &self,
+        drive: DriveId,
+        after: Option<BlobId>,
+        limit: usize,
+    ) -> Result<OnDrive, CatalogError> {
+        if self.retiring_drives().await?.contains(&drive) {
+            return self.on_drive_page(drive, after, limit).await;
+        }
+        self.lost_page(drive, after, limit).await
+    }
+
+    /// A change of what is remembered, for a batch, with the check that nobody else has changed it meanwhile.
+    pub(crate) async fn change_of_retiring(
+        &self,
+        change: impl FnOnce(&mut Retiring),
+    ) -> Result<(Check, Write), CatalogError> {
+        let at = retiring();
+        let (known, unchanged) = match self.read_to_replace::<Retiring>(&at).await? {
+            Some((known, raw)) => (known, Check::Is(at.clone(), raw)),
+            None => (None, Check::Absent(at.clone())),
+        };
+        let mut known = known.unwrap_or_default();
+        change(&mut known);
+        Ok((unchanged, Write::Put(at, encode(&known))))
+    }
+}
+
+/// Where the drives are named.
+fn retiring() -> Vec<u8> {
+    key::meta("retiring-drives")
+}

@@ -1,0 +1,269 @@
+//! Scrubbing: how far each group is, and what was found of each blob.
+//!
+//! A finding is recorded when a scrub finds damage, and changed as that is repaired; it goes when the next scrub finds
+//! the blob sound, or with the blob. So the findings are few, and say what is known to be damaged now.
+
+use crate::catalog::{Catalog, Cursor, Page};
+use crate::error::CatalogError;
+use crate::failed::ids_of;
+use crate::key::{self, Tag};
+use crate::record::{Blob, encode, value};
+use crate::store::{Batch, Check, Write};
+use model::{BlobId, DriveId, GroupId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// How far the scrub of a group is. Times are modelled, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubPass {
+    /// Grows with each time that it is recorded.
+    pub serial: u64,
+    /// When its period began.
+    pub began_ns: u64,
+    /// It is over the blobs with numbers below this; `None` until that is known.
+    pub end: Option<u64>,
+    /// The blobs up to this one are done.
+    pub done: Option<BlobId>,
+    /// Whether all are.
+    pub complete: bool,
+    /// Bytes of stacks in the group when it began.
+    pub total_bytes: u64,
+    /// Its counts.
+    pub counts: ScrubCounts,
+    /// When the last pass was completed, and its counts.
+    pub last: Option<(u64, ScrubCounts)>,
+    /// The day of modelled time on which the group was last woken for it alone, and how often.
+    pub own_wakes: (u32, u32),
+    /// The operator asked for it.
+    pub requested: bool,
+}
+
+/// Counts of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubCounts {
+    /// Blobs that it is through with.
+    pub blobs: u64,
+    /// Bytes of their stacks.
+    pub stack_bytes: u64,
+    /// Stacks that were damaged.
+    pub damaged_stacks: u64,
+    /// Of those, repaired.
+    pub repaired_stacks: u64,
+    /// Blobs of which data is lost.
+    pub lost_blobs: u64,
+    /// Stacks that could not be read.
+    pub unread_stacks: u64,
+}
+
+/// What a scrub has found of a blob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScrubFinding {
+    /// The blob.
+    pub blob: BlobId,
+    /// Its group.
+    pub group: GroupId,
+    /// When it was found, in milliseconds of the Unix epoch.
+    pub found_ms: u64,
+    /// The stacks that are damaged.
+    pub damaged: Vec<DamagedStack>,
+    /// The indices of stacks that were damaged and are repaired.
+    pub repaired: Vec<u8>,
+    /// Payload bytes, from and to, that are lost: too few fragments of their stripes are good.
+    pub lost: Vec<(u64, u64)>,
+}
+
+/// A stack that is damaged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedStack {
+    /// Its index.
+    pub index: u8,
+    /// Its drive.
+    pub drive: DriveId,
+    /// What is wrong with it, for people.
+    pub flaw: String,
+}
+
+impl ScrubFinding {
+    /// What both say of the same blob.
+    fn with(mut self, other: &Self) -> Self {
+        self.damaged.retain(|stack| other.damaged.iter().all(|also| also.index != stack.index));
+        self.damaged.extend(other.damaged.iter().cloned());
+        self.lost.extend(&other.lost);
+        self
+    }
+}
+
+impl Catalog {
+    /// Whether scrubs are paused.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn is_scrub_paused(&self) -> Result<bool, CatalogError> {
+        Ok(self.look_up_one(&paused()).await?.unwrap_or(false))
+    }
+
+    /// Records whether scrubs are paused.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn pause_scrub(&self, is_paused: bool) -> Result<(), CatalogError> {
+        self.write(vec![Write::Put(paused(), encode(&is_paused))]).await
+    }
+
+    /// How far the scrub of each group is, as it was recorded last.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn scrub_passes(&self) -> Result<Vec<(GroupId, ScrubPass)>, CatalogError> {
+        self.all_entries(&key::all(Tag::ScrubPass), |entry| {
+            let [group] = key::numbers(&entry.key)?;
+            Ok((GroupId(group as u32), value(entry)?))
+        })
+        .await
+    }
+
+    /// Records how far the scrub of `group` is, unless a later state of it is recorded already.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn set_scrub_pass(&self, group: GroupId, pass: &ScrubPass) -> Result<(), CatalogError> {
+        let at = key::scrub_pass(group);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let (known, unchanged) = match self.read_to_replace::<ScrubPass>(&at).await? {
+                Some((known, raw)) => (known, Check::Is(at.clone(), raw)),
+                None => (None, Check::Absent(at.clone())),
+            };
+            if known.is_some_and(|known| known.serial >= pass.serial) {
+                return Ok(());
+            }
+            let put = Write::Put(at.clone(), encode(pass));
+            if self.apply(Batch::new(vec![unchanged], vec![put])).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Records what a scrub has found of a blob: in place of what was known of it, or beside that if it `adds` to what
+    /// was found of another part. False if the blob is gone; nothing is changed then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn note_scrub_finding(&self, finding: &ScrubFinding, adds: bool) -> Result<bool, CatalogError> {
+        let at = key::scrub_finding(finding.blob);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let (known, unchanged) = match self.read_to_replace::<ScrubFinding>(&at).await? {
+                Some((known, raw)) => (known, Check::Is(at.clone(), raw)),
+                None => (None, Check::Absent(at.clone())),
+            };
+            let noted = match known.filter(|_| adds) {
+                Some(known) => known.with(finding),
+                None => finding.clone(),
+            };
+            let checks = vec![Check::Present(key::blob(finding.blob)), unchanged];
+            if self.apply(Batch::new(checks, vec![Write::Put(at.clone(), encode(&noted))])).await? {
+                return Ok(true);
+            }
+            if self.blob(finding.blob).await?.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// A scrub has found `blob` sound: what was known of it goes.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn clear_scrub_finding(&self, blob: BlobId) -> Result<(), CatalogError> {
+        let at = key::scrub_finding(blob);
+        if self.store.get(&at).await?.is_some() {
+            self.write(vec![Write::Delete(at)]).await?;
+        }
+        Ok(())
+    }
+
+    /// A page of what scrubs have found, by blob.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn scrub_findings(
+        &self,
+        after: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page<ScrubFinding>, CatalogError> {
+        self.page(&key::all(Tag::ScrubFinding), after, limit, value).await
+    }
+
+    /// Stack `index` of `blob` on `drive`, of which a spare was written beside it, is good again. What is known to be
+    /// damaged of the blob, and where spares may lie, changes with that.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    pub async fn end_repair(&self, blob: BlobId, index: u8, drive: DriveId) -> Result<(), CatalogError> {
+        let at = key::scrub_finding(blob);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let (mut checks, mut writes) = (Vec::new(), vec![Write::Delete(key::spare_target(blob, drive, index))]);
+            if let Some((Some(mut finding), raw)) = self.read_to_replace::<ScrubFinding>(&at).await? {
+                finding.damaged.retain(|stack| stack.index != index);
+                if !finding.repaired.contains(&index) {
+                    finding.repaired.push(index);
+                }
+                checks.push(Check::Is(at.clone(), raw));
+                writes.push(Write::Put(at.clone(), encode(&finding)));
+            }
+            if self.apply(Batch::new(checks, writes)).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A page of the blobs that have a stack on any of `drives`, with numbers above `after` and below `end`: those that
+    /// something lives in, and behind which blob to go on. If any k + r drives of a group include one of `drives`, the
+    /// pages are of all blobs of the group.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn blobs_on_any(
+        &self,
+        drives: &[DriveId],
+        (after, end): (Option<BlobId>, Option<u64>),
+        limit: usize,
+    ) -> Result<(Vec<Blob>, Option<BlobId>), CatalogError> {
+        assert!(limit > 0, "a page has room for a blob");
+        let (mut ids, mut known_to) = (BTreeSet::new(), None::<BlobId>);
+        for drive in drives {
+            let behind = after.map(|blob| Cursor(key::on_drive(*drive, blob)));
+            let page = self.entries(&key::all_on_drive(*drive), behind.as_ref(), limit).await?;
+            let of_drive = ids_of(&page.items)?;
+            // What lies on the drive behind a page that is full is not known.
+            if page.next.is_some() {
+                known_to = of_drive.last().copied().into_iter().chain(known_to).min();
+            }
+            ids.extend(of_drive);
+        }
+        let is_before_end = |id: &BlobId| end.is_none_or(|end| id.number < end);
+        let goes_on = known_to.is_some_and(|last| is_before_end(&last));
+        ids.retain(|id| known_to.is_none_or(|last| *id <= last) && is_before_end(id));
+        let cut = ids.len() > limit;
+        let ids: Vec<BlobId> = ids.into_iter().take(limit).collect();
+        let next = ids.last().copied().filter(|_| cut || goes_on);
+        let mut living = Vec::with_capacity(ids.len());
+        for blob in self.blobs(&ids).await?.into_iter().flatten() {
+            if self.is_blob_living(blob.blob).await? {
+                living.push(blob);
+            }
+        }
+        assert!(living.iter().all(|blob: &Blob| after.is_none_or(|after| blob.blob > after)), "a page leads on");
+        Ok((living, next))
+    }
+}
+
+/// Where it is recorded whether scrubs are paused.
+fn paused() -> Vec<u8> {
+    key::meta("scrub-paused")
+}

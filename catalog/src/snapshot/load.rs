@@ -1,0 +1,187 @@
+//! Loading a snapshot into a new file: first all records, then all batches, each with the number that it had.
+
+use super::format::{End, Frame, FrameReader, SnapshotError};
+use crate::committer::{Failure, Records, State};
+use crate::error::{CatalogError, StoreError};
+use crate::journal::each_batch;
+use crate::key_digest::{ExpectedKeys, KeyDigest};
+use crate::log_entry;
+use crate::seal::Sequence;
+use crate::sqlite::SqliteStore;
+use crate::store::Write;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// Writes of a transaction.
+const TRANSACTION_WRITES: usize = 16_384;
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// The number of the last batch.
+    pub sequence: Sequence,
+    /// The rack's UUID.
+    pub rack: [u8; 16],
+    /// When the snapshot was made, in milliseconds of the Unix epoch.
+    pub made_ms: u64,
+    /// Records.
+    pub records: u64,
+    /// Batches beside and after the snapshot.
+    pub batches: u64,
+    /// Records that were left out, since they were damaged when the snapshot was made.
+    pub damaged: u64,
+}
+
+/// Loads the snapshot at `from` into a new catalog file at `to`, which must not exist; then, of the segments of a
+/// journal `segments`, in their order, what follows on it. Nothing is there if it fails, but perhaps a file that is to
+/// be removed.
+///
+/// # Errors
+/// [`SnapshotError`]. Segments that cannot be used are none; they are logged.
+pub fn load_snapshot(from: &Path, segments: &[PathBuf], to: &Path) -> Result<Loaded, SnapshotError> {
+    if to.try_exists()? {
+        return Err(SnapshotError::Io(std::io::Error::from(std::io::ErrorKind::AlreadyExists)));
+    }
+    // All of it is checked before the first record is believed.
+    let checked = read_to_end(from, |_| Ok(()))?;
+    SqliteStore::fill(to, |records| load((from, segments), records, checked)).map_err(|error| match error {
+        FillError::Snapshot(error) => error,
+        FillError::Store(error) => CatalogError::from(error).into(),
+    })
+}
+
+/// The number of the last batch in the snapshot at `from`, all of which is checked, and its rack.
+///
+/// # Errors
+/// [`SnapshotError`].
+pub fn check_snapshot(from: &Path) -> Result<Loaded, SnapshotError> {
+    read_to_end(from, |_| Ok(())).map(|(_, found)| found)
+}
+
+/// Why a new file was not filled.
+#[derive(Debug)]
+pub(crate) enum FillError {
+    /// The snapshot.
+    Snapshot(SnapshotError),
+    /// The new file.
+    Store(StoreError),
+}
+
+impl From<SnapshotError> for FillError {
+    fn from(error: SnapshotError) -> Self {
+        Self::Snapshot(error)
+    }
+}
+
+impl From<Failure> for FillError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Harmless(error) | Failure::Fatal(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Gives `take` every frame but the end, which is answered.
+fn read_to_end(
+    from: &Path,
+    mut take: impl FnMut(Frame) -> Result<(), FillError>,
+) -> Result<(End, Loaded), SnapshotError> {
+    let mut frames = FrameReader::begin(BufReader::with_capacity(1 << 20, File::open(from)?))?;
+    let mut loaded = Loaded { rack: frames.header.rack, made_ms: frames.header.made_ms, ..Loaded::default() };
+    loop {
+        match frames.next()? {
+            Frame::End(end) => {
+                (loaded.sequence, loaded.records) = (end.sequence, end.records);
+                return Ok((end, loaded));
+            }
+            frame => take(frame).map_err(|error| match error {
+                FillError::Snapshot(error) => error,
+                FillError::Store(error) => CatalogError::from(error).into(),
+            })?,
+        }
+    }
+}
+
+/// Fills `records`, which are empty, from the snapshot at `from`, which is whole.
+fn load(
+    (from, segments): (&Path, &[PathBuf]),
+    records: &mut dyn Records,
+    (mut end, mut loaded): (End, Loaded),
+) -> Result<Loaded, FillError> {
+    let mut filling = Filling { records, keys: KeyDigest::default(), open: None };
+    let mut damaged = 0;
+    read_to_end(from, |frame| {
+        let Frame::Records(page) = frame else { return Ok(()) };
+        for (key, value) in page {
+            match value.open(&key) {
+                Ok((body, sequence)) => filling.write(&Write::Put(key.clone(), body.to_vec()), sequence)?,
+                Err(_) => damaged += 1,
+            }
+        }
+        Ok(())
+    })?;
+    read_to_end(from, |frame| {
+        let Frame::Batch(entry) = frame else { return Ok(()) };
+        let (link, writes) = log_entry::decode(&entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
+        writes.iter().try_for_each(|write| filling.write(write, link.sequence))
+    })?;
+    for segment in segments {
+        let batches = each_batch(segment, &loaded.rack, |entry| filling.follow_on(&mut end, entry));
+        if let Err(FillError::Snapshot(error)) = &batches {
+            tracing::warn!(%error, path = %segment.display(), "a segment of the journal cannot be used");
+        } else {
+            batches?;
+        }
+    }
+    loaded.batches = end.batches;
+    (loaded.damaged, loaded.sequence) = (damaged, end.sequence);
+    let missing = end.keys.minus(filling.keys);
+    filling.finish(State { sequence: end.sequence, expected: ExpectedKeys { keys: end.keys, missing } })?;
+    Ok(loaded)
+}
+
+/// Records being filled, some writes a transaction.
+struct Filling<'a> {
+    records: &'a mut dyn Records,
+    keys: KeyDigest,
+    /// Writes of the open transaction.
+    open: Option<usize>,
+}
+
+impl Filling<'_> {
+    fn write(&mut self, write: &Write, sequence: Sequence) -> Result<(), FillError> {
+        if self.open.is_none() {
+            self.records.begin()?;
+        }
+        self.records.write(write, sequence, &mut self.keys)?;
+        let open = self.open.unwrap_or_default() + 1;
+        self.open = Some(open);
+        if open >= TRANSACTION_WRITES {
+            self.records.commit()?;
+            self.open = None;
+        }
+        Ok(())
+    }
+
+    /// Writes the batch of `entry`, if it follows on `end`, which is the end after it then.
+    fn follow_on(&mut self, end: &mut End, entry: &[u8]) -> Result<(), FillError> {
+        let (link, writes) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
+        if (link.before, link.keys_before) != (end.sequence, end.keys) {
+            return Ok(());
+        }
+        writes.iter().try_for_each(|write| self.write(write, link.sequence))?;
+        (end.sequence, end.keys) = (link.sequence, link.keys_after);
+        end.batches += 1;
+        Ok(())
+    }
+
+    fn finish(mut self, state: State) -> Result<(), FillError> {
+        if self.open.take().is_none() {
+            self.records.begin()?;
+        }
+        self.records.set_state(state)?;
+        self.records.commit()?;
+        Ok(self.records.make_durable()?)
+    }
+}

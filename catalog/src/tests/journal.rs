@@ -1,0 +1,142 @@
+//! What a journal has is the catalog, after any restart; and where it cannot be, it says so.
+
+use super::snapshot::{batch, key, records};
+use crate::journal::{Journal, JournalFiles};
+use crate::snapshot::{Loaded, load_snapshot};
+use crate::store::{Batch, Store, Write};
+use crate::{Catalog, SqliteStore};
+use std::path::Path;
+use std::sync::Arc;
+
+const RACK: [u8; 16] = [7; 16];
+
+/// A catalog with its journal, as a process has them.
+struct Process {
+    store: Arc<SqliteStore>,
+    catalog: Catalog,
+    journal: Arc<Journal>,
+}
+
+impl Process {
+    fn begin(dir: &Path, nonce: u64) -> Self {
+        let store = Arc::new(SqliteStore::open(dir.join("catalog")).unwrap());
+        let catalog = Catalog::over(store.clone());
+        let journal = Journal::begin(dir.join("journal"), RACK, nonce, &catalog).unwrap();
+        Self { store, catalog, journal }
+    }
+
+    async fn write(&self, turns: std::ops::Range<u64>) {
+        for turn in turns {
+            self.store.commit(batch(turn)).await.unwrap();
+        }
+    }
+
+    fn broken(&self) -> Option<String> {
+        self.journal.status().broken
+    }
+}
+
+/// The catalog that the journal in `dir` makes again.
+fn made_again(dir: &Path) -> (Loaded, SqliteStore) {
+    let files = JournalFiles::list(&dir.join("journal")).unwrap();
+    let segments: Vec<_> = files.segments.into_iter().map(|(_, path)| path).collect();
+    let to = dir.join("made-again");
+    drop(std::fs::remove_file(&to));
+    let loaded = load_snapshot(&files.snapshots.last().unwrap().1, &segments, &to).unwrap();
+    (loaded, SqliteStore::open(to).unwrap())
+}
+
+async fn is_whole(dir: &Path, process: &Process) {
+    process.journal.sync_for_test();
+    let (loaded, again) = made_again(dir);
+    assert_eq!((loaded.sequence, again.incomplete()), (process.store.sequence(), None));
+    assert!(records(&again).await == records(&*process.store).await);
+}
+
+#[tokio::test]
+async fn a_lost_catalog_is_made_again_after_any_number_of_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    assert!(process.broken().is_some(), "there is no snapshot yet");
+    process.write(0..50).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    assert_eq!(process.broken(), None);
+    is_whole(dir.path(), &process).await;
+    process.write(50..90).await;
+    is_whole(dir.path(), &process).await;
+    drop(process);
+    for turn in 2..6 {
+        let process = Process::begin(dir.path(), turn);
+        assert_eq!(process.broken(), None, "start {turn}");
+        if turn == 3 {
+            process.journal.snapshot(&process.catalog, 1).await.unwrap();
+            process.journal.snapshot(&process.catalog, 1).await.unwrap();
+        }
+        // A start that changes nothing, too.
+        process.write(100 * turn..100 * turn + 40 * (turn % 3)).await;
+        is_whole(dir.path(), &process).await;
+    }
+    // Segments are left at a size; a snapshot removes what is before it.
+    let process = Process::begin(dir.path(), 9);
+    let large = |turn: u64| Batch::new(Vec::new(), vec![Write::Put(key(turn), vec![turn as u8; 1 << 20])]);
+    for turn in 0..40 {
+        process.store.commit(large(turn)).await.unwrap();
+    }
+    is_whole(dir.path(), &process).await;
+    assert!(JournalFiles::list(&dir.path().join("journal")).unwrap().segments.len() > 3);
+    assert!(process.journal.status().segment_bytes > 40 << 20);
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    let files = JournalFiles::list(&dir.path().join("journal")).unwrap();
+    assert_eq!((files.snapshots.len(), files.segments.len()), (1, 1));
+    is_whole(dir.path(), &process).await;
+}
+
+#[tokio::test]
+async fn what_is_missing_or_torn_makes_a_snapshot_due_and_nothing_wrong_is_made_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.write(0..50).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.write(50..60).await;
+    drop(process);
+    let last = JournalFiles::list(&dir.path().join("journal")).unwrap().segments.pop().unwrap().1;
+    let bytes = std::fs::read(&last).unwrap();
+    std::fs::write(&last, &bytes[..bytes.len() - 3]).unwrap();
+    let (loaded, _) = made_again(dir.path());
+    let process = Process::begin(dir.path(), 2);
+    assert!(process.broken().unwrap().contains("it ends with batch"), "{:?}", process.broken());
+    assert_eq!(loaded.sequence.0 + 1, process.store.sequence().0, "the torn batch is left out");
+    // What comes before the snapshot that is due is not written: it would not lead on.
+    process.write(60..70).await;
+    assert_eq!(made_again(dir.path()).0.sequence, loaded.sequence);
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    is_whole(dir.path(), &process).await;
+    drop(process);
+    // A catalog that was written to without its journal.
+    let store = SqliteStore::open(dir.path().join("catalog")).unwrap();
+    store.commit(batch(71)).await.unwrap();
+    drop(store);
+    assert!(Process::begin(dir.path(), 3).broken().is_some());
+}
+
+#[tokio::test]
+async fn an_older_catalog_removes_nothing_of_a_newer_one_s() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.write(0..20).await;
+    drop(process);
+    std::fs::copy(dir.path().join("catalog"), dir.path().join("older")).unwrap();
+    let process = Process::begin(dir.path(), 2);
+    process.write(20..40).await;
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.write(40..60).await;
+    let newest = process.store.sequence();
+    drop(process);
+    std::fs::copy(dir.path().join("older"), dir.path().join("catalog")).unwrap();
+    let process = Process::begin(dir.path(), 3);
+    assert!(process.broken().is_some());
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.write(70..80).await;
+    drop(process);
+    assert_eq!(made_again(dir.path()).0.sequence, newest, "the newest is made again");
+}

@@ -1,0 +1,90 @@
+//! `larder catalog backup` and `larder recover`: a copy of the catalog, and a catalog that is made again.
+
+use crate::args::{Backup, Recover};
+use crate::human::{bytes, count, counted};
+use crate::output::{self, wait_for};
+use crate::temperature::date;
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressStyle};
+use server::admin::Client;
+use server::data_dir::DataDir;
+use server::recover::{Base, Options, Report, Step, recover_directory};
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+/// `larder catalog backup`.
+pub fn backup(options: &Backup) -> anyhow::Result<()> {
+    let path = std::path::absolute(&options.file).context("the working directory is not there")?;
+    wait_for(async {
+        let report = Client::of(&options.data.data)?.backup(&path).await?;
+        if options.json {
+            return output::print_json(&report);
+        }
+        let (records, size) = (counted(report.records, "record"), bytes(report.bytes));
+        Ok(output::print(&format!("{records} of the catalog are in {}, {size}\n", report.path))?)
+    })
+}
+
+/// `larder recover`.
+pub fn recover(options: &Recover) -> anyhow::Result<()> {
+    let dir = DataDir::open_to_recover(&options.data.data)?;
+    let how = Options { from: options.from.clone(), replace: options.replace };
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} groups") {
+        bar.set_style(style);
+    }
+    let watch = |step: Step<'_>| match step {
+        Step::Base(base) => bar.suspend(|| tracing::info!("the catalog is made again from {}", described(base))),
+        Step::Groups(groups) => bar.set_length(groups),
+        Step::Group => bar.inc(1),
+        Step::Unusable(what) => bar.suspend(|| tracing::warn!("{what}")),
+    };
+    let report = wait_for(async { Ok(recover_directory(&dir, &how, &watch).await?) });
+    bar.finish_and_clear();
+    let report = report?;
+    if options.json { output::print_json(&report) } else { Ok(output::print(&text(&report))?) }
+}
+
+/// What it is made from before the drives are looked at.
+fn described(base: Option<Base>) -> String {
+    let Some(Base { made_ms, records, batches, damaged }) = base else {
+        return "the drives alone: there is no journal, and no copy was named".into();
+    };
+    let damage = if damaged > 0 { format!("; {} were damaged", counted(damaged, "record")) } else { String::new() };
+    format!("{} of {}, and {} changes since{damage}", counted(records, "record"), date(made_ms), count(batches))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    row("base", described(report.base));
+    if let Some(behind) = &report.behind_log {
+        row("log", format!("is ahead: {behind}; the next start says what to do"));
+    }
+    row(
+        "drives",
+        format!("{} on them, {} that the catalog lacked", counted(report.blobs, "blob"), count(report.adopted)),
+    );
+    if report.adopted > 0 {
+        let (objects, size) = (counted(report.objects, "object"), bytes(report.bytes));
+        row(
+            "found",
+            format!("{objects} of {size}, in {} new buckets; {} dead", count(report.buckets), count(report.dead)),
+        );
+    }
+    if report.unreadable > 0 || report.drives_unusable > 0 {
+        let (blobs, drives) = (counted(report.unreadable, "blob"), counted(report.drives_unusable, "drive"));
+        row("missing", format!("{blobs} and {drives} could not be read"));
+    }
+    if !report.owners.is_empty() {
+        let owners = report.owners.join(", ");
+        row("owners", format!("{owners}: no users any more; `larder user add NAME` gives one keys"));
+    }
+    if let Some(replaced) = &report.replaced {
+        row("before", format!("the catalog that was there is {replaced}"));
+    }
+    row("next", "`larder verify` compares it with workshop and drives; then start the server".into());
+    text
+}

@@ -1,0 +1,157 @@
+//! `larder scrub`: the progress of scrubs and what they have found; pausing, resuming, and starting one at once.
+
+use crate::args::{List, ScrubCommand, ScrubStart};
+use crate::human::{bytes, count, counted, percent, seconds, table};
+use crate::output::{ask, print_json, show, wait_for};
+use serde::Serialize;
+use server::admin::{Client, ScrubChange};
+use server::report::{LostObject, ScrubCounts, ScrubGroup, ScrubReport, ScrubStatus};
+use std::fmt::Write;
+
+/// Lost objects that are listed as text; `--json` lists all.
+const NAMED_MAX: usize = 100;
+
+/// `larder scrub status` as JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    report: &'a ScrubReport,
+    lost_objects: &'a [LostObject],
+}
+
+/// `larder scrub`.
+pub fn scrub(command: &ScrubCommand) -> anyhow::Result<()> {
+    match command {
+        ScrubCommand::Status(options) => status(options),
+        ScrubCommand::Pause(options) => change(options, ScrubChange::Pause, "scrubs are paused"),
+        ScrubCommand::Resume(options) => change(options, ScrubChange::Resume, "scrubs go on"),
+        ScrubCommand::Start(ScrubStart { rest, group }) => {
+            let what = match group {
+                Some(group) => format!("group {group} is scrubbed from its first blob on"),
+                None => "every group is scrubbed from its first blob on".to_owned(),
+            };
+            change(rest, ScrubChange::Start(*group), &(what + "; `larder scrub status` shows the progress"))
+        }
+    }
+}
+
+fn status(options: &List) -> anyhow::Result<()> {
+    let client = Client::of(&options.data.data)?;
+    let (report, lost) = wait_for(async {
+        let report = client.scrub().await?;
+        let any_lost = report.more || report.findings.iter().any(|found| found.lost_bytes > 0);
+        let lost = if any_lost { client.scrub_lost().await? } else { Vec::new() };
+        Ok((report, lost))
+    })?;
+    if options.json {
+        return print_json(&Shown { report: &report, lost_objects: &lost });
+    }
+    show(false, &report, |report| text(report, &lost))
+}
+
+fn change(options: &List, change: ScrubChange, done: &str) -> anyhow::Result<()> {
+    let report = ask(&options.data, async |client| client.change_scrub(change).await)?;
+    let Some(report) = report else {
+        anyhow::bail!("there is no such group; `larder scrub status` shows which there are");
+    };
+    show(options.json, &report, |_| format!("{done}\n"))
+}
+
+fn text(report: &ScrubReport, lost: &[LostObject]) -> String {
+    let mut text = format!("{}\n", line(&report.status));
+    if !report.status.groups.is_empty() {
+        text.push('\n');
+        text.push_str(&groups(&report.status.groups));
+    }
+    for found in &report.findings {
+        let mut parts: Vec<String> = found
+            .damaged
+            .iter()
+            .map(|stack| format!("stack {} on drive {} is damaged: {}", stack.stack, stack.drive, stack.flaw))
+            .collect();
+        parts.extend(found.repaired.iter().map(|stack| format!("stack {stack} was repaired")));
+        parts.extend((found.lost_bytes > 0).then(|| format!("{} are lost", bytes(found.lost_bytes))));
+        let _ = writeln!(text, "{} in group {}: {}", found.blob, found.group, parts.join("; "));
+    }
+    if report.more {
+        text.push_str("and more\n");
+    }
+    for object in lost.iter().take(NAMED_MAX) {
+        let _ =
+            writeln!(text, "lost: s3://{}/{}, {}, in {}", object.bucket, object.key, bytes(object.bytes), object.blob);
+    }
+    if lost.len() > NAMED_MAX {
+        let _ = writeln!(text, "and {} more, which --json names", count((lost.len() - NAMED_MAX) as u64));
+    }
+    text
+}
+
+/// The scrub in one line, for `larder status` as well.
+pub fn line(scrub: &ScrubStatus) -> String {
+    let Some(period) = scrub.period_s else { return "off: `period` in [scrub] of larder.toml is \"never\"".to_owned() };
+    let mut sum = ScrubCounts::default();
+    for group in &scrub.groups {
+        sum.damaged_stacks += group.counts.damaged_stacks;
+        sum.repaired_stacks += group.counts.repaired_stacks;
+        sum.lost_blobs += group.counts.lost_blobs;
+    }
+    let mut line = format!(
+        "{}{} of {} are through, once in {}",
+        if scrub.paused { "paused; " } else { "" },
+        count(scrub.complete_groups),
+        counted(scrub.groups.len() as u64, "group"),
+        seconds(period),
+    );
+    if sum.damaged_stacks > 0 {
+        let (damaged, repaired) = (counted(sum.damaged_stacks, "stack"), count(sum.repaired_stacks));
+        let _ = write!(line, "; {damaged} damaged, {repaired} repaired");
+    }
+    if sum.lost_blobs > 0 {
+        let _ = write!(line, ", data lost in {}", counted(sum.lost_blobs, "blob"));
+    }
+    line
+}
+
+fn groups(groups: &[ScrubGroup]) -> String {
+    let row = |group: &ScrubGroup| {
+        let counts = &group.counts;
+        vec![
+            group.group.to_string(),
+            group.state.clone(),
+            percent(group.covered_permille, 1000),
+            count(counts.blobs),
+            bytes(counts.stack_bytes),
+            count(counts.damaged_stacks),
+            count(counts.repaired_stacks),
+            count(counts.lost_blobs),
+            count(counts.unread_stacks),
+            group.last_ended_s.map_or_else(|| "never".to_owned(), seconds),
+        ]
+    };
+    let head = ["group", "pass", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended at"];
+    let right = ["group", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended at"];
+    table(&head, &right, groups.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::report::{DamagedStackReport, ScrubFindingReport};
+
+    #[test]
+    fn a_report_names_groups_findings_and_what_is_lost() {
+        let counts = ScrubCounts { blobs: 7, stack_bytes: 12_000_000, damaged_stacks: 2, ..ScrubCounts::default() };
+        let group =
+            ScrubGroup { group: 3, state: "under way".into(), covered_permille: 250, counts, ..Default::default() };
+        let status = ScrubStatus { period_s: Some(7_776_000.0), groups: vec![group], ..ScrubStatus::default() };
+        let damaged = vec![DamagedStackReport { stack: 4, drive: 17, flaw: "no file".into() }];
+        let found = ScrubFindingReport { blob: "b9".into(), group: 3, damaged, lost_bytes: 4096, ..Default::default() };
+        let report = ScrubReport { status, findings: vec![found], more: false };
+        let lost = [LostObject { bucket: "b".into(), key: "k".into(), bytes: 5, blob: "b9".into() }];
+        let text = text(&report, &lost);
+        assert!(text.starts_with("0 of 1 group are through, once in 90 d"), "{text}");
+        assert!(text.contains("b9 in group 3: stack 4 on drive 17 is damaged: no file; 4.1 kB are lost\n"), "{text}");
+        assert!(text.contains("lost: s3://b/k, 5 B, in b9\n"), "{text}");
+        assert!(line(&ScrubStatus::default()).starts_with("off"));
+    }
+}

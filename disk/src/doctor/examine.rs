@@ -1,0 +1,16 @@
+//! The examination as a whole.
+
+use super::finding::Finding;
+use super::programs::Programs;
+use super::{configuration, kernel, smartd};
+use crate::discover::Tree;
+
+/// Everything that is found on the machine whose files are in `tree`.
+pub fn examine(tree: &Tree) -> Vec<Finding> {
+    let programs = Programs::read(tree);
+    let mut findings = programs.findings(tree);
+    findings.extend(smartd::findings(tree, &programs));
+    findings.extend(configuration::findings(tree));
+    findings.extend(kernel::findings(tree));
+    findings
+}

@@ -1,0 +1,343 @@
+//! Which drives are away, since when, and when one is given up without an operator's word.
+//!
+//! A drive that is away is mostly a cable, a fuse or a kernel that is busy, and comes back with everything on it; one
+//! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as
+//! the policy says is given up, like by `larder drive fail`, if all of this holds:
+//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first.
+//! 2. It and all drives of its group that have lost something which is not rebuilt are r at most, so that no blob
+//!    loses more than r stacks by what was decided here.
+//! 3. It is not one of many. In none of its failure domains, nor in the rack as a whole, are as many drives away as one
+//!    in sixteen, and never fewer than two: then a cable, a fuse, a controller or an enclosure is likelier than so many
+//!    broken drives, and an operator has to look.
+//! 4. The rack has run for an hour (or for as long as that time, if it is shorter): who starts it may still be plugging
+//!    in, and a clock that is wrong has been put right.
+//!
+//! A drive that is mounted, or that the world reports as back, was never away. What was known before a restart is
+//! forgotten: a drive is away from the first try in this run that finds it so.
+//!
+//! Invariants: memory is a moment for each drive that is away; nothing is given up that was not tried.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+use model::{DriveId, RackSpec, Time};
+use serde::Serialize;
+
+/// How long a rack has run at least before anything is given up.
+const GRACE: Duration = Duration::from_hours(1);
+
+/// What was asked for is asked for again after so long: a try, or giving up.
+const AGAIN_AFTER: Duration = Duration::from_hours(1);
+
+/// Of a domain's drives, one in so many may be away, one at least.
+const MANY_ONE_IN: usize = 16;
+
+/// Why a drive that was away for long enough is not given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBack {
+    /// More than r drives of its group would have lost something.
+    TooManyOfGroup,
+    /// So many drives of a failure domain, or of the rack, are away that something they share is likelier to be broken.
+    ManyAway,
+    /// It is being tried once more.
+    Tried,
+}
+
+/// A drive that is away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AbsenceView {
+    /// The drive.
+    pub drive: DriveId,
+    /// Since when, as far as this run knows.
+    pub since: Time,
+    /// From when on it may be given up; `None` if that is the operator's alone.
+    pub due: Option<Time>,
+    /// What stands against it, if that moment has come.
+    pub held_back: Option<HeldBack>,
+}
+
+/// What the rack knows of drives, for a verdict.
+pub(crate) struct Facts<'a> {
+    pub spec: &'a RackSpec,
+    /// Whether a drive is away now, by the last try of it.
+    pub is_away: &'a dyn Fn(DriveId) -> bool,
+    /// How many drives of the group of a drive have lost something that is not rebuilt.
+    pub lossy_beside: &'a dyn Fn(DriveId) -> usize,
+}
+
+/// What is to be done about a drive that was away for long enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    GiveUp(DriveId),
+    /// Wake its group, to see whether it is still away.
+    Try(DriveId),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Absence {
+    since: Time,
+    /// Nothing is asked for again before then.
+    quiet_until: Time,
+    /// It is to be given up, and the world has not said so yet.
+    asked: bool,
+}
+
+/// The drives that are away. See the head of this file.
+#[derive(Default)]
+pub(crate) struct Absences {
+    after: Option<Duration>,
+    booted_at: Time,
+    away: BTreeMap<DriveId, Absence>,
+}
+
+impl Absences {
+    /// Drives are given up that were away for so long; never for `None`.
+    pub fn new(after: Option<Duration>) -> Self {
+        Self { after, ..Self::default() }
+    }
+
+    pub fn booted(&mut self, now: Time) {
+        self.booted_at = now;
+    }
+
+    /// `drive` was found to be away.
+    pub fn absent(&mut self, drive: DriveId, now: Time) {
+        self.away.entry(drive).or_insert(Absence { since: now, quiet_until: Time::ZERO, asked: false });
+    }
+
+    /// `drive` is there, or was given up.
+    pub fn settled(&mut self, drive: DriveId) {
+        self.away.remove(&drive);
+    }
+
+    /// When a drive is due.
+    fn due(&self, absence: &Absence) -> Option<Time> {
+        let after = self.after?;
+        Some((absence.since + after).max(self.booted_at + GRACE.min(after)))
+    }
+
+    /// When something may be due that is not now; [`Time::MAX`] is never.
+    pub fn deadline(&self, now: Time) -> Time {
+        let next = |absence: &Absence| {
+            let due = self.due(absence)?.max(absence.quiet_until);
+            (due > now).then_some(due)
+        };
+        self.away.values().filter_map(next).min().unwrap_or(Time::MAX)
+    }
+
+    /// The next thing that is due, by the order in which the drives went away. To be asked for until there is none,
+    /// with the facts of each moment.
+    pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
+        let is_ripe = |absence: &Absence| absence.quiet_until <= now && self.due(absence).is_some_and(|due| due <= now);
+        let may = |drive: DriveId| matches!(self.held_back(drive, facts), None | Some(HeldBack::Tried));
+        let ripe = self.away.iter().filter(|(drive, absence)| is_ripe(absence) && may(**drive));
+        let drive = ripe.min_by_key(|(drive, absence)| (absence.since, **drive)).map(|(drive, _)| *drive)?;
+        let is_away = (facts.is_away)(drive);
+        let absence = self.away.get_mut(&drive)?;
+        (absence.quiet_until, absence.asked) = (now + AGAIN_AFTER, is_away);
+        Some(if is_away { Verdict::GiveUp(drive) } else { Verdict::Try(drive) })
+    }
+
+    /// The group of `drive` was woken, so that it was tried: what follows of that is looked at now.
+    pub fn tried(&mut self, drive: DriveId, is_away: bool) {
+        if let Some(absence) = self.away.get_mut(&drive).filter(|absence| is_away && !absence.asked) {
+            absence.quiet_until = Time::ZERO;
+        }
+    }
+
+    /// What stands against giving up `drive`.
+    fn held_back(&self, drive: DriveId, facts: &Facts) -> Option<HeldBack> {
+        let own = usize::from(!self.away.get(&drive).is_some_and(|absence| absence.asked));
+        let parity = usize::from(facts.spec.code.parity);
+        if (facts.lossy_beside)(drive) + own > parity {
+            return Some(HeldBack::TooManyOfGroup);
+        }
+        if self.is_one_of_many(drive, facts) {
+            return Some(HeldBack::ManyAway);
+        }
+        (!(facts.is_away)(drive)).then_some(HeldBack::Tried)
+    }
+
+    /// Whether so many drives of the rack, or of one of the domains in which `drive` fails with others, are away.
+    fn is_one_of_many(&self, drive: DriveId, facts: &Facts) -> bool {
+        let spec = facts.spec;
+        let is_gone = |other: &DriveId| self.away.contains_key(other) || (facts.is_away)(*other);
+        let many = |domain: &dyn Fn(DriveId) -> bool| {
+            let (mut all, mut gone) = (0_usize, 0_usize);
+            for other in spec.drives.iter().map(|other| other.id).filter(|other| domain(*other)) {
+                all += 1;
+                gone += usize::from(is_gone(&other));
+            }
+            all > 1 && gone >= all.div_ceil(MANY_ONE_IN).max(2)
+        };
+        let own = &spec.drive(drive).failure_domains;
+        let in_kind = |kind: usize| many(&|other| spec.drive(other).failure_domains[kind] == own[kind]);
+        many(&|_| true) || (0..spec.failure_domains.len()).any(in_kind)
+    }
+
+    /// Drives that are to be given up and of which the world has not said so yet.
+    pub fn asked(&self) -> impl Iterator<Item = DriveId> + '_ {
+        self.away.iter().filter(|(_, absence)| absence.asked).map(|(drive, _)| *drive)
+    }
+
+    /// The drives that are away, by id.
+    pub fn views(&self, now: Time, facts: &Facts) -> Vec<AbsenceView> {
+        let view = |(drive, absence): (&DriveId, &Absence)| {
+            let due = self.due(absence);
+            let held_back = if due.is_some_and(|due| due <= now) { self.held_back(*drive, facts) } else { None };
+            AbsenceView { drive: *drive, since: absence.since, due, held_back }
+        };
+        self.away.iter().map(view).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec;
+    use model::Rng;
+    use proptest::prelude::*;
+
+    const DAY: Duration = Duration::from_hours(24);
+
+    fn rack(name: &str) -> RackSpec {
+        let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == name).unwrap();
+        model::text::parse(text, name).unwrap()
+    }
+
+    fn verdicts(absences: &mut Absences, now: Time, facts: &Facts) -> Vec<Verdict> {
+        core::iter::from_fn(|| absences.next_verdict(now, facts)).collect()
+    }
+
+    fn at(hours: u64) -> Time {
+        Time::from_secs(hours * 3_600)
+    }
+
+    #[test]
+    fn a_drive_that_stays_away_is_given_up_once_and_asked_for_again_after_an_hour() {
+        let spec = rack("pelican");
+        let mut absences = Absences::new(Some(DAY));
+        let facts = |spec| Facts { spec, is_away: &|drive| drive == DriveId(3), lossy_beside: &|_| 0 };
+        absences.absent(DriveId(3), at(5));
+        absences.absent(DriveId(3), at(9)); // known
+        assert_eq!(absences.deadline(at(6)), at(29));
+        assert_eq!(verdicts(&mut absences, at(28), &facts(&spec)), []);
+        assert_eq!(verdicts(&mut absences, at(29), &facts(&spec)), [Verdict::GiveUp(DriveId(3))]);
+        assert_eq!((verdicts(&mut absences, at(29), &facts(&spec)), absences.deadline(at(29))), (vec![], at(30)));
+        assert_eq!(verdicts(&mut absences, at(30), &facts(&spec)), [Verdict::GiveUp(DriveId(3))]);
+        absences.settled(DriveId(3));
+        assert_eq!(absences.deadline(at(30)), Time::MAX);
+        let mut never = Absences::new(None);
+        never.absent(DriveId(3), at(5));
+        assert_eq!((verdicts(&mut never, at(5_000), &facts(&spec)), never.deadline(at(6))), (vec![], Time::MAX));
+    }
+
+    #[test]
+    fn one_that_stands_by_untried_is_tried_and_one_that_is_back_was_never_away() {
+        let spec = rack("pelican");
+        let mut absences = Absences::new(Some(DAY));
+        let facts = |spec| Facts { spec, is_away: &|_| false, lossy_beside: &|_| 0 };
+        absences.absent(DriveId(3), at(0));
+        assert_eq!(verdicts(&mut absences, at(24), &facts(&spec)), [Verdict::Try(DriveId(3))]);
+        assert_eq!(absences.views(at(24), &facts(&spec))[0].held_back, Some(HeldBack::Tried));
+        absences.settled(DriveId(3));
+        absences.absent(DriveId(3), at(25));
+        assert_eq!(verdicts(&mut absences, at(48), &facts(&spec)), [], "it was there an hour after that");
+    }
+
+    #[test]
+    fn what_a_tray_or_a_chassis_may_have_lost_is_left_to_the_operator() {
+        let spec = rack("pelican");
+        let tray = spec.failure_domains.iter().position(|kind| kind.name == "tray").unwrap();
+        let domain = spec.drives[0].failure_domains[tray];
+        let mates: Vec<DriveId> =
+            spec.drives.iter().filter(|drive| drive.failure_domains[tray] == domain).map(|drive| drive.id).collect();
+        assert_eq!(mates.len(), 16);
+        let elsewhere = spec.drives.iter().find(|drive| drive.failure_domains[tray] != domain).unwrap().id;
+        for (away, expected) in [(vec![mates[0], mates[1]], 0), (vec![mates[0], elsewhere], 2)] {
+            let mut absences = Absences::new(Some(DAY));
+            for drive in &away {
+                absences.absent(*drive, at(0));
+            }
+            let facts = Facts { spec: &spec, is_away: &|drive| away.contains(&drive), lossy_beside: &|_| 0 };
+            assert_eq!(verdicts(&mut absences, at(24), &facts).len(), expected, "{away:?}");
+            let held = absences.views(at(24), &facts)[0].held_back;
+            assert_eq!(held == Some(HeldBack::ManyAway), expected == 0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_given_up_in_the_first_hour_of_a_run_or_beyond_r() {
+        let spec = rack("pelican");
+        let mut absences = Absences::new(Some(DAY));
+        absences.absent(DriveId(3), at(0));
+        absences.booted(at(30));
+        let alone = |absences: &mut Absences, now, lossy| {
+            let facts = Facts { spec: &spec, is_away: &|drive| drive == DriveId(3), lossy_beside: &|_| lossy };
+            verdicts(absences, now, &facts)
+        };
+        assert_eq!((alone(&mut absences, at(30), 0), absences.deadline(at(30))), (vec![], at(31)));
+        assert_eq!(alone(&mut absences, at(31), 3), [], "r = 3 others have lost something");
+        assert_eq!(alone(&mut absences, at(31), 2).len(), 1);
+        let all = Facts { spec: &spec, is_away: &|drive| drive.0 < 500, lossy_beside: &|_| 0 };
+        assert_eq!(verdicts(&mut absences, at(90), &all), [], "hundreds are away");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Against a naive reading of the rules: every drive by itself, from a history that is kept whole.
+        #[test]
+        fn verdicts_are_those_of_the_rules_read_one_by_one(seed in any::<u64>()) {
+            let (spec, mut rng) = (rack("pelican-mini"), Rng::new(seed));
+            let mut absences = Absences::new(Some(DAY));
+            let mut since = vec![None::<Time>; spec.drives.len()];
+            let mut asked = BTreeSet::new();
+            let mut now = Time::ZERO;
+            for _ in 0..200 {
+                now += Duration::from_mins(rng.below(400));
+                let drive = DriveId(rng.below(spec.drives.len() as u64) as u32);
+                if rng.below(4) == 0 {
+                    absences.absent(drive, now);
+                    since[drive.index()].get_or_insert(now);
+                } else {
+                    absences.settled(drive);
+                    since[drive.index()] = None;
+                    asked.remove(&drive);
+                }
+                let lossy = rng.below(4) as usize;
+                let gone = since.clone();
+                let is_away = |drive: DriveId| gone[drive.index()].is_some();
+                let facts = Facts { spec: &spec, is_away: &is_away, lossy_beside: &|_| lossy };
+                let drive_of = |verdict| match verdict {
+                    Verdict::GiveUp(drive) | Verdict::Try(drive) => drive,
+                };
+                let verdicts = verdicts(&mut absences, now, &facts);
+                let found: BTreeSet<DriveId> = verdicts.into_iter().map(drive_of).collect();
+                for drive in &spec.drives {
+                    let Some(from) = since[drive.id.index()] else {
+                        prop_assert!(!found.contains(&drive.id));
+                        continue;
+                    };
+                    let many = (0..spec.failure_domains.len()).any(|kind| {
+                        let of = |other: &&model::DriveSpec| other.failure_domains[kind] == drive.failure_domains[kind];
+                        let all = spec.drives.iter().filter(of).count();
+                        let away = spec.drives.iter().filter(of).filter(|other| is_away(other.id)).count();
+                        all > 1 && away > 1 && away * 16 >= all
+                    });
+                    let rack = spec.drives.iter().filter(|other| is_away(other.id)).count() * 16 >= spec.drives.len();
+                    let may = lossy + usize::from(!asked.contains(&drive.id)) <= 2 && !many && !rack;
+                    if found.contains(&drive.id) {
+                        prop_assert!(may && now >= from + DAY, "{:?}", drive.id);
+                    } else if !asked.contains(&drive.id) {
+                        prop_assert!(!(may && now >= from + DAY), "{:?} is left", drive.id);
+                    }
+                }
+                asked.extend(found);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The state of a group's pass of the scrub ([`crate::scrub`]), and the result for one blob.
+
+use alloc::vec::Vec;
+use model::{BlobId, Time};
+use serde::{Deserialize, Serialize};
+
+/// Counts of a pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubCounts {
+    /// Blobs that it is through with.
+    pub blobs: u64,
+    /// Bytes of their stacks.
+    pub stack_bytes: u64,
+    /// Stacks that were not as they were written.
+    pub damaged_stacks: u64,
+    /// Those of them that are again.
+    pub repaired_stacks: u64,
+    /// Blobs that have stripes with too few good fragments: data is lost.
+    pub lost_blobs: u64,
+    /// Stacks that could not be read, since their drives were away or failed.
+    pub unread_stacks: u64,
+}
+
+/// A pass that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubbedPass {
+    /// When its last blob was done.
+    pub ended: Time,
+    /// Its counts.
+    pub counts: ScrubCounts,
+}
+
+/// The state of a group's pass: all of it that outlives a restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScrubPass {
+    /// Grows with each time that it is remembered.
+    pub serial: u64,
+    /// When its period began.
+    pub began: Time,
+    /// It is over the blobs with numbers below this; `None` until its first page.
+    pub end: Option<u64>,
+    /// The blobs up to this one are done.
+    pub done: Option<BlobId>,
+    /// Whether all are.
+    pub complete: bool,
+    /// Bytes of stacks in the group when it began.
+    pub total_bytes: u64,
+    /// What it has found.
+    pub counts: ScrubCounts,
+    /// The last pass that was completed.
+    pub last: Option<ScrubbedPass>,
+    /// The day on which the group was last woken for its pass alone, and how often.
+    pub own_wakes: (u32, u32),
+    /// Asked for by the operator: it is due at once, whatever its pace and its own budget of wakes.
+    pub requested: bool,
+}
+
+/// The result of scrubbing a blob, or of one step of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Scrubbed {
+    /// There is more of it to read.
+    InPart,
+    /// Every stack that could be read is good.
+    Sound,
+    /// Fragments of these stacks, by index, were written anew where they lay; every stack that could be read is good.
+    Repaired(Vec<u8>),
+    /// These stacks are damaged, by index, and are regenerated.
+    Damaged(Vec<u8>),
+    /// Some of its stripes have too few good fragments: data is lost.
+    Lost,
+    /// It could not be read now.
+    Unread,
+    /// It is gone, or lies elsewhere by now.
+    Gone,
+}
+
+impl ScrubPass {
+    /// The share of its bytes that the pass has covered, in thousandths.
+    pub fn covered_permille(&self) -> u64 {
+        let covered = u128::from(self.counts.stack_bytes) * 1000 / u128::from(self.total_bytes.max(1));
+        if self.complete { 1000 } else { covered.min(999) as u64 }
+    }
+}

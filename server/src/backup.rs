@@ -1,0 +1,147 @@
+//! The catalog beside its file: its journal, kept while the server runs, and copies of it on demand.
+//!
+//! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, by a thread of its own, beside
+//! the work of the server. A copy is written beside the name that it gets, synced, and gets it at the end; nothing that
+//! is there is replaced.
+
+use crate::context::Context;
+use catalog::{Catalog, Journal, SnapshotError, SnapshotTotals};
+use disk::clock;
+use engine::snapshots::{JournalSize, Snapshots};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// The interval at which it is looked whether a snapshot is due.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// A copy of the catalog that was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupReport {
+    /// Where it is.
+    pub path: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Records in it, but for what was written while it was made.
+    pub records: u64,
+    /// The catalog's commit sequence number that it has.
+    pub sequence: u64,
+}
+
+/// Why there is no copy of the catalog.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The place cannot be used.
+    #[error("{place}: {what}", place = .0.display(), what = .1)]
+    Place(PathBuf, String),
+    /// It could not be written.
+    #[error("the copy {place} could not be made: {error}", place = .0.display(), error = .1)]
+    Snapshot(PathBuf, SnapshotError),
+}
+
+/// Keeps `journal` until it is dropped.
+pub(crate) async fn keep(context: Context, journal: Arc<Journal>) {
+    let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
+    loop {
+        let status = journal.status();
+        let size = JournalSize {
+            leads_on: status.snapshot.is_some() && status.broken.is_none(),
+            snapshot_bytes: status.snapshot_bytes,
+            batch_bytes: status.segment_bytes,
+        };
+        let now = || model::Time::ZERO + began.elapsed();
+        // A catalog that is not the newest, or not whole, is no place to begin anew from.
+        let is_newest = context.lineage.may_remove();
+        if is_newest && snapshots.is_due(now(), size) {
+            let made = snapshot(&context, &journal).await;
+            snapshots.ended(now(), made.is_ok());
+            match made {
+                Ok(totals) => tracing::info!(
+                    records = totals.records,
+                    bytes = totals.bytes,
+                    "a snapshot of the catalog was written beside it"
+                ),
+                Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
+            }
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn snapshot(context: &Context, journal: &Arc<Journal>) -> Result<SnapshotTotals, SnapshotError> {
+    let (catalog, journal, now_ms) = (context.catalog.clone(), Arc::clone(journal), (context.wall)());
+    in_a_thread(async move { journal.snapshot(&catalog, now_ms).await }).await
+}
+
+/// Writes a copy of `catalog` to `path`, where nothing may be; `nonce` is random.
+///
+/// # Errors
+/// [`BackupError`]; nothing is left at `path` then.
+pub(crate) async fn backup(context: &Context, path: PathBuf, nonce: u64) -> Result<BackupReport, BackupError> {
+    let (catalog, rack, made_ms) = (context.catalog.clone(), context.rack_uuid.0, (context.wall)());
+    in_a_thread(async move { copy(&catalog, rack, made_ms, &path, nonce).await }).await
+}
+
+async fn copy(
+    catalog: &Catalog,
+    rack: [u8; 16],
+    made_ms: u64,
+    path: &Path,
+    nonce: u64,
+) -> Result<BackupReport, BackupError> {
+    let refused = |what: String| BackupError::Place(path.to_owned(), what);
+    let Some((dir, name)) = path.parent().zip(path.file_name()).filter(|_| path.is_absolute()) else {
+        return Err(refused("write the path of a file, which is made".into()));
+    };
+    if path.symlink_metadata().is_ok() {
+        return Err(refused("is there already, and no copy replaces anything; name another file".into()));
+    }
+    let draft = dir.join(format!(".{}-{nonce:016x}.new", name.to_string_lossy()));
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    let mut file = opened.map_err(|error| refused(format!("cannot be made: {error}")))?;
+    let failed = |error: SnapshotError| BackupError::Snapshot(path.to_owned(), error);
+    let written = catalog.snapshot(rack, made_ms, &mut file).await.and_then(|totals| {
+        file.sync_all()?;
+        Ok(totals)
+    });
+    // A link fails where something has come to be meanwhile, and a rename would replace it.
+    let named = written.and_then(|totals| {
+        fs::hard_link(&draft, path)?;
+        File::open(dir)?.sync_all()?;
+        Ok(totals)
+    });
+    drop(fs::remove_file(&draft));
+    let SnapshotTotals { sequence, records, bytes, .. } = named.map_err(failed)?;
+    Ok(BackupReport { path: path.display().to_string(), bytes, records, sequence: sequence.0 })
+}
+
+/// Runs `work`, which writes to a file, where that keeps nobody waiting.
+async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    let runtime = Handle::current();
+    match tokio::task::spawn_blocking(move || runtime.block_on(work)).await {
+        Ok(done) => done,
+        Err(error) => Err(BackupEnded(io::Error::other(error)).into()),
+    }
+}
+
+/// The thread that wrote ended before its work.
+struct BackupEnded(io::Error);
+
+impl From<BackupEnded> for SnapshotError {
+    fn from(BackupEnded(error): BackupEnded) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<BackupEnded> for BackupError {
+    fn from(BackupEnded(error): BackupEnded) -> Self {
+        Self::Snapshot(PathBuf::new(), SnapshotError::Io(error))
+    }
+}

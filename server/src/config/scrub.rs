@@ -1,0 +1,35 @@
+//! `[scrub]` of `larder.toml`.
+
+use super::text;
+use engine::ScrubPolicy;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The scrub of the rack. Times are modelled.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScrubConfig {
+    /// The time in which every blob is read once; never if `None`.
+    #[serde(deserialize_with = "text::some_time_or_never")]
+    pub period: Option<Duration>,
+    /// The time after the last work of others in which a scrub goes on in a group that is awake for them.
+    #[serde(deserialize_with = "text::duration")]
+    pub ride_along: Duration,
+    /// Wakes of a group for its scrub alone on a day, at most; 0 is none, so that scrubs only ride along.
+    pub starts_per_day: u32,
+}
+
+impl Default for ScrubConfig {
+    fn default() -> Self {
+        let ScrubPolicy { ride_along, starts_per_day, .. } = ScrubPolicy::default();
+        Self { period: Some(Duration::from_hours(90 * 24)), ride_along, starts_per_day }
+    }
+}
+
+impl ScrubConfig {
+    /// The engine's policy.
+    pub(super) fn policy(&self) -> ScrubPolicy {
+        let Self { period, ride_along, starts_per_day } = *self;
+        ScrubPolicy { period, ride_along, starts_per_day, ..ScrubPolicy::default() }
+    }
+}

@@ -1,0 +1,219 @@
+//! `larder recover`: a catalog that is lost is made again, while no server runs.
+//!
+//! 1. From its journal in the workshop, or a copy that the operator names, whichever is newer: the catalog as of a
+//!    batch. What the log of small objects has beyond that follows on it. If the workshop is whole, that is all there
+//!    is, to the last acknowledged batch.
+//! 2. From the drives, group after group, each once: every blob that the catalog does not know, and that was begun
+//!    after the last batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`).
+//! 3. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
+//!
+//! The new catalog is made beside the place of the old one and gets its name at the end; where there is one, it is kept
+//! under another name. Nothing else is changed: no drive is written to, and nothing is removed.
+
+mod drives;
+mod report;
+
+pub use report::{Base, Options, Report, Step};
+
+use crate::data_dir::{DataDir, JOURNAL};
+use crate::error::ServerError;
+use crate::intake_log::IntakeLog;
+use crate::users::ROOT;
+use catalog::{
+    Adopted, Adoption, Catalog, CommitLog, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore, check_snapshot,
+    load_snapshot,
+};
+use disk::clock::wall_ms;
+use disk::{DirectoryDrive, Drive};
+use futures::future::BoxFuture;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use workshop::{Staging, Survey};
+
+/// Numbers of batches that the server draws from the wall clock; so does this, above all that were ever given out.
+const SEQUENCE_BITS: u32 = 20;
+/// The catalog while it is made, and what of two objects is the newer meanwhile.
+const DRAFT: &str = "catalog.db.recovering";
+const ORDER: &str = "catalog.db.recovering-order";
+
+/// Makes the catalog of `dir`, which no server holds, again.
+///
+/// # Errors
+/// [`ServerError`]; the data directory is as it was then, but for drafts that the next try removes.
+pub fn recover_directory<'a>(
+    dir: &'a DataDir,
+    options: &'a Options,
+    watch: &'a (dyn Fn(Step<'_>) + Sync),
+) -> BoxFuture<'a, Result<Report, ServerError>> {
+    // Boxed, so that it is compiled in this crate and not in that of its caller.
+    Box::pin(recover(dir, options, watch))
+}
+
+async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + Sync)) -> Result<Report, ServerError> {
+    let place = dir.catalog();
+    if place.exists() && !options.replace {
+        return Err(ServerError::Refused(format!(
+            "{} is there; if it is lost all the same (`larder verify` says what is wrong with it), add --replace: it \
+             is kept under another name",
+            place.display()
+        )));
+    }
+    let draft = place.with_file_name(DRAFT);
+    remove_drafts(&place)?;
+    let loaded = base(dir, options, &draft, watch)?;
+    let based = |Loaded { made_ms, records, batches, damaged, .. }| Base { made_ms, records, batches, damaged };
+    let mut report = Report { base: loaded.map(based), ..Report::default() };
+    watch(Step::Base(report.base));
+    {
+        let (catalog, known_until) = opened(dir, &draft, loaded.is_some(), &mut report).await?;
+        let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
+        let mut adoption = Adoption::new(catalog.clone(), order, known_until);
+        drives::adopt_all(dir, &catalog, &mut adoption, &mut report, watch).await?;
+        let Adopted { objects, bytes, dead, buckets } = adoption.totals;
+        (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
+        finish(dir, &catalog, &mut report).await?;
+    }
+    report.replaced = put_in_place(&place, &draft)?;
+    Ok(report)
+}
+
+/// The files of a catalog at `path`.
+fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
+    ["", "-wal", "-shm", "-journal", ".lock"].into_iter().map(|end| {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(end);
+        path.with_file_name(name)
+    })
+}
+
+/// Removes what a recovery that was ended has left: nobody else makes files of these names.
+fn remove_drafts(place: &Path) -> Result<(), ServerError> {
+    for name in [DRAFT, ORDER] {
+        for path in files_of(&place.with_file_name(name)) {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(io_error("removing", &path, error));
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError {
+    ServerError::Io(format!("{what} {}", path.display()), error)
+}
+
+/// Makes the draft of the newest of the snapshots that are whole, with what the journal has since; `None` if there is
+/// none.
+fn base(
+    dir: &DataDir,
+    options: &Options,
+    draft: &Path,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Result<Option<Loaded>, ServerError> {
+    let journal = dir.workshop().join(JOURNAL);
+    let files = JournalFiles::list(&journal).map_err(|error| io_error("listing", &journal, error))?;
+    let own = files.snapshots.into_iter().map(|(_, path)| path);
+    let mut whole: Vec<(Loaded, PathBuf)> = Vec::new();
+    for path in own.chain(options.from.clone()) {
+        let named = options.from.as_ref() == Some(&path);
+        match check_snapshot(&path) {
+            Ok(found) if found.rack == dir.rack_uuid().0 => whole.push((found, path)),
+            Ok(_) if named => return Err(unusable(&path, "it is of another rack; name this rack's")),
+            Err(error) if named => return Err(unusable(&path, &format!("{error}; name another copy"))),
+            Ok(_) => watch(Step::Unusable(&format!("{}: it is of another rack", path.display()))),
+            Err(error) => watch(Step::Unusable(&format!("{}: {error}", path.display()))),
+        }
+    }
+    let segments: Vec<PathBuf> = files.segments.into_iter().map(|(_, path)| path).collect();
+    let Some((_, newest)) = whole.into_iter().max_by_key(|(found, _)| found.sequence) else { return Ok(None) };
+    let loaded = load_snapshot(&newest, &segments, draft);
+    loaded.map(Some).map_err(|error| unusable(&newest, &error.to_string()))
+}
+
+fn unusable(path: &Path, why: &str) -> ServerError {
+    ServerError::Refused(format!("{}: {why}", path.display()))
+}
+
+/// The draft as a catalog, with what the log in front of it has; and the number of the last batch that it knows.
+async fn opened(
+    dir: &DataDir,
+    draft: &Path,
+    has_base: bool,
+    report: &mut Report,
+) -> Result<(Catalog, Sequence), ServerError> {
+    let options = SqliteOptions {
+        sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
+        accept_incomplete: true,
+        ..SqliteOptions::default()
+    };
+    // Without a base nothing of the log can follow: it stays, for a server whose operator says which catalog counts.
+    let log = if has_base { IntakeLog::of(dir, false, true)? } else { None };
+    let store = match log {
+        Some(log) => SqliteStore::open_with_log(draft, options, log as Arc<dyn CommitLog>)?,
+        None => SqliteStore::open_with(draft, options)?,
+    };
+    let store = Arc::new(store);
+    let known_until = catalog::Store::sequence(&*store);
+    let catalog = Catalog::open(store).await?;
+    report.behind_log = catalog.behind_log().map(str::to_owned);
+    Ok((catalog, known_until))
+}
+
+/// What a catalog has beyond its records.
+async fn finish(dir: &DataDir, catalog: &Catalog, report: &mut Report) -> Result<(), ServerError> {
+    if catalog.rack_uuid().await?.is_none() {
+        catalog.set_rack_uuid(dir.rack_uuid().0).await?;
+    }
+    report.owners = catalog.owners_without_keys(ROOT).await?;
+    let staged = dir.workshop().join("staged");
+    if !staged.exists() {
+        for made in [&staged, &dir.workshop().join("spool")] {
+            fs::create_dir_all(made).map_err(|error| io_error("making", made, error))?;
+        }
+        // There is no workshop that it would have to fit.
+        return Ok(catalog.set_runs(&[]).await?);
+    }
+    let drive: Arc<dyn Drive> = Arc::new(DirectoryDrive::open(&staged)?);
+    let staging = Staging::new(drive, u64::MAX);
+    let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
+    catalog.skip_slots(slots_end).await?;
+    let known = catalog.runs().await?.unwrap_or_default();
+    if marked.is_empty() || known.iter().any(|run| marked.contains(run)) {
+        return Ok(());
+    }
+    // A run that no file in the workshop is of: what the catalog does not know there is nobody's garbage.
+    let run = getrandom::u64().map_err(|error| ServerError::Refused(error.to_string()))? >> 1;
+    catalog.set_runs(&[run.max(1)]).await?;
+    staging.mark_run(run.max(1)).await?;
+    Ok(staging.remove_other_marks(marked, run.max(1)).await?)
+}
+
+/// Gives the draft the name of the catalog. Where the one that was there is now.
+fn put_in_place(place: &Path, draft: &Path) -> Result<Option<String>, ServerError> {
+    let mut replaced = None;
+    if place.exists() {
+        let mut name = place.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".replaced-{}", wall_ms()));
+        let aside = place.with_file_name(name);
+        for (from, to) in files_of(place).zip(files_of(&aside)) {
+            if from.exists() {
+                fs::rename(&from, &to).map_err(|error| io_error("moving", &from, error))?;
+            }
+        }
+        replaced = Some(aside.display().to_string());
+    }
+    for (from, to) in files_of(draft).zip(files_of(place)) {
+        if from.exists() {
+            fs::rename(&from, &to).map_err(|error| io_error("naming", &from, error))?;
+        }
+    }
+    remove_drafts(place)?;
+    let dir = place.parent().unwrap_or(place);
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io_error("syncing", dir, error))?;
+    Ok(replaced)
+}

@@ -1,0 +1,70 @@
+//! What a recovery is asked for, is at, and has done.
+
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// The choices of a recovery.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// A copy of the catalog (`larder catalog backup`), which may be older than the journal.
+    pub from: Option<PathBuf>,
+    /// Make it again although there is one.
+    pub replace: bool,
+}
+
+/// What a recovery is at.
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// It begins with this.
+    Base(Option<Base>),
+    /// So many groups are looked at.
+    Groups(u64),
+    /// One of them was.
+    Group,
+    /// A blob, a drive or a file cannot be used, for this reason.
+    Unusable(&'a str),
+}
+
+/// A snapshot that a catalog was made from, and the batches since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Base {
+    /// When the snapshot was made, in milliseconds of the Unix epoch.
+    pub made_ms: u64,
+    /// Its records.
+    pub records: u64,
+    /// Batches that were committed while it was made, and since.
+    pub batches: u64,
+    /// Records that were damaged when it was made, and are missing.
+    pub damaged: u64,
+}
+
+/// A recovery that was done.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// What the catalog was made from before the drives were looked at; nothing if there was neither a snapshot nor a
+    /// copy of it.
+    pub base: Option<Base>,
+    /// Batches that the log of small objects has, and that do not follow on what there is: the journal was cut off, or
+    /// there was none.
+    pub behind_log: Option<String>,
+    /// Blobs on the drives.
+    pub blobs: u64,
+    /// Of these, blobs that the catalog did not know and was to.
+    pub adopted: u64,
+    /// Objects that were found in these, their bytes, members that are dead, and buckets that were made for them.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Members that are dead.
+    pub dead: u64,
+    /// Buckets that were made for them.
+    pub buckets: u64,
+    /// Blobs that cannot be read.
+    pub unreadable: u64,
+    /// Drives that cannot be used.
+    pub drives_unusable: u64,
+    /// Owners of buckets who are no users: they have no keys.
+    pub owners: Vec<String>,
+    /// Where the catalog that was there is now.
+    pub replaced: Option<String>,
+}

@@ -1,0 +1,97 @@
+//! Reports about scrubs. Times are modelled seconds, as `Status::modelled_s`.
+
+pub use engine::scrub::ScrubCounts;
+
+use serde::{Deserialize, Serialize};
+
+/// The scrub of the rack.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScrubStatus {
+    /// The time in which every blob is read once; `None` if blobs are not scrubbed.
+    pub period_s: Option<f64>,
+    /// Whether the operator has it paused.
+    pub paused: bool,
+    /// Groups whose pass of the present period is complete.
+    pub complete_groups: u64,
+    /// Groups whose period ended before their pass did.
+    pub overdue_groups: u64,
+    /// Wakes for scrubs alone since the server started.
+    pub own_wakes: u64,
+    /// Payload bytes read since the server started.
+    pub read_bytes: u64,
+    /// One row a group.
+    pub groups: Vec<ScrubGroup>,
+}
+
+/// The scrub of a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScrubGroup {
+    /// The group.
+    pub group: u32,
+    /// `complete`, `under way`, `waiting`, or `overdue`.
+    pub state: String,
+    /// The share of its bytes that the present pass has covered, in thousandths.
+    pub covered_permille: u64,
+    /// When the period of the pass began.
+    pub began_s: f64,
+    /// When it ends.
+    pub period_ends_s: f64,
+    /// The counts of the present pass.
+    pub counts: ScrubCounts,
+    /// When the last pass was completed.
+    pub last_ended_s: Option<f64>,
+    /// The counts of that one.
+    pub last: Option<ScrubCounts>,
+}
+
+/// `larder scrub status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScrubReport {
+    /// The groups.
+    pub status: ScrubStatus,
+    /// The first findings, by blob.
+    pub findings: Vec<ScrubFindingReport>,
+    /// Whether there are more.
+    pub more: bool,
+}
+
+/// What a scrub has found of a blob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScrubFindingReport {
+    /// The blob.
+    pub blob: String,
+    /// Its group.
+    pub group: u32,
+    /// When it was found, in milliseconds of the Unix epoch.
+    pub found_ms: u64,
+    /// The stacks that are damaged still.
+    pub damaged: Vec<DamagedStackReport>,
+    /// The indices of stacks that were repaired.
+    pub repaired: Vec<u8>,
+    /// Payload bytes that are lost.
+    pub lost_bytes: u64,
+}
+
+/// A stack that is damaged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DamagedStackReport {
+    /// Its index.
+    pub stack: u8,
+    /// Its drive.
+    pub drive: u32,
+    /// What is wrong with it.
+    pub flaw: String,
+}
+
+/// An object of which bytes are lost, by what the last scrub has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LostObject {
+    /// Its bucket.
+    pub bucket: String,
+    /// Its key.
+    pub key: String,
+    /// Its length.
+    pub bytes: u64,
+    /// The blob it lies in.
+    pub blob: String,
+}

@@ -1,0 +1,124 @@
+//! Scrubs: their progress, what they have found, and the operator's commands.
+
+use super::StatusService;
+use super::snapshot::scrub_status;
+use crate::admin::AdminError;
+use crate::report::{DamagedStackReport, LostObject, ScrubFindingReport, ScrubReport};
+use catalog::{Place, ScrubFinding};
+use engine::Event;
+use model::{BlobId, GroupId};
+use std::collections::BTreeMap;
+
+/// Findings in one report.
+const FINDINGS_MAX: usize = 1_000;
+/// Blobs whose objects are looked for.
+const LOST_BLOBS_MAX: usize = 10_000;
+/// Records that are read at once.
+const PAGE: usize = 1_024;
+
+impl StatusService {
+    /// The scrub of each group, and the first findings.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn scrub_report(&self) -> Result<ScrubReport, AdminError> {
+        let status = self.look(scrub_status).await?;
+        let page = self.context.catalog.scrub_findings(None, FINDINGS_MAX).await?;
+        let findings = page.items.iter().map(finding_report).collect();
+        Ok(ScrubReport { status, findings, more: page.next.is_some() })
+    }
+
+    /// Has scrubs paused, or has them go on; remembered first, so that it outlives a restart.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn pause_scrub(&self, paused: bool) -> Result<ScrubReport, AdminError> {
+        self.is_on().await?;
+        self.context.catalog.pause_scrub(paused).await?;
+        self.world.report(Event::ScrubPaused { paused });
+        self.scrub_report().await
+    }
+
+    /// Begins a pass of `group`, or of all groups, at once; `None` if there is no such group.
+    ///
+    /// # Errors
+    /// [`AdminError`], if scrubs are paused or switched off.
+    pub async fn start_scrub(&self, group: Option<u32>) -> Result<Option<ScrubReport>, AdminError> {
+        self.is_on().await?;
+        let (groups, paused) = self.look(|rack, _| (rack.layout().groups.len(), rack.is_scrub_paused())).await?;
+        if group.is_some_and(|group| group as usize >= groups) {
+            return Ok(None);
+        }
+        if paused {
+            return Err(AdminError::Because("scrubs are paused; say `larder scrub resume` first".into()));
+        }
+        self.world.report(Event::ScrubRequested { group: group.map(GroupId) });
+        self.scrub_report().await.map(Some)
+    }
+
+    async fn is_on(&self) -> Result<(), AdminError> {
+        if self.look(|rack, _| rack.policy().scrub.period.is_some()).await? {
+            return Ok(());
+        }
+        Err(AdminError::Because(
+            "blobs are not scrubbed: `period` in [scrub] of larder.toml is \"never\"; set it and start the server again"
+                .into(),
+        ))
+    }
+
+    /// The objects of which bytes are lost, by what scrubs have found, by name. Reads the records of all objects if
+    /// any blob is lost.
+    ///
+    /// # Errors
+    /// [`AdminError`].
+    pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, AdminError> {
+        let lost = self.lost_blobs().await?;
+        let (mut objects, mut after) = (Vec::new(), None);
+        while !lost.is_empty() {
+            let page = self.context.catalog.sound_objects(after.as_ref(), PAGE).await?;
+            for (bucket, key, placed) in page.items {
+                let Place::Stored { blob, offset } = placed.place else { continue };
+                let Some(ranges) = lost.get(&blob) else { continue };
+                let (bytes, end) = (placed.object.bytes, offset.saturating_add(placed.object.bytes));
+                if ranges.iter().any(|(from, to)| offset < *to && *from < end) {
+                    objects.push(LostObject { bucket, key, bytes, blob: blob.to_string() });
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(objects)
+    }
+
+    async fn lost_blobs(&self) -> Result<BTreeMap<BlobId, Vec<(u64, u64)>>, AdminError> {
+        let (mut lost, mut after) = (BTreeMap::new(), None);
+        loop {
+            let page = self.context.catalog.scrub_findings(after.as_ref(), PAGE).await?;
+            for found in page.items.into_iter().filter(|found| !found.lost.is_empty()) {
+                lost.insert(found.blob, found.lost);
+            }
+            after = page.next;
+            if after.is_none() || lost.len() >= LOST_BLOBS_MAX {
+                return Ok(lost);
+            }
+        }
+    }
+}
+
+fn finding_report(found: &ScrubFinding) -> ScrubFindingReport {
+    let damaged = found.damaged.iter().map(|stack| DamagedStackReport {
+        stack: stack.index,
+        drive: stack.drive.0,
+        flaw: stack.flaw.clone(),
+    });
+    ScrubFindingReport {
+        blob: found.blob.to_string(),
+        group: found.group.0,
+        found_ms: found.found_ms,
+        damaged: damaged.collect(),
+        repaired: found.repaired.clone(),
+        lost_bytes: found.lost.iter().map(|(from, to)| to - from).sum(),
+    }
+}

@@ -1,0 +1,120 @@
+"""A scrub on the real process finds what is rotten on sleeping drives and mends it, also after kills in the middle."""
+
+import json
+import os
+import random
+import time
+import unittest
+
+from harness import BRISK, SystemTest, larder, noise, refusal
+
+SETTINGS = {**BRISK, "migrate.pack_size": "1 MB"}
+
+
+def damage(path, kind):
+    """Damages the stack at `path`."""
+    size = os.path.getsize(path)
+    if kind == "gone":
+        os.remove(path)
+    elif kind == "cut short":
+        os.truncate(path, size // 2)
+    else:
+        at = {"in its header": 20, "in a fragment": 4096 + 11, "in its last page": size - 8192 + 70,
+              "in its footer": size - 4096 + 30}[kind]
+        with open(path, "r+b") as file:
+            file.seek(at)
+            byte = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte[0] ^ 16]))
+
+
+KINDS = ["gone", "cut short", "in its header", "in a fragment", "in its last page", "in its footer"]
+
+
+class Scrub(SystemTest):
+    def cold(self):
+        server = self.rack("nas8", SETTINGS)
+        objects = {f"{n:02}": noise(200_000 + 977 * n, n) for n in range(40)}
+        server.filled(objects)
+        server.until_cold()
+        return server, objects
+
+    def blobs(self, server):
+        """The stacks of each blob."""
+        blobs = {}
+        for path in server.stacks():
+            blobs.setdefault(os.path.basename(path)[:33], []).append(path)
+        return [blobs[blob] for blob in sorted(blobs)]
+
+    def report(self, server):
+        return json.loads(larder("scrub", "status", "--data", server.data, "--json").stdout)
+
+    def until_scrubbed(self, server, timeout=90):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            report = self.report(server)
+            if all(group["state"] == "complete" for group in report["status"]["groups"]):
+                return report
+            time.sleep(0.2)
+        self.fail(f"not scrubbed: {json.dumps(report)}")
+
+    def is_whole(self, server, objects):
+        self.assertEqual(server.stop(), 0)
+        found = self.verified(server.data, "--deep")
+        self.assertTrue(found["clean"], found["findings"])
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", objects)
+
+    def test_what_rots_in_any_place_is_found_and_mended(self):
+        server, objects = self.cold()
+        blobs = self.blobs(server)
+        self.assertGreaterEqual(len(blobs), len(KINDS))
+        for stacks, kind in zip(blobs, KINDS):
+            damage(random.Random(kind).choice(stacks), kind)
+        self.assertIn("scrubbed from its first blob", larder("scrub", "start", "--data", server.data).stdout)
+        report = self.until_scrubbed(server)
+        counts = [group["last"] for group in report["status"]["groups"]]
+        self.assertEqual(sum(count["lost_blobs"] for count in counts), 0)
+        self.assertEqual(sum(count["repaired_stacks"] for count in counts), len(KINDS))
+        self.assertIn("repaired", larder("scrub", "status", "--data", server.data).stdout)
+        server.until_asleep()
+        self.is_whole(server, objects)
+
+    def test_a_kill_in_the_middle_loses_nothing_and_the_next_pass_mends(self):
+        server, objects = self.cold()
+        for turn in range(6):
+            for stacks in self.blobs(server):
+                damage(stacks[turn % len(stacks)], random.Random(turn).choice(KINDS))
+            larder("scrub", "start", "--data", server.data)
+            time.sleep(0.1 + 0.15 * turn)
+            server.kill()
+            server = self.serve(server.data)
+            larder("scrub", "start", "--data", server.data)
+            self.until_scrubbed(server)
+        server.until_asleep()
+        self.is_whole(server, objects)
+
+    def test_a_pause_holds_over_a_restart_and_what_is_lost_is_named(self):
+        server, objects = self.cold()
+        self.assertIn("paused", larder("scrub", "pause", "--data", server.data).stdout)
+        server.stop()
+        server = self.serve(server.data)
+        self.assertTrue(self.report(server)["status"]["paused"])
+        self.assertIn("scrubs go on", larder("scrub", "resume", "--data", server.data).stdout)
+        # Of a blob of 2 + 1 stacks two are gone.
+        lost = self.blobs(server)[0]
+        damage(lost[0], "gone")
+        damage(lost[1], "gone")
+        larder("scrub", "start", "--data", server.data)
+        report = self.until_scrubbed(server)
+        named = {found["key"] for found in report["lost_objects"]}
+        self.assertTrue(named and named < set(objects), report["lost_objects"])
+        self.reads(server.client(), "pantry", {key: body for key, body in objects.items() if key not in named})
+        client = server.client()
+        for key in named:
+            self.fails(500, "InternalError", client.get_object, Bucket="pantry", Key=key)
+        self.assertIn("no such group", refusal(larder("scrub", "start", "--group", "99", "--data", server.data)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,184 @@
+"""A virtual machine for tests: QEMU without KVM, Debian's kernel, the binary under test, busybox, and nothing else.
+
+The machine boots from an initramfs that is made here, runs a list of shell commands, one after the other, and powers
+off. What each wrote and how it ended comes back over the serial console. It needs no root, no network and no disk.
+"""
+
+import glob
+import lzma
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+
+BOOT_TIMEOUT_S = 600
+PACKAGES = {"kernel": "linux-image-amd64", "busybox": "busybox-static"}
+MARK = "@@larder"
+
+
+class Unavailable(Exception):
+    """What the machine needs cannot be had here; the reason."""
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode:
+        raise Unavailable(f"`{' '.join(command)}` failed: {(done.stderr.strip() or 'no message').splitlines()[-1]}")
+    return done.stdout
+
+
+def unpacked(package, cache):
+    """The folder with the files of a Debian package, downloaded and unpacked once; it is not installed."""
+    folder = os.path.join(cache, package)
+    if not os.path.exists(os.path.join(folder, "complete")):
+        if not shutil.which("apt-get") or not shutil.which("dpkg"):
+            raise Unavailable(f"there is neither {package} nor apt-get here")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        name = package
+        if package == PACKAGES["kernel"]:
+            # The package is empty and depends on the newest kernel.
+            found = re.search(r"Depends: (linux-image-[\w.+-]+)", run("apt-cache", "depends", package))
+            if not found:
+                raise Unavailable(f"{package} names no kernel")
+            name = found.group(1)
+        run("apt-get", "download", name, cwd=folder)
+        run("dpkg", "-x", glob.glob(os.path.join(folder, "*.deb"))[0], folder)
+        open(os.path.join(folder, "complete"), "w", encoding="utf-8").close()
+    return folder
+
+
+def vmlinux(folder, cache):
+    """The kernel as an ELF file, which QEMU starts without a BIOS: the payload of a bzImage."""
+    images = glob.glob(os.path.join(folder, "boot", "vmlinuz-*"))
+    if not images:
+        raise Unavailable("the kernel's package has no image")
+    with open(images[0], "rb") as file:
+        image = file.read()
+    sectors = image[0x1f1] or 4
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    start = (sectors + 1) * 512 + offset
+    try:
+        elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(image[start:start + length])
+    except lzma.LZMAError as error:
+        raise Unavailable(f"the kernel is not packed with xz: {error}") from error
+    path = os.path.join(cache, "vmlinux")
+    with open(path, "wb") as file:
+        file.write(elf)
+    return path
+
+
+def module_files(folder, names):
+    """The files of modules and of those that they need, in the order in which they are loaded."""
+    found = {os.path.basename(path).split(".ko")[0].replace("-", "_"): path
+             for path in glob.glob(os.path.join(folder, "lib/modules/*/kernel/**/*.ko"), recursive=True)}
+    order = []
+
+    def add(name):
+        path = found.get(name.replace("-", "_"))
+        if path is None:
+            raise Unavailable(f"the kernel has no module {name}")
+        if path in order:
+            return
+        with open(path, "rb") as file:
+            depends = re.search(rb"\0depends=([^\0]*)\0", file.read())
+        for other in depends.group(1).decode().split(",") if depends else []:
+            if other:
+                add(other)
+        order.append(path)
+
+    for name in names:
+        add(name)
+    return order
+
+
+def shared_libraries(binary):
+    return re.findall(r"(/\S+) \(0x", run("ldd", binary))
+
+
+def initramfs(path, files, folders, links=()):
+    """Writes a cpio archive (newc) with `files` ({path inside: (mode, bytes)}), `folders` and `links`."""
+    with open(path, "wb") as out:
+        def entry(name, mode, data, number):
+            header = [number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+            out.write(b"070701" + b"".join(b"%08X" % field for field in header))
+            out.write(name.encode() + b"\0")
+            out.write(b"\0" * (-out.tell() % 4))
+            out.write(data)
+            out.write(b"\0" * (-out.tell() % 4))
+
+        number = 1
+        for name in folders:
+            entry(name, 0o040755, b"", number)
+            number += 1
+        for name, target in links:
+            entry(name, 0o120777, target.encode(), number)
+            number += 1
+        for name, (mode, data) in files.items():
+            entry(name, 0o100000 | mode, data, number)
+            number += 1
+        entry("TRAILER!!!", 0, b"", 0)
+
+
+def init_script(modules, parameters, commands):
+    lines = ["#!/bin/busybox sh", "/bin/busybox --install -s /bin", "export PATH=/bin",
+             "mount -t proc proc /proc", "mount -t sysfs sys /sys", "mount -t devtmpfs dev /dev",
+             "echo 1 > /proc/sys/kernel/printk"]
+    for path in modules:
+        name = os.path.basename(path)
+        lines.append(f"insmod /modules/{name} {parameters.get(name.split('.')[0], '')}")
+    for number, command in enumerate(commands):
+        lines += [f"echo '{MARK} begin {number}'", f"( {command} ) 2>/tmp/errors", "code=$?",
+                  f"echo; echo '{MARK} errors {number}'; cat /tmp/errors",
+                  f"echo; echo '{MARK} end {number} '$code"]
+    return "\n".join([*lines, "poweroff -f", ""]).encode()
+
+
+def boot(binary, modules, commands, cache, disks=()):
+    """Runs `commands` with `larder` on the path; per command (exit code, output, errors). `modules` are names of
+    modules with their parameters, `disks` image files at SATA ports."""
+    qemu = shutil.which("qemu-system-x86_64")
+    if not qemu:
+        raise Unavailable("qemu-system-x86_64 is not installed (Debian: qemu-system-x86)")
+    kernel = unpacked(PACKAGES["kernel"], cache)
+    busybox = os.path.join(unpacked(PACKAGES["busybox"], cache), "bin/busybox")
+    loaded = module_files(kernel, modules)
+    plain = os.path.join(cache, "larder")
+    run("strip", "-o", plain, binary)
+    files, folders = {}, {"bin", "proc", "sys", "dev", "tmp", "modules", "mnt"}
+    copies = {"bin/busybox": busybox, "bin/larder": plain,
+              **{lib.lstrip("/"): lib for lib in shared_libraries(binary)},
+              **{f"modules/{os.path.basename(path)}": path for path in loaded}}
+    for name, source in copies.items():
+        with open(source, "rb") as file:
+            files[name] = (0o755, file.read())
+        parts = name.split("/")[:-1]
+        folders |= {"/".join(parts[:depth + 1]) for depth in range(len(parts))}
+    files["init"] = (0o755, init_script(loaded, modules, commands))
+    archive = os.path.join(cache, "initramfs")
+    initramfs(archive, files, sorted(folders), [("bin/sh", "busybox")])
+    command = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", "1024", "-no-reboot",
+               "-display", "none", "-nodefaults", "-serial", "stdio", "-kernel", vmlinux(kernel, cache),
+               "-initrd", archive, "-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]
+    for number, disk in enumerate(disks):
+        command += ["-device", "ahci,id=ahci"] if number == 0 else []
+        command += ["-drive", f"file={disk},format=raw,if=none,id=disk{number}",
+                    "-device", f"ide-hd,drive=disk{number},bus=ahci.{number},serial=VM-{number}"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                          timeout=BOOT_TIMEOUT_S, check=False)
+    return results(done.stdout, len(commands), done.stderr)
+
+
+def results(console, count, errors):
+    text = console.replace("\r", "")
+    found = []
+    for number in range(count):
+        one = re.search(rf"{MARK} begin {number}\n(.*?)\n{MARK} errors {number}\n(.*?)\n{MARK} end {number} (\d+)",
+                        text, re.S)
+        if not one:
+            print(text[-4000:], errors, sep="\n", file=sys.stderr)
+            raise RuntimeError(f"the machine did not come to the end of command {number}")
+        found.append((int(one.group(3)), one.group(1).strip(), one.group(2).strip()))
+    return found

@@ -1,0 +1,83 @@
+//! What a full scrub promises: with all drives well, no stack of a blob in which something lives is other than it was
+//! written, unless its data is lost, or another's file lies in its place; and those are known.
+
+use crate::faulty_drive::FaultyDrive;
+use crate::journal::Rule;
+use crate::plan::Plan;
+use crate::site::Running;
+use catalog::{Blob, ScrubFinding};
+use disk::stack::{self, Inspection, spare_of, stack_name};
+use disk::{Drive, FileName};
+use model::DriveId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Judges the media as drives show them.
+pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
+    let Ok(found) = running.context.catalog.scrub_findings(None, usize::MAX).await else { return };
+    let known: BTreeMap<_, _> = found.items.into_iter().map(|found| (found.blob, found)).collect();
+    for blob in living_blobs(running).await {
+        let (rack, id) = (running.context.rack_uuid, blob.blob);
+        let described = stack::Blob { rack, id, code: blob.code(), payload_bytes: blob.payload_bytes };
+        let drives: Vec<_> = blob.drives.iter().map(|drive| Some(seen(running, *drive))).collect();
+        let inspected = stack::inspect_deeply(described, &drives, &mut Vec::new()).await;
+        let (known, beyond) = (known.get(&id), plan.beyond);
+        running.journal.demand(is_as_promised(running, &blob, &inspected, (known, beyond)), Rule::Audit, || {
+            format!("after a scrub {id} has {:?}, {:?}; known is {known:?}", inspected.flaws, inspected.payload)
+        });
+    }
+    let left = spares(running);
+    // What lay in a blob that died meanwhile goes with it.
+    let living: Vec<_> = living_blobs(running).await.into_iter().map(|blob| blob.blob).collect();
+    let left: Vec<_> = left.iter().filter(|name| spare_of(name).is_some_and(|(id, _)| living.contains(&id))).collect();
+    running.journal.demand(left.is_empty(), Rule::Audit, || format!("a scrub has left {left:?}"));
+}
+
+/// The spares on drives in service.
+fn spares(running: &Running) -> Vec<FileName> {
+    let state = running.overlay.state();
+    let in_service = (0..state.rack_drives()).filter(|drive| !state.drives[*drive].given_up);
+    let names = in_service.flat_map(|drive| state.medium(drive).names());
+    names.filter(|name| spare_of(name).is_some()).collect()
+}
+
+/// The blobs in which something lives.
+pub(crate) async fn living_blobs(running: &Running) -> Vec<Blob> {
+    let (catalog, mut living, mut after) = (&running.context.catalog, Vec::new(), None);
+    while let Ok(page) = catalog.blobs_page(after.as_ref(), usize::MAX).await {
+        for blob in page.items {
+            if catalog.is_blob_living(blob.blob).await.unwrap_or(false) {
+                living.push(blob);
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    living
+}
+
+/// A drive with its faults, whatever its platters do.
+fn seen(running: &Running, drive: DriveId) -> Arc<dyn Drive> {
+    let (overlay, power) = (running.overlay.clone(), running.power.clone());
+    Arc::new(FaultyDrive { number: drive.index(), overlay, power, journal: Arc::clone(&running.journal) })
+}
+
+fn is_as_promised(
+    running: &Running,
+    blob: &Blob,
+    inspected: &Inspection,
+    (known, beyond): (Option<&ScrubFinding>, bool),
+) -> bool {
+    if inspected.payload.is_err() {
+        return beyond && known.is_some_and(|known| !known.lost.is_empty());
+    }
+    inspected.flaws.iter().all(|(index, _)| {
+        let name = stack_name(blob.blob, *index);
+        let state = running.overlay.state();
+        let foreign = state.drives[blob.drives[usize::from(*index)].index()].faults_of(&name);
+        let said = known.is_some_and(|known| known.damaged.iter().any(|stack| stack.index == *index));
+        said && foreign.is_some_and(|file| file.foreign)
+    })
+}
