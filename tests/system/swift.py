@@ -26,7 +26,8 @@ class SwiftClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.file = self.socket.makefile("rb", 1 << 16)
 
-    def _signed(self, method, path, query, headers):
+    def signed(self, method, path, query, headers):
+        """`headers`, all of which are signed, with those that the signature needs."""
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         scope = f"{now[:8]}/us-east-1/s3/aws4_request"
         if self.day != now[:8]:
@@ -56,7 +57,7 @@ class SwiftClient:
         """The request alone; `answer` waits for what comes back."""
         if self.file is None:
             self._connect()
-        headers = self._signed(method, path, query, headers or {})
+        headers = self.signed(method, path, query, headers or {})
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         target = f"{path}?{query}" if query else path
         request = f"{method} {target} HTTP/1.1\r\n{head}content-length: {len(body)}\r\n\r\n"
