@@ -88,11 +88,13 @@ pub enum Event {
     /// The drive failed for good, says the operator: nothing on it counts any more, and it is not used again even if it
     /// answers. What blobs had on it is rebuilt on other drives of its group. Also sent at boot, between the reports
     /// and `Booted`, of a drive that failed earlier. A drive that merely went away is not rebuilt: it may come back.
-    /// One that is away when this is sent, for the first time or again, or is lost afterwards, is taken to draw no
-    /// power any more: whoever says so has pulled it or cut it off.
+    /// Also the answer to [`Action::GiveUp`](crate::Action::GiveUp).
     DriveFailed {
         /// Which drive.
         drive: DriveId,
+        /// Whoever says so has pulled it or cut it off, or will: if it is away when this is sent, for the first time or
+        /// again, or is lost afterwards, it is taken to draw no power any more.
+        pulled: bool,
     },
     /// Another drive, with nothing on it, is in the place of one that failed, and stands still: it is in service like
     /// any other from now on. What blobs had on the failed one is as lost as it was, and its rebuild goes on. Also sent

@@ -57,7 +57,7 @@ use crate::setup::Setup;
 use crate::staging::Migrator;
 use crate::staging::checks::{CheckedPage, Checker};
 use crate::step::Step;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
@@ -113,8 +113,6 @@ pub struct Rack {
     absences: Absences,
     /// Drives that are being retired, or were.
     retiring: BTreeSet<DriveId>,
-    /// How often the rack itself has asked for each drive to be given up, and was not answered.
-    giving_up: BTreeMap<DriveId, u32>,
     /// Drives that the rack gave up itself: nobody has said that they draw no power.
     gave_up: BTreeSet<DriveId>,
     jobs: Jobs,
@@ -148,7 +146,6 @@ impl Rack {
             scrubber: Scrubber::new(setup.policy.scrub, groups.len(), class_count),
             absences: Absences::new(setup.policy.give_up_after),
             retiring: BTreeSet::new(),
-            giving_up: BTreeMap::new(),
             gave_up: BTreeSet::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
@@ -197,7 +194,7 @@ impl Rack {
                 self.drives.back(drive);
                 self.absences.settled(drive);
             }
-            Event::DriveFailed { drive } => self.drive_failed(drive, step),
+            Event::DriveFailed { drive, pulled } => self.drive_failed(drive, pulled, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),

@@ -185,7 +185,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     }
     for (drive, _) in context.catalog.failed_drives().await? {
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
-        facts.push(Event::DriveFailed { drive });
+        facts.push(Event::DriveFailed { drive, pulled: true });
     }
     for (drive, lost_bytes) in lost {
         tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");

@@ -219,7 +219,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveCommandFailed { drive, .. }
         | Event::DriveLost { drive, .. }
         | Event::DriveBack { drive }
-        | Event::DriveFailed { drive }
+        | Event::DriveFailed { drive, .. }
         | Event::DriveReplaced { drive, .. }
         | Event::DriveRetiring { drive }
         | Event::OnDrivePage { drive, .. } => Some(*drive),

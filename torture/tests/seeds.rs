@@ -188,6 +188,11 @@ fn a_scrub_repairs_no_stack_that_was_lost_with_a_drive_that_was_replaced() {
 }
 
 #[test]
+fn the_operators_word_that_a_drive_was_pulled_is_not_taken_for_the_racks_own() {
+    sound(2_000_092);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

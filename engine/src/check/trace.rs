@@ -34,7 +34,6 @@ use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpenOps;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -209,8 +208,6 @@ pub struct TraceCheck {
     transfer: model::DriveProfile,
     data: u64,
     rebuilds: Rebuilds,
-    /// How often the rack itself has asked for each drive to be given up, and was not answered.
-    giving_up: BTreeMap<DriveId, u32>,
 }
 
 impl TraceCheck {
@@ -268,7 +265,6 @@ impl TraceCheck {
             transfer: spec.profile.clone(),
             data: u64::from(spec.code.data),
             rebuilds: Rebuilds::default(),
-            giving_up: BTreeMap::new(),
         }
     }
 
@@ -299,13 +295,12 @@ impl TraceCheck {
                     self.unplaced[open.priority as usize] -= open.weight + self.switch_weight;
                 }
             }
-            Event::DriveFailed { drive } => {
+            Event::DriveFailed { drive, pulled } => {
                 self.rebuilds.drive_failed(*drive);
-                if let Some(asked) = self.giving_up.get_mut(drive).filter(|asked| **asked > 0) {
-                    *asked -= 1;
-                    return Ok(());
+                // What the rack gives up itself may turn on; whether what was pulled was away is the rack's belief.
+                if *pulled {
+                    self.turn(*drive, Turning::No)?;
                 }
-                self.turn(*drive, Turning::No)?; // whether it was away is the rack's belief
             }
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::DriveReplaced { drive, .. } => {
@@ -328,11 +323,6 @@ impl TraceCheck {
         match action {
             Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
                 Err(TraceFault::Listed(*drive))
-            }
-            // What the rack gives up itself may turn on.
-            Action::GiveUp { drive, .. } => {
-                *self.giving_up.entry(*drive).or_insert(0) += 1;
-                Ok(())
             }
             Action::MoveStack { op, .. } => {
                 self.rebuilds.may_move(action).map_err(|fault| TraceFault::Rebuild { op: *op, fault })?;

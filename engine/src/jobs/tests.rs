@@ -511,7 +511,7 @@ fn what_does_not_pass_ends_the_job_at_once() {
     world.begin(Choice::Buffpack);
     for drive in world.drives(world.order().group().unwrap()) {
         world.notify(Event::DriveLost { drive, loss: Loss::Died });
-        world.notify(Event::DriveFailed { drive });
+        world.notify(Event::DriveFailed { drive, pulled: true });
     }
     let op = world.submit_step();
     assert_eq!(world.outcome(op), Some(&Outcome::Failed(Rejection::DataLost)));

@@ -24,17 +24,17 @@ const LOOKED_AT_AGAIN: Duration = Duration::from_mins(1);
 const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
 impl Rack {
-    pub(super) fn drive_failed(&mut self, drive: DriveId, step: &mut Step) {
+    /// `drive` failed for good: the operator says so, who has `pulled` it, or it is what the rack asked for.
+    pub(super) fn drive_failed(&mut self, drive: DriveId, pulled: bool, step: &mut Step) {
         if !self.drives.knows(drive) {
             return;
         }
-        let is_own = self.giving_up.get_mut(&drive).filter(|asked| **asked > 0).map(|asked| *asked -= 1).is_some();
-        if is_own {
-            self.gave_up.insert(drive);
-        } else {
+        if pulled {
             self.gave_up.remove(&drive);
+        } else if !self.drives.has_failed(drive) {
+            self.gave_up.insert(drive);
         }
-        if !self.drives.fail(drive, !is_own) {
+        if !self.drives.fail(drive, pulled) {
             return;
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
@@ -63,7 +63,6 @@ impl Rack {
     /// Asks for `drive` to be remembered as one that failed for good.
     pub(super) fn give_up(&mut self, drive: DriveId, retired: bool, step: &mut Step) {
         assert!(!self.drives.has_failed(drive), "{drive} is given up once");
-        *self.giving_up.entry(drive).or_insert(0) += 1;
         step.ask(Action::GiveUp { drive, retired });
     }
 
@@ -116,7 +115,6 @@ impl Rack {
             self.drives.replace(drive);
             self.retiring.remove(&drive);
             self.gave_up.remove(&drive);
-            self.giving_up.remove(&drive);
             self.initialisation.replace(drive);
             self.follow_drives();
         }

@@ -76,9 +76,9 @@ fn view(rack: &Rack) -> RebuildView {
 #[test]
 fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the_pass() {
     let mut rack = booted(1_000, 1000);
-    let (attempt, after) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    let (attempt, after) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
     assert_eq!(after, None);
-    assert!(asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).is_none(), "said twice");
+    assert!(asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).is_none(), "said twice");
     let two = blobs(&rack, 1..3);
     notify(&mut rack, 2, page(Attempt(attempt.0 + 7), two.clone(), None));
     assert_eq!(view(&rack).under_way, 0, "not the page that was asked for");
@@ -95,7 +95,7 @@ fn late_and_repeated_pages_change_nothing_and_a_page_that_leads_nowhere_ends_the
 fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
     for (depth, most) in [(1000, WINDOW), (5, 6)] {
         let mut rack = booted(1_000_000, depth);
-        let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+        let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
         let many = blobs(&rack, 1..2_000);
         notify(&mut rack, 2, page(attempt, many, Some(1_999)));
         // One more than the queue holds: it is out of it, and its group wakes for it.
@@ -108,8 +108,8 @@ fn no_more_than_the_window_or_the_queue_is_queued_whatever_a_page_holds() {
 fn what_is_dead_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever_longer() {
     let mut rack = booted(1_000, 1000);
     let second = blobs(&rack, 1..2)[0].drives[1];
-    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED });
-    let mut asked_last = notify(&mut rack, 1, Event::DriveFailed { drive: second });
+    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true });
+    let mut asked_last = notify(&mut rack, 1, Event::DriveFailed { drive: second, pulled: true });
     let mut listed = blobs(&rack, 1..3);
     listed[1].living = false;
     let mut now_s = 2;
@@ -130,7 +130,7 @@ fn what_is_dead_or_lost_or_has_no_room_wakes_nobody_and_the_next_pass_waits_ever
 #[test]
 fn a_drive_that_holds_nothing_is_through_after_one_look() {
     let mut rack = booted(0, 1000);
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
     assert!(notify(&mut rack, 2, page(attempt, Vec::new(), None)).is_empty());
     assert_eq!((view(&rack).left_bytes, rack.next_deadline()), (0, Time::MAX));
     assert!(rack.has_failed(FAILED));
@@ -139,7 +139,7 @@ fn a_drive_that_holds_nothing_is_through_after_one_look() {
 #[test]
 fn the_forecast_is_x_over_t_and_at_most_that_over_w() {
     let mut rack = booted(105_000_000_000, 1000);
-    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED });
+    notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true });
     let t = rack.spec().profile.bytes_per_s;
     let x_over_t = transfer_time(105_000_000_000, t);
     assert_eq!(view(&rack).forecast, Forecast { min: x_over_t, expected: x_over_t, max: x_over_t * 3 });
@@ -152,7 +152,7 @@ fn a_replacement_is_empty_at_once_and_what_was_lost_is_what_the_next_pass_shows(
         notify(&mut rack, 1, Event::DriveReplaced { drive: FAILED, lost_bytes: 7 }).is_empty(),
         "it has not failed"
     );
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
     notify(&mut rack, 2, page(attempt, Vec::new(), None));
     assert!(rack.may_be_replaced(FAILED));
     let (attempt, _) = asked(&notify(&mut rack, 3, Event::DriveReplaced { drive: FAILED, lost_bytes: 1_000 })).unwrap();
@@ -163,14 +163,14 @@ fn a_replacement_is_empty_at_once_and_what_was_lost_is_what_the_next_pass_shows(
     notify(&mut rack, 4, page(attempt, listed, None));
     assert_eq!(view(&rack).under_way, 3, "what it held is rebuilt elsewhere");
     // It fails once more: all that was ever lost in this place is what is left.
-    notify(&mut rack, 5, Event::DriveFailed { drive: FAILED });
+    notify(&mut rack, 5, Event::DriveFailed { drive: FAILED, pulled: true });
     assert_eq!((view(&rack).left_bytes, view(&rack).under_way), (1_000, 1), "what was queued is withdrawn");
 }
 
 #[test]
 fn a_replaced_drive_is_listed_now_and_then_even_if_nothing_seems_to_be_left() {
     let mut rack = booted(1_000, 1000);
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED })).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
     notify(&mut rack, 1, page(attempt, Vec::new(), None));
     let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 500 })).unwrap();
     notify(&mut rack, 2, page(attempt, Vec::new(), None));

@@ -30,7 +30,7 @@ impl StatusService {
         // A drive that the rack gave up itself may spin still: the operator's word is that it was pulled.
         if self.look(move |rack, _| !rack.has_failed(drive) || rack.gave_up(drive)).await? {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
-            self.world.report(Event::DriveFailed { drive });
+            self.world.report(Event::DriveFailed { drive, pulled: true });
             self.context.counters.absences.note(drive, None);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)

@@ -171,7 +171,7 @@ impl World {
                 tracing::warn!(%drive, "a drive was away for too long, and is given up; what it held is rebuilt");
             }
             context.counters.absences.note(drive, None);
-            handle.report(Event::DriveFailed { drive });
+            handle.report(Event::DriveFailed { drive, pulled: false });
         });
     }
 }

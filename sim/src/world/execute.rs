@@ -49,7 +49,7 @@ impl<M: Controller> World<M> {
             }
             Action::GiveUp { drive, .. } => {
                 self.blobs.fail(drive);
-                self.plan(self.now, Event::DriveFailed { drive }, None);
+                self.plan(self.now, Event::DriveFailed { drive, pulled: false }, None);
             }
             // Of a stack that moved nothing is kept but where it lies.
             Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {

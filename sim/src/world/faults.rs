@@ -48,7 +48,7 @@ impl<M: Controller> World<M> {
         self.kill(drive);
         assert!(self.drives.is_away(drive), "{drive} answers, and is declared to have failed");
         self.blobs.fail(drive);
-        self.report(Event::DriveFailed { drive });
+        self.report(Event::DriveFailed { drive, pulled: true });
     }
 
     /// The operator wants a good drive to be empty.

@@ -280,7 +280,7 @@ fn a_rebuild_that_reads_or_writes_where_it_may_not_is_noticed() {
     ];
     for (case, fault) in faults.into_iter().enumerate() {
         let mut judge = judge(0);
-        judge.event(Time::ZERO, &Event::DriveFailed { drive: members[0] }).unwrap();
+        judge.event(Time::ZERO, &Event::DriveFailed { drive: members[0], pulled: true }).unwrap();
         let mut transfer = rebuild_of_group_0(&layout);
         let Transfer::Rebuild { stacks, target, .. } = &mut transfer else { panic!("not a rebuild") };
         match case {
@@ -289,7 +289,7 @@ fn a_rebuild_that_reads_or_writes_where_it_may_not_is_noticed() {
             2 => stacks.truncate(14),
             3 => *target = members[1],
             4 => *target = stranger,
-            _ => judge.event(Time::ZERO, &Event::DriveFailed { drive: *target }).unwrap(),
+            _ => judge.event(Time::ZERO, &Event::DriveFailed { drive: *target, pulled: true }).unwrap(),
         }
         assert_eq!(begin(&mut judge, 1, transfer), Err(TraceFault::Rebuild { op: OpId(1), fault }));
     }
@@ -315,7 +315,7 @@ fn a_stack_counts_only_where_it_was_written_and_the_class_stays_with_it_until_th
         to,
         removes: false,
     };
-    judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
+    judge.event(Time::ZERO, &Event::DriveFailed { drive: from, pulled: true }).unwrap();
     begin(&mut judge, 1, transfer.clone()).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotWritten(to) });
     assert_eq!(judge.action(&move_to(target)), fault(target), "not yet");
@@ -346,7 +346,7 @@ fn a_stack_counts_only_once_it_was_read_back_from_where_it_is() {
         removes: false,
     };
     let ended = |attempt, done| Event::TransferEnded { op: OpId(1), attempt: Attempt(attempt), done, outcomes: vec![] };
-    judge.event(Time::ZERO, &Event::DriveFailed { drive: from }).unwrap();
+    judge.event(Time::ZERO, &Event::DriveFailed { drive: from, pulled: true }).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotReadBack(to) });
     begin(&mut judge, 1, transfer.clone()).unwrap();
     judge.event(Time::ZERO, &ended(1, true)).unwrap();
