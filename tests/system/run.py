@@ -8,8 +8,10 @@ A NAME picks the tests whose id contains it.
 import concurrent.futures
 import io
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 import unittest
 
@@ -58,11 +60,19 @@ def run_one(name):
     return verdict, time.monotonic() - started, said.getvalue()
 
 
+def reason(said):
+    """The line of a failed test's output that says most: its last exception."""
+    lines = [line for line in said.splitlines() if line and not line[0].isspace() and ": " in line]
+    named = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(("Error", "Exception", "Timeout"))]
+    return (named or lines or [said])[-1]
+
+
 def main():
     sys.path.insert(0, HERE)
     wanted = sys.argv[1:]
     names = [name for name in ids() if not wanted or any(want in name for want in wanted)]
     counts = {"passed": 0, "failed": 0, "skipped": 0}
+    reasons, least_free = {}, shutil.disk_usage(tempfile.gettempdir()).free
     with concurrent.futures.ProcessPoolExecutor(max_workers=AT_ONCE) as pool:
         running = {pool.submit(run_one, name): name for name in names}
         for done in concurrent.futures.as_completed(running):
@@ -71,9 +81,16 @@ def main():
             except Exception as error:  # the process of the test died
                 verdict, seconds, said = "failed", 0.0, repr(error)
             counts[verdict] += 1
+            least_free = min(least_free, shutil.disk_usage(tempfile.gettempdir()).free)
+            if verdict == "failed":
+                reasons[running[done]] = reason(said)
             print(f"{verdict:>7} {seconds:6.1f} s  {running[done]}", flush=True)
             if verdict != "passed":
                 print(said, flush=True)
+    # A full disk fails tests that have nothing to do with it.
+    print(f"{least_free / 1e9:.1f} GB were free in {tempfile.gettempdir()} at the least")
+    for name, why in reasons.items():
+        print(f"failed: {name}: {why[:600]}")
     print(f"system: {counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     return 1 if counts["failed"] or not names else 0
 
