@@ -1,10 +1,12 @@
-//! The catalog beside its file: its journal, kept while the server runs, and copies of it on demand.
+//! The catalog beside its file: its journal and its copies on drives, kept while the server runs, and copies of it on
+//! demand.
 //!
 //! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, by a thread of its own, beside
 //! the work of the server. A copy is written beside the name that it gets, synced, and gets it at the end; nothing that
 //! is there is replaced.
 
 use crate::context::Context;
+use crate::drive_copies::DriveCopies;
 use catalog::{Catalog, Journal, SnapshotError, SnapshotTotals};
 use disk::clock;
 use engine::snapshots::{JournalSize, Snapshots};
@@ -44,8 +46,8 @@ pub enum BackupError {
     Snapshot(PathBuf, SnapshotError),
 }
 
-/// Keeps `journal` until it is dropped.
-pub(crate) async fn keep(context: Context, journal: Arc<Journal>) {
+/// Keeps `journal`, and `copies` of it on drives, until it is dropped.
+pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: DriveCopies) {
     let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
     loop {
         let status = journal.status();
@@ -68,6 +70,9 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>) {
                 ),
                 Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
             }
+        }
+        if is_newest {
+            copies.look(now()).await;
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -121,7 +126,7 @@ async fn copy(
 }
 
 /// Runs `work`, which writes to a file, where that keeps nobody waiting.
-async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
+pub(crate) async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
     let runtime = Handle::current();
@@ -132,7 +137,7 @@ async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
 }
 
 /// The thread that wrote ended before its work.
-struct BackupEnded(io::Error);
+pub(crate) struct BackupEnded(pub(crate) io::Error);
 
 impl From<BackupEnded> for SnapshotError {
     fn from(BackupEnded(error): BackupEnded) -> Self {

@@ -13,6 +13,7 @@ pub mod config;
 pub mod context;
 pub mod data_dir;
 pub mod descriptors;
+mod drive_copies;
 pub mod error;
 pub mod holds;
 mod host_room;
