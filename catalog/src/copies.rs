@@ -84,7 +84,8 @@ impl CopyContent {
         }
     }
 
-    fn of(key: &str) -> Option<Self> {
+    /// What a copy of this key has, if the key is one of a copy.
+    pub fn of(key: &str) -> Option<Self> {
         let number = |digits: &str| u64::from_str_radix(digits, 16).ok().map(Sequence);
         if let Some(digits) = key.strip_prefix(SNAPSHOT) {
             return number(digits).map(Self::Snapshot);
