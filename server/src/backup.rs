@@ -21,6 +21,8 @@ use tokio::runtime::Handle;
 
 /// The interval at which it is looked whether a snapshot is due.
 const LOOK: Duration = Duration::from_secs(10);
+/// The same while a copy is on its way to drives.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A copy of the catalog that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,10 +73,8 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
                 Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
             }
         }
-        if is_newest {
-            copies.look(now()).await;
-        }
-        tokio::time::sleep(LOOK).await;
+        let is_under_way = is_newest && copies.look(now()).await;
+        tokio::time::sleep(if is_under_way { LOOK_AGAIN } else { LOOK }).await;
     }
 }
 

@@ -78,12 +78,13 @@ impl DriveCopies {
         Self { store, world, journal, policy, lacks_since: None, under_way: None, gap: false }
     }
 
-    /// Makes a copy if one is due. `now` is the time since the start.
-    pub(crate) async fn look(&mut self, now: Time) {
+    /// Makes a copy if one is due. `now` is the time since the start. True if one is on its way.
+    pub(crate) async fn look(&mut self, now: Time) -> bool {
         if let Err(error) = self.step(now).await {
             self.policy.ended(now, false);
             tracing::warn!(%error, "no copy of the catalog could be brought to drives; it is tried again");
         }
+        self.under_way.is_some()
     }
 
     async fn step(&mut self, now: Time) -> Result<(), CopyError> {
