@@ -7,7 +7,6 @@
 //! closes.
 
 use crate::admin;
-use crate::backup;
 use crate::boot;
 use crate::config::Config;
 use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
@@ -18,6 +17,7 @@ use crate::error::ServerError;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::intake_log::IntakeLog;
+use crate::journal_keeper;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
@@ -105,8 +105,9 @@ async fn serve(
     let recording = tokio::spawn(record_reads(service.context.clone()));
     let keeping = service.journal.map(|journal| {
         let (store, world) = (Arc::clone(&store), service.world.clone());
-        let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal);
-        tokio::spawn(backup::keep(service.context.clone(), journal, copies))
+        let anew = config.accept_older_catalog;
+        let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal, anew);
+        tokio::spawn(journal_keeper::keep(service.context.clone(), journal, copies))
     });
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());

@@ -63,19 +63,22 @@ pub(crate) struct DriveCopies {
     lacks_since: Option<Time>,
     /// The copy that is on its way to drives.
     under_way: Option<VersionId>,
-    /// Segments did not lead on from the last copy.
+    /// Segments do not lead on from the last copy.
     gap: bool,
 }
 
 impl DriveCopies {
+    /// Of a catalog that is used in the place of a newer one, the first copy is `anew`: on drives there may be segments
+    /// of that other one, which lead on from the same batch elsewhere.
     pub(crate) fn new(
         store: Arc<ObjectService>,
         world: WorldHandle,
         journal: Arc<Journal>,
         config: &JournalConfig,
+        anew: bool,
     ) -> Self {
         let policy = Copies::new(config.policy());
-        Self { store, world, journal, policy, lacks_since: None, under_way: None, gap: false }
+        Self { store, world, journal, policy, lacks_since: None, under_way: None, gap: anew }
     }
 
     /// Makes a copy if one is due. `now` is the time since the start. True if one is on its way.
@@ -121,7 +124,6 @@ impl DriveCopies {
         }
         let (version, bytes) = staged?;
         self.under_way = Some(version);
-        self.gap = false;
         let avoided = self.groups_of(&copies).await?;
         self.world.write_copy(version, bytes, avoided);
         Ok(())
@@ -135,6 +137,7 @@ impl DriveCopies {
             self.remove(copies.into_iter().filter(|copy| copy.version == version).collect()).await?;
             return Err(CopyError::Unwritten);
         };
+        self.gap &= !matches!(copy.content, Some(CopyContent::Snapshot(_)));
         self.policy.ended(now, true);
         self.journal.note_on_drives(chain_of(&copies).map(|chain| chain.last));
         tracing::info!(copy = copy.key, bytes = copy.bytes, "a copy of the catalog is on drives");

@@ -18,6 +18,7 @@ pub mod error;
 pub mod holds;
 mod host_room;
 mod intake_log;
+mod journal_keeper;
 pub mod lineage;
 pub mod losses;
 pub mod notices;

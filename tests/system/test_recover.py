@@ -244,7 +244,7 @@ class Recover(SystemTest):
         objects |= self.used(server, "second")
         server.until_cold()
         self.on_drives(server)
-        server.stop()
+        server.kill()
         copies = self.copies(server.data)
         self.assertGreaterEqual(len(copies), 2)
         for stack in copies[max(copies)]:
