@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `<number, 16 hexadecimal digits>.snapshot` | the catalog after that batch |
 //! | `<number>-<nonce, 16>.journal` | the batches after that one: header (`LARDJRNL`) and batches as in a snapshot |
-//! | `*.new` | what was not written to its end: removed at the next start |
+//! | `*.new` | what was not written to its end, or was to be copied: removed at the next start |
 //!
 //! A segment is left for the next one at a size; so each but the last ends where the next one begins, and the last one
 //! where its first torn frame is. It is synced before the log in front of the catalog forgets what is in it; without a
@@ -18,13 +18,14 @@
 //! No commit waits for the journal but by its writes, and none fails with it: after an error a snapshot is due.
 
 use crate::catalog::Catalog;
+use crate::copies;
 use crate::follower::{FollowedFrom, Follower};
 use crate::log_entry;
 use crate::seal::Sequence;
 use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame};
 use parking_lot::Mutex;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,6 +61,19 @@ pub struct JournalStatus {
     pub segment_bytes: u64,
     /// Why a snapshot is due whatever its age, if it is.
     pub broken: Option<String>,
+    /// The last batch that may have changed what drives do not show by themselves (`copies.rs`).
+    pub changed: Sequence,
+    /// The last batch of which a copy is on drives; `None` if there is no copy, or it is not known yet.
+    pub on_drives: Option<Sequence>,
+}
+
+/// A file of the batches since one of them: a segment.
+#[derive(Debug)]
+pub struct Since {
+    /// Where it is; the caller removes it.
+    pub path: PathBuf,
+    /// The last batch in it.
+    pub last: Sequence,
 }
 
 #[derive(Default)]
@@ -141,6 +155,7 @@ impl Journal {
         state.last = catalog.store.follow(&follower).unwrap_or_default();
         let found = journal.found(&files, &state.last);
         state.status = found.unwrap_or_else(|why| JournalStatus { broken: Some(why), ..JournalStatus::default() });
+        state.status.changed = state.last.sequence;
         drop(state);
         Ok(journal)
     }
@@ -171,6 +186,7 @@ impl Journal {
             snapshot_bytes: bytes(path),
             segment_bytes: segments.iter().map(|(_, path)| bytes(path)).sum(),
             broken: None,
+            ..JournalStatus::default()
         })
     }
 
@@ -203,8 +219,75 @@ impl Journal {
         let segment_bytes = state.segment.as_ref().map_or(0, |segment| segment.bytes);
         let broken = state.status.broken.take().filter(|_| state.segment.is_none());
         let (snapshot, snapshot_bytes) = (Some(totals.sequence), totals.bytes);
-        state.status = JournalStatus { snapshot, snapshot_bytes, segment_bytes, broken };
+        let before = std::mem::take(&mut state.status);
+        state.status = JournalStatus { snapshot, snapshot_bytes, segment_bytes, broken, ..before };
         Ok(totals)
+    }
+
+    /// Takes note of how far copies on drives lead, for the status.
+    pub fn note_on_drives(&self, last: Option<Sequence>) {
+        self.state.lock().status.on_drives = last;
+    }
+
+    /// The newest snapshot: its last batch and its file.
+    ///
+    /// # Errors
+    /// If the directory cannot be listed.
+    pub fn newest_snapshot(&self) -> io::Result<Option<(Sequence, PathBuf)>> {
+        Ok(JournalFiles::list(&self.dir)?.snapshots.pop())
+    }
+
+    /// Writes the batches after the one of number `before`, as far as they were given out, into a segment of its own.
+    /// `None` if there are none, or the segments do not lead on from it.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; nothing is left then.
+    pub fn write_since(&self, before: Sequence) -> Result<Option<Since>, SnapshotError> {
+        let until = {
+            let mut state = self.state.lock();
+            state.segment.as_mut().map_or(Ok(()), Segment::flush)?;
+            state.last.sequence
+        };
+        let path = self.dir.join(format!("{:016x}-since.{DRAFT}", self.nonce));
+        remove_if_there(&path)?;
+        let written = self.write_batches(before, &path);
+        let is_whole = written.as_ref().is_ok_and(|last| *last > before && *last >= until);
+        if !is_whole {
+            remove_if_there(&path)?;
+        }
+        written.map(|last| is_whole.then_some(Since { path, last }))
+    }
+
+    /// Writes the batches that follow on `before` to `path`; the last of them.
+    fn write_batches(&self, before: Sequence, path: &Path) -> Result<Sequence, SnapshotError> {
+        let mut out: Option<BufWriter<File>> = None;
+        let mut at = FollowedFrom { sequence: before, ..FollowedFrom::default() };
+        for (_, segment) in JournalFiles::list(&self.dir)?.segments {
+            let mut take = |entry: &[u8]| -> Result<(), SnapshotError> {
+                let (link, _) = log_entry::decode(entry).map_err(|_| SnapshotError::Damaged("a batch"))?;
+                if link.before != at.sequence || out.is_some() && link.keys_before != at.keys {
+                    return Ok(());
+                }
+                if out.is_none() {
+                    let header = Header { rack: self.rack, before, keys: link.keys_before, made_ms: 0 };
+                    let mut file = BufWriter::with_capacity(WAITING_BYTES, make(path)?);
+                    file.write_all(&header.encode_segment())?;
+                    out = Some(file);
+                }
+                at = FollowedFrom { sequence: link.sequence, keys: link.keys_after };
+                out.iter_mut().try_for_each(|file| file.write_all(&batch_frame(entry)))?;
+                Ok(())
+            };
+            match each_batch(&segment, &self.rack, &mut take) {
+                Err(SnapshotError::Io(error)) => return Err(error.into()),
+                Err(error) => {
+                    tracing::warn!(%error, path = %segment.display(), "a segment of the journal cannot be used");
+                }
+                Ok(_) => {}
+            }
+        }
+        out.iter_mut().try_for_each(BufWriter::flush)?;
+        Ok(at.sequence)
     }
 
     async fn write(&self, catalog: &Catalog, made_ms: u64, draft: &Path) -> Result<SnapshotTotals, SnapshotError> {
@@ -246,8 +329,12 @@ impl Journal {
     /// Adds a batch to the segment.
     fn add(&self, state: &mut State, sequence: Sequence, entry: &[u8]) -> io::Result<()> {
         let before = state.last;
-        let keys = log_entry::decode(entry).map_or(before.keys, |(link, _)| link.keys_after);
+        let decoded = log_entry::decode(entry);
+        let keys = decoded.as_ref().map_or(before.keys, |(link, _)| link.keys_after);
         state.last = FollowedFrom { sequence, keys };
+        if decoded.is_ok_and(|(_, writes)| copies::matters(&writes)) {
+            state.status.changed = sequence;
+        }
         if state.status.broken.is_some() && state.segment.is_none() {
             return Ok(());
         }
@@ -319,6 +406,13 @@ fn end_of(path: &Path, rack: &[u8; 16]) -> Result<Sequence, SnapshotError> {
         Ok(())
     })?;
     Ok(last.unwrap_or(begun))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Removes the file at `path`, if it is one of a journal of this rack.

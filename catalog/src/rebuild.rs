@@ -10,6 +10,7 @@ use crate::key::{self, Tag};
 use crate::record::{Blob, encode};
 use crate::store::{Batch, Check, Entry, KeyRange, Write};
 use model::{BlobId, DriveId};
+use std::collections::BTreeSet;
 
 /// A stack that a rebuild may have left on a drive, which the blob does not count there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,32 @@ impl Catalog {
                 return Ok(true);
             }
         }
+    }
+
+    /// The stacks of `blob` lie on `drives`, in their order, from now on: a recovery has found them there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the record is another one by now.
+    ///
+    /// # Panics
+    /// If there is not one drive for each stack.
+    pub async fn relocate(&self, blob: &Blob, drives: Vec<DriveId>) -> Result<(), CatalogError> {
+        let distinct: BTreeSet<DriveId> = drives.iter().copied().collect();
+        assert!(drives.len() == blob.drives.len() && distinct.len() == drives.len(), "each stack has its drive");
+        let (id, at) = (blob.blob, key::blob(blob.blob));
+        let mut writes = Vec::new();
+        for (index, (from, to)) in blob.drives.iter().zip(&drives).enumerate() {
+            if !distinct.contains(from) {
+                writes.push(Write::Delete(key::on_drive(*from, id)));
+            }
+            if !blob.drives.contains(to) {
+                writes.push(Write::Put(key::on_drive(*to, id), Vec::new()));
+                writes.push(Write::Delete(key::rebuild_target(id, *to, index as u8)));
+            }
+        }
+        let moved = Blob { drives, ..blob.clone() };
+        writes.push(Write::Put(at.clone(), encode(&moved)));
+        self.apply_or(Batch::new(vec![Check::Is(at, encode(blob))], writes), CatalogError::Conflict).await
     }
 
     /// Nothing lies where rebuilds were aimed at: for a check.

@@ -45,9 +45,9 @@ pub enum Command {
     /// Make a catalog that is lost again: from its journal in the workshop, from a copy, and from the drives. No server
     /// may run.
     ///
-    /// What is in the workshop's journal is as it was, to the last acknowledged change. What only the drives have is as
-    /// it was when it was packed: deletes and changes since are not known. No drive is written to, and a catalog that
-    /// is there is kept under another name.
+    /// What is in the workshop's journal is as it was, to the last acknowledged change. Without it, copies of it on the
+    /// drives are used. What only packs have is as it was when it was packed: deletes and changes since are not known.
+    /// No drive is written to, and a catalog that is there is kept under another name.
     Recover(Recover),
     /// Copy the catalog while the server runs.
     #[command(subcommand)]

@@ -8,7 +8,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use server::admin::Client;
 use server::data_dir::DataDir;
-use server::recover::{Base, Options, Report, Step, recover_directory};
+use server::recover::{Base, Options, Report, Source, Step, recover_directory};
 use std::fmt::Write;
 use std::io::IsTerminal;
 
@@ -35,7 +35,14 @@ pub fn recover(options: &Recover) -> anyhow::Result<()> {
     }
     let watch = |step: Step<'_>| match step {
         Step::Base(base) => bar.suspend(|| tracing::info!("the catalog is made again from {}", described(base))),
-        Step::Groups(groups) => bar.set_length(groups),
+        Step::Copies(groups) => {
+            bar.suspend(|| tracing::info!("the workshop has no journal: copies of it are looked for on the drives"));
+            bar.set_length(groups);
+        }
+        Step::Groups(groups) => {
+            bar.set_position(0);
+            bar.set_length(groups);
+        }
         Step::Group => bar.inc(1),
         Step::Unusable(what) => bar.suspend(|| tracing::warn!("{what}")),
     };
@@ -47,11 +54,17 @@ pub fn recover(options: &Recover) -> anyhow::Result<()> {
 
 /// What it is made from before the drives are looked at.
 fn described(base: Option<Base>) -> String {
-    let Some(Base { made_ms, records, batches, damaged }) = base else {
-        return "the drives alone: there is no journal, and no copy was named".into();
+    let Some(Base { source, made_ms, records, batches, damaged }) = base else {
+        return "the packs on drives alone: there is no journal, no copy of it on drives, and none was named".into();
+    };
+    let place = match source {
+        Source::Journal => "the journal",
+        Source::Drives => "the copy on drives",
+        Source::Copy => "the copy that was named",
     };
     let damage = if damaged > 0 { format!("; {} were damaged", counted(damaged, "record")) } else { String::new() };
-    format!("{} of {}, and {} changes since{damage}", counted(records, "record"), date(made_ms), count(batches))
+    let (records, made) = (counted(records, "record"), date(made_ms));
+    format!("{place}: {records} of {made}, and {} changes since{damage}", count(batches))
 }
 
 fn text(report: &Report) -> String {
@@ -73,6 +86,17 @@ fn text(report: &Report) -> String {
             "found",
             format!("{objects} of {size}, in {} new buckets; {} dead", count(report.buckets), count(report.dead)),
         );
+    }
+    if report.moved > 0 {
+        row("moved", format!("{} are counted where they lie", counted(report.moved, "stack")));
+    }
+    if report.removed > 0 {
+        let objects = counted(report.removed, "object");
+        row("removed", format!("{objects}, whose bytes had been removed from all drives since"));
+    }
+    if report.staged > 0 {
+        let objects = counted(report.staged, "object");
+        row("lost", format!("{objects} that were in the workshop alone: listed, and GETs of them fail"));
     }
     if report.unreadable > 0 || report.drives_unusable > 0 {
         let (blobs, drives) = (counted(report.unreadable, "blob"), counted(report.drives_unusable, "drive"));

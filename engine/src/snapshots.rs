@@ -3,6 +3,17 @@
 //! all snapshots together write at most what the batches do, and the journal has at most twice the catalog's bytes.
 //!
 //! Where the journal does not lead on from a snapshot one is due at once; after a failure, not before `RETRY`.
+//!
+//! **Copies on drives** ([`Copies`]) are what is left when the workshop is lost along with the catalog: snapshots, and
+//! segments of the journal since.
+//! 1. A copy is due when something changed that the drives do not show by themselves and have no copy of.
+//! 2. It rides: while a group is awake for other work, but not more often than `ride_after`. What has waited for
+//!    `wake_after` wakes a group.
+//! 3. A segment is enough while the segments since the snapshot are few, and smaller together than it is; else a
+//!    snapshot is copied, as it is after `snapshot_period`. So what a recovery reads is bounded, and what is written
+//!    is at most in proportion to the changes.
+//! 4. The newest [`SNAPSHOTS_KEPT`] snapshots stay, and the segments since the oldest of them: where the newest one is
+//!    damaged, the one before leads to the same end.
 
 use core::time::Duration;
 use model::Time;
@@ -42,6 +53,100 @@ impl Snapshots {
     }
 }
 
+/// Snapshots that stay on drives.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
+/// Segments after one snapshot: a recovery reads each of them out of a blob of its own.
+const SEGMENTS_MAX: u32 = 64;
+
+/// When copies of the catalog go to drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyPolicy {
+    /// The least time between two copies that ride along.
+    pub ride_after: Duration,
+    /// The time for which a change waits before a group is woken for it; never if `None`.
+    pub wake_after: Option<Duration>,
+    /// The age of the newest snapshot on drives from which the next copy is one.
+    pub snapshot_period: Duration,
+}
+
+impl Default for CopyPolicy {
+    fn default() -> Self {
+        let (ride_after, wake_after) = (Duration::from_mins(10), Some(Duration::from_hours(24)));
+        Self { ride_after, wake_after, snapshot_period: Duration::from_hours(30 * 24) }
+    }
+}
+
+/// What drives have of the catalog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnDrives {
+    /// A snapshot is there, and what is on drives and in the journal leads from it to the catalog as it is.
+    pub leads_on: bool,
+    /// Bytes of that snapshot.
+    pub snapshot_bytes: u64,
+    /// Its age.
+    pub snapshot_age: Duration,
+    /// Segments since.
+    pub segments: u32,
+    /// Bytes of the batches since.
+    pub batch_bytes: u64,
+    /// The time since the last copy of either kind; since the start of the server if there is none.
+    pub since_last: Duration,
+    /// For how long a change is known that no copy has; `None` if there is none.
+    pub lacks_for: Option<Duration>,
+    /// A group that has room is awake.
+    pub is_awake: bool,
+}
+
+/// What is to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// All of the catalog.
+    Snapshot,
+    /// The batches since the last copy.
+    Segment,
+}
+
+/// The decision on copies on drives, for one catalog.
+#[derive(Clone, Debug, Default)]
+pub struct Copies {
+    policy: CopyPolicy,
+    failed: Option<Time>,
+}
+
+impl Copies {
+    /// By this policy.
+    pub fn new(policy: CopyPolicy) -> Self {
+        Self { policy, failed: None }
+    }
+
+    /// The copy that is to be made now.
+    pub fn due(&self, now: Time, found: OnDrives) -> Option<Copy> {
+        let lacks_for = found.lacks_for?;
+        let rides = found.is_awake && found.since_last >= self.policy.ride_after;
+        let wakes = self.policy.wake_after.is_some_and(|wait| lacks_for >= wait);
+        let waits = self.failed.is_some_and(|failed| now.since(failed) < RETRY);
+        if waits || !(rides || wakes) {
+            return None;
+        }
+        let has_grown = found.segments >= SEGMENTS_MAX || found.batch_bytes >= found.snapshot_bytes.max(LEAST_BYTES);
+        let anew = !found.leads_on || has_grown || found.snapshot_age >= self.policy.snapshot_period;
+        Some(if anew { Copy::Snapshot } else { Copy::Segment })
+    }
+
+    /// One was made, or it failed.
+    pub fn ended(&mut self, now: Time, is_made: bool) {
+        self.failed = (!is_made).then_some(now);
+    }
+}
+
+/// Of snapshots on drives, which are known by the numbers of their last batches, the oldest that stays, if any may go.
+/// What leads on from it stays as well.
+pub fn oldest_kept(snapshots: &mut [u64]) -> Option<u64> {
+    snapshots.sort_unstable_by(|one, other| other.cmp(one));
+    snapshots.get(SNAPSHOTS_KEPT - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +179,59 @@ mod tests {
         assert!(snapshots.is_due(at(15), JournalSize::default()));
         snapshots.ended(at(15), true);
         assert!(snapshots.is_due(at(15), JournalSize::default()));
+    }
+
+    fn found(lacks: Option<u64>, is_awake: bool) -> OnDrives {
+        OnDrives {
+            leads_on: true,
+            snapshot_bytes: 100 << 20,
+            lacks_for: lacks.map(Duration::from_mins),
+            since_last: Duration::from_mins(10),
+            is_awake,
+            ..OnDrives::default()
+        }
+    }
+
+    #[test]
+    fn a_copy_rides_with_a_group_that_is_awake_and_wakes_one_only_after_a_day() {
+        let copies = Copies::new(CopyPolicy::default());
+        let due = |found| copies.due(at(0), found);
+        assert_eq!(due(found(None, true)), None, "nothing has changed");
+        assert_eq!(due(found(Some(0), true)), Some(Copy::Segment));
+        assert_eq!(due(OnDrives { since_last: Duration::from_mins(9), ..found(Some(9), true) }), None);
+        assert_eq!(due(found(Some(24 * 60 - 1), false)), None);
+        assert_eq!(due(found(Some(24 * 60), false)), Some(Copy::Segment));
+        let never = Copies::new(CopyPolicy { wake_after: None, ..CopyPolicy::default() });
+        assert_eq!(never.due(at(0), found(Some(1 << 20), false)), None);
+    }
+
+    #[test]
+    fn a_snapshot_is_copied_where_segments_do_not_lead_on_or_have_outgrown_it() {
+        let copies = Copies::new(CopyPolicy::default());
+        let found = found(Some(1), true);
+        let anew = [
+            OnDrives { leads_on: false, ..found },
+            OnDrives { segments: SEGMENTS_MAX, ..found },
+            OnDrives { batch_bytes: 100 << 20, ..found },
+            OnDrives { snapshot_age: Duration::from_hours(30 * 24), ..found },
+        ];
+        assert!(anew.into_iter().all(|found| copies.due(at(0), found) == Some(Copy::Snapshot)));
+        let last = OnDrives { segments: SEGMENTS_MAX - 1, batch_bytes: (100 << 20) - 1, ..found };
+        assert_eq!(copies.due(at(0), last), Some(Copy::Segment));
+    }
+
+    #[test]
+    fn a_copy_that_failed_is_tried_again_after_a_pause() {
+        let mut copies = Copies::new(CopyPolicy::default());
+        copies.ended(at(5), false);
+        assert_eq!(copies.due(at(14), found(Some(1), true)), None);
+        assert_eq!(copies.due(at(15), found(Some(1), true)), Some(Copy::Segment));
+    }
+
+    #[test]
+    fn the_newest_two_snapshots_stay() {
+        assert_eq!(oldest_kept(&mut []), None);
+        assert_eq!(oldest_kept(&mut [7]), None);
+        assert_eq!(oldest_kept(&mut [3, 9, 5]), Some(5));
     }
 }

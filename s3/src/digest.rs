@@ -4,7 +4,7 @@
 //! with what a socket gives, and are computed where the bytes pass.
 
 use crate::error::{ErrorCode, ErrorResponse};
-use crate::parallel_md5::{self, HashingEnded, Md5, Md5Workers};
+use crate::parallel_md5::{self, HashingEnded, Md5, Md5InPlace, Md5Workers};
 use bytes::Bytes;
 use catalog::{Checksum, ChecksumKind};
 use crc_fast::CrcAlgorithm;
@@ -300,6 +300,22 @@ fn raw(checksum: &Checksum) -> Result<Vec<u8>, ErrorResponse> {
 /// The ETag, without quotes, of an object of these bytes that was put in one piece.
 pub fn etag_of(bytes: &[u8]) -> String {
     hex_simd::encode_to_string(parallel_md5::digest(bytes), hex_simd::AsciiCase::Lower)
+}
+
+/// The ETag of bytes that the server itself puts, piece by piece.
+#[derive(Default)]
+pub struct EtagDigest(Md5InPlace);
+
+impl EtagDigest {
+    /// The next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The ETag of all of them, without quotes.
+    pub fn finish(self) -> String {
+        hex_simd::encode_to_string(self.0.finish(), hex_simd::AsciiCase::Lower)
+    }
 }
 
 /// The MD5 of the MD5s of parts, as S3 makes an ETag of it.

@@ -46,7 +46,7 @@ mod validation;
 mod versions;
 mod xml;
 
-pub use digest::etag_of;
+pub use digest::{EtagDigest, etag_of};
 pub use frontend::Frontend;
 pub use host::HostDomain;
 pub use keys::{AccessKeys, REGION};

@@ -126,9 +126,28 @@ impl SharedWorkers {
 
 /// The MD5 of `bytes`, in place.
 pub(crate) fn digest(bytes: &[u8]) -> [u8; 16] {
-    let mut state = Md5State::new();
-    state.update(bytes);
-    state.finish()
+    let mut digest = Md5InPlace::default();
+    digest.update(bytes);
+    digest.finish()
+}
+
+/// An MD5 that is computed where the bytes pass.
+pub(crate) struct Md5InPlace(Md5State);
+
+impl Default for Md5InPlace {
+    fn default() -> Self {
+        Self(Md5State::new())
+    }
+}
+
+impl Md5InPlace {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    pub fn finish(self) -> [u8; 16] {
+        self.0.finish()
+    }
 }
 
 /// The runtime ended a worker before its time.

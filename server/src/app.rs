@@ -7,16 +7,17 @@
 //! closes.
 
 use crate::admin;
-use crate::backup;
 use crate::boot;
 use crate::config::Config;
 use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::descriptors::Descriptors;
+use crate::drive_copies::DriveCopies;
 use crate::error::ServerError;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::intake_log::IntakeLog;
+use crate::journal_keeper;
 use crate::lineage::Lineage;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
@@ -102,7 +103,12 @@ async fn serve(
     let store = Arc::new(store.with_read_ahead(config.workshop.read_ahead));
     let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
     let recording = tokio::spawn(record_reads(service.context.clone()));
-    let keeping = service.journal.map(|journal| tokio::spawn(backup::keep(service.context.clone(), journal)));
+    let keeping = service.journal.map(|journal| {
+        let (store, world) = (Arc::clone(&store), service.world.clone());
+        let anew = config.accept_older_catalog;
+        let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal, anew);
+        tokio::spawn(journal_keeper::keep(service.context.clone(), journal, copies))
+    });
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
     let served = s3::serve(listener, front, Box::pin(shutdown)).await;

@@ -1,24 +1,15 @@
-//! The catalog beside its file: its journal, kept while the server runs, and copies of it on demand.
-//!
-//! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, by a thread of its own, beside
-//! the work of the server. A copy is written beside the name that it gets, synced, and gets it at the end; nothing that
-//! is there is replaced.
+//! Copies of the catalog on demand, in a file. A copy is written beside the name that it gets, synced, and gets it at
+//! the end; nothing that is there is replaced. What writes files of a catalog's size does so in a thread of its own,
+//! beside the work of the server.
 
 use crate::context::Context;
-use catalog::{Catalog, Journal, SnapshotError, SnapshotTotals};
-use disk::clock;
-use engine::snapshots::{JournalSize, Snapshots};
+use catalog::{Catalog, SnapshotError, SnapshotTotals};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 use tokio::runtime::Handle;
-
-/// The interval at which it is looked whether a snapshot is due.
-const LOOK: Duration = Duration::from_secs(10);
 
 /// A copy of the catalog that was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,40 +33,6 @@ pub enum BackupError {
     /// It could not be written.
     #[error("the copy {place} could not be made: {error}", place = .0.display(), error = .1)]
     Snapshot(PathBuf, SnapshotError),
-}
-
-/// Keeps `journal` until it is dropped.
-pub(crate) async fn keep(context: Context, journal: Arc<Journal>) {
-    let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
-    loop {
-        let status = journal.status();
-        let size = JournalSize {
-            leads_on: status.snapshot.is_some() && status.broken.is_none(),
-            snapshot_bytes: status.snapshot_bytes,
-            batch_bytes: status.segment_bytes,
-        };
-        let now = || model::Time::ZERO + began.elapsed();
-        // A catalog that is not the newest, or not whole, is no place to begin anew from.
-        let is_newest = context.lineage.may_remove();
-        if is_newest && snapshots.is_due(now(), size) {
-            let made = snapshot(&context, &journal).await;
-            snapshots.ended(now(), made.is_ok());
-            match made {
-                Ok(totals) => tracing::info!(
-                    records = totals.records,
-                    bytes = totals.bytes,
-                    "a snapshot of the catalog was written beside it"
-                ),
-                Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
-            }
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-async fn snapshot(context: &Context, journal: &Arc<Journal>) -> Result<SnapshotTotals, SnapshotError> {
-    let (catalog, journal, now_ms) = (context.catalog.clone(), Arc::clone(journal), (context.wall)());
-    in_a_thread(async move { journal.snapshot(&catalog, now_ms).await }).await
 }
 
 /// Writes a copy of `catalog` to `path`, where nothing may be; `nonce` is random.
@@ -121,7 +78,7 @@ async fn copy(
 }
 
 /// Runs `work`, which writes to a file, where that keeps nobody waiting.
-async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
+pub(crate) async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
     work: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Result<T, E> {
     let runtime = Handle::current();
@@ -132,7 +89,7 @@ async fn in_a_thread<T: Send + 'static, E: From<BackupEnded> + Send + 'static>(
 }
 
 /// The thread that wrote ended before its work.
-struct BackupEnded(io::Error);
+pub(crate) struct BackupEnded(pub(crate) io::Error);
 
 impl From<BackupEnded> for SnapshotError {
     fn from(BackupEnded(error): BackupEnded) -> Self {

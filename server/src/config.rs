@@ -7,10 +7,12 @@
 //! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
 //!   time.
 
+mod journal;
 mod scrub;
 mod text;
 mod thermometer;
 
+pub use journal::JournalConfig;
 pub use scrub::ScrubConfig;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
 
@@ -136,6 +138,8 @@ pub struct Config {
     pub thermometer: ThermometerConfig,
     /// The scrub of the rack.
     pub scrub: ScrubConfig,
+    /// The copies of the catalog on drives.
+    pub journal: JournalConfig,
     /// Each class's queues.
     pub scheduler: SchedulerConfig,
     /// The choice of a group for a write.
@@ -181,6 +185,7 @@ impl Default for Config {
             migrate: MigrateConfig::default(),
             thermometer: ThermometerConfig::default(),
             scrub: ScrubConfig::default(),
+            journal: JournalConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
             pins: Vec::new(),

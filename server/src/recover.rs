@@ -3,17 +3,25 @@
 //! 1. From its journal in the workshop, or a copy that the operator names, whichever is newer: the catalog as of a
 //!    batch. What the log of small objects has beyond that follows on it. If the workshop is whole, that is all there
 //!    is, to the last acknowledged batch.
-//! 2. From the drives, group after group, each once: every blob that the catalog does not know, and that was begun
-//!    after the last batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`).
-//! 3. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
+//! 2. If the workshop has no snapshot, from the copies of it and of the journal on drives (`recover/copies.rs`), which
+//!    are looked for in a pass of its own over all groups.
+//! 3. From the drives, group after group: every blob that the catalog does not know, and that was begun after the last
+//!    batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`). A stack that lies
+//!    elsewhere than the catalog knows is counted where it is. A blob of which nothing is left, although all of its
+//!    drives are there, was removed after that batch, and its objects before.
+//! 4. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
+//!
+//! The drives of one group are read at a time, so that no more are active than any domain allows.
 //!
 //! The new catalog is made beside the place of the old one and gets its name at the end; where there is one, it is kept
 //! under another name. Nothing else is changed: no drive is written to, and nothing is removed.
 
+mod copies;
 mod drives;
+mod group;
 mod report;
 
-pub use report::{Base, Options, Report, Step};
+pub use report::{Base, Options, Report, Source, Step};
 
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::error::ServerError;
@@ -37,6 +45,8 @@ const SEQUENCE_BITS: u32 = 20;
 /// The catalog while it is made, and what of two objects is the newer meanwhile.
 const DRAFT: &str = "catalog.db.recovering";
 const ORDER: &str = "catalog.db.recovering-order";
+/// The copies that were found on drives.
+const COPIES: &str = "catalog.db.recovering-copies";
 
 /// Makes the catalog of `dir`, which no server holds, again.
 ///
@@ -62,15 +72,22 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
     }
     let draft = place.with_file_name(DRAFT);
     remove_drafts(&place)?;
-    let loaded = base(dir, options, &draft, watch)?;
-    let based = |Loaded { made_ms, records, batches, damaged, .. }| Base { made_ms, records, batches, damaged };
+    let loaded = base(dir, options, &draft, watch).await?;
+    let based = |(Loaded { made_ms, records, batches, damaged, .. }, source)| Base {
+        source,
+        made_ms,
+        records,
+        batches,
+        damaged,
+    };
     let mut report = Report { base: loaded.map(based), ..Report::default() };
     watch(Step::Base(report.base));
     {
         let (catalog, known_until) = opened(dir, &draft, loaded.is_some(), &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let mut adoption = Adoption::new(catalog.clone(), order, known_until);
-        drives::adopt_all(dir, &catalog, &mut adoption, &mut report, watch).await?;
+        let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
+        drives::adopt_all(dir, &catalog, (&mut adoption, may_be_older), &mut report, watch).await?;
         let Adopted { objects, bytes, dead, buckets } = adoption.totals;
         (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
         finish(dir, &catalog, &mut report).await?;
@@ -100,39 +117,70 @@ fn remove_drafts(place: &Path) -> Result<(), ServerError> {
             }
         }
     }
-    Ok(())
+    let copies = place.with_file_name(COPIES);
+    match fs::remove_dir_all(&copies) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("removing", &copies, error)),
+        _ => Ok(()),
+    }
 }
 
 fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError {
     ServerError::Io(format!("{what} {}", path.display()), error)
 }
 
-/// Makes the draft of the newest of the snapshots that are whole, with what the journal has since; `None` if there is
-/// none.
-fn base(
+/// Makes the draft of the newest of the snapshots that are whole, with what the journal has since, and says where that
+/// snapshot was; `None` if there is none.
+async fn base(
     dir: &DataDir,
     options: &Options,
     draft: &Path,
     watch: &(dyn Fn(Step<'_>) + Sync),
-) -> Result<Option<Loaded>, ServerError> {
+) -> Result<Option<(Loaded, Source)>, ServerError> {
     let journal = dir.workshop().join(JOURNAL);
-    let files = JournalFiles::list(&journal).map_err(|error| io_error("listing", &journal, error))?;
-    let own = files.snapshots.into_iter().map(|(_, path)| path);
-    let mut whole: Vec<(Loaded, PathBuf)> = Vec::new();
-    for path in own.chain(options.from.clone()) {
-        let named = options.from.as_ref() == Some(&path);
-        match check_snapshot(&path) {
-            Ok(found) if found.rack == dir.rack_uuid().0 => whole.push((found, path)),
-            Ok(_) if named => return Err(unusable(&path, "it is of another rack; name this rack's")),
-            Err(error) if named => return Err(unusable(&path, &format!("{error}; name another copy"))),
+    let mut found = files_in(&journal)?;
+    let mut whole = usable(dir, &found, Source::Journal, watch);
+    if whole.is_empty() {
+        let copies = draft.with_file_name(COPIES);
+        copies::gather(dir, &copies, watch).await?;
+        let on_drives = files_in(&copies)?;
+        whole = usable(dir, &on_drives, Source::Drives, watch);
+        found.segments.extend(on_drives.segments);
+        found.segments.sort();
+    }
+    if let Some(path) = &options.from {
+        match check_snapshot(path) {
+            Ok(checked) if checked.rack == dir.rack_uuid().0 => whole.push((checked, path.clone(), Source::Copy)),
+            Ok(_) => return Err(unusable(path, "it is of another rack; name this rack's")),
+            Err(error) => return Err(unusable(path, &format!("{error}; name another copy"))),
+        }
+    }
+    let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
+    let newest = whole.into_iter().max_by_key(|(checked, _, _)| checked.sequence);
+    let Some((_, newest, source)) = newest else { return Ok(None) };
+    let loaded = load_snapshot(&newest, &segments, draft);
+    loaded.map(|loaded| Some((loaded, source))).map_err(|error| unusable(&newest, &error.to_string()))
+}
+
+fn files_in(journal: &Path) -> Result<JournalFiles, ServerError> {
+    JournalFiles::list(journal).map_err(|error| io_error("listing", journal, error))
+}
+
+/// Those of the snapshots that were `found` that are whole, and of this rack.
+fn usable(
+    dir: &DataDir,
+    found: &JournalFiles,
+    source: Source,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Vec<(Loaded, PathBuf, Source)> {
+    let mut whole = Vec::new();
+    for (_, path) in &found.snapshots {
+        match check_snapshot(path) {
+            Ok(checked) if checked.rack == dir.rack_uuid().0 => whole.push((checked, path.clone(), source)),
             Ok(_) => watch(Step::Unusable(&format!("{}: it is of another rack", path.display()))),
             Err(error) => watch(Step::Unusable(&format!("{}: {error}", path.display()))),
         }
     }
-    let segments: Vec<PathBuf> = files.segments.into_iter().map(|(_, path)| path).collect();
-    let Some((_, newest)) = whole.into_iter().max_by_key(|(found, _)| found.sequence) else { return Ok(None) };
-    let loaded = load_snapshot(&newest, &segments, draft);
-    loaded.map(Some).map_err(|error| unusable(&newest, &error.to_string()))
+    whole
 }
 
 fn unusable(path: &Path, why: &str) -> ServerError {
@@ -175,6 +223,7 @@ async fn finish(dir: &DataDir, catalog: &Catalog, report: &mut Report) -> Result
         for made in [&staged, &dir.workshop().join("spool")] {
             fs::create_dir_all(made).map_err(|error| io_error("making", made, error))?;
         }
+        report.staged = catalog.staged_usage().await?.count;
         // There is no workshop that it would have to fit.
         return Ok(catalog.set_runs(&[]).await?);
     }

@@ -197,6 +197,9 @@ pub struct JournalReport {
     pub batch_bytes: u64,
     /// The two together are the catalog as it is; false until the first snapshot, and where one is due anew.
     pub leads_on: bool,
+    /// All that matters of the catalog is on drives as well: a copy of it, and of the changes since.
+    #[serde(default)]
+    pub on_drives: bool,
 }
 
 /// A drive of the intake's pool.

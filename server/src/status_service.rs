@@ -305,6 +305,7 @@ fn journal_status(journal: &Journal) -> JournalReport {
         snapshot_bytes: status.snapshot_bytes,
         batch_bytes: status.segment_bytes,
         leads_on: status.snapshot.is_some() && status.broken.is_none(),
+        on_drives: status.on_drives.is_some_and(|last| last >= status.changed),
     }
 }
 

@@ -1,4 +1,5 @@
-"""A catalog that is lost is made again: exactly from its journal, as far as they know from a copy and the drives."""
+"""A catalog that is lost is made again: exactly from its journal, or the copies of it on drives; as far as they know
+from a copy and the packs."""
 
 import json
 import os
@@ -8,6 +9,8 @@ import unittest
 from harness import BRISK, STAYING, SystemTest, larder, noise, refusal
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
+# Each change goes to drives as soon as it is noticed.
+COPYING = {**SETTINGS, "journal.ride_after": "0 s", "journal.wake_after": "0 s"}
 
 
 def lose(data, *names):
@@ -46,6 +49,21 @@ class Recover(SystemTest):
 
     def journal_leads_on(self, server):
         server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
+
+    def on_drives(self, server):
+        """Waits until the catalog, as it is, is on drives."""
+        server.until("the changes are on drives", lambda status: status["journal"]["on_drives"])
+        server.until_asleep()
+
+    def copies(self, data):
+        """The stacks of the blobs that have copies of the catalog, by the number of the blob."""
+        found = {}
+        for drive in os.listdir(os.path.join(data, "drives")):
+            for name in os.listdir(os.path.join(data, "drives", drive)):
+                number, _, rest = name.partition("-")
+                if rest.startswith("4ca7") and name.endswith(".stack"):
+                    found.setdefault(int(number, 16), []).append(os.path.join(data, "drives", drive, name))
+        return found
 
     def recovered(self, data, *words):
         output = larder("recover", "--data", data, "--json", *words)
@@ -161,6 +179,118 @@ class Recover(SystemTest):
         self.reads(client, "pantry", objects)
         head = client.head_object(Bucket="pantry", Key="first/00")
         self.assertEqual(head["Metadata"], {"shelf": "0"})
+
+    def test_from_the_drives_alone_all_comes_back_that_was_copied_there(self):
+        server = self.rack("nas8", COPYING)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = self.used(server, "first")
+        objects["large"] = self.in_parts(server, "large")
+        server.until_cold()
+        self.on_drives(server)
+        # All of this is a change to what lies in packs already.
+        client.create_bucket(Bucket="empty")
+        client.put_bucket_acl(Bucket="empty", ACL="public-read")
+        user = larder("user", "add", "ann", "--data", server.data).stdout
+        keys = dict(line[7:].split("=", 1) for line in user.splitlines() if line.startswith("export "))
+        for key in ("first/00", "first/05"):
+            client.delete_object(Bucket="pantry", Key=key)
+            del objects[key]
+        client.put_object_tagging(Bucket="pantry", Key="first/02", Tagging={"TagSet": [{"Key": "n", "Value": "new"}]})
+        client.put_object_acl(Bucket="pantry", Key="first/03", ACL="public-read")
+        objects["first/06"] = noise(9_000, 77)
+        client.put_object(Bucket="pantry", Key="first/06", Body=objects["first/06"])
+        listed = self.keys(client)
+        server.until_cold()
+        self.on_drives(server)
+        server.stop()
+        self.is_whole(server.data)
+        lose(server.data, "workshop")
+        report = self.recovered(server.data)
+        self.assertEqual((report["base"]["source"], report["base"]["damaged"]), ("drives", 0))
+        self.assertEqual((report["owners"], report["staged"], report["unreadable"]), ([], 0, 0))
+        self.is_whole(server.data)
+        self.assertEqual([name for name in os.listdir(server.data) if "recovering" in name], [])
+        server = self.serve(server.data)
+        client = server.client()
+        self.assertEqual(self.keys(client), listed)
+        self.assertEqual(sorted(listed), sorted(objects))
+        self.reads(client, "pantry", objects)
+        tags = client.get_object_tagging(Bucket="pantry", Key="first/02")["TagSet"]
+        self.assertEqual(tags, [{"Key": "n", "Value": "new"}])
+        self.assertEqual(client.head_object(Bucket="pantry", Key="first/02")["Metadata"], {"shelf": "2"})
+        for grants in (client.get_object_acl(Bucket="pantry", Key="first/03")["Grants"],
+                       client.get_bucket_acl(Bucket="empty")["Grants"]):
+            self.assertIn("READ", [grant["Permission"] for grant in grants])
+        self.assertEqual(client.head_object(Bucket="pantry", Key="large", PartNumber=2)["ContentLength"], 70_000)
+        self.assertEqual(sorted(bucket["Name"] for bucket in client.list_buckets()["Buckets"]), ["empty", "pantry"])
+        own = server.client(keys=(keys["AWS_ACCESS_KEY_ID"], keys["AWS_SECRET_ACCESS_KEY"]))
+        self.assertEqual(own.list_buckets()["Buckets"], [])
+        # It goes on as ever, and so do its copies.
+        objects |= self.used(server, "after")
+        server.until_cold()
+        self.on_drives(server)
+        self.reads(server.client(), "pantry", objects)
+        server.stop()
+        self.is_whole(server.data)
+
+    def test_where_the_newest_copy_is_damaged_the_one_before_leads_to_what_it_knew(self):
+        server = self.rack("nas8", {**COPYING, "journal.snapshot_period": "1 s"})
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = self.used(server, "first")
+        server.until_cold()
+        self.on_drives(server)
+        objects |= self.used(server, "second")
+        server.until_cold()
+        self.on_drives(server)
+        server.kill()
+        copies = self.copies(server.data)
+        self.assertGreaterEqual(len(copies), 2)
+        for stack in copies[max(copies)]:
+            with open(stack, "r+b") as file:
+                file.seek(6_000)
+                file.write(b"no such bytes")
+        lose(server.data, "workshop")
+        report = self.recovered(server.data)
+        self.assertEqual(report["base"]["source"], "drives")
+        server = self.serve(server.data)
+        client = server.client()
+        # What was packed since is found in its packs; what was deleted since may come back.
+        back = set(self.keys(client)) - set(objects)
+        self.assertLessEqual(back, {"second/01", "second/04"})
+        self.reads(client, "pantry", objects)
+
+    def test_stacks_that_moved_after_the_last_copy_are_found_where_they_are(self):
+        server = self.rack("nas8", SETTINGS)
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects = self.used(server, "first")
+        server.until_cold()
+        copy = os.path.join(self.root, "copy")
+        larder("catalog", "backup", copy, "--data", server.data)
+        server.stop()
+        # As a rebuild leaves them, of which the copy does not know: on the drive of their group that has none.
+        rack = os.path.join(server.data, "drives")
+        lie_on = {}
+        for drive in os.listdir(rack):
+            for name in os.listdir(os.path.join(rack, drive)):
+                if name.endswith(".stack"):
+                    lie_on.setdefault(name.split(".")[0], {})[drive] = name
+        moved = 0
+        for blob, stacks in lie_on.items():
+            group = {drive for other in lie_on.values() if set(other) & set(stacks) for drive in other}
+            for free in group - set(stacks):
+                drive, name = min(stacks.items())
+                os.rename(os.path.join(rack, drive, name), os.path.join(rack, free, name))
+                moved += 1
+        self.assertGreater(moved, 0)
+        lose(server.data, "workshop")
+        report = self.recovered(server.data, "--from", copy)
+        self.assertEqual(report["moved"], moved)
+        self.is_whole(server.data)
+        server = self.serve(server.data)
+        self.reads(server.client(), "pantry", objects)
 
     def test_what_is_no_copy_of_this_catalog_is_refused_and_nothing_changes(self):
         server = self.rack("nas8", STAYING)

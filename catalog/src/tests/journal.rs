@@ -140,3 +140,33 @@ async fn an_older_catalog_removes_nothing_of_a_newer_one_s() {
     drop(process);
     assert_eq!(made_again(dir.path()).0.sequence, newest, "the newest is made again");
 }
+
+#[tokio::test]
+async fn what_was_committed_since_a_batch_leads_on_from_it_and_nothing_is_written_across_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let process = Process::begin(dir.path(), 1);
+    process.write(0..50).await;
+    let before = process.journal.snapshot(&process.catalog, 1).await.unwrap().sequence;
+    assert!(process.journal.write_since(before).unwrap().is_none(), "there is nothing since");
+    let snapshot = process.journal.newest_snapshot().unwrap().unwrap();
+    assert_eq!(snapshot.0, before);
+    process.write(50..70).await;
+    let first = process.journal.write_since(before).unwrap().unwrap();
+    let one = dir.path().join("one");
+    std::fs::rename(&first.path, &one).unwrap();
+    process.write(70..90).await;
+    let second = process.journal.write_since(first.last).unwrap().unwrap();
+    assert_eq!(second.last, process.store.sequence());
+    // The snapshot and the two of them are the catalog as it is.
+    let to = dir.path().join("made-again");
+    let loaded = load_snapshot(&snapshot.1, &[one, second.path.clone()], &to).unwrap();
+    assert_eq!(loaded.sequence, process.store.sequence());
+    assert!(records(&SqliteStore::open(to).unwrap()).await == records(&*process.store).await);
+    // With the next snapshot goes what was before it.
+    std::fs::remove_file(second.path).unwrap();
+    process.journal.snapshot(&process.catalog, 1).await.unwrap();
+    process.write(90..95).await;
+    assert!(process.journal.write_since(before).unwrap().is_none());
+    let left = std::fs::read_dir(dir.path().join("journal")).unwrap();
+    assert!(left.into_iter().all(|entry| entry.unwrap().path().extension().is_none_or(|end| end != "new")));
+}

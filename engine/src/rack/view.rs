@@ -124,6 +124,15 @@ impl Rack {
         self.class(group).group_state(group)
     }
 
+    /// A group that is awake and has room for stacks of `stack_bytes`: what is written there costs no start. Others
+    /// than those in `avoided`, where there are some.
+    pub fn awake_with_room(&self, stack_bytes: u64, avoided: &[GroupId]) -> Option<GroupId> {
+        let is_awake = |group: &GroupId| matches!(self.group_state(*group), GroupState::Busy | GroupState::Idle);
+        let fits = |group: &GroupId| self.setup.owns(*group) && self.placement.has_room(*group, stack_bytes);
+        let awake = self.setup.groups().filter(is_awake).filter(fits);
+        awake.min_by_key(|group| avoided.contains(group))
+    }
+
     /// Operations queued for `group`.
     pub fn queued_for(&self, group: GroupId) -> usize {
         let queued = self.class(group).queues.queued_for(group);

@@ -36,7 +36,12 @@ fn status() -> Status {
             spool_capacity_bytes: 5,
             migrations_under_way: 6,
         },
-        journal: Some(crate::report::JournalReport { snapshot_bytes: 9, batch_bytes: 2, leads_on: true }),
+        journal: Some(crate::report::JournalReport {
+            snapshot_bytes: 9,
+            batch_bytes: 2,
+            leads_on: true,
+            on_drives: true,
+        }),
         checks: crate::report::ChecksStatus {
             state: "running".into(),
             saved_reads: 8,

@@ -1,117 +1,167 @@
-//! The drives: every blob that the catalog does not know, and was to, is adopted. Group after group, so that each has
-//! to be awake once; memory holds the names on the drives of one group, and the index of one pack.
+//! The drives: every blob that the catalog does not know, and was to, is adopted; stacks that lie elsewhere than it
+//! knows are counted where they are; and what was removed since is forgotten. Group after group, so that each has to be
+//! awake once; memory holds the names on the drives of one group, and the index of one pack.
 
+use super::group::{GroupDrives, Stacks};
 use super::report::{Report, Step};
 use crate::data_dir::DataDir;
-use crate::error::{ServerError, text};
+use crate::error::ServerError;
 use crate::pack_index::read_index;
-use catalog::{Adoption, Blob, Catalog, FoundMember, Known, Part, Sequence};
+use catalog::{Adoption, Blob, Catalog, FoundMember, Known, Part, Place, Sequence};
+use disk::RackUuid;
 use disk::stack::{self, Header};
-use disk::{Buffer, DirectoryDrive, Drive, OpenFiles, label};
 use engine::layout::synthesise;
 use model::{BlobId, DriveId};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use workshop::IndexEntry;
 
-/// Files of the drives that are open at once.
-const OPEN_FILES: usize = 256;
-/// Blobs that are looked up at once.
+/// Blobs and objects that are looked up at once.
 const PAGE: usize = 1_024;
-/// The first block of a stack.
-const BLOCK_BYTES: usize = 4096;
 /// The slot of a part that lies in the rack.
 const NO_SLOT: u64 = 0;
 
-/// The stacks of a blob that are there: their index, and the drive.
-type Stacks = Vec<(u8, DriveId)>;
-
-/// Adopts what the drives of `dir` have and the catalog was to know.
+/// Adopts what the drives of `dir` have and the catalog was to know. With `may_be_older`, the catalog is as of a moment
+/// before the last one, and what is gone from all drives of a blob was removed after it.
 pub(super) async fn adopt_all(
     dir: &DataDir,
     catalog: &Catalog,
-    adoption: &mut Adoption,
+    (adoption, may_be_older): (&mut Adoption, bool),
     report: &mut Report,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
     let layout = synthesise(dir.rack())?;
-    let drives = drives_of(dir, report, watch).await;
     watch(Step::Groups(layout.groups.len() as u64));
-    let mut recovery = Recovery { dir, catalog, drives, adoption, report, watch };
+    let (unusable, removed) = (BTreeSet::new(), BTreeSet::new());
+    let mut recovery = Recovery { dir, catalog, adoption, report, watch, may_be_older, unusable, removed };
     for group in &layout.groups {
         recovery.group(&group.drives).await?;
         watch(Step::Group);
     }
-    recovery.group(&layout.spares).await
-}
-
-/// The drives that can be used, by number.
-async fn drives_of(
-    dir: &DataDir,
-    report: &mut Report,
-    watch: &(dyn Fn(Step<'_>) + Sync),
-) -> BTreeMap<DriveId, Arc<dyn Drive>> {
-    let files = OpenFiles::new(OPEN_FILES);
-    let mut drives = BTreeMap::new();
-    for (path, place) in dir.labels() {
-        let opened = DirectoryDrive::open(&path).map(|drive| drive.with_open_files(&files));
-        let checked = match opened {
-            Ok(drive) => label::check(&drive, &place).await.map(|_| drive),
-            Err(error) => Err(error),
-        };
-        match checked {
-            Ok(drive) => drop(drives.insert(place.drive, Arc::new(drive) as Arc<dyn Drive>)),
-            Err(error) => {
-                report.drives_unusable += 1;
-                watch(Step::Unusable(&format!("drive {}: {error}", place.drive)));
-            }
-        }
+    for spare in &layout.spares {
+        // Spares may share what only one of them may use.
+        recovery.group(&[*spare]).await?;
     }
-    drives
+    recovery.report.drives_unusable = recovery.unusable.len() as u64;
+    recovery.forget_removed().await
 }
 
 struct Recovery<'a> {
     dir: &'a DataDir,
     catalog: &'a Catalog,
-    drives: BTreeMap<DriveId, Arc<dyn Drive>>,
     adoption: &'a mut Adoption,
     report: &'a mut Report,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
+    may_be_older: bool,
+    unusable: BTreeSet<DriveId>,
+    /// Blobs that the catalog counts on, and of which no drive has anything.
+    removed: BTreeSet<BlobId>,
 }
 
 impl Recovery<'_> {
-    async fn group(&mut self, drives: &[DriveId]) -> Result<(), ServerError> {
-        let found = self.stacks_on(drives).await;
+    async fn group(&mut self, ids: &[DriveId]) -> Result<(), ServerError> {
+        let mut drives = GroupDrives::open(self.dir, ids, &mut self.unusable, self.watch).await;
+        let found = drives.stacks(&mut self.unusable, self.watch).await;
+        if self.may_be_older {
+            self.note_removed(&drives, &found).await?;
+        }
         let blobs: Vec<(BlobId, Stacks)> = found.into_iter().collect();
         for page in blobs.chunks(PAGE) {
-            let ids: Vec<BlobId> = page.iter().map(|(blob, _)| *blob).collect();
-            let known = self.catalog.known_blobs(&ids).await?;
+            let ids_of: Vec<BlobId> = page.iter().map(|(blob, _)| *blob).collect();
+            let known = self.catalog.known_blobs(&ids_of).await?;
             for ((blob, stacks), known) in page.iter().zip(known) {
                 self.report.blobs += 1;
-                // A blob that was begun when the catalog was lost may have come to its end since.
-                if matches!(known, Known::Nothing | Known::Begun(_)) {
-                    self.blob(*blob, stacks, matches!(known, Known::Begun(_)), drives).await?;
+                match known {
+                    // A blob that was begun when the catalog was lost may have come to its end since.
+                    Known::Nothing => self.blob(*blob, stacks, false, (&drives, ids)).await?,
+                    Known::Begun(_) => self.blob(*blob, stacks, true, (&drives, ids)).await?,
+                    Known::Blob(record) => self.locate(&record, stacks, &drives).await?,
+                    Known::Damaged => {}
                 }
             }
         }
         Ok(())
     }
 
-    /// The blobs of which stacks lie on `drives`.
-    async fn stacks_on(&self, drives: &[DriveId]) -> BTreeMap<BlobId, Stacks> {
-        let mut found: BTreeMap<BlobId, Stacks> = BTreeMap::new();
-        for id in drives {
-            let Some(drive) = self.drives.get(id) else { continue };
-            match drive.list().await {
-                Ok(names) => {
-                    for (blob, index) in names.iter().filter_map(stack::stack_of) {
-                        found.entry(blob).or_default().push((index, *id));
+    /// Takes note of the living blobs that should lie on `drives`, all of which can be used, and of which nothing was
+    /// found.
+    async fn note_removed(
+        &mut self,
+        drives: &GroupDrives,
+        found: &BTreeMap<BlobId, Stacks>,
+    ) -> Result<(), ServerError> {
+        for id in drives.drives.keys() {
+            let mut after = None;
+            loop {
+                let page = self.catalog.sound_blobs(Some(*id), after.as_ref(), PAGE).await?;
+                for blob in page.items {
+                    let is_first = blob.drives.first() == Some(id);
+                    let is_gone = is_first && !found.contains_key(&blob.blob);
+                    let are_there = blob.drives.iter().all(|drive| drives.drives.contains_key(drive));
+                    if is_gone && are_there && self.catalog.is_blob_living(blob.blob).await? {
+                        self.removed.insert(blob.blob);
                     }
                 }
-                Err(error) => (self.watch)(Step::Unusable(&format!("drive {id} cannot be listed: {error}"))),
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
             }
         }
-        found
+        Ok(())
+    }
+
+    /// Forgets the objects in blobs that were removed: their stacks go only when nothing lives in them any more.
+    async fn forget_removed(&mut self) -> Result<(), ServerError> {
+        if self.removed.is_empty() {
+            return Ok(());
+        }
+        for bucket in self.catalog.buckets().await? {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.catalog.placed_page(&bucket.name, "", after.as_deref(), PAGE).await?;
+                for (key, placed) in &page.objects {
+                    let is_gone = matches!(placed.place, Place::Stored { blob, .. } if self.removed.contains(&blob));
+                    if is_gone {
+                        self.catalog.delete_object(&bucket.name, key).await?;
+                        self.report.removed += 1;
+                    }
+                }
+                after = page.objects.into_iter().last().map(|(key, _)| key);
+                if !page.truncated || after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts those stacks of `record` where they are that are not where it says, and are whole.
+    async fn locate(&mut self, record: &Blob, stacks: &Stacks, drives: &GroupDrives) -> Result<(), ServerError> {
+        let is_there = |index: usize, drive: DriveId| stacks.contains(&(index as u8, drive));
+        let mut places = record.drives.clone();
+        for (index, place) in places.iter_mut().enumerate() {
+            if !is_there(index, *place) {
+                let elsewhere = stacks.iter().find(|(of, _)| usize::from(*of) == index);
+                *place = elsewhere.map_or(*place, |(_, drive)| *drive);
+            }
+        }
+        let distinct: BTreeSet<DriveId> = places.iter().copied().collect();
+        if places == record.drives || distinct.len() != places.len() {
+            return Ok(());
+        }
+        let devices: Vec<_> = places.iter().map(|drive| drives.drives.get(drive).cloned()).collect();
+        let flaws = stack::inspect(described(self.dir.rack_uuid(), record), &devices).await.flaws;
+        for (index, _) in flaws {
+            // What a rebuild had not written to its end counts where it was.
+            places[usize::from(index)] = record.drives[usize::from(index)];
+        }
+        let distinct: BTreeSet<DriveId> = places.iter().copied().collect();
+        let moved = places.iter().zip(&record.drives).filter(|(is, was)| is != was).count();
+        if moved > 0 && distinct.len() == places.len() {
+            self.catalog.relocate(record, places).await?;
+            self.report.moved += moved as u64;
+        }
+        Ok(())
     }
 
     async fn blob(
@@ -119,9 +169,9 @@ impl Recovery<'_> {
         id: BlobId,
         stacks: &Stacks,
         was_begun: bool,
-        group: &[DriveId],
+        (drives, group): (&GroupDrives, &[DriveId]),
     ) -> Result<(), ServerError> {
-        let Some(header) = self.header(id, stacks).await else {
+        let Some(header) = drives.header(id, stacks).await else {
             // Without a header it was never written to its end, unless all of them are damaged.
             return Ok(());
         };
@@ -129,8 +179,7 @@ impl Recovery<'_> {
         if !was_begun && !self.adoption.may_lack(begun) {
             return Ok(());
         }
-        let there = stacks.iter().filter_map(|(index, drive)| Some((*index, Arc::clone(self.drives.get(drive)?))));
-        let index = match read_index(header.blob, there.collect(), u64::MAX).await {
+        let index = match read_index(header.blob, drives.with_drives(stacks), u64::MAX).await {
             Ok(index) => index.unwrap_or_default(),
             Err(why) => {
                 self.report.unreadable += 1;
@@ -144,22 +193,11 @@ impl Recovery<'_> {
         self.report.adopted += 1;
         Ok(())
     }
+}
 
-    /// The header of a stack of blob `id`: the first that can be read, and is of this rack.
-    async fn header(&self, id: BlobId, stacks: &Stacks) -> Option<Header> {
-        for (index, drive) in stacks {
-            let Some(drive) = self.drives.get(drive) else { continue };
-            let name = stack::stack_name(id, *index);
-            let read = drive.read_at(&name, 0, Buffer::zeroed(BLOCK_BYTES)).await.map_err(text);
-            let header = read.and_then(|block| Header::decode(&block).map_err(text));
-            if let Ok(header) = header
-                && (header.blob.rack, header.blob.id, header.index) == (self.dir.rack_uuid(), id, *index)
-            {
-                return Some(header);
-            }
-        }
-        None
-    }
+/// The blob of `record`, as its stacks describe it.
+fn described(rack: RackUuid, record: &Blob) -> stack::Blob {
+    stack::Blob { rack, id: record.blob, code: record.code(), payload_bytes: record.payload_bytes }
 }
 
 /// The record of the blob of `header`, of which `stacks` are there, in the group of `drives`.

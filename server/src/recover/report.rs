@@ -17,6 +17,8 @@ pub struct Options {
 pub enum Step<'a> {
     /// It begins with this.
     Base(Option<Base>),
+    /// So many groups are looked through for copies of the catalog.
+    Copies(u64),
     /// So many groups are looked at.
     Groups(u64),
     /// One of them was.
@@ -25,9 +27,24 @@ pub enum Step<'a> {
     Unusable(&'a str),
 }
 
+/// Where a snapshot was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// In the journal, in the workshop.
+    #[default]
+    Journal,
+    /// On drives: there is no snapshot in the workshop.
+    Drives,
+    /// In the file that the operator named.
+    Copy,
+}
+
 /// A snapshot that a catalog was made from, and the batches since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Base {
+    /// Where it was found.
+    pub source: Source,
     /// When the snapshot was made, in milliseconds of the Unix epoch.
     pub made_ms: u64,
     /// Its records.
@@ -59,6 +76,13 @@ pub struct Report {
     pub dead: u64,
     /// Buckets that were made for them.
     pub buckets: u64,
+    /// Stacks that lie elsewhere than the catalog knew.
+    pub moved: u64,
+    /// Objects that the catalog knew, and of whose blob no drive has anything: they were deleted, or moved to the
+    /// workshop, after the last change that it has.
+    pub removed: u64,
+    /// Objects that were in the workshop alone, and the workshop is lost.
+    pub staged: u64,
     /// Blobs that cannot be read.
     pub unreadable: u64,
     /// Drives that cannot be used.

@@ -13,6 +13,7 @@
 
 mod gathered;
 mod lost;
+mod packed;
 mod rack;
 mod report;
 mod staged;

@@ -6,6 +6,7 @@
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
 use super::gathered::DiscardedPayload;
+use super::packed;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
 use crate::error::ServerError;
 use crate::pack_index::read_index;
@@ -331,7 +332,7 @@ impl Verification<'_> {
             }
             after = page.next;
             if after.is_none() {
-                return Ok(None);
+                return packed::unlike(&self.ground.catalog, blob.blob, &index).await;
             }
         }
     }

@@ -7,7 +7,7 @@
 use super::operation::StagedCursor;
 use crate::context::Context;
 use crate::temperature::{Judge, Judged};
-use catalog::{AgedVersion, CatalogError, Cursor, Reads, StagedWhen, Version, VersionId};
+use catalog::{AgedVersion, CATALOG_BUCKET, CatalogError, Cursor, Reads, StagedWhen, Version, VersionId};
 use engine::staging::{MoveRank, Selection};
 use engine::thermometer::Thermometer;
 use engine::{Heat, MoveOrder, StagedEntry};
@@ -97,7 +97,9 @@ impl Lister<'_> {
             let Judged { heat, reads, .. } = judged;
             let is_through = reads.is_some_and(|reads| reads.is_through);
             let rank = rank(query.order, heat, version.staged_ms, is_through);
-            let is_taken = !is_quarantined && takes(when, &selection, heat, (version.staged_ms, rank));
+            // Copies of the catalog are found again by the names of packs of their own.
+            let is_movable = !is_quarantined && version.bucket != CATALOG_BUCKET;
+            let is_taken = is_movable && takes(when, &selection, heat, (version.staged_ms, rank));
             Listed { entry: self.entry(&version, heat), version, is_taken, is_quarantined }
         });
         Ok((listed.collect(), StagedCursor { when, selection, after: page.next }))

@@ -29,9 +29,12 @@ impl World {
             Origin::Memory(making) => Some(making.job),
             Origin::Workshop(_) => None,
         };
+        // What the migrator composed has a number of its own.
+        let migration = op.0 >= self.next_op;
+        assert!(!migration || job.is_none(), "the world numbers what its jobs write");
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
-        let work = Work::Write { bytes, stack_bytes, pin, migration: job.is_none() };
+        let work = Work::Write { bytes, stack_bytes, pin, migration };
         let before = self.operations.insert(op, Operation::Write { pack, of, written: None });
         assert!(before.is_none(), "{op} is one operation");
         self.submit(job, Request { op, priority: PriorityClass::Background, overtake_limit: None, work });

@@ -14,12 +14,16 @@ use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
 use catalog::{Blob, Member, VersionId};
+use disk::stack;
 use engine::{Event, Outcome, PinnedTo, StagedEntry};
-use model::{Attempt, OpId};
+use model::{Attempt, GroupId, OpId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use workshop::{HeldPack, NamedSlot, PackError, PackMember, PackPlan};
+
+/// More than the index and the footer of a pack of one member without metadata take.
+const INDEX_BYTES: u64 = 4096;
 
 impl World {
     pub(super) fn list_staged(&mut self, attempt: Attempt, query: StagedScan, restart: bool) {
@@ -55,6 +59,17 @@ impl World {
             });
             handle.run(move |world| world.composed(op, versions, pack, pin));
         });
+    }
+
+    /// Writes a copy of the catalog, without the migrator: `engine::snapshots` has decided it.
+    pub(super) fn write_copy(&mut self, version: VersionId, bytes: u64, avoided: &[GroupId]) {
+        if self.migrating.contains(&version) {
+            return;
+        }
+        let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes.saturating_add(INDEX_BYTES));
+        let awake = self.rack.awake_with_room(stack_bytes, avoided);
+        let op = self.next_op();
+        self.compose(op, vec![version.0], awake.map_or(PinnedTo::Anywhere, PinnedTo::Group));
     }
 
     /// The versions of the write `of`, which is about to end, belong to the write `op` from now on.

@@ -151,6 +151,12 @@ impl WorldHandle {
         self.run(|world| world.order_write(order));
     }
 
+    /// Has the staged `version`, a copy of the catalog of so many bytes, written into a pack of its own: into a group
+    /// that is awake, if one has room, and rather into none of `avoided`.
+    pub fn write_copy(&self, version: VersionId, bytes: u64, avoided: Vec<GroupId>) {
+        self.run(move |world| world.write_copy(version, bytes, &avoided));
+    }
+
     /// Reports a fact to the engine.
     pub fn report(&self, event: Event) {
         self.run(|world| world.apply(event));

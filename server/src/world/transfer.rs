@@ -10,7 +10,7 @@ use super::rebuild::{InService, remove_left_over};
 use super::state::World;
 use super::state::WorldHandle;
 use crate::context::{Context, usage_of};
-use catalog::Blob;
+use catalog::{Blob, CATALOG_BUCKET, copy_nonce};
 use disk::Drive;
 use disk::stack::{self, Provenance, StackOutcome, StackWriter};
 use engine::{Event, Transfer};
@@ -198,8 +198,11 @@ impl BlobWrite {
         let distinct: BTreeSet<DriveId> = self.devices.iter().map(|(drive, _)| *drive).collect();
         assert_eq!(distinct.len(), self.devices.len(), "each stack of a blob lies on a drive of its own");
         let payload_bytes = self.pack.plan().payload_bytes();
+        let nonce = (self.context.nonce)();
+        let is_copy = self.pack.plan().members().iter().all(|member| member.bucket == CATALOG_BUCKET);
+        let nonce = if is_copy { copy_nonce(nonce) } else { nonce };
         let blob = Blob {
-            blob: self.context.catalog.next_blob_id((self.context.nonce)()).await?,
+            blob: self.context.catalog.next_blob_id(nonce).await?,
             group: self.group,
             class: self.class,
             drives: self.devices.iter().map(|(drive, _)| *drive).collect(),

@@ -1,0 +1,52 @@
+//! The catalog beside its file, kept while the server runs: its journal, and the copies of that on drives.
+//!
+//! When a snapshot is made is decided by `engine::snapshots`. One at a time is written, beside the work of the server.
+
+use crate::backup::in_a_thread;
+use crate::context::Context;
+use crate::drive_copies::DriveCopies;
+use catalog::{Journal, SnapshotError, SnapshotTotals};
+use disk::clock;
+use engine::snapshots::{JournalSize, Snapshots};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The interval at which it is looked whether a snapshot or a copy is due.
+const LOOK: Duration = Duration::from_secs(10);
+/// The same while a copy is on its way to drives.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Keeps `journal`, and `copies` of it on drives, until it is dropped.
+pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: DriveCopies) {
+    let (began, mut snapshots) = (clock::monotonic(), Snapshots::default());
+    loop {
+        let status = journal.status();
+        let size = JournalSize {
+            leads_on: status.snapshot.is_some() && status.broken.is_none(),
+            snapshot_bytes: status.snapshot_bytes,
+            batch_bytes: status.segment_bytes,
+        };
+        let now = || model::Time::ZERO + began.elapsed();
+        // A catalog that is not the newest, or not whole, is no place to begin anew from.
+        let is_newest = context.lineage.may_remove();
+        if is_newest && snapshots.is_due(now(), size) {
+            let made = snapshot(&context, &journal).await;
+            snapshots.ended(now(), made.is_ok());
+            match made {
+                Ok(totals) => tracing::info!(
+                    records = totals.records,
+                    bytes = totals.bytes,
+                    "a snapshot of the catalog was written beside it"
+                ),
+                Err(error) => tracing::warn!(%error, "no snapshot of the catalog could be written; it is tried again"),
+            }
+        }
+        let is_under_way = is_newest && copies.look(now()).await;
+        tokio::time::sleep(if is_under_way { LOOK_AGAIN } else { LOOK }).await;
+    }
+}
+
+async fn snapshot(context: &Context, journal: &Arc<Journal>) -> Result<SnapshotTotals, SnapshotError> {
+    let (catalog, journal, now_ms) = (context.catalog.clone(), Arc::clone(journal), (context.wall)());
+    in_a_thread(async move { journal.snapshot(&catalog, now_ms).await }).await
+}

@@ -1,0 +1,115 @@
+//! The copies of the catalog on drives, found without it: the names of stacks show which blobs may have one, and the
+//! indexes of their packs what they have. Each is brought into a directory of its own, under the name that it would
+//! have in a journal, so that it is used like one; all of it is checked there once more.
+
+use super::group::{GroupDrives, Stacks};
+use super::report::Step;
+use crate::data_dir::DataDir;
+use crate::error::{ServerError, text};
+use crate::pack_index::read_index;
+use catalog::{CATALOG_BUCKET, CopyContent, Sequence, may_have_copy};
+use crc_fast::{CrcAlgorithm, Digest};
+use disk::stack::{Blob, PayloadSink, Policy, SinkClosed, StackReader};
+use engine::layout::synthesise;
+use futures::future::BoxFuture;
+use model::BlobId;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use workshop::IndexEntry;
+
+/// The longest index of a pack of one copy.
+const INDEX_BYTES_MAX: u64 = 1 << 20;
+
+/// Brings all copies on the drives of `dir` into the directory `into`, which is made.
+pub(super) async fn gather(dir: &DataDir, into: &Path, watch: &(dyn Fn(Step<'_>) + Sync)) -> Result<(), ServerError> {
+    fs::create_dir(into).map_err(|error| ServerError::Io(format!("making {}", into.display()), error))?;
+    let layout = synthesise(dir.rack())?;
+    watch(Step::Copies(layout.groups.len() as u64));
+    let mut unusable = BTreeSet::new();
+    for group in &layout.groups {
+        let mut drives = GroupDrives::open(dir, &group.drives, &mut unusable, watch).await;
+        let found = drives.stacks(&mut unusable, watch).await;
+        for (blob, stacks) in found.iter().filter(|(blob, _)| may_have_copy(**blob)) {
+            if let Err(why) = bring(&drives, *blob, stacks, into).await {
+                watch(Step::Unusable(&format!("blob {blob}: {why}")));
+            }
+        }
+        watch(Step::Group);
+    }
+    Ok(())
+}
+
+/// Brings the copies in the blob `id` into `into`.
+async fn bring(drives: &GroupDrives, id: BlobId, stacks: &Stacks, into: &Path) -> Result<(), String> {
+    // Without a header it was never written to its end, unless all of them are damaged.
+    let Some(header) = drives.header(id, stacks).await else { return Ok(()) };
+    let there = drives.with_drives(stacks);
+    let index = read_index(header.blob, there.clone(), INDEX_BYTES_MAX).await?.unwrap_or_default();
+    for entry in index.iter().filter(|entry| entry.bucket == CATALOG_BUCKET) {
+        let Some(path) = CopyContent::of(&entry.key).map(|content| into.join(file_name(content, id))) else { continue };
+        if path.exists() {
+            continue; // a second attempt at the same copy
+        }
+        let opened = StackReader::open(header.blob, there.clone(), Policy::K).await.result;
+        let reader = opened.map_err(text)?.without_repairs();
+        if let Err(why) = write(reader, &header.blob, entry, &path).await {
+            drop(fs::remove_file(&path));
+            return Err(why);
+        }
+    }
+    Ok(())
+}
+
+/// The name that a copy would have in a journal.
+fn file_name(content: CopyContent, blob: BlobId) -> String {
+    match content {
+        CopyContent::Snapshot(Sequence(number)) => format!("{number:016x}.snapshot"),
+        CopyContent::Segment(Sequence(before), _) => format!("{before:016x}-{:016x}.journal", blob.nonce),
+    }
+}
+
+async fn write(mut reader: StackReader, blob: &Blob, entry: &IndexEntry, path: &Path) -> Result<(), String> {
+    let end = entry.offset.checked_add(entry.object.bytes).filter(|end| *end <= blob.payload_bytes);
+    let end = end.ok_or("a copy of the catalog is not within it")?;
+    let mut sink = Sink::make(path.to_owned()).map_err(text)?;
+    let read = reader.read(entry.offset..end, &mut sink).await;
+    if let Some(error) = sink.failed {
+        return Err(format!("{}: {error}", sink.path.display()));
+    }
+    read.map_err(text)?;
+    if sink.checksum.finalize() != entry.checksum {
+        return Err("a copy of the catalog is not the one that was packed".into());
+    }
+    Ok(())
+}
+
+/// Writes a payload into a file.
+struct Sink {
+    path: PathBuf,
+    file: File,
+    checksum: Digest,
+    failed: Option<io::Error>,
+}
+
+impl Sink {
+    fn make(path: PathBuf) -> io::Result<Self> {
+        // For the owner alone: a catalog has the secrets of users.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        Ok(Self { path, file, checksum: Digest::new(CrcAlgorithm::Crc64Nvme), failed: None })
+    }
+}
+
+impl PayloadSink for Sink {
+    fn take<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), SinkClosed>> {
+        Box::pin(async move {
+            self.checksum.update(bytes);
+            self.file.write_all(bytes).map_err(|error| {
+                self.failed = Some(error);
+                SinkClosed
+            })
+        })
+    }
+}
