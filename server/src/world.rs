@@ -16,6 +16,7 @@
 pub(crate) mod checks;
 mod evacuate;
 mod freeing;
+mod inspect;
 mod job_steps;
 mod listing;
 mod making;
@@ -40,6 +41,7 @@ mod up;
 pub use crate::context::{
     Absences, Context, Nonce, PinOf, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
 };
+pub use inspect::InspectedDrives;
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
 pub use operation::{MakeError, WriteOrder};
@@ -171,6 +173,7 @@ impl World {
             }
             Some(Operation::Rebuild(_)) => {}
             Some(Operation::Scrub(scrubbed)) => self.scrubbed(scrubbed, outcome),
+            Some(Operation::Inspect(answer)) => Self::inspection_ended(answer, outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

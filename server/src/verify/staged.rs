@@ -3,7 +3,7 @@
 use super::{Finding, FindingKind, PAGE, RESTORE, Step, Verification};
 use crate::error::ServerError;
 use crate::lineage;
-use catalog::StagedSlot;
+use catalog::{Place, StagedSlot};
 use futures::StreamExt;
 use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
 
@@ -29,7 +29,7 @@ enum StagedFinding {
 
 impl Verification<'_> {
     pub(super) async fn workshop(&mut self) -> Result<(), ServerError> {
-        let inventory = self.staging.inventory().await?;
+        let inventory = self.ground.staging.inventory().await?;
         (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
         let mut referred = vec![false; inventory.slots.len()];
         for parts in [false, true] {
@@ -54,18 +54,21 @@ impl Verification<'_> {
         }
         let unreferred = inventory.slots.iter().zip(referred).filter(|(_, referred)| !referred);
         let unreferred: Vec<u64> = unreferred.map(|(slot, _)| *slot).collect();
-        let unreferred = if unreferred.is_empty() { Vec::new() } else { self.staging.named(&unreferred).await? };
+        let unreferred =
+            if unreferred.is_empty() { Vec::new() } else { self.ground.staging.named(&unreferred).await? };
         self.unreferred(unreferred).await?;
         for name in &inventory.strangers {
             let what = format!("{name} in the workshop is no staged file");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).file(name));
         }
-        let recalls = self.ground.spool.list().await?;
-        self.report.leftovers.spool_files = recalls.len() as u64;
+        if let Some(spool) = &self.ground.spool {
+            self.report.leftovers.spool_files = spool.list().await?.len() as u64;
+        }
         Ok(())
     }
 
     async fn slots(&mut self, page: Vec<StagedSlot>) {
+        self.room().await;
         let is_whole = self.ground.small.as_ref().is_none_or(|small| small.records().are_all_known());
         let mend = if is_whole { LOST } else { UNMOUNTED };
         let this = &*self;
@@ -77,6 +80,9 @@ impl Verification<'_> {
         let looked: Vec<_> = looked.buffered(AT_ONCE).collect().await;
         for (staged, found) in looked {
             let name = staged_file_name(staged.slot);
+            if !matches!(found, StagedFinding::Good { .. }) && !self.lies_there(&staged).await {
+                continue;
+            }
             let (kind, what) = match found {
                 StagedFinding::Good { charged_bytes, checked_bytes } => {
                     self.report.workshop.files += 1;
@@ -92,9 +98,27 @@ impl Verification<'_> {
         }
     }
 
+    /// True if the catalog, as it is now, still has this slot for that version.
+    async fn lies_there(&self, staged: &StagedSlot) -> bool {
+        if self.ground.serving.is_none() {
+            return true;
+        }
+        let (catalog, version) = (&self.ground.catalog, staged.version);
+        let at = (&*staged.bucket, &*staged.key);
+        let placed = catalog.placed_objects(&[at]).await.ok().and_then(|mut placed| placed.pop().flatten());
+        match placed.filter(|placed| placed.object.version == version).map(|placed| placed.place) {
+            Some(Place::Staged { slot }) => slot == staged.slot,
+            Some(Place::Stored { .. }) => false,
+            // A part of it, or of an upload.
+            Some(Place::Parts) | None => {
+                catalog.slots_of(version, Place::Parts).await.is_ok_and(|slots| slots.contains(&staged.slot))
+            }
+        }
+    }
+
     async fn staged_file(&self, staged: &StagedSlot) -> StagedFinding {
         let at = NamedSlot::of(staged.slot, &staged.bucket, &staged.key);
-        let reader = match self.staging.open(at.clone()).await {
+        let reader = match self.ground.staging.open(at.clone()).await {
             Ok(reader) if ![0, staged.version.0].contains(&reader.stamp().version) => {
                 let error = ReadError::AnotherVersion { slot: staged.slot };
                 return StagedFinding::Damaged(error.to_string());
@@ -117,7 +141,7 @@ impl Verification<'_> {
                 }
             }
         }
-        match self.staging.charged_bytes(at).await {
+        match self.ground.staging.charged_bytes(at).await {
             Ok(charged_bytes) => StagedFinding::Good { charged_bytes, checked_bytes },
             Err(error) => StagedFinding::Damaged(error.to_string()),
         }
@@ -125,9 +149,12 @@ impl Verification<'_> {
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
-        let newest = self.ground.catalog.sequence_at_open().0;
+        let newest = match self.ground.serving {
+            Some(_) => self.ground.catalog.sequence().0,
+            None => self.ground.catalog.sequence_at_open().0,
+        };
         let runs = self.ground.catalog.runs().await?;
-        let marked = self.staging.marked_runs().await?;
+        let marked = self.ground.staging.marked_runs().await?;
         self.is_newest =
             marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
         let runs = runs.unwrap_or_default();
@@ -137,7 +164,7 @@ impl Verification<'_> {
         }
         for at in slots {
             let slot = at.slot();
-            let (stamp, is_finished) = match self.staging.open(at.clone()).await {
+            let (stamp, is_finished) = match self.ground.staging.open(at.clone()).await {
                 Ok(reader) => (Some(reader.stamp()), true),
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
@@ -156,8 +183,11 @@ impl Verification<'_> {
                 self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).file(&name));
                 continue;
             }
+            if self.ground.serving.is_some() {
+                continue; // it is being written, or freed; or it goes with the next start
+            }
             self.report.leftovers.staged_files += 1;
-            let bytes = self.staging.charged_bytes(at).await?;
+            let bytes = self.ground.staging.charged_bytes(at).await?;
             self.report.leftovers.staged_bytes += bytes;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
 //! of one operation.
 
+use super::inspect::InspectAnswer;
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
 use catalog::{Blob, Cursor, StagedWhen, VersionId};
@@ -33,12 +34,18 @@ pub(super) enum Operation {
     Rebuild(Rebuild),
     /// The blob that is scrubbed.
     Scrub(BlobId),
+    /// A look at the drives of a group; the answer is here until they are handed out.
+    Inspect(Option<InspectAnswer>),
 }
 
 impl Operation {
-    /// True if it reads into memory for a consumer that is gone.
+    /// True if it reads into memory, or looks, for somebody who is gone.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
+        match self {
+            Self::Read { progress: Some(progress), .. } => progress.is_abandoned(),
+            Self::Inspect(Some(answer)) => answer.is_closed(),
+            _ => false,
+        }
     }
 }
 
