@@ -68,9 +68,12 @@ impl StatusService {
 
     /// Ends a verification that is under way, as the server does.
     pub(crate) async fn end_verification(&self) {
-        let run = self.verifications.run.lock().take();
-        if let Some(Run { wanted, ended: Some(ended), .. }) = run {
-            drop(wanted);
+        // What has become of it can still be asked.
+        let ended = self.verifications.run.lock().as_mut().and_then(|run| {
+            run.wanted = None;
+            run.ended.take()
+        });
+        if let Some(ended) = ended {
             let _ = ended.await;
         }
     }
@@ -134,7 +137,7 @@ async fn run(
     let watch = |step: Step<'_>| note(&mut state.lock().progress.phase, step);
     let result = tokio::select! {
         result = verify(&ground, options, &watch) => result.map_err(text),
-        _ = unwanted => Err("it was interrupted".to_owned()),
+        _ = unwanted => Err("it was interrupted, or the server is stopping".to_owned()),
         () = unasked(&state) => Err("nobody has asked about it any more".to_owned()),
     };
     // Its view of the catalog and its looks go with it, before anybody hears that it is over.

@@ -5,7 +5,8 @@ use crate::error::ServerError;
 use crate::lineage;
 use catalog::{Place, StagedSlot};
 use futures::StreamExt;
-use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
+use std::collections::BTreeSet;
+use workshop::{FormatError, Inventory, NamedSlot, ReadError, staged_file_name};
 
 /// Staged files that are opened at once.
 const AT_ONCE: usize = 8;
@@ -45,7 +46,8 @@ impl Verification<'_> {
                         referred[at] = true;
                     }
                 }
-                self.slots(page.items).await;
+                let gone = self.unlinked(&inventory, &page.items).await?;
+                self.slots(page.items, &gone).await;
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -67,7 +69,23 @@ impl Verification<'_> {
         Ok(())
     }
 
-    async fn slots(&mut self, page: Vec<StagedSlot>) {
+    /// Slots of `page` that have no file any more though a running server has it open still.
+    async fn unlinked(&self, inventory: &Inventory, page: &[StagedSlot]) -> Result<BTreeSet<u64>, ServerError> {
+        let Some(last) = inventory.slots.last().filter(|_| self.ground.serving.is_some()) else {
+            return Ok(BTreeSet::new());
+        };
+        // Beyond the last are those that were staged since.
+        let missing = |slot: &u64| slot <= last && inventory.slots.binary_search(slot).is_err();
+        let missing: BTreeSet<u64> = page.iter().map(|staged| staged.slot).filter(missing).collect();
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let slots: Vec<u64> = missing.iter().copied().collect();
+        let there: BTreeSet<u64> = self.ground.staging.named(&slots).await?.iter().map(NamedSlot::slot).collect();
+        Ok(missing.difference(&there).copied().collect())
+    }
+
+    async fn slots(&mut self, page: Vec<StagedSlot>, gone: &BTreeSet<u64>) {
         self.room().await;
         let is_whole = self.ground.small.as_ref().is_none_or(|small| small.records().are_all_known());
         let mend = if is_whole { LOST } else { UNMOUNTED };
@@ -79,6 +97,7 @@ impl Verification<'_> {
         });
         let looked: Vec<_> = looked.buffered(AT_ONCE).collect().await;
         for (staged, found) in looked {
+            let found = if gone.contains(&staged.slot) { StagedFinding::Missing } else { found };
             let name = staged_file_name(staged.slot);
             if !matches!(found, StagedFinding::Good { .. }) && !self.lies_there(&staged).await {
                 continue;
@@ -166,6 +185,7 @@ impl Verification<'_> {
             let slot = at.slot();
             let (stamp, is_finished) = match self.ground.staging.open(at.clone()).await {
                 Ok(reader) => (Some(reader.stamp()), true),
+                Err(ReadError::NotFound { .. }) if self.ground.serving.is_some() => continue, // it was freed meanwhile
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
             };
