@@ -317,7 +317,7 @@ fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
     let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();
     // Most sentences name the drive already.
-    let named = |drive: &u32| finding.what.contains(&format!("drive {drive}"));
+    let named = |drive: &u32| finding.what.contains(&format!("drive d{drive}"));
     let drive = finding.drive.filter(|drive| !named(drive)).map(|drive| format!(" (drive {drive})"));
     let drive = drive.unwrap_or_default();
     format!("{}{about}{blob}{drive}\n    {}\n", finding.what, finding.mend)

@@ -1,6 +1,7 @@
 """One byte flipped in every kind of file that docs/format.md draws. The server serves right bytes, or an error; or it
 does not start, and names the file or what it holds. After the mend that it names, everything verifies."""
 
+import json
 import os
 import random
 import re
@@ -116,7 +117,10 @@ class FlippedBytes(SystemTest):
         for key in set(objects) - right:
             client.put_object(Bucket="pantry", Key=key, Body=objects[key])
         self.verified(data, "--deep")
-        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.configure(data, COLD)
+        server = self.serve(data)
+        server.until_cold()
         found = self.verified(data, "--deep")
         self.assertEqual([finding["what"] for finding in found["findings"]], [])
         self.assertEqual(self.answers(server, objects), set(objects))
@@ -131,13 +135,14 @@ class FlippedBytes(SystemTest):
         path = KINDS[kind](data)
         flip(path, at)
         server, refused = self.starts(data)
-        print(f"{kind} at {at} of {os.path.getsize(path)}: {refused or 'served'}")
+        print(f"{kind} at {at}: {refused or 'served'}")
         if refused:
             # It says what is damaged; the mend is another copy of the file.
             name = os.path.basename(path).removesuffix("-wal")
             known = [name, kind.split(" of ")[-1], "catalog", "larder.toml"]
             self.assertTrue(any(word in refused for word in known), refused)
-            self.assertTrue(re.search(r"put|restore|fix|set|write|use|name|make|see|mount|recover|is not", refused), refused)
+            place = re.search(r"toml:\d+:\d+: ", refused)
+            self.assertTrue(place or re.search(r"restore|write|put", refused), refused)
             flip(path, at)
             server = self.serve(data)
             self.assertEqual(self.answers(server, objects), set(objects))
@@ -146,7 +151,21 @@ class FlippedBytes(SystemTest):
             self.assertEqual([finding["what"] for finding in found["findings"]], [])
             return
         right = self.answers(server, objects)
-        print(f"    {len(objects) - len(right)} objects in error; warnings {server.status()['warnings']}")
+        warned = " ".join(server.status()["warnings"])
+        print(f"    {len(objects) - len(right)} objects in error")
+        if "larder recover --replace" in warned:
+            # Batches behind the damage do not follow on the catalog: the journal has those that are between.
+            self.assertEqual(server.stop(), 0)
+            recovered = larder("recover", "--replace", "--data", data)
+            self.assertEqual(recovered.returncode, 0, recovered.stderr)
+            server = self.serve(data)
+            right = self.answers(server, objects)
+            print(f"    {len(objects) - len(right)} objects in error after it is made again")
+        self.assertLessEqual(len(objects) - len(right), 1, "a byte costs one object at most")
+        if kind == "label of a drive":
+            self.assertIn("larder drive fail", json.dumps(self.verified(data, "--wake")["findings"]))
+            self.assertEqual(larder("drive", "fail", "0", "--data", data).returncode, 0)
+            server.until("it is rebuilt", lambda s: all(rebuild["left_bytes"] == 0 for rebuild in s["rebuilds"]))
         self.mended(data, objects, right)
 
     def test_every_kind_of_file(self):

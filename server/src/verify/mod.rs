@@ -45,7 +45,8 @@ const PAGE: usize = 1_024;
 /// Files that are open on all drives together: well below the usual limit of a process.
 const OPEN_FILES: usize = 64;
 
-const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop";
+const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, make \
+                       it again from its journal with `larder recover --replace`";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
 
 /// The extent of a verification.

@@ -14,6 +14,8 @@ const AT_ONCE: usize = 8;
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
 const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, \
                          put the object again, or delete it";
+const UNLISTED: &str = "put the objects again that are named as damaged, or delete them; the file that is damaged goes when \
+                        all that was staged with it has moved to the rack";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
@@ -32,6 +34,10 @@ impl Verification<'_> {
     pub(super) async fn workshop(&mut self) -> Result<(), ServerError> {
         let inventory = self.ground.staging.inventory().await?;
         (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
+        if let Some(why) = &inventory.unlisted {
+            let what = format!("small objects in workshop/intake cannot all be listed: {why}");
+            self.found(Finding::new(FindingKind::StagedDamaged, what, UNLISTED));
+        }
         let mut referred = vec![false; inventory.slots.len()];
         for parts in [false, true] {
             let mut after = None;
@@ -71,7 +77,8 @@ impl Verification<'_> {
 
     /// Slots of `page` that have no file any more though a running server has it open still.
     async fn unlinked(&self, inventory: &Inventory, page: &[StagedSlot]) -> Result<BTreeSet<u64>, ServerError> {
-        let Some(last) = inventory.slots.last().filter(|_| self.ground.serving.is_some()) else {
+        let is_known = self.ground.serving.is_some() && inventory.unlisted.is_none();
+        let Some(last) = inventory.slots.last().filter(|_| is_known) else {
             return Ok(BTreeSet::new());
         };
         // Beyond the last are those that were staged since.
