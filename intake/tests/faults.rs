@@ -279,4 +279,10 @@ fn rot_is_named_and_all_else_is_read() {
     assert_eq!(losses.len(), 1, "{losses:?}");
     assert_eq!(unreadable(&intake, &written).len(), 1);
     assert!(matches!(&losses[0], Loss::Place { rot, .. } if rot.record.is_some()));
+    drop(intake);
+    // A caller who knows nothing yet hears of every change all the same: only the value of one is gone.
+    let follows = Config { covered: Some(Sequence(0)), ..config(62) };
+    let (_, opened) = Intake::open(world.directories(), follows).expect("the pool can be opened");
+    let replayed: Vec<u64> = opened.replay.map(|change| change.expect("it can be read").sequence.0).collect();
+    assert_eq!(replayed, (1..=30).collect::<Vec<u64>>());
 }

@@ -121,6 +121,11 @@ class FlippedBytes(SystemTest):
         self.configure(data, COLD)
         server = self.serve(data)
         server.until_cold()
+        if any("move workshop/intake away" in finding["mend"] for finding in self.verified(data)["findings"]):
+            self.assertEqual(server.stop(), 0)
+            shutil.rmtree(os.path.join(data, "workshop", "intake"))
+            server = self.serve(data)
+            server.until_asleep()
         found = self.verified(data, "--deep")
         self.assertEqual([finding["what"] for finding in found["findings"]], [])
         self.assertEqual(self.answers(server, objects), set(objects))
@@ -168,9 +173,25 @@ class FlippedBytes(SystemTest):
             server.until("it is rebuilt", lambda s: all(rebuild["left_bytes"] == 0 for rebuild in s["rebuilds"]))
         self.mended(data, objects, right)
 
-    def test_every_kind_of_file(self):
+    def each(self, *kinds):
         base, objects = self.base()
-        for kind, path_in in KINDS.items():
-            for at in self.places(path_in(base), kind):
+        for kind in kinds:
+            path = KINDS[kind](base)
+            for at in self.places(path, kind):
                 with self.subTest(kind=kind, at=at):
                     self.flipped(base, objects, kind, at)
+
+    def test_files_of_the_data_directory(self):
+        self.each("identity", "credentials", "larder.toml", "rack.toml")
+
+    def test_the_catalog_and_its_journal(self):
+        self.each("catalog", "catalog's write-ahead log", "snapshot of the journal", "segment of the journal")
+
+    def test_files_of_the_workshop(self):
+        self.each("staged file", "run mark", "label of the intake")
+
+    def test_the_log_and_the_shelves_of_small_objects(self):
+        self.each("log of the intake", "shelf of the intake")
+
+    def test_files_of_drives(self):
+        self.each("label of a drive", "stack")
