@@ -183,6 +183,39 @@ class FullDisk(SystemTest):
         self.assertEqual(self.verified(data, "--deep")["findings"], [])
 
 
+class CatalogGone(SystemTest):
+    def test_a_catalog_that_is_deleted_or_cut_short_is_made_again(self):
+        base = self.rack("nas8", SETTINGS)
+        objects = {f"{n:02}": noise(60_000 + n, n) for n in range(12)}
+        base.filled(objects)
+        base.until_cold()
+        base.until("the journal leads on", lambda status: status["journal"]["leads_on"])
+        objects["staged"] = b"staged"
+        self.assertEqual(base.stop(), 0)
+        self.configure(base.data, STAYING)
+        base = self.serve(base.data)
+        base.client().put_object(Bucket="pantry", Key="staged", Body=b"staged")
+        self.assertEqual(base.stop(), 0)
+        size = os.path.getsize(os.path.join(base.data, "catalog.db"))
+        for left in (None, 0, size // 2, size - 100):
+            with self.subTest(left=left):
+                data = os.path.join(self.root, f"case-{left}")
+                shutil.copytree(base.data, data)
+                if left is None:
+                    lose(data)
+                else:
+                    os.truncate(os.path.join(data, "catalog.db"), left)
+                started = larder("serve", "--data", data, "--port", 0, timeout=20) if left != size - 100 else None
+                if started:
+                    self.assertEqual(started.returncode, 1, started.stderr)
+                    self.assertIn("larder recover", started.stderr)
+                self.assertEqual(larder("recover", "--replace", "--data", data).returncode, 0)
+                self.assertEqual(self.verified(data, "--deep")["findings"], [])
+                server = self.serve(data)
+                self.reads(server.client(), "pantry", objects)
+                server.kill()
+
+
 class KilledMends(SystemTest):
     description, pooled = test_pool.Pool.description, test_pool.Pool.pooled
 

@@ -5,7 +5,8 @@ use rusqlite::ErrorCode;
 use std::path::Path;
 
 pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
-pub(super) const MEND_DAMAGED: &str = "restore it from a backup";
+pub(super) const MEND_DAMAGED: &str =
+    "restore it from a backup, or make it again from its journal with `larder recover --replace`";
 
 /// The file at `path` cannot be used: it `what`.
 pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {

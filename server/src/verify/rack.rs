@@ -28,7 +28,8 @@ const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// Far above what any drive holds, and low enough for all lengths that follow from it.
 const PAYLOAD_BYTES_END: u64 = 1 << 56;
 
-const REWRITE: &str = "its objects can still be read: read them and put them again, and this blob is given up";
+const REWRITE: &str =
+    "its objects can still be read; `larder scrub start` regenerates it, as the next scrub does by itself";
 const REPAIRED: &str = "the next read of its objects repairs it";
 const GONE: &str = "the objects named are lost, in part or wholly: put them again, or delete them";
 const ORPHAN: &str = "remove the file: every object that was in it was deleted";
