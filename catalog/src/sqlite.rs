@@ -180,8 +180,8 @@ impl SqliteStore {
         let (log_use, followers) = (committer.log_use.clone(), committer.followers.clone());
         followers.begin(committer.state.followed());
         let writer = Some(Writer::start(committer, counters.clone())?);
-        let _lock = Some(lock);
-        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock })
+        let lock = Some(lock);
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
     /// Makes a new file at `path`, and has `fill` fill its records, which are empty.
@@ -239,8 +239,8 @@ impl SqliteStore {
         let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
         let (pool, overlay, log_use) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
         let (writer, followers) = (None, Arc::default());
-        let _lock = Some(lock);
-        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock })
+        let lock = Some(lock);
+        Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
     /// Counts since it was opened.

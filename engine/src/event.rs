@@ -138,8 +138,8 @@ pub enum Event {
     /// An operation is asked for.
     Submitted(Box<Request>),
     /// A read, or a look, is asked for that is worth no wake of its own: what is copied out of a blob that is mostly
-    /// dead, or read ahead ([`crate::readahead`]). It is refused with [`Rejection::Asleep`](crate::Rejection::Asleep) if its group is
-    /// neither awake nor on its way to be, and ends so when that goes to sleep before its turn.
+    /// dead, or read ahead ([`crate::readahead`]). It is refused with [`Rejection::Asleep`](crate::Rejection::Asleep)
+    /// if its group is neither awake nor on its way to be, and ends so when that goes to sleep before its turn.
     SubmittedWhileAwake(Box<Request>),
     /// Nobody waits for the operation any more. Ignored once it is in service.
     Cancelled {

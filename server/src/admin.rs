@@ -17,7 +17,8 @@
 //! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
 //! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
 //! POST /scrub/start?group=N       the same of group N, or 404
-//! POST /verify?drives=W&deep=D    verify::VerifyProgress of a new verification; W is none, awake or all, D true or false
+//! POST /verify?drives=W&deep=D    verify::VerifyProgress, of a new verification; W is none, awake or all, D true or
+//!                                 false
 //! GET /verify?number=N            verify::VerifyProgress, or 404: with the findings since the last answer
 //! DELETE /verify?number=N         the same, and it ends
 //! GET /users                      [report::UserReport]
@@ -294,8 +295,8 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         _ => refuse(
             StatusCode::NOT_FOUND,
             "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, /lost, \
-             /scrub/lost, /verify?number=, POST /verify?drives=&deep=, POST /drives/fail?drive=, /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, \
-             /scrub/resume, /scrub/start",
+             /scrub/lost, /verify?number=, POST /verify?drives=&deep=, POST /drives/fail?drive=, \
+             /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume, /scrub/start",
         ),
     }
 }
@@ -355,8 +356,8 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
 }
 
 async fn verification(admin: &impl Admin, request: &Request<Incoming>) -> Body {
-    const USAGE: &str = "write POST /verify?drives=W&deep=D, W being none, awake or all, and D true or false; or GET or \
-                         DELETE /verify?number=N";
+    const USAGE: &str = "write POST /verify?drives=W&deep=D, W being none, awake or all, and D true or false; or \
+                         GET or DELETE /verify?number=N";
     let is_deep = parameter(request, "deep").as_deref() == Some("true");
     let drives = parameter(request, "drives");
     let number = parameter(request, "number").and_then(|number| number.parse().ok());

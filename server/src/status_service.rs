@@ -5,6 +5,7 @@ mod scrub;
 mod small_objects;
 mod snapshot;
 mod temperature;
+mod verifications;
 mod verify;
 mod warnings;
 
@@ -38,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
-use verify::Verifications;
+use verifications::Verifications;
 use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.

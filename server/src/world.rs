@@ -41,10 +41,9 @@ mod up;
 pub use crate::context::{
     Absences, Context, Nonce, PinOf, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
 };
-pub use inspect::InspectedDrives;
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
-pub use operation::{MakeError, WriteOrder};
+pub use operation::{InspectedDrives, MakeError, WriteOrder};
 pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
 pub use spool_sink::{SegmentFollower, SpoolSegment, SpoolSink};
 pub use state::{World, WorldHandle};

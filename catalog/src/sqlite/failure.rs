@@ -19,6 +19,13 @@ pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::NotADatabase) => unusable(path, "is not a catalog of Larder", MEND_FOREIGN),
         Some(ErrorCode::DatabaseCorrupt) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        // What Larder writes has the types that it asks for.
+        None if is_of_another_type(error) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
     }
+}
+
+fn is_of_another_type(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType};
+    matches!(error, InvalidColumnType(..) | FromSqlConversionFailure(..))
 }

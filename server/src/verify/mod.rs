@@ -9,9 +9,10 @@
 //! The quick form reads the ends of files, the deep form everything.
 //!
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
-//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile, but
-//! the server beside which it runs (`serving.rs`).
+//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile,
+//! but the server beside which it runs (`serving.rs`).
 
+mod beside;
 mod gathered;
 mod lost;
 mod rack;
@@ -19,22 +20,22 @@ mod report;
 mod serving;
 mod staged;
 
+pub use beside::{ASLEEP, FindingQueue, Serving};
 pub use report::{
-    Finding, FindingKind, Leftovers, RackCounts, Report, SkippedGroup, VerifyPhase, VerifyProgress, VerifyRequest,
-    WorkshopCounts,
+    Finding, FindingKind, Leftovers, Options, RackCounts, Report, SkippedGroup, VerifyPhase, VerifyProgress,
+    VerifyRequest, WorkshopCounts,
 };
-pub use serving::{ASLEEP, FindingQueue, Serving};
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
 use crate::lineage;
+use beside::Beside;
 use catalog::{Audit, Catalog, CommitLog, SqliteStore, Store};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
-use serving::Beside;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use workshop::{SmallFiles, Staging};
@@ -45,18 +46,9 @@ const PAGE: usize = 1_024;
 /// Files that are open on all drives together: well below the usual limit of a process.
 const OPEN_FILES: usize = 64;
 
-const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, make \
-                       it again from its journal with `larder recover --replace`";
+const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, \
+                       make it again from its journal with `larder recover --replace`";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
-
-/// The extent of a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// True if drives of the rack are looked at, for which their groups have to be awake.
-    pub drives: bool,
-    /// True if everything is read, rather than the ends of files.
-    pub deep: bool,
-}
 
 /// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
+use super::beside::{DRIVE, GroupDrives};
 use super::gathered::DiscardedPayload;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
 use crate::error::ServerError;
@@ -35,8 +36,6 @@ const GONE: &str = "the objects named are lost, in part or wholly: put them agai
 const ORPHAN: &str = "remove the file: every object that was in it was deleted";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
-pub(super) const DRIVE: &str =
-    "put the drive back, or mount it; if it will not come back, give it up with `larder drive fail`";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
 
 /// The drives as the catalog has them.
@@ -45,12 +44,6 @@ pub(super) struct Accounts {
     /// Bytes of stacks by drive.
     drives: BTreeMap<DriveId, u64>,
     groups: BTreeSet<GroupId>,
-}
-
-/// The drives of a group, or the spares.
-pub(super) struct GroupDrives {
-    pub(super) group: Option<GroupId>,
-    pub(super) drives: Vec<DriveId>,
 }
 
 impl Verification<'_> {

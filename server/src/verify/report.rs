@@ -7,6 +7,15 @@ use std::borrow::Cow;
 /// Findings that are listed one by one; more are only counted.
 const TOLD_MAX: usize = 1_000;
 
+/// The extent of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// True if drives of the rack are looked at, for which their groups have to be awake.
+    pub drives: bool,
+    /// True if everything is read, rather than the ends of files.
+    pub deep: bool,
+}
+
 /// The kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -240,7 +249,7 @@ pub enum VerifyRequest {
     /// Begin one.
     Begin {
         /// Its extent.
-        options: super::Options,
+        options: Options,
         /// True if groups that sleep are woken, one after another.
         wakes: bool,
     },

@@ -8,105 +8,24 @@
 //! - The deep form has the engine scrub every group now; what that finds is what is wrong with the stacks. It repairs
 //!   what it can.
 
-use super::rack::{DRIVE, GroupDrives};
+use super::beside::{ASLEEP, DRIVE, GroupDrives};
 use super::report::SkippedGroup;
 use super::{Finding, FindingKind, Step, Verification};
-use crate::context::Context;
 use crate::error::ServerError;
-use crate::world::{InspectedDrives, WorldHandle};
-use catalog::{Blob, Catalog, ScrubFinding};
+use catalog::{Blob, ScrubFinding};
 use disk::stack;
 use engine::Rejection;
 use engine::scrub::ScrubView;
-use model::{BlobId, DriveId, GroupId};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use model::{DriveId, GroupId};
 use std::time::Duration;
-use tokio::sync::Notify;
 
 /// Records that are read at once.
 const PAGE: usize = 1_024;
-/// Findings that wait to be fetched; then the verification waits.
-const UNREAD_MAX: usize = 2_048;
 /// The interval of looking how far scrubs are.
 const LOOK: Duration = Duration::from_millis(200);
 
 const AGAIN: &str = "it is being regenerated; `larder scrub status` shows when it is good again";
 const REPAIRED: &str = "nothing: it is repaired, and is as it was written";
-/// Why a group is not looked at that is not to be woken.
-pub const ASLEEP: &str = "asleep";
-
-/// A running server.
-pub struct Serving {
-    pub(super) context: Context,
-    pub(super) world: WorldHandle,
-    /// True if groups that sleep are woken, one after another.
-    pub(super) wakes: bool,
-    pub(super) findings: FindingQueue,
-}
-
-impl Serving {
-    /// Beside the server of this world; sleeping groups are woken if `wakes`.
-    pub fn new(context: Context, world: WorldHandle, wakes: bool) -> Self {
-        Self { context, world, wakes, findings: FindingQueue::default() }
-    }
-
-    /// Where all findings can be fetched from; they wait until they are.
-    pub fn findings(&self) -> FindingQueue {
-        self.findings.clone()
-    }
-}
-
-/// Findings that wait to be fetched.
-#[derive(Clone, Default)]
-pub struct FindingQueue(std::sync::Arc<Unread>);
-
-#[derive(Default)]
-struct Unread {
-    findings: Mutex<Vec<Finding>>,
-    fetched: Notify,
-}
-
-impl FindingQueue {
-    pub(super) fn push(&self, finding: &Finding) {
-        self.0.findings.lock().push(finding.clone());
-    }
-
-    /// Takes those that wait.
-    pub fn take(&self) -> Vec<Finding> {
-        let taken = std::mem::take(&mut *self.0.findings.lock());
-        self.0.fetched.notify_waiters();
-        taken
-    }
-
-    /// Waits until there are few.
-    pub(super) async fn room(&self) {
-        loop {
-            let fetched = self.0.fetched.notified();
-            if self.0.findings.lock().len() < UNREAD_MAX {
-                return;
-            }
-            fetched.await;
-        }
-    }
-}
-
-/// What a verification keeps beside a running server.
-#[derive(Default)]
-pub(super) struct Beside {
-    /// The catalog as of one moment, while its records are compared.
-    pub(super) view: Option<Catalog>,
-    /// The drives that are looked at, while the engine has the look in service.
-    pub(super) lent: Option<InspectedDrives>,
-    /// Drives that were not there when their group was looked at.
-    pub(super) absent: BTreeSet<DriveId>,
-    /// Stacks that the scrub has found damaged: no other look at them is a second finding.
-    pub(super) scrubbed: BTreeSet<(BlobId, u8)>,
-    /// Payload bytes of blobs that the scrub has found lost.
-    pub(super) lost: BTreeMap<BlobId, Vec<(u64, u64)>>,
-    /// When the scrub was asked for, in modelled time.
-    asked: Option<model::Time>,
-}
 
 impl Verification<'_> {
     /// The catalog, as it is now, knows the stacks of `blob` where they were looked for, and something lives in it.

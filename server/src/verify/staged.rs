@@ -14,8 +14,8 @@ const AT_ONCE: usize = 8;
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
 const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, \
                          put the object again, or delete it";
-const UNLISTED: &str = "put the objects again that are named as damaged, or delete them; when nothing is staged any more, \
-                        stop the server, move workshop/intake away, and start it again: it makes a new one";
+const UNLISTED: &str = "put the objects again that are named as damaged, or delete them; when nothing is staged any \
+                        more, stop the server, move workshop/intake away, and start it again: it makes a new one";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 

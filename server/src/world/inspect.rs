@@ -1,30 +1,11 @@
-//! Looks at the drives of a group, for a verification: whoever looks holds them for as long as the engine has the look in
-//! service, in which nothing else changes the group.
+//! Looks at the drives of a group, for a verification: whoever looks holds them for as long as the engine has the look
+//! in service, in which nothing else changes the group.
 
-use super::operation::Operation;
+use super::operation::{InspectAnswer, InspectedDrives, Operation};
 use super::state::{World, WorldHandle};
-use disk::Drive;
 use engine::{DriveOutcome, DriveResult, Event, Outcome, PriorityClass, Rejection, Request, Work};
 use model::{Attempt, DriveId, GroupId, OpId};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use tokio::sync::oneshot;
-
-/// The drives of a group that can be read. The look is over when this is dropped: to be held for a moment at a time.
-pub struct InspectedDrives {
-    drives: BTreeMap<DriveId, Arc<dyn Drive>>,
-    _held: oneshot::Sender<()>,
-}
-
-impl InspectedDrives {
-    /// The drive `drive`, if it can be read.
-    pub fn get(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
-        self.drives.get(&drive).cloned()
-    }
-}
-
-/// Where the outcome of a look is reported.
-pub(super) type InspectAnswer = oneshot::Sender<Result<InspectedDrives, Rejection>>;
 
 /// A look that is waited for.
 struct Waiting {
@@ -72,7 +53,7 @@ impl World {
         let lent = drives.iter().map(|drive| (*drive, self.drive(*drive))).collect();
         if let Some(answer) = answer {
             // Whoever does not wait any more lets go at once.
-            let _ = answer.send(Ok(InspectedDrives { drives: lent, _held: held }));
+            let _ = answer.send(Ok(InspectedDrives::new(lent, held)));
         }
         self.start_with(move |handle, _| async move {
             let _ = let_go.await;

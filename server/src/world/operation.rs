@@ -1,15 +1,15 @@
 //! The world's side of operations: what it keeps of each until it is over, and the values that pass between the tasks
 //! of one operation.
 
-use super::inspect::InspectAnswer;
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
 use catalog::{Blob, Cursor, StagedWhen, VersionId};
+use disk::Drive;
 use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{BlobId, DriveId, GroupId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
@@ -48,6 +48,27 @@ impl Operation {
         }
     }
 }
+
+/// The drives of a group that can be read. The look is over when this is dropped: to be held for a moment at a time.
+pub struct InspectedDrives {
+    drives: BTreeMap<DriveId, Arc<dyn Drive>>,
+    _held: oneshot::Sender<()>,
+}
+
+impl InspectedDrives {
+    /// These drives; when they are given back `held` is dropped.
+    pub(super) fn new(drives: BTreeMap<DriveId, Arc<dyn Drive>>, held: oneshot::Sender<()>) -> Self {
+        Self { drives, _held: held }
+    }
+
+    /// The drive `drive`, if it can be read.
+    pub fn get(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
+        self.drives.get(&drive).cloned()
+    }
+}
+
+/// Where the outcome of a look is reported.
+pub(super) type InspectAnswer = oneshot::Sender<Result<InspectedDrives, Rejection>>;
 
 /// The source of a blob that is written.
 pub(super) enum Origin {

@@ -1,5 +1,5 @@
-//! Looks at the drives of a group, as a verification has them: they go group by group behind clients, and those that may
-//! wake nobody wake nobody.
+//! Looks at the drives of a group, as a verification has them: they go group by group behind clients, and those that
+//! may wake nobody wake nobody.
 
 use super::*;
 
