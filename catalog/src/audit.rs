@@ -19,7 +19,7 @@ use crate::store::{Entry, KeyRange};
 use crate::unreadable::Unreadable;
 use crate::upload::{fits, part_of};
 use model::{BlobId, DriveId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
@@ -27,7 +27,7 @@ use std::ops::Bound;
 const REPORTED_MAX: usize = 1_000;
 
 /// The findings of an audit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// Objects.
     pub objects: u64,

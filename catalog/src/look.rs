@@ -38,6 +38,23 @@ impl Catalog {
         Self::open(store).await
     }
 
+    /// The catalog as it is after the last batch, read-only, whatever is written later. Not for long
+    /// ([`Store::view`]).
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn view(&self) -> Result<Self, CatalogError> {
+        Ok(Self::over(self.store.view().await?))
+    }
+
+    /// The faults of the catalog's medium ([`Store::check_pages`]).
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn check_pages(&self) -> Result<Vec<String>, CatalogError> {
+        Ok(self.store.check_pages().await?)
+    }
+
     /// A page of the blobs that can be read, by number; those with a stack on `drive`, if one is given. May be short of
     /// `limit` before the last page.
     pub async fn sound_blobs(

@@ -213,6 +213,11 @@ impl Store for MemoryStore {
         })
     }
 
+    fn view(&self) -> StoreFuture<'_, Arc<dyn Store>> {
+        let view: Arc<dyn Store> = Arc::new(self.snapshot());
+        Box::pin(std::future::ready(Ok(view)))
+    }
+
     fn sequence(&self) -> Sequence {
         self.state.lock().committer.state.sequence
     }

@@ -28,6 +28,7 @@ mod records;
 mod schema;
 mod settle;
 mod statements;
+mod view;
 mod writer;
 
 use crate::committer::{Committer, LogUse, Records, State};
@@ -113,7 +114,8 @@ pub struct SqliteStore {
     behind_log: Option<String>,
     log_use: Arc<LogUse>,
     followers: Arc<Followers>,
-    _lock: File,
+    /// None of a view, which lives no longer than the store that it is of.
+    _lock: Option<File>,
 }
 
 impl SqliteStore {
@@ -178,6 +180,7 @@ impl SqliteStore {
         let (log_use, followers) = (committer.log_use.clone(), committer.followers.clone());
         followers.begin(committer.state.followed());
         let writer = Some(Writer::start(committer, counters.clone())?);
+        let lock = Some(lock);
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
@@ -236,15 +239,8 @@ impl SqliteStore {
         let lookups = Lookups::start(path.clone(), vec![file::open_read_only(&path)?])?;
         let (pool, overlay, log_use) = (Pool::new(path, readers), Arc::new(changes), Arc::default());
         let (writer, followers) = (None, Arc::default());
+        let lock = Some(lock);
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
-    }
-
-    /// Reads every page of the file and compares each table with its index. The faults that SQLite finds, in its words.
-    pub async fn check_pages(&self) -> Result<Vec<String>, StoreError> {
-        match self.pool.read(|reader| reader.check_pages(PAGE_FAULTS_MAX)).await {
-            Err(StoreError::Unusable(error)) => Ok(vec![error]),
-            other => other,
-        }
     }
 
     /// Counts since it was opened.
@@ -288,6 +284,20 @@ impl Store for SqliteStore {
 
     fn sequence(&self) -> Sequence {
         Sequence(self.counters.sequence.load(Ordering::Acquire))
+    }
+
+    fn view(&self) -> StoreFuture<'_, Arc<dyn Store>> {
+        Box::pin(async { Ok(Arc::new(self.as_of_now().await?) as Arc<dyn Store>) })
+    }
+
+    /// Reads every page of the file and compares each table with its index.
+    fn check_pages(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(async {
+            match self.pool.read(|reader| reader.check_pages(PAGE_FAULTS_MAX)).await {
+                Err(StoreError::Unusable(error)) => Ok(vec![error]),
+                other => other,
+            }
+        })
     }
 
     fn incomplete(&self) -> Option<&str> {

@@ -110,6 +110,16 @@ pub trait Store: Send + Sync + 'static {
     fn commit(&self, batch: Batch) -> StoreFuture<'_, ()>;
     /// The number of the last batch that changed something. The next one gets a higher one.
     fn sequence(&self) -> Sequence;
+    /// The store as it is after the last batch, read-only: later batches do not show in it, for as long as it is there.
+    /// Of a file, what is written meanwhile stays in its log, so it is not for long.
+    fn view(&self) -> StoreFuture<'_, Arc<dyn Store>> {
+        let none = StoreError::Failed("there are no views of this store".into());
+        Box::pin(std::future::ready(Err(none)))
+    }
+    /// The faults of the medium's own structure, in its words: none but in a file.
+    fn check_pages(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
     /// A description of missing records, if some that should be here are not. A key that is not found may be one of
     /// them.
     fn incomplete(&self) -> Option<&str> {

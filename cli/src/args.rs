@@ -38,7 +38,10 @@ pub enum Command {
     /// Manage the users who may sign requests to the server that runs on a data directory.
     #[command(subcommand)]
     User(UserCommand),
-    /// Check catalog, workshop and drives against each other, while no server runs; nothing is changed.
+    /// Check catalog, workshop and drives against each other; nothing is changed.
+    ///
+    /// Beside a running server drives that sleep are left alone, unless --wake says otherwise; --deep is a scrub of all
+    /// groups now, which repairs what it can.
     ///
     /// Exit code 0 if all agree, 1 if something is wrong, 2 if the check could not run.
     Verify(Verify),
@@ -525,9 +528,13 @@ pub struct Verify {
     /// Print every finding and the name of every lost object, as they come; JSON always does.
     #[arg(long)]
     pub all: bool,
-    /// Skip the drives of the rack, so that none has to wake.
+    /// Skip the drives of the rack.
     #[arg(long)]
     pub no_drives: bool,
+    /// While a server runs: wake the groups that sleep, one after another. Without this, drives that are not awake are
+    /// left alone; --deep includes it. Where no server runs, all drives are looked at in any case.
+    #[arg(long, conflicts_with = "no_drives")]
+    pub wake: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

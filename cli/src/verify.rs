@@ -5,8 +5,12 @@ use crate::human::{bytes, count, counted};
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
+use server::admin::{Client, ClientError};
 use server::data_dir::DataDir;
-use server::verify::{Finding, Options, Report, Step, verify_directory};
+use server::verify::{
+    ASLEEP, Finding, Options, Report, Step, VerifyPhase, VerifyProgress as Progress, VerifyRequest, verify_directory,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,6 +20,10 @@ use tokio::runtime::Runtime;
 const FINDINGS: u8 = 1;
 /// The check could not run.
 const CANNOT: u8 = 2;
+/// Groups of one reason that are named.
+const SKIPPED_NAMED: usize = 8;
+/// The interval of asking a running server how far it is.
+const POLL: Duration = Duration::from_millis(200);
 
 /// `larder verify`.
 pub fn verify(options: &Verify) -> ExitCode {
@@ -31,7 +39,6 @@ pub fn verify(options: &Verify) -> ExitCode {
 }
 
 fn verified(options: &Verify) -> anyhow::Result<Report> {
-    let dir = DataDir::open(&options.data.data)?;
     let progress = VerifyProgress::new();
     let how = Options { drives: !options.no_drives, deep: options.deep };
     let printer = Printer::new(options);
@@ -39,9 +46,68 @@ fn verified(options: &Verify) -> anyhow::Result<Report> {
         Step::Found(finding) => progress.around(|| printer.print(finding)),
         step => progress.step(step),
     };
-    let report = Runtime::new()?.block_on(verify_directory(&dir, how, &watch));
+    let report = Runtime::new()?.block_on(async {
+        let client = Client::of(&options.data.data)?;
+        match client.verification(VerifyRequest::Begin { options: how, wakes: options.wake || options.deep }).await {
+            Err(ClientError::NoServer(_)) => {
+                let dir = DataDir::open(&options.data.data)?;
+                Ok(verify_directory(&dir, how, &watch).await?)
+            }
+            begun => beside_server(&client, begun?, &watch).await,
+        }
+    });
     progress.end();
     printer.end(report?)
+}
+
+/// Waits for the verification `begun` of a running server.
+async fn beside_server(
+    client: &Client,
+    begun: Option<Progress>,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> anyhow::Result<Report> {
+    let (mut now, mut shown) = (begun, Shown::default());
+    loop {
+        let Some(progress) = now else { anyhow::bail!("the verification was interrupted, or the server restarted") };
+        progress.findings.iter().for_each(|finding| watch(Step::Found(finding)));
+        shown.follow(progress.phase, watch);
+        match (progress.report, progress.error) {
+            (Some(report), _) => return Ok(report),
+            (None, Some(error)) => anyhow::bail!("the verification has come to no end: {error}"),
+            (None, None) => tokio::time::sleep(POLL).await,
+        }
+        now = client.verification(VerifyRequest::Look(progress.number)).await?;
+    }
+}
+
+/// The progress of a server's verification that is shown.
+#[derive(Default)]
+struct Shown {
+    in_workshop: bool,
+    in_rack: bool,
+    done: u64,
+}
+
+impl Shown {
+    /// Takes the steps that lead to `phase`.
+    fn follow(&mut self, phase: VerifyPhase, watch: &(dyn Fn(Step<'_>) + Sync)) {
+        let (begins, first, now) = match phase {
+            VerifyPhase::Catalog => return watch(Step::Catalog),
+            VerifyPhase::Workshop { done, files } => (&mut self.in_workshop, Step::Workshop { files }, done),
+            VerifyPhase::Rack { done, blobs, groups } | VerifyPhase::Scrub { done, blobs, groups, .. } => {
+                (&mut self.in_rack, Step::Rack { blobs, groups }, done)
+            }
+        };
+        if !std::mem::replace(begins, true) {
+            watch(first);
+            self.done = 0;
+        }
+        (self.done..now).for_each(|_| watch(Step::Done));
+        self.done = now.max(self.done);
+        if let VerifyPhase::Scrub { permille, .. } = phase {
+            watch(Step::Scrubbing { permille });
+        }
+    }
 }
 
 /// Prints findings as they come, if all of them are wanted: in JSON, and with `--all`. None is stored.
@@ -124,13 +190,10 @@ impl VerifyProgress {
                 bar.enable_steady_tick(Duration::from_millis(100));
             }
             Step::Workshop { files } => begin(&mut bar, "workshop, files", files),
-            Step::Rack { blobs, groups } => {
-                bar.suspend(|| {
-                    let groups = counted(groups, "group");
-                    tracing::info!("reading the drives of {groups}, each of which wakes once; --no-drives spares that");
-                });
+            Step::Rack { blobs, .. } => {
                 begin(&mut bar, "drives, blobs", blobs);
             }
+            Step::Scrubbing { permille } => bar.set_message(format!("scrubbing, {} %", permille / 10)),
             Step::Done => bar.inc(1),
             Step::Found(_) => {}
         }
@@ -203,16 +266,36 @@ fn summary(report: &Report) -> String {
         let objects = counted(rack.unavailable_objects, "object");
         row(&mut text, "away", format!("{objects}, readable again when their drives are back; --all names them"));
     }
+    for skipped in skipped(report) {
+        row(&mut text, "skipped", skipped);
+    }
     if let Some(left) = left(report) {
         row(&mut text, "left over", left);
     }
     let verdict = match report.finding_count {
-        0 => "all agree".to_owned(),
+        0 if report.rack.skipped.is_empty() => "all agree".to_owned(),
+        0 => "all agree of what was looked at".to_owned(),
         1 => "1 thing is wrong".to_owned(),
         more => format!("{} things are wrong", count(more)),
     };
     row(&mut text, "verdict", verdict);
     text
+}
+
+/// The groups that were not looked at, by the reason.
+fn skipped(report: &Report) -> Vec<String> {
+    let mut by_reason: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for skipped in &report.rack.skipped {
+        by_reason.entry(&skipped.why).or_default().insert(skipped.group);
+    }
+    let line = |(why, groups): (&str, BTreeSet<u32>)| {
+        let named: Vec<String> = groups.iter().take(SKIPPED_NAMED).map(u32::to_string).collect();
+        let more = if groups.len() > SKIPPED_NAMED { ", ..." } else { "" };
+        let (count, named) = (counted(groups.len() as u64, "group"), named.join(", "));
+        let mend = if why == ASLEEP { "; --wake wakes each once" } else { "" };
+        format!("{count} ({named}{more}): {why}{mend}")
+    };
+    by_reason.into_iter().map(line).collect()
 }
 
 fn read(checked_bytes: u64) -> String {
@@ -234,7 +317,7 @@ fn line(finding: &Finding) -> String {
     let about = finding.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
     let blob = finding.blob.as_ref().map(|blob| format!(" (blob {blob})")).unwrap_or_default();
     // Most sentences name the drive already.
-    let named = |drive: &u32| finding.what.contains(&format!("drive {drive}"));
+    let named = |drive: &u32| finding.what.contains(&format!("drive d{drive}"));
     let drive = finding.drive.filter(|drive| !named(drive)).map(|drive| format!(" (drive {drive})"));
     let drive = drive.unwrap_or_default();
     format!("{}{about}{blob}{drive}\n    {}\n", finding.what, finding.mend)
@@ -243,13 +326,13 @@ fn line(finding: &Finding) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::verify::FindingKind;
+    use server::verify::{FindingKind, SkippedGroup};
 
     fn finding() -> Finding {
         Finding {
             kind: FindingKind::StagedMissing,
             what: "the staged file s-1 is missing".into(),
-            mend: "put it again",
+            mend: "put it again".into(),
             object: Some("s3://b/k".into()),
             blob: None,
             drive: None,
@@ -281,6 +364,18 @@ mod tests {
             "the staged file s-1 is missing of s3://b/k\n    put it again\n... and 2 more; --all lists them\n"
         ));
         assert!(message.ends_with("verdict   3 things are wrong\n"), "{message}");
+    }
+
+    #[test]
+    fn groups_that_were_not_looked_at_are_named_with_the_reason() {
+        let mut report = Report { clean: true, ..Report::default() };
+        report.rack.drives_read = true;
+        let skip = |(group, why): (u32, &str)| SkippedGroup { group, why: why.into() };
+        report.rack.skipped = [(3, ASLEEP), (1, ASLEEP), (1, ASLEEP), (2, "its drives are away")].map(skip).into();
+        let message = text(&report);
+        assert!(message.contains("skipped   2 groups (1, 3): asleep; --wake wakes each once\n"), "{message}");
+        assert!(message.contains("skipped   1 group (2): its drives are away\n"), "{message}");
+        assert!(message.ends_with("verdict   all agree of what was looked at\n"), "{message}");
     }
 
     #[test]

@@ -357,6 +357,13 @@ pub enum Transfer {
         /// Stack index and drive of every stack that can be reached now.
         stacks: Vec<(u8, DriveId)>,
     },
+    /// Look at files of these drives, briefly; change nothing.
+    Inspect {
+        /// The group they are in.
+        group: GroupId,
+        /// Every drive of it that can be read now. At least one.
+        drives: Vec<DriveId>,
+    },
 }
 
 impl Transfer {
@@ -364,7 +371,7 @@ impl Transfer {
     pub fn drives(&self) -> impl Iterator<Item = DriveId> + '_ {
         let (stacks, drives, target): (&[(u8, DriveId)], &[DriveId], Option<DriveId>) = match self {
             Self::Read { stacks, .. } | Self::Delete { stacks, .. } | Self::Scrub { stacks, .. } => (stacks, &[], None),
-            Self::Write { drives, .. } | Self::Verify { drives } => (&[], drives, None),
+            Self::Write { drives, .. } | Self::Verify { drives } | Self::Inspect { drives, .. } => (&[], drives, None),
             Self::Rebuild { stacks, target, .. } => (stacks, &[], Some(*target)),
         };
         stacks.iter().map(|(_, drive)| *drive).chain(drives.iter().copied()).chain(target)
@@ -393,6 +400,8 @@ pub enum Outcome {
     Cancelled,
     /// It could not be done, on any drives and in any of the attempts allowed.
     Failed(Rejection),
+    /// The look at the group's drives is over.
+    Inspected,
 }
 
 /// Why an operation is refused or given up.

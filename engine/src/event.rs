@@ -139,9 +139,9 @@ pub enum Event {
 
     /// An operation is asked for.
     Submitted(Box<Request>),
-    /// A read is asked for that is worth no wake of its own: what is copied out of a blob that is mostly dead, or read
-    /// ahead ([`crate::readahead`]). It is refused with [`Rejection::Asleep`](crate::Rejection::Asleep) if its group is
-    /// neither awake nor on its way to be, and ends so when that goes to sleep before its turn.
+    /// A read, or a look, is asked for that is worth no wake of its own: what is copied out of a blob that is mostly
+    /// dead, or read ahead ([`crate::readahead`]). It is refused with [`Rejection::Asleep`](crate::Rejection::Asleep)
+    /// if its group is neither awake nor on its way to be, and ends so when that goes to sleep before its turn.
     SubmittedWhileAwake(Box<Request>),
     /// Nobody waits for the operation any more. Ignored once it is in service.
     Cancelled {
@@ -452,6 +452,12 @@ pub enum Work {
         /// Which group.
         group: GroupId,
     },
+    /// Look at what lies on the drives of the group, a short part of it at once: a verification holds it against the
+    /// catalog. Moves nothing and changes nothing.
+    Inspect {
+        /// Which group.
+        group: GroupId,
+    },
 }
 
 impl Work {
@@ -463,7 +469,11 @@ impl Work {
             | Self::Write { bytes, .. }
             | Self::Rebuild { bytes, .. }
             | Self::Scrub { bytes, .. } => *bytes,
-            Self::Delete { .. } | Self::Visit { .. } | Self::Initialise { .. } | Self::ScrubWake { .. } => 0,
+            Self::Delete { .. }
+            | Self::Visit { .. }
+            | Self::Initialise { .. }
+            | Self::ScrubWake { .. }
+            | Self::Inspect { .. } => 0,
         }
     }
 }

@@ -144,7 +144,8 @@ impl Op {
             | Work::Scrub { .. }
             | Work::ScrubWake { .. }
             | Work::Visit { .. }
-            | Work::Initialise { .. } => 0,
+            | Work::Initialise { .. }
+            | Work::Inspect { .. } => 0,
         };
         let writes = matches!(self.request.work, Work::Write { .. } | Work::Rebuild { .. });
         assert!(writes || self.reserved.is_empty(), "space is reserved for what is written");
@@ -326,7 +327,11 @@ impl Ops {
             | Work::Scrub { blob, drives, .. } => {
                 moved.follow(*blob, drives);
             }
-            Work::Write { .. } | Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
+            Work::Write { .. }
+            | Work::ScrubWake { .. }
+            | Work::Visit { .. }
+            | Work::Initialise { .. }
+            | Work::Inspect { .. } => {}
         });
     }
 }

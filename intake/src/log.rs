@@ -85,6 +85,8 @@ pub(crate) struct Contents {
     /// Bytes of the torn tail.
     pub(crate) torn: u64,
     pub(crate) rot: Vec<Rot>,
+    /// Records of which no more than the value is damaged: they are among the rot, and what they say is known.
+    pub(crate) described: Vec<(u64, Head)>,
 }
 
 /// What a search finds at a place of a log.
@@ -113,7 +115,13 @@ pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>) -> Contents {
                 at += head.bytes();
                 continue;
             }
-            Found::Body(head, key) => (head.bytes(), key.map(|key| (key, head.sequence))),
+            Found::Body(head, key) => {
+                if key.is_some() && last.is_none_or(|last| head.sequence > last) {
+                    contents.described.push((at as u64, head));
+                    last = Some(head.sequence);
+                }
+                (head.bytes(), key.map(|key| (key, head.sequence)))
+            }
             Found::Nothing => (next_head(&image[at..], stamp), None),
         };
         contents.rot.push(Rot { offset: at as u64, bytes: length.min(image.len() - at) as u64, record });
@@ -136,6 +144,7 @@ impl Contents {
         let begin = self.rot[tail].offset;
         self.rot.truncate(tail);
         self.records.retain(|(offset, _)| *offset < begin);
+        self.described.retain(|(offset, _)| *offset < begin);
         self.torn += self.bytes.saturating_sub(begin);
         self.bytes = self.bytes.min(begin);
     }

@@ -104,6 +104,8 @@ fn rot_of_a_value_names_its_key() {
     image[offset as usize + crate::record::HEAD_BYTES + key.len() + 2] ^= 1;
     let contents = read(&image, STAMP, None);
     assert_eq!(contents.rot[0].record, Some((key, head.sequence)));
+    assert_eq!(contents.described, [(offset, head)], "what it says is known");
+    assert_eq!(contents.records.len(), whole.records.len() - 1);
 }
 
 #[test]

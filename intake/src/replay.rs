@@ -1,4 +1,6 @@
-//! The changes that the caller did not know yet when the intake was opened, in the order of their numbers.
+//! The changes that the caller did not know yet when the intake was opened, in the order of their numbers. A change of
+//! which only the value has rotted is among them: whoever wants its value is refused, and what came after it still
+//! follows on it.
 //!
 //! Memory: the heads of all logs, and the key and entry of one change.
 
@@ -43,7 +45,7 @@ impl Replay {
             }
             let image = image(table.medium.as_ref())?;
             let contents = log::read(&image, table.file.stamp(), Some(bytes));
-            for (offset, head) in contents.records {
+            for (offset, head) in contents.records.into_iter().chain(contents.described) {
                 if head.sequence > covered {
                     changes.insert(head.sequence, (Arc::clone(table), offset, head));
                 }

@@ -280,3 +280,18 @@ fn rot_is_named_and_all_else_is_read() {
     assert_eq!(unreadable(&intake, &written).len(), 1);
     assert!(matches!(&losses[0], Loss::Place { rot, .. } if rot.record.is_some()));
 }
+
+#[test]
+fn a_change_whose_value_has_rotted_is_replayed_all_the_same() {
+    let world = World::new(1);
+    let follows = |seed| Config { covered: Some(Sequence(0)), ..config(seed) };
+    let (intake, _) = Intake::open(world.directories(), follows(65)).expect("it is new");
+    put_many(&intake, &mut Written::new(), 0..30);
+    drop(intake);
+    let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.contains(".log"));
+    world.corrupt(0, &name.expect("there is a log"), |bytes| bytes[6100] ^= 1);
+    let (intake, opened) = Intake::open(world.directories(), follows(66)).expect("it is there");
+    assert_eq!(intake.take_losses().len(), 1);
+    let replayed: Vec<u64> = opened.replay.map(|change| change.expect("it can be read").sequence.0).collect();
+    assert_eq!(replayed, (1..=30).collect::<Vec<u64>>(), "only the value of one of them is gone");
+}

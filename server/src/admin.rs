@@ -17,6 +17,10 @@
 //! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
 //! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
 //! POST /scrub/start?group=N       the same of group N, or 404
+//! POST /verify?drives=W&deep=D    verify::VerifyProgress, of a new verification; W is none, awake or all, D true or
+//!                                 false
+//! GET /verify?number=N            verify::VerifyProgress, or 404: with the findings since the last answer
+//! DELETE /verify?number=N         the same, and it ends
 //! GET /users                      [report::UserReport]
 //! POST /users?name=N              report::NewKeys, of a new user
 //! POST /users/rotate?name=N       report::NewKeys, which replace the old ones
@@ -33,7 +37,7 @@
 //! Invariants:
 //! - Only the owner of the data directory can connect: the socket is made with mode 0600 in a directory of mode 0700,
 //!   and only then moved to its name, where it also replaces the socket of a killed server.
-//! - A GET changes nothing. No request waits for a drive.
+//! - A GET changes nothing, but that findings of a verification are handed out once. No request waits for a drive.
 //! - The server ends with [`serve`]'s `stop`, and removes its socket.
 
 mod answer;
@@ -49,6 +53,7 @@ use crate::repartition::Repartitions;
 use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, LostReport, ScrubReport, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
+use crate::verify::{Options, VerifyProgress, VerifyRequest};
 use answer::{Body, json, parameter, refuse, response, uninterrupted};
 use engine::thermometer::Rule;
 use http::{Method, Request, StatusCode};
@@ -128,6 +133,12 @@ pub trait Admin: Send + Sync + 'static {
 
     /// The objects that are lost with drives that failed.
     fn lost_objects(&self) -> impl Future<Output = Result<LostReport, AdminError>> + Send;
+
+    /// Begins a verification, says how far it is, or ends it; `None` if there is none of that number.
+    fn verification(
+        &self,
+        request: VerifyRequest,
+    ) -> impl Future<Output = Result<Option<VerifyProgress>, AdminError>> + Send;
 
     /// Says what it costs to recall a set, and begins with it unless it is a dry run.
     fn recall_set(&self, request: SetRequest) -> impl Future<Output = Result<SetReport, SetError>> + Send;
@@ -273,6 +284,7 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
             _,
         ) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
         ("/lost", &Method::GET) => json(&admin.lost_objects().await?),
+        ("/verify", _) => verification(admin, request).await,
         ("/scrub", &Method::GET) => json(&admin.scrub().await?),
         ("/status", &Method::GET) => json(&admin.status().await?),
         ("/drives", &Method::GET) => json(&admin.drives().await?),
@@ -283,8 +295,8 @@ async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incomi
         _ => refuse(
             StatusCode::NOT_FOUND,
             "there is /status, /explain?bucket=&key=, /thermometer?bucket=, /drives, /users, /recall, /scrub, /lost, \
-             /scrub/lost, POST /drives/fail?drive=, /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, \
-             /scrub/resume, /scrub/start",
+             /scrub/lost, /verify?number=, POST /verify?drives=&deep=, POST /drives/fail?drive=, \
+             /drives/retire?drive=, /drives/replace?drive=, /scrub/pause, /scrub/resume, /scrub/start",
         ),
     }
 }
@@ -340,6 +352,27 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     match changed {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
+    }
+}
+
+async fn verification(admin: &impl Admin, request: &Request<Incoming>) -> Body {
+    const USAGE: &str = "write POST /verify?drives=W&deep=D, W being none, awake or all, and D true or false; or \
+                         GET or DELETE /verify?number=N";
+    let is_deep = parameter(request, "deep").as_deref() == Some("true");
+    let drives = parameter(request, "drives");
+    let number = parameter(request, "number").and_then(|number| number.parse().ok());
+    let wanted = match (request.method().as_str(), drives.as_deref(), number) {
+        ("POST", Some(drives @ ("none" | "awake" | "all")), _) => {
+            let options = Options { drives: drives != "none", deep: is_deep };
+            VerifyRequest::Begin { options, wakes: drives == "all" }
+        }
+        ("GET", _, Some(number)) => VerifyRequest::Look(number),
+        ("DELETE", _, Some(number)) => VerifyRequest::End(number),
+        _ => return refuse(StatusCode::BAD_REQUEST, USAGE),
+    };
+    match admin.verification(wanted).await? {
+        Some(progress) => json(&progress),
+        None => refuse(StatusCode::NOT_FOUND, "there is no such verification; it was interrupted"),
     }
 }
 

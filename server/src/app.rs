@@ -122,6 +122,7 @@ async fn serve(
     if let Err(error) = service.jobs.closing().await {
         tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
     }
+    service.status.end_verification().await;
     tracing::info!("putting the drives to sleep");
     if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {
         tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");

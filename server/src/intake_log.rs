@@ -207,6 +207,10 @@ impl IntakeLog {
         let opened = Intake::open(directories, config);
         let (intake, Opened { replay, torn_bytes, pool, .. }) = opened.map_err(|error| match error {
             OpenError::LacksDrives => io::Error::new(io::ErrorKind::NotConnected, error),
+            OpenError::Drive { drive, error: ReadError::Damaged(damage) } => io::Error::other(format!(
+                "its file intake.pool on drive {drive} of the pool is damaged ({damage}): restore it from a copy of \
+                 the data directory; it never changes but when a drive joins the pool"
+            )),
             error => io::Error::other(error),
         })?;
         if torn_bytes > 0 {

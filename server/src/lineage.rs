@@ -43,8 +43,9 @@ pub const RUNS_MAX: usize = 256;
 const ASIDE: u64 = 1 << 63;
 
 /// The mend for an older catalog.
-pub const MEND: &str = "put the newest catalog back; if it is lost, set accept_older_catalog = true in larder.toml and \
-                        start again";
+pub const MEND: &str = "put the newest catalog back; or stop the server and make it again from its journal with \
+                        `larder recover --replace`; if neither can be had, set accept_older_catalog = true in \
+                        larder.toml and start again";
 
 /// The age of the catalog, as far as it is known.
 #[derive(Debug, Default)]

@@ -5,6 +5,8 @@ mod scrub;
 mod small_objects;
 mod snapshot;
 mod temperature;
+mod verifications;
+mod verify;
 mod warnings;
 
 pub(crate) use drives::may_lose;
@@ -20,6 +22,7 @@ use crate::report::{
     ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
+use crate::verify::{VerifyProgress, VerifyRequest};
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Journal, Object, Place};
 use disk::EmulatedRack;
@@ -36,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
+use verifications::Verifications;
 use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
@@ -61,6 +65,7 @@ pub struct StatusService {
     pub(crate) places: Vec<(PathBuf, Label)>,
     /// Held by whoever has a drive replaced.
     replacing: tokio::sync::Mutex<()>,
+    verifications: Verifications,
     started: Instant,
 }
 
@@ -72,7 +77,22 @@ impl StatusService {
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
         let (notices, traffic, intake, journal, places) = (Notices::default(), None, None, None, Vec::new());
-        Self { context, world, emulated, recalls, sets, notices, traffic, intake, journal, places, replacing, started }
+        let verifications = Verifications::default();
+        Self {
+            context,
+            world,
+            emulated,
+            recalls,
+            sets,
+            notices,
+            traffic,
+            intake,
+            journal,
+            places,
+            replacing,
+            verifications,
+            started,
+        }
     }
 
     /// A look at the engine.
@@ -284,6 +304,10 @@ impl Admin for StatusService {
             ScrubChange::Resume => self.pause_scrub(false).await.map(Some),
             ScrubChange::Start(group) => self.start_scrub(group).await,
         }
+    }
+
+    async fn verification(&self, request: VerifyRequest) -> Result<Option<VerifyProgress>, AdminError> {
+        self.verify(request).await
     }
 
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {

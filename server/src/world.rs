@@ -16,6 +16,7 @@
 pub(crate) mod checks;
 mod evacuate;
 mod freeing;
+mod inspect;
 mod job_steps;
 mod listing;
 mod making;
@@ -42,7 +43,7 @@ pub use crate::context::{
 };
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;
-pub use operation::{MakeError, WriteOrder};
+pub use operation::{InspectedDrives, MakeError, WriteOrder};
 pub use read_target::{MemorySink, ReadOrder, ReadTarget, TimedClient};
 pub use spool_sink::{SegmentFollower, SpoolSegment, SpoolSink};
 pub use state::{World, WorldHandle};
@@ -171,6 +172,7 @@ impl World {
             }
             Some(Operation::Rebuild(_)) => {}
             Some(Operation::Scrub(scrubbed)) => self.scrubbed(scrubbed, outcome),
+            Some(Operation::Inspect(answer)) => Self::inspection_ended(answer, outcome),
             None if matches!(outcome, Outcome::Deleted) => self.blob_deleted(op),
             None => {
                 self.deleting.remove(&op);

@@ -32,6 +32,8 @@ mod giving_up;
 mod hangs;
 #[path = "rack/initialising.rs"]
 mod initialising;
+#[path = "rack/inspecting.rs"]
+mod inspecting;
 #[path = "rack/random_runs.rs"]
 mod random_runs;
 #[path = "rack/reading_ahead.rs"]

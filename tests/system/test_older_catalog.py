@@ -5,7 +5,7 @@ import shutil
 import struct
 
 import decoder
-from harness import BRISK, FILES, SystemTest, noise
+from harness import BRISK, FILES, SystemTest, larder, noise
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
 SMALL_STAYING = {**SETTINGS, "migrate.older_than": None, "workshop.regular": 1.0, "workshop.critical": 1.0}
@@ -91,6 +91,22 @@ class OlderCatalog(SystemTest):
             server.until_asleep()
         self.reads(client, "pantry", {key: fork[key] for key in sorted(fork)[3:]})
         return server.status()
+
+    def test_the_journal_makes_the_newest_catalog_again_though_a_server_has_begun_with_the_older_one(self):
+        data, _, acknowledged = self.backed_up()
+        for starts in (0, 2):
+            self.copy(data, "catalog.older", "catalog.db")
+            for _ in range(starts):
+                server = self.serve(data)
+                server.until_asleep()
+                self.assertTrue(any("larder recover --replace" in line for line in server.status()["warnings"]))
+                self.assertEqual(server.stop(), 0)
+            made = larder("recover", "--replace", "--data", data)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            self.assertEqual(self.verified(data, "--deep")["findings"], [], starts)
+            server = self.serve(data)
+            self.reads(server.client(), "pantry", acknowledged)
+            self.assertEqual(server.stop(), 0)
 
     def test_nothing_that_the_newer_catalog_knows_is_lost_by_using_the_older_one(self):
         data, before, acknowledged = self.backed_up()

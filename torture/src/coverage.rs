@@ -235,7 +235,8 @@ fn group_of(work: &Work) -> Option<GroupId> {
         | Work::Scrub { group, .. }
         | Work::ScrubWake { group }
         | Work::Visit { group }
-        | Work::Initialise { group } => Some(*group),
+        | Work::Initialise { group }
+        | Work::Inspect { group } => Some(*group),
         Work::Write { .. } => None,
     }
 }

@@ -72,6 +72,8 @@ pub struct Inventory {
     pub slots: Vec<u64>,
     /// Files that are not staged files.
     pub strangers: Vec<FileName>,
+    /// Why records are missing among the slots, if they could not be listed to the end.
+    pub unlisted: Option<String>,
 }
 
 /// The name of the file of `slot`.
@@ -189,9 +191,14 @@ impl Staging {
     }
 
     /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
-    async fn each_slot(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
+    async fn each_slot(&self, each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
+        self.each_listed(each).await?.map_or(Ok(()), Err)
+    }
+
+    /// The same; answers why the records could not be listed to their end, if they could not.
+    async fn each_listed(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<Option<DriveError>, DriveError> {
         self.each_file(|slot| each(slot.into())).await?;
-        self.each_record(each).await
+        Ok(self.each_record(each).await.err())
     }
 
     async fn each_record(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
@@ -231,7 +238,8 @@ impl Staging {
     /// The files on its disk, known to the catalog or not.
     pub async fn inventory(&self) -> Result<Inventory, DriveError> {
         let mut inventory = Inventory::default();
-        self.each_slot(|at| inventory.slots.push(at.slot())).await?;
+        inventory.unlisted =
+            self.each_listed(|at| inventory.slots.push(at.slot())).await?.map(|error| error.to_string());
         inventory.slots.sort_unstable();
         let is_stranger = |name: &FileName| slot_of(name).is_none() && run_of(name).is_none();
         inventory.strangers.extend(self.drive().list().await?.into_iter().filter(is_stranger));
@@ -239,15 +247,15 @@ impl Staging {
     }
 
     /// Those of `slots`, which are in ascending order, that have a file; with the name of their object if they are
-    /// records.
+    /// records. Of records only those that can be listed.
     pub async fn named(&self, slots: &[u64]) -> Result<Vec<NamedSlot>, DriveError> {
         let mut named = Vec::new();
-        self.each_slot(|at| {
+        let each = |at: NamedSlot| {
             if slots.binary_search(&at.slot()).is_ok() {
                 named.push(at);
             }
-        })
-        .await?;
+        };
+        self.each_listed(each).await?;
         Ok(named)
     }
 

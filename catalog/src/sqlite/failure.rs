@@ -5,7 +5,8 @@ use rusqlite::ErrorCode;
 use std::path::Path;
 
 pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
-pub(super) const MEND_DAMAGED: &str = "restore it from a backup";
+pub(super) const MEND_DAMAGED: &str =
+    "restore it from a backup, or make it again from its journal with `larder recover --replace`";
 
 /// The file at `path` cannot be used: it `what`.
 pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
@@ -18,6 +19,13 @@ pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         Some(ErrorCode::NotADatabase) => unusable(path, "is not a catalog of Larder", MEND_FOREIGN),
         Some(ErrorCode::DatabaseCorrupt) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        // What Larder writes has the types that it asks for.
+        None if is_of_another_type(error) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
     }
+}
+
+fn is_of_another_type(error: &rusqlite::Error) -> bool {
+    use rusqlite::Error::{FromSqlConversionFailure, InvalidColumnType};
+    matches!(error, InvalidColumnType(..) | FromSqlConversionFailure(..))
 }

@@ -205,7 +205,18 @@ impl Overlay {
         Ok(())
     }
 
-    fn folds(&self) -> Folds {
+    /// A copy of what waits, and how often something was folded. While a fold of it is under way it gives the same
+    /// state over the file before and after.
+    pub(super) fn waiting(&self) -> (Changes, Folds) {
+        let (waiting, folds) = {
+            let state = self.state.read();
+            (Arc::clone(&state.waiting), state.folds)
+        };
+        // Copied without the lock; a commit meanwhile copies it likewise.
+        ((*waiting).clone(), Folds(folds))
+    }
+
+    pub(super) fn folds(&self) -> Folds {
         Folds(self.state.read().folds)
     }
 

@@ -26,8 +26,8 @@ impl<'a> Statements<'a> {
 
     /// One transaction, so that all values are of one moment.
     pub(super) fn get_many(&self, keys: &[&[u8]]) -> rusqlite::Result<Vec<Option<Sealed>>> {
-        if let [key] = keys {
-            return Ok(vec![self.get(key)?]);
+        if keys.len() == 1 || !self.connection.is_autocommit() {
+            return keys.iter().map(|key| self.get(key)).collect(); // a view is one transaction as a whole
         }
         let transaction = self.connection.unchecked_transaction()?;
         let values = keys.iter().map(|key| self.get(key)).collect::<Result<_, _>>()?;

@@ -9,13 +9,14 @@ use crate::seal::Sealed;
 use crate::store::{Batch, Check, KeyRange, Store, Write};
 use model::Rng;
 use rusqlite::Connection;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::ops::Bound;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn put(key: &[u8], value: &[u8]) -> Batch {
     Batch::new(Vec::new(), vec![Write::Put(key.to_vec(), value.to_vec())])
@@ -343,6 +344,44 @@ async fn two_records_are_of_one_moment_while_others_are_folded() {
     }
     done.store(true, Ordering::Relaxed);
     assert!(reader.await.unwrap() > 0);
+}
+
+/// Views taken while batches are logged and folded are each of one batch, and stay so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_stays_as_it_was_whatever_is_written_and_folded_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SqliteOptions { cover_after_bytes: 300, ..SqliteOptions::default() };
+    let store = SqliteStore::open_with_log(dir.path().join("catalog"), options, Arc::new(MemoryLog::new())).unwrap();
+    let (store, keys) = (Arc::new(store), [b"a".to_vec(), b"b".to_vec()]);
+    let (viewed, done) = (Arc::clone(&store), Arc::new(AtomicBool::new(false)));
+    let (is_done, asked) = (Arc::clone(&done), keys.to_vec());
+    let viewer = tokio::spawn(async move {
+        let mut numbers = BTreeSet::new();
+        while !is_done.load(Ordering::Relaxed) {
+            let view = viewed.view().await.unwrap();
+            let mut of_view = BTreeSet::new();
+            for _ in 0..3 {
+                for entry in view.scan(KeyRange::all(), 9).await.unwrap() {
+                    of_view.insert(entry.value.open(&entry.key).unwrap().0.to_vec());
+                }
+                for (at, found) in asked.iter().zip(view.get_many(asked.clone()).await.unwrap()) {
+                    of_view.extend(found.map(|found| found.open(at).unwrap().0.to_vec()));
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(of_view.len() <= 1, "a view is of one batch: {of_view:?}");
+            assert!(view.commit(Batch::default()).await.is_err(), "and nothing is written to it");
+            numbers.extend(of_view);
+        }
+        numbers.len()
+    });
+    for turn in 1..4_000_u32 {
+        let writes = keys.iter().map(|key| Write::Put(key.clone(), turn.to_be_bytes().to_vec())).collect();
+        store.commit(Batch::new(Vec::new(), writes)).await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    let views = viewer.await.unwrap();
+    assert!(views > 3 && store.stats().covers > 20, "{views} views, {:?}", store.stats());
 }
 
 #[tokio::test]

@@ -458,7 +458,10 @@ impl TraceCheck {
         }
         self.rebuilds.begun(op, transfer).map_err(|fault| TraceFault::Rebuild { op, fault })?;
         match transfer {
-            Transfer::Write { group, .. } | Transfer::Rebuild { group, .. } | Transfer::Scrub { group, .. } => {
+            Transfer::Write { group, .. }
+            | Transfer::Rebuild { group, .. }
+            | Transfer::Scrub { group, .. }
+            | Transfer::Inspect { group, .. } => {
                 self.serves(Some(*group), op)?;
             }
             Transfer::Read { .. } => self.class_serves(self.open.get(op).and_then(|open| open.class), op)?,

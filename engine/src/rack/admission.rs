@@ -23,7 +23,7 @@ impl Rack {
         self.submit(request, false, step);
     }
 
-    /// A read that is worth no wake of its own.
+    /// A read, or a look, that is worth no wake of its own.
     pub(super) fn submitted_while_awake(&mut self, request: Box<Request>, step: &mut Step) {
         self.submit(request, true, step);
     }
@@ -83,7 +83,9 @@ impl Rack {
                 Ok((*group, Vec::new()))
             }
             Work::Delete { group, drives, .. } => self.validate(*group, drives).map(|()| (*group, Vec::new())),
-            Work::Visit { group } => self.validate(*group, &[]).map(|()| (*group, Vec::new())),
+            Work::Visit { group } | Work::Inspect { group } => {
+                self.validate(*group, &[]).map(|()| (*group, Vec::new()))
+            }
             // Nobody but the engine asks for these.
             Work::Rebuild { .. } | Work::Initialise { .. } | Work::Scrub { .. } | Work::ScrubWake { .. } => {
                 Err(Rejection::Malformed)

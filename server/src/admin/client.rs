@@ -15,6 +15,7 @@ use crate::report::{
     DriveReport, DryRunReport, Explanation, LostObject, LostReport, NewKeys, ScrubReport, Status, UserReport,
 };
 use crate::set_recall::{SetReport, SetRequest};
+use crate::verify::{Options, VerifyProgress, VerifyRequest};
 use bytes::Bytes;
 use disk::clock;
 use http::{Method, Request, StatusCode, header};
@@ -309,6 +310,26 @@ impl Client {
     /// When no server answers.
     pub async fn scrub_lost(&self) -> Result<Vec<LostObject>, ClientError> {
         self.get("/scrub/lost").await?.ok_or_else(|| self.no_answer("it knows no /scrub/lost"))
+    }
+
+    /// Begins a verification, says how far it is, or ends it; `None` if there is none of that number.
+    ///
+    /// # Errors
+    /// When no server answers, or it refuses.
+    pub async fn verification(&self, request: VerifyRequest) -> Result<Option<VerifyProgress>, ClientError> {
+        let (method, target) = match request {
+            VerifyRequest::Begin { options: Options { drives, deep }, wakes } => {
+                let drives = match (drives, wakes) {
+                    (false, _) => "none",
+                    (true, false) => "awake",
+                    (true, true) => "all",
+                };
+                (Method::POST, format!("/verify?drives={drives}&deep={deep}"))
+            }
+            VerifyRequest::Look(number) => (Method::GET, format!("/verify?number={number}")),
+            VerifyRequest::End(number) => (Method::DELETE, format!("/verify?number={number}")),
+        };
+        self.ask(method, &target).await
     }
 
     /// Changes what is scrubbed; `None` if there is no such group.

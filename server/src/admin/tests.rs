@@ -8,6 +8,7 @@ use crate::report::{
     CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, LostReport, MoveEstimate,
     ObjectTotal, PlaceReport, PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
 };
+use crate::verify::{Finding, FindingKind, RackCounts, Report, SkippedGroup, VerifyPhase};
 use catalog::{Catalog, MemoryStore};
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -175,6 +176,18 @@ impl Admin for Fake {
         Ok(known.then(|| ScrubReport { status, ..ScrubReport::default() }))
     }
 
+    async fn verification(&self, request: VerifyRequest) -> Result<Option<VerifyProgress>, AdminError> {
+        let options = Options { drives: true, deep: true };
+        Ok(match request {
+            VerifyRequest::Begin { .. } => {
+                assert_eq!(request, VerifyRequest::Begin { options, wakes: true });
+                Some(VerifyProgress { number: 3, ..VerifyProgress::default() })
+            }
+            VerifyRequest::Look(3) => Some(verified()),
+            VerifyRequest::Look(_) | VerifyRequest::End(_) => None,
+        })
+    }
+
     async fn recall_set(&self, request: SetRequest) -> Result<SetReport, SetError> {
         match request.keys {
             None => Err(SetError::Refused("it does not fit".into())),
@@ -189,6 +202,23 @@ impl Admin for Fake {
     fn set_recalls(&self) -> Vec<SetReport> {
         vec![SetReport { job: 3, ..SetReport::default() }]
     }
+}
+
+fn verified() -> VerifyProgress {
+    let finding = Finding {
+        kind: FindingKind::StackBad,
+        what: "stack s-0 is missing".into(),
+        mend: "read it".into(),
+        object: None,
+        blob: Some("b7".into()),
+        drive: Some(3),
+        file: None,
+    };
+    let skipped = vec![SkippedGroup { group: 4, why: "asleep".into() }];
+    let rack = RackCounts { drives_read: true, stacks: 7, skipped, ..RackCounts::default() };
+    let report = Report { finding_count: 1, findings: vec![finding.clone()], rack, ..Report::default() };
+    let phase = VerifyPhase::Scrub { done: 1, blobs: 2, groups: 1, permille: 500 };
+    VerifyProgress { number: 3, phase, findings: vec![finding], report: Some(report), error: None }
 }
 
 struct Running {
@@ -241,6 +271,20 @@ async fn what_the_server_says_arrives_whatever_the_key_is_called() {
     assert_eq!(client.explain("b", "nothing").await.unwrap(), None);
     let message = client.explain("b", "broken").await.unwrap_err().to_string();
     assert_eq!(message, "the catalog does not answer");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_verification_arrives_with_its_findings() {
+    let (_root, dir) = data_dir("d");
+    let server = Running::start(&dir);
+    let client = server.client();
+    let begin = VerifyRequest::Begin { options: Options { drives: true, deep: true }, wakes: true };
+    assert_eq!(client.verification(begin).await.unwrap().unwrap().number, 3);
+    assert_eq!(client.verification(VerifyRequest::Look(3)).await.unwrap(), Some(verified()));
+    for none in [VerifyRequest::Look(2), VerifyRequest::End(3)] {
+        assert_eq!(client.verification(none).await.unwrap(), None);
+    }
     server.stop().await;
 }
 

@@ -56,7 +56,7 @@ impl StatusService {
         self.scrub_report().await.map(Some)
     }
 
-    async fn is_on(&self) -> Result<(), AdminError> {
+    pub(super) async fn is_on(&self) -> Result<(), AdminError> {
         if self.look(|rack, _| rack.policy().scrub.period.is_some()).await? {
             return Ok(());
         }

@@ -39,6 +39,7 @@ impl Verification<'_> {
         let mut blobs: BTreeMap<BlobId, LostBlob> = gathered.map(|lost| (lost.blob.blob, lost)).collect();
         let (mut open, mut after) = (None, None);
         while !blobs.is_empty() {
+            self.room().await;
             let page = self.ground.catalog.sound_objects(after.as_ref(), PAGE).await?;
             for (bucket, key, placed) in page.items {
                 let Place::Stored { blob, offset } = placed.place else { continue };
@@ -48,7 +49,12 @@ impl Verification<'_> {
                 }
                 let reader = open.as_mut().and_then(|(_, reader)| reader.as_mut());
                 let bytes = placed.object.bytes;
-                if is_readable(reader, &lost.blob, offset..offset.saturating_add(bytes)).await {
+                let range = offset..offset.saturating_add(bytes);
+                let is_whole = match self.beside.lost.get(&blob) {
+                    Some(ranges) => ranges.iter().all(|(from, to)| range.end <= *from || *to <= range.start),
+                    None => is_readable(reader, &lost.blob, range).await,
+                };
+                if is_whole {
                     lost.readable += 1;
                     continue;
                 }
@@ -81,7 +87,7 @@ impl Verification<'_> {
 
     /// Reads `blob` as a client's read would, if enough of its stacks can be opened and everything is to be read.
     async fn reader(&self, blob: &Blob) -> Option<StackReader> {
-        if !self.options.deep {
+        if !self.options.deep || self.ground.serving.is_some() {
             return None;
         }
         let drives = blob.drives.iter().map(|drive| self.drive(*drive));

@@ -9,22 +9,30 @@
 //! The quick form reads the ends of files, the deep form everything.
 //!
 //! Invariants: nothing is changed; memory holds pages of the catalog, the slots of the staged files, the names on a
-//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile.
+//! drive, and the first findings (all of them are reported as they come); nobody else may change anything meanwhile,
+//! but the server beside which it runs (`serving.rs`).
 
+mod beside;
 mod gathered;
 mod lost;
 mod packed;
 mod rack;
 mod report;
+mod serving;
 mod staged;
 
-pub use report::{Finding, FindingKind, Leftovers, RackCounts, Report, WorkshopCounts};
+pub use beside::{ASLEEP, FindingQueue, Serving};
+pub use report::{
+    Finding, FindingKind, Leftovers, Options, RackCounts, Report, SkippedGroup, VerifyPhase, VerifyProgress,
+    VerifyRequest, WorkshopCounts,
+};
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
 use crate::lineage;
-use catalog::{Catalog, CommitLog, SqliteStore};
+use beside::Beside;
+use catalog::{Audit, Catalog, CommitLog, SqliteStore, Store};
 use disk::label::{self, DriveUuid, Label, RackUuid};
 use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
 use futures::future::BoxFuture;
@@ -39,17 +47,9 @@ const PAGE: usize = 1_024;
 /// Files that are open on all drives together: well below the usual limit of a process.
 const OPEN_FILES: usize = 64;
 
-const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop";
+const RESTORE: &str = "restore the catalog from a backup that is as new as the workshop, or, while no server runs, \
+                       make it again from its journal with `larder recover --replace`";
 const REPORT: &str = "keep a copy of the data directory, restore the catalog from a backup, and report this";
-
-/// The extent of a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// True if drives of the rack are looked at, for which their groups have to be awake.
-    pub drives: bool,
-    /// True if everything is read, rather than the ends of files.
-    pub deep: bool,
-}
 
 /// The progress of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +68,11 @@ pub enum Step<'a> {
         /// In how many groups, each of which has to be awake once.
         groups: u64,
     },
+    /// Beside a server: the groups are scrubbed, and so much is through, in thousandths.
+    Scrubbing {
+        /// The share.
+        permille: u64,
+    },
     /// One of them was looked at.
     Done,
     /// Something is wrong. Every finding is reported by a step, as it comes; a report has only the first ones.
@@ -82,14 +87,16 @@ pub struct Ground {
     pub rack_uuid: RackUuid,
     /// The catalog.
     pub catalog: Catalog,
-    /// The drive of the staged files.
-    pub staged: Arc<dyn Drive>,
-    /// The same drive, if small files on it are records.
+    /// The staged files.
+    pub staging: Staging,
+    /// The same, if small ones are records.
     pub small: Option<Arc<SmallFiles>>,
-    /// The drive of the recalls.
-    pub spool: Arc<dyn Drive>,
-    /// The drives of the rack, mounted, by number; or why one cannot be used.
+    /// The drive of the recalls; `None` beside a server, whose they are.
+    pub spool: Option<Arc<dyn Drive>>,
+    /// The drives of the rack, mounted, by number; or why one cannot be used. None beside a server, which lends them.
     pub drives: Vec<Result<Arc<dyn Drive>, DriveError>>,
+    /// The server that serves all this meanwhile.
+    pub serving: Option<Serving>,
 }
 
 /// Verifies the data directory `dir`, which no server holds. `watch` is notified of its progress.
@@ -113,12 +120,12 @@ async fn open_and_verify(
     watch(Step::Catalog);
     let log = IntakeLog::look_at(dir)?;
     let store = SqliteStore::open_read_only(dir.catalog(), log.clone().map(|log| log as Arc<dyn CommitLog>))?;
-    let store = Arc::new(store);
+    let store: Arc<dyn Store> = Arc::new(store);
     let damage = store.check_pages().await?;
     if !damage.is_empty() {
         let mut report = Report::default();
         for line in damage {
-            let finding = Finding::new(FindingKind::CatalogFile, format!("catalog.db: {line}"), RESTORE);
+            let finding = page_fault(&line);
             watch(Step::Found(&finding));
             report.found(finding);
         }
@@ -147,14 +154,19 @@ async fn open_and_verify(
     }
     let staged = open("staged")?;
     let small = log.map(|log| Arc::new(SmallFiles::new(Arc::clone(&staged), log, 0)));
+    let staging = match &small {
+        Some(small) => Staging::with_records(Arc::clone(small), u64::MAX),
+        None => Staging::new(staged, u64::MAX),
+    };
     let ground = Ground {
         rack: dir.rack().clone(),
         rack_uuid: dir.rack_uuid(),
         catalog,
-        staged,
+        staging,
         small,
-        spool: open("spool")?,
+        spool: Some(open("spool")?),
         drives,
+        serving: None,
     };
     verify(&ground, options, watch).await
 }
@@ -181,19 +193,25 @@ pub async fn verify(
     options: Options,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<Report, ServerError> {
-    let staging = match &ground.small {
-        Some(small) => Staging::with_records(Arc::clone(small), u64::MAX),
-        None => Staging::new(Arc::clone(&ground.staged), u64::MAX),
-    };
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
-    let (lost, is_newest) = (Vec::new(), true);
-    let mut work = Verification { ground, options, watch, staging, failed, lost, blobs_end, is_newest, report };
+    let (lost, is_newest, beside) = (Vec::new(), true, Beside::default());
+    let mut work = Verification { ground, options, watch, failed, lost, blobs_end, is_newest, report, beside };
+    if work.page_faults().await? {
+        return Ok(work.report);
+    }
     work.catalog().await?;
+    let accounts = work.accounts().await?;
+    // What it has kept from being folded into the catalog's file may be.
+    work.beside.view = None;
     work.workshop().await?;
-    work.rack().await?;
+    work.rack(accounts).await?;
     work.report.clean = work.report.finding_count == 0;
     Ok(work.report)
+}
+
+fn page_fault(line: &str) -> Finding {
+    Finding::new(FindingKind::CatalogFile, format!("catalog.db: {line}"), RESTORE)
 }
 
 /// A verification under way.
@@ -201,7 +219,6 @@ struct Verification<'a> {
     ground: &'a Ground,
     options: Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
-    staging: Staging,
     /// Drives that failed for good.
     failed: BTreeSet<DriveId>,
     /// Blobs whose objects are still to be listed.
@@ -211,6 +228,7 @@ struct Verification<'a> {
     /// Nothing shows that the workshop or the rack was used with a newer catalog.
     is_newest: bool,
     report: Report,
+    beside: Beside,
 }
 
 impl Verification<'_> {
@@ -228,10 +246,12 @@ impl Verification<'_> {
             let what = format!("catalog.db is not complete: {flaw}");
             self.found(Finding::new(FindingKind::CatalogFile, what, lineage::MEND));
         }
-        let mut audit = self.ground.catalog.audit().await?;
+        let mut audit = self.audit().await?;
         let findings = std::mem::take(&mut audit.findings);
         let (unlisted, unfinished) = (audit.contradictions - findings.len() as u64, audit.intents);
-        (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, unfinished);
+        // Beside a server they are under way.
+        let left = if self.ground.serving.is_none() { unfinished } else { 0 };
+        (self.report.catalog, self.report.leftovers.unfinished_blobs) = (audit, left);
         for what in findings {
             self.found(Finding::new(FindingKind::CatalogRecord, what, REPORT));
         }
@@ -239,9 +259,37 @@ impl Verification<'_> {
         Ok(())
     }
 
+    /// The audit of the records, of one moment.
+    async fn audit(&mut self) -> Result<Audit, ServerError> {
+        if self.ground.serving.is_none() {
+            return Ok(self.ground.catalog.audit().await?);
+        }
+        let view = self.ground.catalog.view().await?;
+        self.beside.view = Some(view.clone());
+        Ok(view.audit().await?)
+    }
+
+    /// True if the catalog's file is damaged in itself, beside a server; without one that was looked at first of all.
+    async fn page_faults(&mut self) -> Result<bool, ServerError> {
+        if self.ground.serving.is_none() {
+            return Ok(false);
+        }
+        let faults = self.ground.catalog.check_pages().await?;
+        faults.iter().for_each(|line| self.found(page_fault(line)));
+        Ok(!faults.is_empty())
+    }
+
+    /// The catalog whose records are compared with each other.
+    fn compared(&self) -> &Catalog {
+        self.beside.view.as_ref().unwrap_or(&self.ground.catalog)
+    }
+
     /// Something is wrong.
     fn found(&mut self, finding: Finding) {
         (self.watch)(Step::Found(&finding));
+        if let Some(serving) = &self.ground.serving {
+            serving.findings.push(&finding);
+        }
         self.report.found(finding);
     }
 

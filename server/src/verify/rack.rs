@@ -5,6 +5,7 @@
 //!
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
+use super::beside::{DRIVE, GroupDrives};
 use super::gathered::DiscardedPayload;
 use super::packed;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
@@ -22,32 +23,33 @@ use workshop::IndexEntry;
 
 /// Blobs whose stacks' ends are read at once.
 const AT_ONCE: usize = 4;
+/// Blobs that are looked at while the drives of a group are borrowed from a running server.
+const LOOK_BLOBS: usize = 16;
 /// The longest index of a pack that is compared with the catalog.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 /// Far above what any drive holds, and low enough for all lengths that follow from it.
 const PAYLOAD_BYTES_END: u64 = 1 << 56;
 
-const REWRITE: &str = "its objects can still be read: read them and put them again, and this blob is given up";
+const REWRITE: &str =
+    "its objects can still be read; `larder scrub start` regenerates it, as the next scrub does by itself";
 const REPAIRED: &str = "the next read of its objects repairs it";
 const GONE: &str = "the objects named are lost, in part or wholly: put them again, or delete them";
 const ORPHAN: &str = "remove the file: every object that was in it was deleted";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
-const DRIVE: &str = "put the drive back, or mount it; if it will not come back, give it up with `larder drive fail`";
 const DESCRIPTION: &str = "put the rack.toml back that the blob was written with";
 
 /// The drives as the catalog has them.
 #[derive(Default)]
-struct Accounts {
+pub(super) struct Accounts {
     /// Bytes of stacks by drive.
     drives: BTreeMap<DriveId, u64>,
     groups: BTreeSet<GroupId>,
 }
 
 impl Verification<'_> {
-    pub(super) async fn rack(&mut self) -> Result<(), ServerError> {
+    pub(super) async fn rack(&mut self, accounts: Accounts) -> Result<(), ServerError> {
         let layout = synthesise(&self.ground.rack)?;
-        let accounts = self.accounts(&layout).await?;
         self.report.rack.groups = accounts.groups.len() as u64;
         if !self.options.drives {
             return Ok(());
@@ -64,27 +66,53 @@ impl Verification<'_> {
                 self.found(found.drive(id));
             }
         }
-        let grouped = layout.groups.iter().map(|group| group.drives.clone());
-        for drives in grouped.chain([layout.spares.clone()]) {
-            for &drive in &drives {
-                self.blobs_of(drive).await?;
-            }
-            self.tell_lost().await?;
-            for &drive in &drives {
-                self.files_of(drive).await?;
+        let grouped = (0..).zip(&layout.groups);
+        let grouped = grouped.map(|(id, group)| GroupDrives { group: Some(GroupId(id)), drives: group.drives.clone() });
+        let mut left: Vec<GroupDrives> =
+            grouped.chain([GroupDrives { group: None, drives: layout.spares.clone() }]).collect();
+        self.begin_scrub().await?;
+        while let Some(group) = self.next_group(&mut left).await? {
+            if self.blobs_in(&group).await? {
+                self.tell_lost().await?;
+                self.files_in(&group).await?;
             }
         }
         Ok(())
     }
 
+    /// The blobs of a group. False if its drives cannot be looked at now, or not to the end.
+    async fn blobs_in(&mut self, group: &GroupDrives) -> Result<bool, ServerError> {
+        for &drive in &group.drives {
+            if !self.blobs_of(group, drive).await? {
+                self.tell_lost().await?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The files on the drives of a group.
+    async fn files_in(&mut self, group: &GroupDrives) -> Result<(), ServerError> {
+        for &drive in &group.drives {
+            if !self.borrow(group).await? {
+                return Ok(());
+            }
+            let looked = self.files_of(drive).await;
+            self.give_back();
+            looked?;
+        }
+        Ok(())
+    }
+
     /// Every blob's record against the rack, and what the blobs make together.
-    async fn accounts(&mut self, layout: &Layout) -> Result<Accounts, ServerError> {
+    pub(super) async fn accounts(&mut self) -> Result<Accounts, ServerError> {
+        let layout = synthesise(&self.ground.rack)?;
         let mut accounts = Accounts::default();
         let mut after = None;
         loop {
-            let page = self.ground.catalog.sound_blobs(None, after.as_ref(), PAGE).await?;
+            let page = self.compared().sound_blobs(None, after.as_ref(), PAGE).await?;
             for blob in page.items {
-                if let Some(what) = misfit(&blob, layout) {
+                if let Some(what) = misfit(&blob, &layout) {
                     self.found(Finding::new(FindingKind::BlobMisfit, what, DESCRIPTION).blob(blob.blob));
                 }
                 accounts.groups.insert(blob.group);
@@ -110,33 +138,49 @@ impl Verification<'_> {
         Ok(accounts)
     }
 
-    /// The blobs whose first stack lies on `drive`.
-    async fn blobs_of(&mut self, drive: DriveId) -> Result<(), ServerError> {
+    /// The blobs whose first stack lies on `drive`. False if the drives cannot be looked at now.
+    async fn blobs_of(&mut self, group: &GroupDrives, drive: DriveId) -> Result<bool, ServerError> {
         let mut after = None;
         loop {
             let page = self.ground.catalog.sound_blobs(Some(drive), after.as_ref(), PAGE).await?;
             let mut first_here = page.items;
             first_here.retain(|blob| blob.drives.first() == Some(&drive));
-            let this = &*self;
-            let looked = futures::stream::iter(first_here).map(|blob| async move {
-                let looked = this.look_at(&blob).await;
-                (this.watch)(Step::Done);
-                Ok((blob, looked?))
-            });
-            // A deep look fills all the buffers that a transfer may have.
-            let at_once = if self.options.deep { 1 } else { AT_ONCE };
-            let looked: Vec<Result<_, ServerError>> = looked.buffered(at_once).collect().await;
-            for looked in looked {
-                let (blob, looked) = looked?;
-                if let Some(looked) = looked {
-                    self.judge(&blob, looked).await?;
+            while !first_here.is_empty() {
+                let rest = first_here.split_off(first_here.len().min(LOOK_BLOBS));
+                let some = std::mem::replace(&mut first_here, rest);
+                if !self.borrow(group).await? {
+                    return Ok(false);
                 }
+                let judged = self.blobs(some).await;
+                self.give_back();
+                judged?;
             }
             after = page.next;
             if after.is_none() {
-                return Ok(());
+                return Ok(true);
             }
         }
+    }
+
+    async fn blobs(&mut self, blobs: Vec<Blob>) -> Result<(), ServerError> {
+        let this = &*self;
+        let looked = futures::stream::iter(blobs).map(|blob| async move {
+            let looked = this.look_at(&blob).await;
+            (this.watch)(Step::Done);
+            Ok((blob, looked?))
+        });
+        // A deep look fills all the buffers that a transfer may have.
+        let at_once = if self.options.deep { 1 } else { AT_ONCE };
+        let looked: Vec<Result<_, ServerError>> = looked.buffered(at_once).collect().await;
+        for looked in looked {
+            let (blob, looked) = looked?;
+            if let Some(looked) = looked
+                && (looked.is_good() && !self.beside.lost.contains_key(&blob.blob) || self.is_still_so(&blob).await?)
+            {
+                self.judge(&blob, looked).await?;
+            }
+        }
+        Ok(())
     }
 
     /// `None` if there is nothing to expect of it: nothing lives in it, so that it may be half removed, or its record
@@ -151,6 +195,14 @@ impl Verification<'_> {
             let inspection = stack::inspect(described, &drives).await;
             return Ok(Some(Looked { inspection, checked_bytes: 0, unlike: None }));
         }
+        if self.ground.serving.is_some() {
+            // Its bytes were read by the scrub.
+            let inspection = stack::inspect(described, &drives).await;
+            let is_read = inspection.payload.is_ok() && !self.beside.lost.contains_key(&blob.blob);
+            let unlike = if is_read { self.compare_index(blob, &drives).await? } else { None };
+            let checked_bytes = if is_read { blob.payload_bytes } else { 0 };
+            return Ok(Some(Looked { inspection, checked_bytes, unlike }));
+        }
         let mut counted = DiscardedPayload(0);
         let inspection = stack::inspect_deeply(described, &drives, &mut counted).await;
         let unlike = match &inspection.payload {
@@ -163,7 +215,11 @@ impl Verification<'_> {
     async fn judge(&mut self, blob: &Blob, looked: Looked) -> Result<(), ServerError> {
         let Looked { inspection: Inspection { flaws, payload }, checked_bytes, unlike } = looked;
         self.report.rack.checked_bytes += checked_bytes;
-        let lost = payload.err();
+        let lost_in_scrub = self.beside.lost.get(&blob.blob).map(|ranges| {
+            let bytes: u64 = ranges.iter().map(|(from, to)| to - from).sum();
+            format!("{bytes} of its {} bytes are lost", blob.payload_bytes)
+        });
+        let lost = payload.err().map(|error| error.to_string()).or(lost_in_scrub);
         // A drive that failed for good does not come back, whether or not another is in its place.
         let mut gone = BTreeSet::new();
         for (index, drive) in blob.drives.iter().enumerate().filter(|_| !flaws.is_empty()) {
@@ -176,6 +232,9 @@ impl Verification<'_> {
         let may_come_back = away > 0 && blob.drives.len() - flaws.len() + away >= usize::from(blob.code_data);
         for (index, flaw) in flaws {
             let drive = blob.drives[usize::from(index)];
+            if self.beside.scrubbed.contains(&(blob.blob, index)) {
+                continue; // it is among the findings
+            }
             if lost.is_none() && failed(index) {
                 self.report.rack.stacks_to_rebuild += 1;
                 continue;
@@ -195,7 +254,7 @@ impl Verification<'_> {
         }
         if let Some(error) = lost {
             let mend = if may_come_back { DRIVE } else { GONE };
-            self.lost_blob(blob, error.to_string(), mend, may_come_back).await?;
+            self.lost_blob(blob, error, mend, may_come_back).await?;
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
@@ -205,6 +264,9 @@ impl Verification<'_> {
     }
 
     pub(super) fn drive(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
+        if self.ground.serving.is_some() {
+            return self.beside.lent.as_ref()?.get(drive).filter(|_| !self.failed.contains(&drive));
+        }
         let there = self.ground.drives.get(drive.index())?.as_ref().ok()?;
         (!self.failed.contains(&drive)).then(|| Arc::clone(there))
     }
@@ -232,7 +294,7 @@ impl Verification<'_> {
                 self.stack_file((id, &*drive), name, stack, known).await?;
             }
             for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
-                self.spare_file(id, name, (blob, index)).await?;
+                self.spare_file((id, &*drive), name, (blob, index)).await?;
             }
             let label = disk::label::file_name();
             let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
@@ -248,13 +310,16 @@ impl Verification<'_> {
     /// removes it, if the catalog knows of it.
     async fn spare_file(
         &mut self,
-        id: DriveId,
+        (id, drive): (DriveId, &dyn Drive),
         name: &FileName,
         (blob, index): (BlobId, u8),
     ) -> Result<(), ServerError> {
         let targets = self.ground.catalog.rebuild_targets(blob).await?;
         if targets.iter().any(|target| target.spare && (target.drive, target.index) == (id, index)) {
             self.report.leftovers.rebuilt_stacks += 1;
+            return Ok(());
+        }
+        if self.is_gone(drive, name).await {
             return Ok(());
         }
         let what =
@@ -270,7 +335,12 @@ impl Verification<'_> {
         (blob, index): (BlobId, u8),
         known: Known,
     ) -> Result<(), ServerError> {
-        let bytes = drive.len(name).await.unwrap_or(0);
+        let Ok(bytes) = drive.len(name).await.or_else(|error| {
+            let is_gone = self.ground.serving.is_some() && matches!(error, disk::DriveError::NotFound(_));
+            if is_gone { Err(()) } else { Ok(0) }
+        }) else {
+            return Ok(());
+        };
         // Only what is deleted in the newest catalog is deleted for certain: versions never come back.
         let is_deleted = match &known {
             Known::Blob(blob) if blob.drives.get(usize::from(index)) != Some(&id) => {
@@ -292,18 +362,26 @@ impl Verification<'_> {
                 self.report.leftovers.rebuilt_stacks += 1;
                 return Ok(());
             }
+            Known::Nothing | Known::Begun(_) | Known::Blob(_) if self.is_gone(drive, name).await => return Ok(()),
             Known::Blob(_) if is_deleted => {
                 let what = format!("stack {name} on drive {id} takes {bytes} bytes, and its blob is deleted");
                 self.found(Finding::new(FindingKind::Orphan, what, ORPHAN).drive(id).file(name));
                 return Ok(());
             }
-            Known::Nothing if blob.number >= self.blobs_end => "its blob was written under a newer catalog",
+            Known::Nothing if self.ground.serving.is_none() && blob.number >= self.blobs_end => {
+                "its blob was written under a newer catalog"
+            }
             Known::Nothing => "its blob is unknown to this catalog",
             Known::Begun(_) | Known::Blob(_) => "to this catalog that stack of its blob lies elsewhere",
         };
         let what = format!("stack {name} on drive {id} takes {bytes} bytes, and {why}");
         self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).drive(id).file(name).blob(blob));
         Ok(())
+    }
+
+    /// True if a file was removed after it was listed: beside a server that is no finding.
+    async fn is_gone(&self, drive: &dyn Drive, name: &FileName) -> bool {
+        self.ground.serving.is_some() && matches!(drive.len(name).await, Err(disk::DriveError::NotFound(_)))
     }
 
     /// True if stack `index` of `blob` lay on a drive that failed for good, and waits for being rebuilt elsewhere.
@@ -354,6 +432,14 @@ struct Looked {
     checked_bytes: u64,
     /// The disagreements of the pack and the catalog.
     unlike: Option<String>,
+}
+
+impl Looked {
+    /// Nothing is wrong.
+    fn is_good(&self) -> bool {
+        let Inspection { flaws, payload } = &self.inspection;
+        flaws.is_empty() && payload.is_ok() && self.unlike.is_none()
+    }
 }
 
 /// True if `index`, which is in the order of offsets, has `member` where the catalog has it.

@@ -1,13 +1,23 @@
 //! The findings of a verification, for people and programs.
 
 use catalog::Audit;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Findings that are listed one by one; more are only counted.
 const TOLD_MAX: usize = 1_000;
 
+/// The extent of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// True if drives of the rack are looked at, for which their groups have to be awake.
+    pub drives: bool,
+    /// True if everything is read, rather than the ends of files.
+    pub deep: bool,
+}
+
 /// The kind of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
     /// The catalog's file is damaged, or records of it are missing.
@@ -47,30 +57,31 @@ pub enum FindingKind {
 }
 
 /// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// Its kind.
     pub kind: FindingKind,
     /// The finding, in words.
     pub what: String,
     /// The mend.
-    pub mend: &'static str,
+    pub mend: Cow<'static, str>,
     /// The object it is about, as `s3://bucket/key`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// The blob it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<String>,
     /// The drive it is about.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<u32>,
     /// The file it is about: its name on its drive or in the workshop.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 
 impl Finding {
     pub(super) fn new(kind: FindingKind, what: impl Into<String>, mend: &'static str) -> Self {
+        let mend = Cow::Borrowed(mend);
         Self { kind, what: what.into(), mend, object: None, blob: None, drive: None, file: None }
     }
 
@@ -92,7 +103,7 @@ impl Finding {
 }
 
 /// Files of the workshop that were looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkshopCounts {
     /// Staged files that belong to an object or an upload.
     pub files: u64,
@@ -103,7 +114,7 @@ pub struct WorkshopCounts {
 }
 
 /// Stacks of the rack that were looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RackCounts {
     /// True if the drives were looked at, at all.
     pub drives_read: bool,
@@ -123,10 +134,21 @@ pub struct RackCounts {
     pub unavailable_objects: u64,
     /// Payload bytes that were read and compared with all their checksums: all of them in the deep form.
     pub checked_bytes: u64,
+    /// Groups of which not all drives were looked at, beside a running server.
+    pub skipped: Vec<SkippedGroup>,
+}
+
+/// A group that was not looked at, or not to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedGroup {
+    /// The group.
+    pub group: u32,
+    /// Why.
+    pub why: String,
 }
 
 /// Leftovers of a server that ended in a crash, which the next start removes. Nothing is wrong with them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leftovers {
     /// Staged files of no object that the next start, or the one behind it, takes away.
     pub staged_files: u64,
@@ -141,7 +163,7 @@ pub struct Leftovers {
 }
 
 /// The findings of a verification.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// True if nothing is wrong.
     pub clean: bool,
@@ -168,4 +190,71 @@ impl Report {
             self.findings.push(finding);
         }
     }
+}
+
+/// How far a verification beside a running server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerifyPhase {
+    /// The catalog's records are compared.
+    #[default]
+    Catalog,
+    /// Staged files are looked at.
+    Workshop {
+        /// So many of them are done.
+        done: u64,
+        /// Of so many.
+        files: u64,
+    },
+    /// Drives are looked at.
+    Rack {
+        /// Blobs that are done.
+        done: u64,
+        /// Of so many.
+        blobs: u64,
+        /// In so many groups.
+        groups: u64,
+    },
+    /// Drives are looked at, and the scrub of a group is waited for.
+    Scrub {
+        /// Blobs that are done.
+        done: u64,
+        /// Of so many.
+        blobs: u64,
+        /// In so many groups.
+        groups: u64,
+        /// The share of all bytes that the scrubs have covered, in thousandths.
+        permille: u64,
+    },
+}
+
+/// A verification beside a running server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VerifyProgress {
+    /// Its number.
+    pub number: u64,
+    /// How far it is.
+    pub phase: VerifyPhase,
+    /// What was found since the last answer.
+    pub findings: Vec<Finding>,
+    /// Everything but the findings, once it is over.
+    pub report: Option<Report>,
+    /// Why it could not come to its end, if it could not.
+    pub error: Option<String>,
+}
+
+/// A command about verifications of a running server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerifyRequest {
+    /// Begin one.
+    Begin {
+        /// Its extent.
+        options: Options,
+        /// True if groups that sleep are woken, one after another.
+        wakes: bool,
+    },
+    /// Say how far it is.
+    Look(u64),
+    /// End it.
+    End(u64),
 }

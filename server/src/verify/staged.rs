@@ -3,9 +3,10 @@
 use super::{Finding, FindingKind, PAGE, RESTORE, Step, Verification};
 use crate::error::ServerError;
 use crate::lineage;
-use catalog::StagedSlot;
+use catalog::{Place, StagedSlot};
 use futures::StreamExt;
-use workshop::{FormatError, NamedSlot, ReadError, staged_file_name};
+use std::collections::BTreeSet;
+use workshop::{FormatError, Inventory, NamedSlot, ReadError, staged_file_name};
 
 /// Staged files that are opened at once.
 const AT_ONCE: usize = 8;
@@ -13,6 +14,8 @@ const AT_ONCE: usize = 8;
 const LOST: &str = "the object's bytes are lost: put it again, or delete it";
 const UNMOUNTED: &str = "a drive of the pool of small objects is missing: mount it, and verify again; if it is lost, \
                          put the object again, or delete it";
+const UNLISTED: &str = "put the objects again that are named as damaged, or delete them; when nothing is staged any \
+                        more, stop the server, move workshop/intake away, and start it again: it makes a new one";
 const UNKNOWN: &str = "keep it: it may belong to a newer catalog; if there is none, remove it";
 const STRANGER: &str = "move it away: Larder did not make it and never reads it";
 
@@ -29,8 +32,12 @@ enum StagedFinding {
 
 impl Verification<'_> {
     pub(super) async fn workshop(&mut self) -> Result<(), ServerError> {
-        let inventory = self.staging.inventory().await?;
+        let inventory = self.ground.staging.inventory().await?;
         (self.watch)(Step::Workshop { files: inventory.slots.len() as u64 });
+        if let Some(why) = &inventory.unlisted {
+            let what = format!("small objects in workshop/intake cannot all be listed: {why}");
+            self.found(Finding::new(FindingKind::StagedDamaged, what, UNLISTED));
+        }
         let mut referred = vec![false; inventory.slots.len()];
         for parts in [false, true] {
             let mut after = None;
@@ -45,7 +52,8 @@ impl Verification<'_> {
                         referred[at] = true;
                     }
                 }
-                self.slots(page.items).await;
+                let gone = self.unlinked(&inventory, &page.items).await?;
+                self.slots(page.items, &gone).await;
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -54,18 +62,38 @@ impl Verification<'_> {
         }
         let unreferred = inventory.slots.iter().zip(referred).filter(|(_, referred)| !referred);
         let unreferred: Vec<u64> = unreferred.map(|(slot, _)| *slot).collect();
-        let unreferred = if unreferred.is_empty() { Vec::new() } else { self.staging.named(&unreferred).await? };
+        let unreferred =
+            if unreferred.is_empty() { Vec::new() } else { self.ground.staging.named(&unreferred).await? };
         self.unreferred(unreferred).await?;
         for name in &inventory.strangers {
             let what = format!("{name} in the workshop is no staged file");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).file(name));
         }
-        let recalls = self.ground.spool.list().await?;
-        self.report.leftovers.spool_files = recalls.len() as u64;
+        if let Some(spool) = &self.ground.spool {
+            self.report.leftovers.spool_files = spool.list().await?.len() as u64;
+        }
         Ok(())
     }
 
-    async fn slots(&mut self, page: Vec<StagedSlot>) {
+    /// Slots of `page` that have no file any more though a running server has it open still.
+    async fn unlinked(&self, inventory: &Inventory, page: &[StagedSlot]) -> Result<BTreeSet<u64>, ServerError> {
+        let is_known = self.ground.serving.is_some() && inventory.unlisted.is_none();
+        let Some(last) = inventory.slots.last().filter(|_| is_known) else {
+            return Ok(BTreeSet::new());
+        };
+        // Beyond the last are those that were staged since.
+        let missing = |slot: &u64| slot <= last && inventory.slots.binary_search(slot).is_err();
+        let missing: BTreeSet<u64> = page.iter().map(|staged| staged.slot).filter(missing).collect();
+        if missing.is_empty() {
+            return Ok(missing);
+        }
+        let slots: Vec<u64> = missing.iter().copied().collect();
+        let there: BTreeSet<u64> = self.ground.staging.named(&slots).await?.iter().map(NamedSlot::slot).collect();
+        Ok(missing.difference(&there).copied().collect())
+    }
+
+    async fn slots(&mut self, page: Vec<StagedSlot>, gone: &BTreeSet<u64>) {
+        self.room().await;
         let is_whole = self.ground.small.as_ref().is_none_or(|small| small.records().are_all_known());
         let mend = if is_whole { LOST } else { UNMOUNTED };
         let this = &*self;
@@ -76,7 +104,11 @@ impl Verification<'_> {
         });
         let looked: Vec<_> = looked.buffered(AT_ONCE).collect().await;
         for (staged, found) in looked {
+            let found = if gone.contains(&staged.slot) { StagedFinding::Missing } else { found };
             let name = staged_file_name(staged.slot);
+            if !matches!(found, StagedFinding::Good { .. }) && !self.lies_there(&staged).await {
+                continue;
+            }
             let (kind, what) = match found {
                 StagedFinding::Good { charged_bytes, checked_bytes } => {
                     self.report.workshop.files += 1;
@@ -92,9 +124,27 @@ impl Verification<'_> {
         }
     }
 
+    /// True if the catalog, as it is now, still has this slot for that version.
+    async fn lies_there(&self, staged: &StagedSlot) -> bool {
+        if self.ground.serving.is_none() {
+            return true;
+        }
+        let (catalog, version) = (&self.ground.catalog, staged.version);
+        let at = (&*staged.bucket, &*staged.key);
+        let placed = catalog.placed_objects(&[at]).await.ok().and_then(|mut placed| placed.pop().flatten());
+        match placed.filter(|placed| placed.object.version == version).map(|placed| placed.place) {
+            Some(Place::Staged { slot }) => slot == staged.slot,
+            Some(Place::Stored { .. }) => false,
+            // A part of it, or of an upload.
+            Some(Place::Parts) | None => {
+                catalog.slots_of(version, Place::Parts).await.is_ok_and(|slots| slots.contains(&staged.slot))
+            }
+        }
+    }
+
     async fn staged_file(&self, staged: &StagedSlot) -> StagedFinding {
         let at = NamedSlot::of(staged.slot, &staged.bucket, &staged.key);
-        let reader = match self.staging.open(at.clone()).await {
+        let reader = match self.ground.staging.open(at.clone()).await {
             Ok(reader) if ![0, staged.version.0].contains(&reader.stamp().version) => {
                 let error = ReadError::AnotherVersion { slot: staged.slot };
                 return StagedFinding::Damaged(error.to_string());
@@ -117,7 +167,7 @@ impl Verification<'_> {
                 }
             }
         }
-        match self.staging.charged_bytes(at).await {
+        match self.ground.staging.charged_bytes(at).await {
             Ok(charged_bytes) => StagedFinding::Good { charged_bytes, checked_bytes },
             Err(error) => StagedFinding::Damaged(error.to_string()),
         }
@@ -125,9 +175,12 @@ impl Verification<'_> {
 
     /// Files of no version: left by a crash, unless the catalog cannot have known them.
     async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
-        let newest = self.ground.catalog.sequence_at_open().0;
+        let newest = match self.ground.serving {
+            Some(_) => self.ground.catalog.sequence().0,
+            None => self.ground.catalog.sequence_at_open().0,
+        };
         let runs = self.ground.catalog.runs().await?;
-        let marked = self.staging.marked_runs().await?;
+        let marked = self.ground.staging.marked_runs().await?;
         self.is_newest =
             marked.is_empty() || runs.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
         let runs = runs.unwrap_or_default();
@@ -137,8 +190,9 @@ impl Verification<'_> {
         }
         for at in slots {
             let slot = at.slot();
-            let (stamp, is_finished) = match self.staging.open(at.clone()).await {
+            let (stamp, is_finished) = match self.ground.staging.open(at.clone()).await {
                 Ok(reader) => (Some(reader.stamp()), true),
+                Err(ReadError::NotFound { .. }) if self.ground.serving.is_some() => continue, // it was freed meanwhile
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
             };
@@ -156,8 +210,11 @@ impl Verification<'_> {
                 self.found(Finding::new(FindingKind::Unknown, what, UNKNOWN).file(&name));
                 continue;
             }
+            if self.ground.serving.is_some() {
+                continue; // it is being written, or freed; or it goes with the next start
+            }
             self.report.leftovers.staged_files += 1;
-            let bytes = self.staging.charged_bytes(at).await?;
+            let bytes = self.ground.staging.charged_bytes(at).await?;
             self.report.leftovers.staged_bytes += bytes;
         }
         Ok(())

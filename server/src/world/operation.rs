@@ -4,11 +4,12 @@
 use super::read_target::ReadProgress;
 use crate::holds::Hold;
 use catalog::{Blob, Cursor, StagedWhen, VersionId};
+use disk::Drive;
 use engine::staging::Selection;
 use engine::{JobClass, Rejection};
 use futures::future::{BoxFuture, Shared};
 use model::{BlobId, DriveId, GroupId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
@@ -33,14 +34,41 @@ pub(super) enum Operation {
     Rebuild(Rebuild),
     /// The blob that is scrubbed.
     Scrub(BlobId),
+    /// A look at the drives of a group; the answer is here until they are handed out.
+    Inspect(Option<InspectAnswer>),
 }
 
 impl Operation {
-    /// True if it reads into memory for a consumer that is gone.
+    /// True if it reads into memory, or looks, for somebody who is gone.
     pub(super) fn is_abandoned(&self) -> bool {
-        matches!(self, Self::Read { progress: Some(progress), .. } if progress.is_abandoned())
+        match self {
+            Self::Read { progress: Some(progress), .. } => progress.is_abandoned(),
+            Self::Inspect(Some(answer)) => answer.is_closed(),
+            _ => false,
+        }
     }
 }
+
+/// The drives of a group that can be read. The look is over when this is dropped: to be held for a moment at a time.
+pub struct InspectedDrives {
+    drives: BTreeMap<DriveId, Arc<dyn Drive>>,
+    _held: oneshot::Sender<()>,
+}
+
+impl InspectedDrives {
+    /// These drives; when they are given back `held` is dropped.
+    pub(super) fn new(drives: BTreeMap<DriveId, Arc<dyn Drive>>, held: oneshot::Sender<()>) -> Self {
+        Self { drives, _held: held }
+    }
+
+    /// The drive `drive`, if it can be read.
+    pub fn get(&self, drive: DriveId) -> Option<Arc<dyn Drive>> {
+        self.drives.get(&drive).cloned()
+    }
+}
+
+/// Where the outcome of a look is reported.
+pub(super) type InspectAnswer = oneshot::Sender<Result<InspectedDrives, Rejection>>;
 
 /// The source of a blob that is written.
 pub(super) enum Origin {

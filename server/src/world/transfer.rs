@@ -29,6 +29,7 @@ impl World {
             Transfer::Delete { blob, stacks } => self.delete(op, attempt, blob, &stacks),
             rebuild @ Transfer::Rebuild { .. } => self.regenerate(op, attempt, rebuild),
             scrub @ Transfer::Scrub { .. } => self.scrub(op, attempt, scrub),
+            Transfer::Inspect { drives, .. } => self.inspect(op, attempt, drives),
         }
     }
 

@@ -59,10 +59,11 @@ async fn verify(larder: &Larder, site: &Facts) -> Report {
         rack: larder.ask(|rack| rack.spec().clone()).await,
         rack_uuid: larder.context.rack_uuid,
         catalog: larder.context.catalog.clone(),
-        staged: Arc::clone(&site.staged) as Arc<dyn Drive>,
+        staging: larder.context.staging.clone(),
         small: larder.context.small.as_ref().map(|small| Arc::clone(&small.files)),
-        spool: Arc::new(disk::MemoryDrive::new(MIB)),
+        spool: None,
         drives: site.media.iter().map(|drive| Ok(Arc::clone(drive) as Arc<dyn Drive>)).collect(),
+        serving: None,
     };
     verify::verify(&ground, Options { drives: true, deep: true }, &|_| {}).await.unwrap()
 }

@@ -265,8 +265,8 @@ impl JobRun<'_> {
             }
             Outcome::Failed(reason) => self.refused = Some(reason),
             Outcome::Cancelled => {}
-            Outcome::Deleted | Outcome::Rebuilt | Outcome::Scrubbed(_) => {
-                unreachable!("the job neither deletes nor rebuilds nor scrubs")
+            Outcome::Deleted | Outcome::Rebuilt | Outcome::Scrubbed(_) | Outcome::Inspected => {
+                unreachable!("the job reads and writes, and does nothing else")
             }
         }
         let result = self.result(&step);

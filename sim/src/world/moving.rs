@@ -91,6 +91,7 @@ impl TransferPlan {
             Transfer::Scrub { blob, need, .. } => Self { need: usize::from(*need), read: Some(*blob), ..all },
             Transfer::Write { .. } => Self { writes: true, seeks: WRITE_SEEKS, ..all },
             Transfer::Verify { .. } => all,
+            Transfer::Inspect { .. } => Self { need: 0, moves: false, ..all },
             Transfer::Delete { .. } => Self { need: 0, moves: false, writes: true, seeks: REMOVE_SEEKS, ..all },
         };
         assert!(plan.need <= plan.streams && plan.streams <= others, "{transfer:?} needs more drives than it has");

@@ -302,6 +302,17 @@ impl<M: Controller> World<M> {
         op
     }
 
+    /// Requests a look at the drives of a group, for a verification; with `while_awake` one that wakes nobody.
+    pub fn inspect(&mut self, group: GroupId, while_awake: bool) -> OpId {
+        if !while_awake {
+            return self.ask(PriorityClass::Background, Work::Inspect { group });
+        }
+        let request = Box::new(self.request(PriorityClass::Background, Work::Inspect { group }));
+        let op = request.op;
+        self.report(Event::SubmittedWhileAwake(request));
+        op
+    }
+
     /// Requests a write by a client, past the workshop.
     pub fn write(&mut self, bytes: u64, pin: PinnedTo) -> OpId {
         let stack_bytes = self.stack_bytes(bytes);
@@ -347,7 +358,7 @@ impl<M: Controller> World<M> {
         let op = OpId(self.next_op);
         self.next_op += 1;
         let (group, stack_bytes) = match &work {
-            Work::Read { group, .. } => (Some(*group), 0),
+            Work::Read { group, .. } | Work::Inspect { group } => (Some(*group), 0),
             Work::Write { stack_bytes, .. } => (None, *stack_bytes),
             _ => (None, 0),
         };
