@@ -24,6 +24,8 @@ mod placement;
 mod recovery;
 mod run;
 mod scrub;
+#[cfg(test)]
+mod tests;
 
 pub use device::DeviceSpec;
 pub use objects::{LINE_TENANT, ObjectSpec};

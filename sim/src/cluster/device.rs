@@ -178,14 +178,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    const MS: fn(u64) -> Duration = Duration::from_millis;
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     const SPEC: DeviceSpec = DeviceSpec {
         capacity_bytes: 1 << 40,
-        shortest_seek: MS(1),
-        average_seek: MS(10),
-        rotation: MS(10),
+        shortest_seek: ms(1),
+        average_seek: ms(10),
+        rotation: ms(10),
         rate_bytes_s: 100_000_000,
-        spin_up: Distribution::constant(MS(10_000)),
+        spin_up: Distribution::constant(ms(10_000)),
         watts: Watts { standby_mw: 1, spin_up_mw: 20, active_mw: 5 },
     };
 
@@ -216,7 +219,7 @@ mod tests {
         assert!((far - (1.0 + 9.0 * 0.5_f64.sqrt() * 15.0 / 8.0 + 5.0 + 0.52)).abs() < 0.3, "{far}");
         let mut asleep: Device<u32> = Device::new(SPEC, true, 1, 1);
         assert_eq!((asleep.ask(Access::Object(7, 1)), asleep.draw_mw()), (None, 1));
-        assert_eq!((asleep.start(), asleep.draw_mw(), asleep.next()), (MS(10_000), 20, None));
+        assert_eq!((asleep.start(), asleep.draw_mw(), asleep.next()), (ms(10_000), 20, None));
         asleep.started();
         assert!(asleep.next().is_some() && asleep.served() == (Some(7), vec![]));
     }
