@@ -20,5 +20,19 @@ fn no_cold_drive_is_touched_and_the_watts_come_out() {
         println!("{:20} {:>12} {:>28} {:>10} {:?} {}", row.id, row.paper, row.ours, row.differs, row.verdict, row.note);
     }
     println!("{}", made.sensitivity().csv());
-    println!("{}", made.points().csv());
+    let verdicts = |ids: &[&str], verdict: Verdict| {
+        for id in ids {
+            let row = made.rows.iter().find(|row| row.id == *id).unwrap();
+            assert_eq!(row.verdict, verdict, "{row:?}");
+        }
+    };
+    verdicts(&["UNTOUCHED", "POWER_COLD_6", "SAVED_COLD_6", "RECOVERY_COLD_6", "BACK", "SECOND_HOT"], Verdict::Met);
+    verdicts(&["MIGRATION_COLD_12", "MIGRATING_COLD_12", "SCRUB_LONGER", "MEAN_COLD_12", "RISES"], Verdict::Met);
+    verdicts(&["POWER_VANILLA", "POWER_COLD_12", "RATE_600", "RATE_700", "WORST_VANILLA"], Verdict::Calibrated);
+    // Waits grow with what drives are left; how many requests the tails are counted over, nobody says.
+    verdicts(&["ADDED_COLD_6", "ADDED_COLD_12", "TAIL_COLD_12", "RECOVERY_COLD_12"], Verdict::Missed);
+    let arithmetic = [("ASLEEP", "1.18 W"), ("BEFORE", "105 W"), ("NEWEST", "99.7 %"), ("ADDED", "10 to 20 ms")];
+    contradict(&made, &arithmetic);
+    says_what_the_full_form_says(&made, "serviceable", &BUT);
+    are_complete(&made, &FIGURES, &made.page("larder reproduce serviceable --quick").html());
 }

@@ -4,6 +4,7 @@ use super::runs::{INTERVAL, Kind, RATES, Runs, SWEPT_THREADS, Scene, Variant};
 use crate::cluster::{ClusterOutcome, Interval};
 use crate::report::{Axis, Figure, Panel, Series, Style};
 use crate::reproduce::evaluation::NamedFigure;
+use crate::reproduce::sweep::most;
 
 /// The names of the files of all figures.
 pub const FIGURES: [&str; 5] = [
@@ -45,11 +46,12 @@ fn course(name: &str, outcome: &ClusterOutcome, of: fn(&Interval) -> f64) -> Ser
 
 fn over_time(runs: &Runs, scene: Scene, y: &str, of: fn(&Interval) -> f64) -> Panel {
     let series = Kind::ALL.map(|kind| course(kind.words(), runs.first().of(kind, scene), of));
-    Panel::new("", Axis::linear("time (s)"), Axis::linear(y), series.into())
+    let top = most(series.iter().flat_map(|series| &series.marks).map(|mark| mark.y));
+    Panel::new("", Axis::linear("time (s)"), Axis::linear(y).range(0.0, top * 1.05), series.into())
 }
 
 /// Nines of the axis of a tail: 0, 90, 99 % and so on.
-const NINES: [&str; 6] = ["0", "90", "99", "99.9", "99.99", "99.999"];
+const NINES: [&str; 7] = ["0", "90", "99", "99.9", "99.99", "99.999", "99.9999"];
 
 fn tail(name: String, outcome: &ClusterOutcome) -> Series {
     const STEPS: u32 = 10;
@@ -78,7 +80,7 @@ fn vanilla(runs: &Runs) -> Figure {
             let rates = RATES.into_iter().filter_map(|rate| runs.swept(rate, threads));
             Series::line(format!("{threads} threads"), rates.map(|outcome| (outcome.throughput(), of(outcome))))
         };
-        let x = Axis::linear("requests served a second");
+        let x = Axis::linear("requests served a second").range(0.0, 700.0).ticks([200.0, 400.0, 600.0]);
         Panel::new("", x, Axis::linear(y), SWEPT_THREADS.map(line).into())
     };
     let mean = swept("mean time (ms)", |outcome| outcome.latency.mean_s().unwrap_or(f64::NAN) * 1e3);

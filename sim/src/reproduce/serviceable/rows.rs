@@ -228,8 +228,8 @@ fn recovery(runs: &Runs) -> Vec<Row> {
             .noted(format!("at most {:.1} W in 10 s", runs.mean(|of| highest(of, Cold6)))),
         paper::RECOVERY_COLD_12.judge(runs.sample(|of| highest(of, Cold12))).noted(woken(Cold12)).noted(format!(
             "\"up to\": the most of 10 s; {:.1} W on average. 17.6 W more than before are {:.1} drives of {each_w:.2} \
-             W; the failed OSD was the primary for groups of all eight on the other hosts, or these draw 2.2 W more \
-             when they turn and do little",
+             W; the failed OSD was the primary for groups of all eight on the other hosts, and all eight are read, or \
+             these draw 2.2 W more when they turn and do little, not {each_w:.2}",
             runs.mean(|of| mean(of, Cold12)),
             17.6 / each_w
         )),
