@@ -342,6 +342,8 @@ pub enum Reproduce {
     Shifting(Evaluation),
     /// SOHO: a workshop of flash before a warehouse on a disk, for data that is written and read once.
     Soho(Evaluation),
+    /// Serviceable cold storage: a replicated cluster whose nodes turn cold one by one.
+    Serviceable(Evaluation),
 }
 
 #[derive(Debug, Args)]

@@ -72,6 +72,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Reproduce(Reproduce::Partition(options)) => reproduce::partition(&options),
         Command::Reproduce(Reproduce::Shifting(options)) => reproduce::shifting(&options),
         Command::Reproduce(Reproduce::Soho(options)) => reproduce::soho(&options),
+        Command::Reproduce(Reproduce::Serviceable(options)) => reproduce::serviceable(&options),
         Command::Init(options) => serve::init(&options),
         Command::Serve(options) => serve::serve(&options),
         Command::Status(options) => status::status(&options),

@@ -7,7 +7,7 @@ use crate::report_dir::ReportDir;
 use crate::simulate::{RunProgress, command, threads};
 use sim::report::{Page, Table};
 use sim::reproduce::judge::{Row, findings, others, rules};
-use sim::reproduce::{Snapshot, partition, pelican, shifting, soho};
+use sim::reproduce::{Snapshot, partition, pelican, serviceable, shifting, soho};
 use std::fmt::Write;
 
 /// The files of a report, beside its figures and tables.
@@ -16,6 +16,7 @@ const PELICAN_TABLES: [&str; 2] = ["points.csv", "fills.csv"];
 const PARTITION_TABLES: [&str; 2] = ["points.csv", "apart.csv"];
 const SHIFTING_TABLES: [&str; 1] = ["points.csv"];
 const SOHO_TABLES: [&str; 2] = ["points.csv", "sensitivity.csv"];
+const SERVICEABLE_TABLES: [&str; 2] = ["points.csv", "sensitivity.csv"];
 
 /// A repeated evaluation.
 struct Made<'a> {
@@ -118,6 +119,23 @@ pub fn soho(options: &Evaluation) -> anyhow::Result<()> {
         page: made.page(&asked()),
         table: made.table(),
         tables: SOHO_TABLES.into_iter().zip([made.points(), made.sensitivity()]).collect(),
+        figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
+    };
+    give(options, dir.as_ref(), &of)
+}
+
+/// `larder reproduce serviceable`.
+pub fn serviceable(options: &Evaluation) -> anyhow::Result<()> {
+    let dir = report_dir(options, &SERVICEABLE_TABLES, &serviceable::FIGURES)?;
+    let progress = RunProgress::new("runs")?;
+    let advance = |done, of| progress.reached(done, of);
+    let made = serviceable::Reproduction::of(serviceable::Runs::new(options.quick, threads(options.threads), &advance));
+    progress.end();
+    let of = Made {
+        rows: &made.rows,
+        page: made.page(&asked()),
+        table: made.table(),
+        tables: SERVICEABLE_TABLES.into_iter().zip([made.points(), made.sensitivity()]).collect(),
         figures: made.figures.iter().map(|drawn| (drawn.name, drawn.figure.svg())).collect(),
     };
     give(options, dir.as_ref(), &of)

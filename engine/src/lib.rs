@@ -60,6 +60,7 @@ mod scrub_pass;
 mod setup;
 pub mod shift;
 pub mod snapshots;
+pub mod spin_down;
 pub mod staging;
 mod step;
 #[cfg(test)]

@@ -12,7 +12,7 @@ mod validate;
 
 pub use draft::{
     Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec, RackDraft,
-    RateSpread, Resource, SpecError, Stragglers, Watts,
+    RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,
 };
 #[cfg(feature = "toml")]
 pub(crate) use validate::{DRIVES_MAX, POOL_DRIVES_MAX};

@@ -48,6 +48,13 @@ impl Histogram {
         self.buckets.len()
     }
 
+    /// The number of durations that were longer than `span`, but for those in its bucket.
+    pub fn count_above(&self, span: Duration) -> u64 {
+        let ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let above = self.buckets.highest_equivalent(ns).saturating_add(1);
+        self.buckets.count_between(above, u64::MAX)
+    }
+
     /// The mean in seconds; `None` if nothing was counted.
     pub fn mean_s(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.sum_ns as f64 / self.count() as f64 / 1e9)

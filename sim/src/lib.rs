@@ -14,6 +14,7 @@
 mod agenda;
 pub mod baseline;
 mod chance;
+pub mod cluster;
 pub mod copying;
 pub mod cross;
 mod experiment;

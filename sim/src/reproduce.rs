@@ -4,6 +4,7 @@ mod evaluation;
 pub mod judge;
 pub mod partition;
 pub mod pelican;
+pub mod serviceable;
 pub mod shifting;
 mod snapshot;
 pub mod soho;

@@ -7,10 +7,10 @@
 
 use super::Rack;
 use crate::action::{Action, Outcome, Rejection, Transfer};
-use crate::budget::StartBudget;
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
-use crate::policy::{IdleTimeout, PinnedTo, PriorityClass, SpinDownPolicy};
+use crate::policy::{IdleTimeout, PinnedTo, PriorityClass};
+use crate::spin_down::Spinning;
 use crate::step::Step;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -92,14 +92,16 @@ impl Rack {
         }
     }
 
-    /// The moment until which an idle `group` keeps spinning (spin-down manager, Serviceable cold storage, section 4).
+    /// The moment until which an idle `group` keeps spinning ([`crate::spin_down`]).
     fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
-        let SpinDownPolicy { min_gap, .. } = self.setup.policy.spin_down;
         let state = &self.classes[class.index()];
         if state.is_hastened {
             return Time::ZERO;
         }
-        if self.keeps_exhausted(group, now) { StartBudget::next_day(now) } else { state.ready_at + min_gap }
+        // A group that is to be recovered has work, and is not idle.
+        let is_exhausted = self.keeps_exhausted(group, now);
+        let spinning = Spinning { ready_at: state.ready_at, is_exhausted, recovery_reserved: false };
+        self.setup.policy.spin_down.stays_until(&spinning, now)
     }
 
     /// Whether `group` would be kept spinning, since a drive of it has no starts left today.

@@ -233,8 +233,13 @@ impl DriveProfile {
     /// Starts a drive may use on one day (Serviceable cold storage): 30,000 over 8 years is 10. At least 1.
     pub fn starts_per_day(&self) -> u32 {
         assert!(self.life_years > 0, "the profile of a validated rack has a life of a year or more");
-        (self.rated_starts / (self.life_years * 365)).max(1)
+        starts_per_day(self.rated_starts, self.life_years)
     }
+}
+
+/// Starts that a drive may use on one day, if it is rated for `rated_starts` and is to last `life_years`, above 0.
+pub fn starts_per_day(rated_starts: u32, life_years: u32) -> u32 {
+    (rated_starts / (life_years * 365)).max(1)
 }
 
 /// A rack as described, not yet validated.

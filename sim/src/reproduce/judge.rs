@@ -140,6 +140,10 @@ pub enum Unit {
     Terabytes,
     /// Kilowatts.
     Kilowatts,
+    /// Watts.
+    Watts,
+    /// Thousandths of a second.
+    Milliseconds,
     /// A ratio.
     Times,
     /// Things that are counted.
@@ -158,6 +162,8 @@ impl Unit {
             Self::Gigabytes => " GB",
             Self::Terabytes => " TB",
             Self::Kilowatts => " kW",
+            Self::Watts => " W",
+            Self::Milliseconds => " ms",
             Self::Times => "x",
             Self::Count => "",
         }
@@ -170,7 +176,9 @@ impl Unit {
             Self::Percent if value > 90.0 && value < 100.0 => format!("{value:.3}"),
             Self::Percent if value > 0.0 => format!("{value:.1}"),
             Self::Kilowatts | Self::Times => format!("{value:.2}"),
-            Self::Mbytes | Self::Gbit | Self::Seconds | Self::Hours | Self::Terabytes if value >= 10.0 => {
+            Self::Mbytes | Self::Gbit | Self::Seconds | Self::Hours | Self::Terabytes | Self::Watts
+                if value >= 10.0 =>
+            {
                 format!("{value:.1}")
             }
             _ => short(value),
@@ -469,11 +477,11 @@ pub fn others(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::{partition, pelican, shifting, soho};
+    use crate::reproduce::{partition, pelican, serviceable, shifting, soho};
 
     #[test]
     fn every_claim_has_a_name_of_its_own_and_a_place() {
-        for all in [partition::CLAIMS, pelican::CLAIMS, shifting::CLAIMS, soho::CLAIMS] {
+        for all in [partition::CLAIMS, pelican::CLAIMS, shifting::CLAIMS, soho::CLAIMS, serviceable::CLAIMS] {
             for (index, claim) in all.iter().enumerate() {
                 assert!(all[..index].iter().all(|other| other.id != claim.id), "{}", claim.id);
                 assert!(!claim.place.is_empty() && !claim.what.is_empty());
