@@ -74,6 +74,48 @@ pub enum Command {
     /// Show how far the rack is read through for damage, and what was found; pause, resume or start that.
     #[command(subcommand)]
     Scrub(ScrubCommand),
+    /// Let drives of a stock Ceph cluster sleep: plan, convert and revert OSDs and pools, run the agent of a host.
+    #[command(subcommand)]
+    Ceph(CephCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CephCommand {
+    /// Say which OSDs can go cold, what that moves, needs and saves, and why a cluster is not suitable.
+    Plan(CephPlan),
+}
+
+#[derive(Debug, Args)]
+pub struct CephPlan {
+    /// Read the cluster from JSON dumps in this directory (osd-dump.json, osd-crush-dump.json, osd-df.json,
+    /// osd-metadata.json, pg-dump.json), and not from `ceph`.
+    #[arg(long, value_name = "DIR")]
+    pub dumps: Option<PathBuf>,
+    /// A pool whose first copy alone is hot; may be repeated. By default every replicated pool that holds 1 % of all
+    /// data or more.
+    #[arg(long = "pool", value_name = "POOL")]
+    pub pools: Vec<String>,
+    /// The device class of drives that always spin. By default the fastest that has room.
+    #[arg(long, value_name = "CLASS")]
+    pub hot_class: Option<String>,
+    /// The device class that cold OSDs get.
+    #[arg(long, value_name = "CLASS", default_value = "cold")]
+    pub cold_class: String,
+    /// Watts of a drive that spins.
+    #[arg(long, value_name = "WATTS", default_value_t = 5.2)]
+    pub spinning_watts: f64,
+    /// Watts of a drive that sleeps.
+    #[arg(long, value_name = "WATTS", default_value_t = 0.95)]
+    pub standby_watts: f64,
+    /// Start-stop cycles for which the drives are rated.
+    #[arg(long, value_name = "STARTS", default_value_t = 30_000)]
+    pub rated_starts: u32,
+    /// Years over which these are spread.
+    #[arg(long, value_name = "YEARS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub life_years: u32,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,7 @@
 //! standard output any more (`| head`), the program ends quietly.
 
 mod args;
+mod ceph_plan;
 mod cross;
 mod disks;
 mod drives;
@@ -26,7 +27,7 @@ mod temperature;
 mod users;
 mod verify;
 
-use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, CephCommand, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -93,6 +94,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Drive(DriveCommand::Discover(options)) => disks::discover(&options),
         Command::Drive(DriveCommand::Power(options)) => disks::power(&options),
         Command::Drive(DriveCommand::Doctor(options)) => return disks::doctor(&options),
+        Command::Ceph(CephCommand::Plan(options)) => return ceph_plan::run(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }
