@@ -49,6 +49,8 @@ pub struct Osd {
     pub hostname: String,
     /// The kernel's names of its devices.
     pub devices: Vec<String>,
+    /// Those of its data alone.
+    pub data_devices: Vec<String>,
     /// The CRUSH buckets above it, from the nearest on: type and name.
     pub places: Vec<(String, String)>,
 }

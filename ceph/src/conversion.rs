@@ -143,6 +143,49 @@ impl OsdRecord {
     }
 }
 
+/// The steps of `record`, as far as they can be known before the first is done; what is there already is skipped when it
+/// comes to it.
+pub fn outline(record: &OsdRecord) -> Vec<OsdStep> {
+    use OsdStep::{Affinity, Class, Create, Destroy, In, Out, Stop};
+    match record.replaces {
+        Some(_) => vec![Out, Stop, Destroy, Class, Affinity, Create, In],
+        None => vec![Class, Affinity, In],
+    }
+}
+
+/// Whether the effect of `step` is there.
+pub fn has_effect(step: OsdStep, record: &OsdRecord, cluster: &Cluster) -> bool {
+    let Some(osd) = cluster.osds.get(&record.osd) else { return false };
+    match step {
+        OsdStep::Out => !osd.is_in,
+        OsdStep::Stop => !osd.is_up,
+        OsdStep::Destroy => osd.is_destroyed,
+        OsdStep::Class => osd.class == record.wanted().class,
+        OsdStep::Affinity => osd.affinity_permille == record.wanted().affinity_permille,
+        OsdStep::Create | OsdStep::Start => osd.is_up,
+        OsdStep::In => osd.is_in,
+    }
+}
+
+/// Why `osd` cannot be reverted yet: a pool's cold copies would find no place without it.
+pub fn revert_obstacle(cluster: &Cluster, osd: OsdId) -> Option<String> {
+    let class = cluster.osds.get(&osd)?.class.as_ref()?;
+    cluster.pools.values().find_map(|pool| {
+        let takes = cluster.rule_of(pool)?.takes.as_ref()?;
+        let take = takes.iter().find(|take| take.class.as_ref() == Some(class) && take.count < 0)?;
+        let left = cluster.osds.values().filter(|other| other.id != osd && other.class.as_ref() == Some(class));
+        let places: BTreeSet<&str> = left.filter_map(|other| other.place(&take.domain)).collect();
+        let wanted = pool.size.saturating_sub(1) as usize;
+        (places.len() < wanted).then(|| {
+            let (name, domain, there) = (&pool.name, &take.domain, places.len());
+            format!(
+                "pool {name} has {wanted} cold copies, and without {osd} there are cold OSDs in {there} {domain}s; \
+                     `larder ceph revert pool/{name}` first"
+            )
+        })
+    })
+}
+
 /// Why the cluster must be waited for; `None` if every placement group is active+clean.
 fn unclean(cluster: &Cluster) -> Option<String> {
     (!cluster.is_clean())
@@ -329,3 +372,6 @@ fn is_left(record: &PoolRecord, cluster: &Cluster) -> bool {
     let rule = cluster.rule(&record.rule);
     is_larders && rule.is_some_and(|rule| cluster.pools.values().all(|pool| pool.rule != rule.id))
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ impl HotPrimary {
     }
 
     /// The rule in the language of `crushtool`, with number `id`. Releases to 16 demand two lines more.
-    fn text(&self, id: u32, with_sizes: bool) -> String {
+    pub fn text(&self, id: u32, with_sizes: bool) -> String {
         let Self { name, root, hot_class, cold_class, domain } = self;
         let sizes = if with_sizes { "\tmin_size 1\n\tmax_size 10\n" } else { "" };
         format!(

@@ -148,6 +148,8 @@ struct Metadata {
     hostname: String,
     #[serde(default)]
     devices: String,
+    #[serde(default)]
+    bluestore_bdev_devices: String,
     #[serde(default, deserialize_with = "flag")]
     bluefs_dedicated_db: Option<bool>,
     #[serde(default, deserialize_with = "flag")]
@@ -205,6 +207,10 @@ pub fn cluster<E: From<DumpError>>(mut text: impl FnMut(&str) -> Result<String, 
 pub fn pgs(text: &str) -> Result<Vec<Pg>, DumpError> {
     let list: PgList = decode("pg ls-by-osd", text)?;
     Ok(list.pg_stats.into_iter().filter_map(pg).collect())
+}
+
+fn names(list: &str) -> Vec<String> {
+    list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn pg(entry: PgEntry) -> Option<Pg> {
@@ -327,7 +333,8 @@ impl<'a> Tree<'a> {
             db_spins: metadata.bluefs_db_rotational.filter(|_| has_db),
             objectstore: metadata.osd_objectstore,
             hostname: metadata.hostname,
-            devices: metadata.devices.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            devices: names(&metadata.devices),
+            data_devices: names(&metadata.bluestore_bdev_devices),
             places: self.places(entry.osd),
         }
     }

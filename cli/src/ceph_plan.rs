@@ -1,6 +1,6 @@
 //! `larder ceph plan`: which OSDs of a Ceph cluster can go cold, and what that moves, needs, saves and risks.
 
-use crate::args::CephPlan;
+use crate::args::{CephPlan, CephPlanning};
 use crate::human::{bytes, count, counted, table, watts};
 use crate::output::show;
 use anyhow::Context;
@@ -16,7 +16,15 @@ pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
         Some(folder) => dump_files::read(folder)?,
         None => live()?,
     };
-    let plan = plan(&cluster, &planned(options));
+    let milliwatts = |watts: f64| (watts * 1000.0).round() as u32;
+    let options_of_plan = Options {
+        spinning_mw: milliwatts(options.spinning_watts),
+        standby_mw: milliwatts(options.standby_watts),
+        rated_starts: options.rated_starts,
+        life_years: options.life_years,
+        ..planned(&options.planning)
+    };
+    let plan = plan(&cluster, &options_of_plan);
     show(options.json, &plan, |plan| text(plan))?;
     Ok(if plan.is_suitable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -26,17 +34,13 @@ pub fn live() -> anyhow::Result<Cluster> {
     Ceph::default().cluster().context("the cluster cannot be read; does `ceph -s` work here?")
 }
 
-/// The options of a plan.
-pub fn planned(options: &CephPlan) -> Options {
-    let milliwatts = |watts: f64| (watts * 1000.0).round() as u32;
+/// The options of a plan that every command has.
+pub fn planned(options: &CephPlanning) -> Options {
     Options {
         hot_class: options.hot_class.clone(),
         cold_class: options.cold_class.clone(),
         pools: options.pools.clone(),
-        spinning_mw: milliwatts(options.spinning_watts),
-        standby_mw: milliwatts(options.standby_watts),
-        rated_starts: options.rated_starts,
-        life_years: options.life_years,
+        ..Options::default()
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Invariants: a drive's day never goes back, so a clock that is set back gives nobody a second budget for one day.
 
-use crate::policy::PriorityClass;
+use crate::policy::{PriorityClass, SpinDownPolicy};
 use alloc::vec;
 use alloc::vec::Vec;
 use model::{DriveId, Time};
@@ -61,6 +61,18 @@ impl StartBudget {
         if used.day < now.day() { 0 } else { used.starts }
     }
 
+    /// Whether `policy` keeps what consists of `drives` spinning, since one of them has no starts left today.
+    pub fn keeps_spinning(&self, policy: SpinDownPolicy, drives: &[DriveId], now: Time) -> bool {
+        let is_exhausted = |drive: &DriveId| !self.may_start(*drive, now, PriorityClass::Background);
+        policy.keeps_exhausted && drives.iter().any(is_exhausted)
+    }
+
+    /// The moment until which what consists of `drives`, is idle and has been ready since `ready_at`, keeps spinning
+    /// (spin-down manager, Serviceable cold storage, section 4).
+    pub fn stays_until(&self, policy: SpinDownPolicy, drives: &[DriveId], ready_at: Time, now: Time) -> Time {
+        if self.keeps_spinning(policy, drives, now) { Self::next_day(now) } else { ready_at + policy.min_gap }
+    }
+
     /// When the next day begins, and with it new budgets.
     pub fn next_day(now: Time) -> Time {
         let next = if now.day() == Time::MAX.day() { Time::MAX } else { Time::start_of_day(now.day() + 1) };
@@ -109,6 +121,17 @@ mod tests {
         budget.restore(DriveId(0), 0, 10);
         assert!(!budget.may_start(DriveId(0), NOON, PriorityClass::Background));
         assert!(budget.may_start(DriveId(0), Time::start_of_day(1), PriorityClass::Background));
+    }
+
+    #[test]
+    fn what_has_no_starts_left_spins_until_tomorrow() {
+        let mut budget = StartBudget::new(2, 1);
+        let policy = SpinDownPolicy { min_gap: core::time::Duration::from_secs(60), keeps_exhausted: true };
+        let until = |budget: &StartBudget, policy| budget.stays_until(policy, &[DriveId(0), DriveId(1)], NOON, NOON);
+        assert_eq!(until(&budget, policy), Time::from_secs(43_260));
+        budget.record(DriveId(1), NOON);
+        assert_eq!(until(&budget, policy), Time::from_secs(86_400), "one of them is enough");
+        assert_eq!(until(&budget, SpinDownPolicy { keeps_exhausted: false, ..policy }), Time::from_secs(43_260));
     }
 
     #[test]

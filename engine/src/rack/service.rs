@@ -7,10 +7,9 @@
 
 use super::Rack;
 use crate::action::{Action, Outcome, Rejection, Transfer};
-use crate::budget::StartBudget;
 use crate::event::{DriveOutcome, DriveResult, Work};
 use crate::ops::{Answer, TRIES_MAX};
-use crate::policy::{IdleTimeout, PinnedTo, PriorityClass, SpinDownPolicy};
+use crate::policy::{IdleTimeout, PinnedTo, PriorityClass};
 use crate::step::Step;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -94,18 +93,17 @@ impl Rack {
 
     /// The moment until which an idle `group` keeps spinning (spin-down manager, Serviceable cold storage, section 4).
     fn stays_until(&self, class: ClassId, group: GroupId, now: Time) -> Time {
-        let SpinDownPolicy { min_gap, .. } = self.setup.policy.spin_down;
         let state = &self.classes[class.index()];
         if state.is_hastened {
             return Time::ZERO;
         }
-        if self.keeps_exhausted(group, now) { StartBudget::next_day(now) } else { state.ready_at + min_gap }
+        let policy = self.setup.policy.spin_down;
+        self.drives.budget.stays_until(policy, self.setup.members(group), state.ready_at, now)
     }
 
     /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
     fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
-        let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
-        self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
+        self.drives.budget.keeps_spinning(self.setup.policy.spin_down, self.setup.members(group), now)
     }
 
     /// The group of `class` that is idle for longer than the idle timeout, and spins on since a drive of it has no
