@@ -55,7 +55,10 @@ fn text(plan: &Plan) -> String {
     line(format!("hot   class {}: {}", plan.hot_class, room(&plan.hot, &plan.domain)));
     line(format!("cold  class {}: {}", plan.cold_class, room(&plan.cold, &plan.domain)));
     line(format!("the new rules move {} (expected), the first copies among them", bytes(plan.moved_bytes)));
-    line(format!("each drive may start {} times a day", plan.starts_per_day_max));
+    line(format!(
+        "starts of a drive: one or two a week for deep scrubs, one for each batch of writes; {} a day are allowed",
+        plan.starts_per_day_max
+    ));
     line(format!("saved while all cold drives sleep: {}", watts(plan.saved_mw as f64 / 1000.0)));
     if let Some(failure) = plan.hot_failure.filter(|_| plan.cold.osds > 0) {
         line(format!(

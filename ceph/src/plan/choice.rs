@@ -97,7 +97,8 @@ impl Ground<'_> {
             (candidates.iter().copied()).filter(|osd| rank(osd.class.as_deref()) > rank(Some(hot_class))).collect();
         if !slower.is_empty() {
             choice.cold.extend(slower.iter().map(|osd| osd.id));
-        } else {
+        } else if rank(Some(hot_class)) >= rank(Some("hdd")) {
+            // Flash has nothing to gain from sleep.
             self.split(&mut choice, &candidates);
         }
         choice.hot_room = self.room(&choice.hot, self.hot_need(&choice.hot));

@@ -105,7 +105,8 @@ fn the_bytes_that_move_are_about_those_that_did() {
 fn a_converted_cluster_has_nothing_left() {
     let plan = plan(&converted(), &Options::default());
     assert!(plan.is_suitable, "{:?}", plan.reasons);
-    assert_eq!(plan.osds.iter().filter(|osd| osd.role == OsdRole::Cold).count(), 3);
+    let roles: Vec<OsdRole> = plan.osds.iter().map(|osd| osd.role).collect();
+    assert_eq!(roles, [[OsdRole::Hot; 3], [OsdRole::Cold; 3]].concat());
     assert!(plan.pools.iter().all(|pool| pool.new_rule.is_none() && pool.moved_bytes == 0), "{:?}", plan.pools);
     // The machine of these dumps has virtual disks that count as spinning, the one with block.db as well.
     assert!(plan.osds[3].reason.contains("block.db is on a drive that spins"), "{}", plan.osds[3].reason);

@@ -5,7 +5,7 @@ use crate::conversion::{
     Goal, Next, OsdRecord, OsdStep, PoolRecord, PoolRule, PoolStep, has_effect, next_for_osd, next_for_pool,
 };
 use crate::crush_rule::{InsertError, inserted};
-use crate::record::{self, RecordError};
+use crate::record::{self, Record, RecordError};
 use crate::world::tools::{Ceph, CephError, HostCommands, run, words};
 use disk::clock;
 use std::fmt::Debug;
@@ -122,7 +122,7 @@ impl Converter<'_> {
     /// Converts or reverts an OSD, as `record` says. At the end of a way back its record is removed.
     pub fn osd(&mut self, record: &OsdRecord) -> Result<(), ConvertError> {
         let path = Self::path(self.folder, &record.osd.to_string());
-        record::write(&path, record)?;
+        self.begin(&path, record, |cluster| next_for_osd(record, cluster))?;
         while let Some(step) = self.next(|cluster| next_for_osd(record, cluster))? {
             for command in osd_commands(step, record, self.host) {
                 self.run(&command)?;
@@ -138,7 +138,7 @@ impl Converter<'_> {
     /// Converts or reverts a pool.
     pub fn pool(&mut self, record: &PoolRecord) -> Result<(), ConvertError> {
         let path = Self::path(self.folder, &format!("pool/{}", record.pool));
-        record::write(&path, record)?;
+        self.begin(&path, record, |cluster| next_for_pool(record, cluster))?;
         while let Some(step) = self.next(|cluster| next_for_pool(record, cluster))? {
             match (step, &record.kind) {
                 (PoolStep::AddRule, PoolRule::HotPrimary) => self.add_rule(record)?,
@@ -150,6 +150,19 @@ impl Converter<'_> {
             record::remove::<PoolRecord>(&path)?;
         }
         Ok(())
+    }
+
+    /// Remembers `record` before anything is done, unless nothing will be.
+    fn begin<R: Record, S>(
+        &self,
+        path: &Path,
+        record: &R,
+        next: impl Fn(&Cluster) -> Next<S>,
+    ) -> Result<(), ConvertError> {
+        match next(&self.ceph.cluster()?) {
+            Next::Refused(reason) => Err(ConvertError::Refused(reason)),
+            _ => Ok(record::write(path, record)?),
+        }
     }
 
     /// The next step, once the cluster allows it; `None` at the end.
