@@ -23,7 +23,8 @@ ARROWS = {
     "s3": {"model", "catalog", "disk"},
     "server": {"model", "engine", "disk", "catalog", "intake", "workshop", "batch", "s3"},
     "torture": {"model", "engine", "disk", "catalog", "workshop", "s3", "server"},
-    "cli": {"model", "engine", "disk", "sim", "server", "torture"},
+    "ceph": {"model", "engine", "disk"},
+    "cli": {"model", "engine", "disk", "sim", "server", "torture", "ceph"},
 }
 TEXT = (".rs", ".toml", ".md", ".py", ".sh", ".c")
 # Written so that this file does not contain what it looks for.

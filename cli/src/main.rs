@@ -5,6 +5,9 @@
 //! standard output any more (`| head`), the program ends quietly.
 
 mod args;
+mod ceph_agent;
+mod ceph_convert;
+mod ceph_plan;
 mod cross;
 mod disks;
 mod drives;
@@ -26,7 +29,7 @@ mod temperature;
 mod users;
 mod verify;
 
-use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, CephCommand, Command, DriveCommand, Reproduce, UserCommand};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -94,6 +97,10 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Drive(DriveCommand::Discover(options)) => disks::discover(&options),
         Command::Drive(DriveCommand::Power(options)) => disks::power(&options),
         Command::Drive(DriveCommand::Doctor(options)) => return disks::doctor(&options),
+        Command::Ceph(CephCommand::Plan(options)) => return ceph_plan::run(&options),
+        Command::Ceph(CephCommand::Convert(options)) => ceph_convert::convert(&options),
+        Command::Ceph(CephCommand::Revert(options)) => ceph_convert::revert(&options),
+        Command::Ceph(CephCommand::Agent(options)) => ceph_agent::agent(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

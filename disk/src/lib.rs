@@ -5,13 +5,14 @@
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
 //! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
 //! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
-//! - [`doctor`] finds who else wakes disks.
+//! - [`doctor`] finds who else wakes disks. [`child`] runs commands with deadlines.
 //! - [`label`] identifies a drive, its rack and its place in it.
 //! - [`stack`] is the stripe stack: the format in which a blob lies on k + r drives, its writer, reader and verifier.
 //!
 //! Invariants: a transfer holds at most 2 x (k + r) x request size of memory; nothing here decides when a drive spins.
 
 mod buffer;
+pub mod child;
 pub mod clock;
 mod code;
 mod counters;

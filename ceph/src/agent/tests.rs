@@ -1,0 +1,226 @@
+//! The agent through days of made-up clusters and drives, a minute at a time.
+
+#![allow(clippy::unwrap_used)]
+
+use super::{Action, Agent, DriveSeen, Mode, OsdSeen, Phase, Seen, Settings};
+use crate::cluster::{OsdId, Pg};
+use disk::IoCounters;
+use engine::SpinDownPolicy;
+use model::Time;
+use std::time::Duration;
+
+const OSD: OsdId = OsdId(3);
+/// 2026-11-24, noon.
+const NOON: u64 = 1_795_521_600;
+
+fn settings() -> Settings {
+    Settings {
+        idle: Duration::from_mins(15),
+        starts_per_day: 10,
+        spin_down: SpinDownPolicy { min_gap: Duration::from_mins(10), keeps_exhausted: true },
+        deep_scrub_every: Duration::from_hours(7 * 24),
+        settle: Duration::from_secs(60),
+        window_max: Duration::from_hours(6),
+    }
+}
+
+/// One drive with its OSD, which do what the agent says.
+struct World {
+    agent: Agent,
+    now: Time,
+    seen: Seen,
+    done: Vec<Action>,
+}
+
+impl World {
+    fn new(settings: Settings) -> Self {
+        let drive = DriveSeen { counters: Some(IoCounters::default()), mode: Mode::Active };
+        let pg = Pg {
+            name: "2.1".to_owned(),
+            pool: 2,
+            state: "active+clean".to_owned(),
+            bytes: 1,
+            acting: vec![OsdId(0), OSD],
+            deep_scrubbed: "2026-11-24T11:00:00.000000+0000".to_owned(),
+        };
+        let now = Time::from_secs(NOON);
+        let agent = Agent::new(settings, &[(OSD, drive)], None, now);
+        Self {
+            agent,
+            now,
+            seen: Seen { drive, osd: Some(OsdSeen { pgs: vec![pg], is_reserved: false }) },
+            done: Vec::new(),
+        }
+    }
+
+    fn touch(&mut self) {
+        let counters = self.seen.drive.counters.unwrap();
+        self.seen.drive.counters = Some(IoCounters { reads: counters.reads + 1, ..counters });
+        self.seen.drive.mode = Mode::Active;
+    }
+
+    fn pg(&mut self) -> &mut Pg {
+        &mut self.seen.osd.as_mut().unwrap().pgs[0]
+    }
+
+    /// Lets minutes pass; what the agent did in them.
+    fn minutes(&mut self, minutes: u32) -> Vec<Action> {
+        self.done.clear();
+        for _ in 0..minutes {
+            self.now += Duration::from_mins(1);
+            for action in self.agent.tick(self.now, std::slice::from_ref(&self.seen)) {
+                match &action {
+                    Action::Flush(_) => self.touch(),
+                    Action::Sleep(_) => self.seen.drive.mode = Mode::Standby,
+                    Action::Start(_) => self.seen.drive.mode = Mode::Active,
+                    Action::DeepScrub(..) | Action::Window(_) => {}
+                }
+                self.done.push(action);
+            }
+        }
+        self.done.clone()
+    }
+
+    fn phase(&self) -> Phase {
+        self.agent.record("x").drives[0].phase
+    }
+}
+
+#[test]
+fn an_idle_drive_is_flushed_and_sleeps() {
+    let mut world = World::new(settings());
+    assert_eq!(world.minutes(14), []);
+    assert_eq!(world.minutes(10), [Action::Flush(OSD), Action::Sleep(OSD)]);
+    assert_eq!(world.phase(), Phase::Asleep);
+    assert_eq!(world.minutes(24 * 60), [], "an idle day wakes nothing");
+    assert_eq!(world.agent.record("x").drives[0].account.sleeps, 1);
+}
+
+#[test]
+fn nothing_sleeps_while_the_monitors_are_unreachable() {
+    let mut world = World::new(settings());
+    let osd = world.seen.osd.take();
+    assert_eq!(world.minutes(600), []);
+    world.seen.osd.clone_from(&osd);
+    assert_eq!(world.minutes(1), [Action::Flush(OSD)]);
+    world.seen.osd = None;
+    assert_eq!((world.minutes(600), world.phase()), (vec![], Phase::Spinning), "not even what was flushed");
+    world.seen.osd = osd;
+    world.minutes(30);
+    world.seen.osd = None;
+    assert_eq!((world.minutes(600), world.phase()), (vec![], Phase::Asleep), "what sleeps sleeps on");
+}
+
+#[test]
+fn a_recovery_reserved_or_a_group_that_flaps_keeps_it_spinning() {
+    let mut world = World::new(settings());
+    world.seen.osd.as_mut().unwrap().is_reserved = true;
+    assert_eq!(world.minutes(60), []);
+    world.seen.osd.as_mut().unwrap().is_reserved = false;
+    for state in ["active+undersized+degraded", "peering", "active+remapped+backfill_wait"] {
+        world.pg().state = state.to_owned();
+        assert_eq!(world.minutes(60), [], "{state}");
+    }
+    world.pg().state = "active+clean".to_owned();
+    assert_eq!(world.minutes(1), [Action::Flush(OSD)]);
+}
+
+#[test]
+fn io_after_the_flush_takes_it_back() {
+    let mut world = World::new(settings());
+    world.minutes(15);
+    assert_eq!(world.phase(), Phase::Flushing);
+    for _ in 0..12 {
+        world.touch();
+        world.minutes(1);
+    }
+    assert_eq!(world.phase(), Phase::Spinning);
+}
+
+#[test]
+fn others_wake_it_and_the_budget_ends_its_sleep_for_the_day() {
+    let mut world = World::new(Settings { starts_per_day: 3, ..settings() });
+    for wake in 0..3 {
+        world.minutes(30);
+        assert_eq!(world.phase(), Phase::Asleep, "{wake}");
+        world.touch();
+        assert_eq!(world.minutes(1), [Action::Window(OSD)]);
+    }
+    let account = world.agent.record("x").drives[0].account;
+    assert_eq!((account.other_wakes, account.own_wakes, account.starts), (3, 0, 3));
+    assert_eq!(world.minutes(10 * 60), [], "it spins for the rest of the day");
+    assert_eq!(world.minutes(60), [Action::Flush(OSD), Action::Sleep(OSD)], "and sleeps on the next");
+}
+
+#[test]
+fn a_restart_does_not_bring_a_second_budget() {
+    let mut world = World::new(Settings { starts_per_day: 1, ..settings() });
+    world.minutes(30);
+    world.touch();
+    world.minutes(1);
+    let record = world.agent.record("x");
+    let drives = [(OSD, world.seen.drive)];
+    world.agent = Agent::new(Settings { starts_per_day: 1, ..settings() }, &drives, Some(&record), world.now);
+    assert_eq!(world.minutes(10 * 60), []);
+    assert_eq!(world.agent.record("x").drives[0].account, record.drives[0].account);
+}
+
+#[test]
+fn a_restart_beside_a_sleeping_drive_leaves_it_asleep() {
+    let mut world = World::new(settings());
+    world.minutes(30);
+    world.agent = Agent::new(settings(), &[(OSD, world.seen.drive)], Some(&world.agent.record("x")), world.now);
+    assert_eq!((world.minutes(60), world.phase()), (vec![], Phase::Asleep));
+}
+
+#[test]
+fn a_deep_scrub_that_is_due_wakes_it_once_and_keeps_it_awake() {
+    let mut world = World::new(settings());
+    world.minutes(30);
+    assert_eq!(world.minutes(6 * 24 * 60), []);
+    let groups = vec!["2.1".to_owned()];
+    let woken = world.minutes(24 * 60);
+    assert_eq!(woken[..3], [Action::Start(OSD), Action::Window(OSD), Action::DeepScrub(OSD, groups)]);
+    world.pg().deep_scrubbed = "2026-12-01T12:00:00.000000+0000".to_owned();
+    world.minutes(60);
+    assert_eq!(world.phase(), Phase::Asleep);
+    assert_eq!(world.agent.record("x").drives[0].account.own_wakes, 1);
+}
+
+#[test]
+fn a_wake_by_others_scrubs_what_is_half_due() {
+    let mut world = World::new(settings());
+    world.minutes(30);
+    world.pg().deep_scrubbed = "2026-11-20T00:00:00.000000+0000".to_owned();
+    assert_eq!(world.minutes(60), [], "not for it alone");
+    world.touch();
+    assert_eq!(world.minutes(2), [Action::Window(OSD), Action::DeepScrub(OSD, vec!["2.1".to_owned()])]);
+}
+
+#[test]
+fn scrubs_that_never_end_keep_it_awake_for_so_long_and_no_longer() {
+    let mut world = World::new(settings());
+    world.pg().deep_scrubbed = "2026-11-01T00:00:00.000000+0000".to_owned();
+    let asked = world.minutes(5 * 60);
+    assert!(asked.iter().all(|action| matches!(action, Action::DeepScrub(..))), "{asked:?}");
+    assert_eq!(asked.len(), 10, "twice an hour");
+    assert!(world.minutes(90).contains(&Action::Sleep(OSD)));
+}
+
+#[test]
+fn a_drive_that_does_not_stop_counts_as_spinning() {
+    let mut world = World::new(settings());
+    while !world.minutes(1).contains(&Action::Sleep(OSD)) {}
+    world.seen.drive.mode = Mode::Unknown;
+    world.minutes(1);
+    assert_eq!(world.phase(), Phase::Stopping);
+    world.minutes(2);
+    assert_eq!(world.phase(), Phase::Spinning);
+}
+
+#[test]
+fn a_drive_that_is_gone_does_not_sleep() {
+    let mut world = World::new(settings());
+    world.seen.drive.counters = None;
+    assert_eq!(world.minutes(600), []);
+}

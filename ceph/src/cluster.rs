@@ -1,0 +1,206 @@
+//! A cluster as far as planning and conversion need it: OSDs, pools, CRUSH rules, placement groups. Plain values that a
+//! test can write down.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The number of an OSD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OsdId(pub u32);
+
+impl fmt::Display for OsdId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "osd.{}", self.0)
+    }
+}
+
+/// One OSD.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Osd {
+    /// Its number, which survives its re-creation.
+    pub id: OsdId,
+    /// Its identity, which does not.
+    pub uuid: String,
+    /// Whether its daemon runs.
+    pub is_up: bool,
+    /// Whether CRUSH may choose it.
+    pub is_in: bool,
+    /// Whether it was destroyed, and its number waits for a new one.
+    pub is_destroyed: bool,
+    /// Its device class.
+    pub class: Option<String>,
+    /// How willingly it is a primary, in thousandths.
+    pub affinity_permille: u32,
+    /// Its CRUSH weight, 65,536 for each TiB.
+    pub weight: u64,
+    /// Bytes of its devices; 0 if it never ran.
+    pub capacity_bytes: u64,
+    /// Bytes in use of them.
+    pub used_bytes: u64,
+    /// Whether its metadata lie on a device of their own (`block.db`).
+    pub has_db: bool,
+    /// Whether that device spins; `None` without one.
+    pub db_spins: Option<bool>,
+    /// What it stores by: `bluestore`.
+    pub objectstore: String,
+    /// The machine that it runs on.
+    pub hostname: String,
+    /// The kernel's names of its devices.
+    pub devices: Vec<String>,
+    /// Those of its data alone.
+    pub data_devices: Vec<String>,
+    /// The CRUSH buckets above it, from the nearest on: type and name.
+    pub places: Vec<(String, String)>,
+}
+
+impl Osd {
+    /// The CRUSH bucket of type `domain` above it.
+    pub fn place(&self, domain: &str) -> Option<&str> {
+        self.places.iter().find(|(kind, _)| kind == domain).map(|(_, name)| name.as_str())
+    }
+
+    /// Whether it lies below the CRUSH bucket `root`.
+    pub fn is_below(&self, root: &str) -> bool {
+        self.places.iter().any(|(_, name)| name == root)
+    }
+}
+
+/// One pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// Whether it stores whole copies, and not an erasure code.
+    pub is_replicated: bool,
+    /// Copies of each object, or shards of the code.
+    pub size: u32,
+    /// Its placement groups.
+    pub pg_count: u32,
+    /// The number of its CRUSH rule.
+    pub rule: u32,
+    /// Whether it is, or has, a cache tier.
+    pub is_tiered: bool,
+    /// What it is for: `rgw`, `rbd`, `mgr_devicehealth`.
+    pub applications: Vec<String>,
+    /// The flags of it, as Ceph names them.
+    pub flags: Vec<String>,
+}
+
+/// A step of a CRUSH rule that chooses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Take {
+    /// The bucket from which it takes, without the device class.
+    pub root: String,
+    /// The device class to which it is limited.
+    pub class: Option<String>,
+    /// The number of OSDs; 0 is as many as the pool has copies, negative: so many fewer.
+    pub count: i64,
+    /// The type of bucket each of which gives at most one OSD.
+    pub domain: String,
+}
+
+/// One CRUSH rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its number.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Its steps, if it consists of nothing but `take`, one `chooseleaf` or `choose`, `emit`.
+    pub takes: Option<Vec<Take>>,
+}
+
+impl Rule {
+    /// Whether it can choose `osd`, as far as is known: rules of other kinds can choose any.
+    pub fn may_choose(&self, osd: &Osd) -> bool {
+        let Some(takes) = &self.takes else { return true };
+        takes.iter().any(|take| osd.is_below(&take.root) && (take.class.is_none() || take.class == osd.class))
+    }
+}
+
+/// One placement group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pg {
+    /// Its name: pool and number, `2.1f`.
+    pub name: String,
+    /// Its pool.
+    pub pool: u64,
+    /// Its state, as Ceph names it.
+    pub state: String,
+    /// Bytes of its objects, counted once.
+    pub bytes: u64,
+    /// The OSDs that serve it, the primary first; a place that nobody has is left out.
+    pub acting: Vec<OsdId>,
+    /// When its last deep scrub ended, as Ceph writes it.
+    pub deep_scrubbed: String,
+}
+
+impl Pg {
+    /// Whether all its copies are there and in place. A scrub under way does not change that.
+    pub fn is_clean(&self) -> bool {
+        self.state.split('+').all(|word| matches!(word, "active" | "clean" | "scrubbing" | "deep"))
+            && self.state.contains("active")
+            && self.state.contains("clean")
+    }
+}
+
+/// A whole cluster.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cluster {
+    /// Its identity.
+    pub fsid: String,
+    /// The version of its CRUSH map.
+    pub crush_version: u64,
+    /// The share of an OSD, in thousandths, from which on Ceph warns that it is nearly full.
+    pub nearfull_permille: u64,
+    /// Its OSDs.
+    pub osds: BTreeMap<OsdId, Osd>,
+    /// Its pools by number.
+    pub pools: BTreeMap<u64, Pool>,
+    /// Its CRUSH rules by number.
+    pub rules: BTreeMap<u32, Rule>,
+    /// Its placement groups; none while no manager has reported them.
+    pub pgs: Vec<Pg>,
+}
+
+impl Cluster {
+    /// The pool of that name.
+    pub fn pool(&self, name: &str) -> Option<&Pool> {
+        self.pools.values().find(|pool| pool.name == name)
+    }
+
+    /// The rule of that name.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.values().find(|rule| rule.name == name)
+    }
+
+    /// The rule of `pool`.
+    pub fn rule_of(&self, pool: &Pool) -> Option<&Rule> {
+        self.rules.get(&pool.rule)
+    }
+
+    /// Bytes of the objects of `pool`, counted once.
+    pub fn stored_bytes(&self, pool: u64) -> u64 {
+        self.pgs.iter().filter(|pg| pg.pool == pool).map(|pg| pg.bytes).sum()
+    }
+
+    /// Placement groups that are not active+clean.
+    pub fn unclean_count(&self) -> usize {
+        self.pgs.iter().filter(|pg| !pg.is_clean()).count()
+    }
+
+    /// Whether every placement group is known to be active+clean.
+    pub fn is_clean(&self) -> bool {
+        let expected: u32 = self.pools.values().map(|pool| pool.pg_count).sum();
+        self.pgs.len() == expected as usize && self.unclean_count() == 0
+    }
+
+    /// Placement groups of which `osd` has a copy.
+    pub fn pgs_on(&self, osd: OsdId) -> usize {
+        self.pgs.iter().filter(|pg| pg.acting.contains(&osd)).count()
+    }
+}

@@ -1,0 +1,77 @@
+//! What carrying out a plan moves, and what a failure wakes.
+//!
+//! CRUSH draws by hashes. Where it will put a placement group is not known before the rule is there; what is expected
+//! is. A draw of one OSD of a class falls on a certain one with the share of its weight.
+
+use super::choice::Choice;
+use super::{HotFailure, Notes, Plan, PoolRole};
+use crate::cluster::{Cluster, OsdId, Pg};
+use std::collections::BTreeSet;
+
+/// Adds to `plan` what follows from `choice`.
+pub fn add(cluster: &Cluster, choice: &Choice, plan: &mut Plan, notes: &mut Notes) {
+    let (hot, cold) = (Class::new(cluster, &choice.hot), Class::new(cluster, &choice.cold));
+    for pool in plan.pools.iter_mut().filter(|pool| pool.new_rule.is_some()) {
+        let Some(id) = cluster.pool(&pool.pool).map(|pool| pool.id) else { continue };
+        let draws = match pool.role {
+            PoolRole::HotPrimary => (1, pool.size.saturating_sub(1)),
+            _ => (pool.size, 0),
+        };
+        let pgs = cluster.pgs.iter().filter(|pg| pg.pool == id);
+        let moved: f64 = pgs.map(|pg| pg.bytes as f64 * moved_copies(pg, (&hot, draws.0), (&cold, draws.1))).sum();
+        pool.moved_bytes = moved.round() as u64;
+    }
+    plan.moved_bytes = plan.pools.iter().map(|pool| pool.moved_bytes).sum();
+    plan.hot_failure = hot_failure(cluster, choice, plan);
+    if choice.hot.len() == 1 {
+        notes.warning("there is one hot OSD: when it fails every read wakes cold drives".to_owned());
+    }
+}
+
+/// The OSDs of a device class to be, by weight.
+struct Class<'a> {
+    cluster: &'a Cluster,
+    osds: &'a BTreeSet<OsdId>,
+    weight: u64,
+}
+
+impl<'a> Class<'a> {
+    fn new(cluster: &'a Cluster, osds: &'a BTreeSet<OsdId>) -> Self {
+        let weight = osds.iter().filter_map(|osd| cluster.osds.get(osd)).map(|osd| osd.weight).sum();
+        Self { cluster, osds, weight }
+    }
+
+    /// The chance that one of `draws` falls on `osd`.
+    fn chance(&self, osd: OsdId, draws: u32) -> f64 {
+        if !self.osds.contains(&osd) || self.weight == 0 {
+            return 0.0;
+        }
+        let weight = self.cluster.osds.get(&osd).map_or(0, |osd| osd.weight);
+        (f64::from(draws) * weight as f64 / self.weight as f64).min(1.0)
+    }
+}
+
+/// The copies of `pg` that a rule which draws so many OSDs of each class is expected to move.
+fn moved_copies(pg: &Pg, hot: (&Class<'_>, u32), cold: (&Class<'_>, u32)) -> f64 {
+    let stay: f64 = pg.acting.iter().map(|osd| hot.0.chance(*osd, hot.1) + cold.0.chance(*osd, cold.1)).sum();
+    (f64::from(hot.1 + cold.1) - stay).max(0.0)
+}
+
+/// The failure of the hot OSD with the largest weight.
+fn hot_failure(cluster: &Cluster, choice: &Choice, plan: &Plan) -> Option<HotFailure> {
+    let heaviest = |osd: &&OsdId| cluster.osds.get(*osd).map_or(0, |osd| osd.weight);
+    let osd = *choice.hot.iter().max_by_key(heaviest)?;
+    let share = Class::new(cluster, &choice.hot).chance(osd, 1);
+    let pools = plan.pools.iter().filter(|pool| pool.role == PoolRole::HotPrimary);
+    let (mut pgs, mut bytes, mut asleep) = (0.0, 0.0, 1.0);
+    for pool in pools {
+        let of_pool = share * f64::from(cluster.pool(&pool.pool).map_or(0, |pool| pool.pg_count));
+        pgs += of_pool;
+        bytes += share * pool.stored_bytes as f64;
+        // A cold OSD sleeps on if it has no copy of any of them.
+        let one = f64::from(pool.size.saturating_sub(1)) / choice.cold.len().max(1) as f64;
+        asleep *= (1.0 - one.min(1.0)).powf(of_pool);
+    }
+    let cold_osds = (choice.cold.len() as f64 * (1.0 - asleep)).round() as u64;
+    Some(HotFailure { osd, pgs: pgs.round() as u64, cold_osds, bytes: bytes.round() as u64 })
+}

@@ -1,0 +1,105 @@
+//! Who owns the deep scrubs and the health scrapes of the pools whose cold copies sleep: the agents do, while they run.
+//!
+//! Ceph has no flag that keeps deep scrubs from one OSD: a placement group's primary starts them. So the flag
+//! `nodeep-scrub` is set on the pools, which leaves scrubs that are asked for alone (tried on 16.2), and reading the health
+//! of devices is switched off. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once
+//! for the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
+//!
+//! An agent that is killed leaves flag and keys. The next one, or `larder ceph agent --release`, which its systemd unit
+//! runs when it ends, finds them and gives back.
+
+use crate::cluster::{Cluster, OsdId, Pool};
+use crate::world::tools::{Ceph, CephError};
+use serde::Deserialize;
+
+const AGENTS: &str = "larder/ceph/agent/";
+const BEFORE: &str = "larder/ceph/before/";
+
+/// The flag of pools, as Ceph names it.
+const FLAG: &str = "nodeep-scrub";
+
+/// The windows of one host's agent.
+pub struct Windows {
+    ceph: Ceph,
+    host: String,
+}
+
+/// What `ceph config-key ls` prints.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Keys(Vec<String>);
+
+impl Windows {
+    /// Those of the agent on `host`.
+    pub fn new(ceph: Ceph, host: &str) -> Self {
+        Self { ceph, host: host.to_owned() }
+    }
+
+    fn keys(&self, below: &str) -> Result<Vec<String>, CephError> {
+        let text = self.ceph.json(&["config-key", "ls"])?;
+        let Keys(keys) = crate::dumps::decode("config-key ls", &text)?;
+        Ok(keys.into_iter().filter_map(|key| Some(key.strip_prefix(below)?.to_owned())).collect())
+    }
+
+    /// Notes how `name` was before, unless an agent did so already; it must be noted before anything is changed.
+    fn note(&self, known: &[String], name: &str, value: &str) -> Result<(), CephError> {
+        if known.iter().any(|key| key == name) {
+            return Ok(());
+        }
+        self.ceph.run(&["config-key", "set", &format!("{BEFORE}{name}"), value]).map(drop)
+    }
+
+    /// Takes the windows of the pools that have copies on `osds`.
+    pub fn take(&self, cluster: &Cluster, osds: &[OsdId]) -> Result<(), CephError> {
+        let known = self.keys(BEFORE)?;
+        self.ceph.run(&["config-key", "set", &format!("{AGENTS}{}", self.host), "1"])?;
+        for pool in pools_on(cluster, osds) {
+            let was_set = pool.flags.iter().any(|flag| flag == FLAG);
+            self.note(&known, &format!("pool/{}", pool.id), if was_set { "1" } else { "0" })?;
+            if !was_set {
+                self.ceph.run(&["osd", "pool", "set", &pool.name, FLAG, "1"])?;
+            }
+        }
+        let scraped = self.ceph.run(&["config", "get", "mgr", "mgr/devicehealth/enable_monitoring"])?;
+        let is_scraped = scraped.trim() == "true";
+        self.note(&known, "devicehealth", if is_scraped { "1" } else { "0" })?;
+        if is_scraped {
+            self.ceph.run(&["device", "monitoring", "off"])?;
+        }
+        Ok(())
+    }
+
+    /// Gives them back, if no other host's agent has them as well. True if they were given back.
+    pub fn release(&self) -> Result<bool, CephError> {
+        self.ceph.run(&["config-key", "rm", &format!("{AGENTS}{}", self.host)])?;
+        if !self.keys(AGENTS)?.is_empty() {
+            return Ok(false);
+        }
+        let cluster = self.ceph.cluster()?;
+        for name in self.keys(BEFORE)? {
+            let key = format!("{BEFORE}{name}");
+            let was_set = self.ceph.run(&["config-key", "get", &key])?.trim() == "1";
+            self.restore(&cluster, &name, was_set)?;
+            self.ceph.run(&["config-key", "rm", &key])?;
+        }
+        Ok(true)
+    }
+
+    fn restore(&self, cluster: &Cluster, name: &str, was_set: bool) -> Result<(), CephError> {
+        let pool = name.strip_prefix("pool/").and_then(|id| cluster.pools.get(&id.parse().ok()?));
+        match pool {
+            Some(pool) if !was_set => self.ceph.run(&["osd", "pool", "set", &pool.name, FLAG, "0"]).map(drop),
+            None if name == "devicehealth" && was_set => self.ceph.run(&["device", "monitoring", "on"]).map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The pools that have copies on `osds`.
+fn pools_on<'a>(cluster: &'a Cluster, osds: &[OsdId]) -> Vec<&'a Pool> {
+    let has_copies = |pool: &&Pool| {
+        let mut pgs = cluster.pgs.iter().filter(|pg| pg.pool == pool.id);
+        pgs.any(|pg| pg.acting.iter().any(|osd| osds.contains(osd)))
+    };
+    cluster.pools.values().filter(has_copies).collect()
+}

@@ -1,0 +1,78 @@
+//! `larder ceph agent`: lets the drives of this host's cold OSDs sleep.
+
+use crate::args::CephAgent;
+use crate::human::{count, table};
+use crate::output::{print, show, wait_for};
+use anyhow::{Context, bail};
+use ceph::OsdId;
+use ceph::agent::{AgentRecord, Settings};
+use ceph::record;
+use ceph::world::Ceph;
+use ceph::world::serve::{Scope, idle, serve};
+use ceph::world::windows::Windows;
+use engine::SpinDownPolicy;
+use std::time::Duration;
+
+/// So long a drive is kept spinning for deep scrubs that do not end.
+const WINDOW_MAX: Duration = Duration::from_hours(12);
+
+/// `larder ceph agent`.
+pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
+    if options.status {
+        return status(options);
+    }
+    let scope = scope(options)?;
+    if options.release {
+        let was_last = Windows::new(scope.ceph, &scope.host).release()?;
+        let text = if was_last { "given back" } else { "left: another host's agent has them as well" };
+        return Ok(print(&format!("the scrub windows are {text}\n"))?);
+    }
+    let settings = Settings {
+        idle: idle(&scope, options.idle)?,
+        starts_per_day: options.starts_per_day,
+        spin_down: SpinDownPolicy { min_gap: options.min_gap, keeps_exhausted: true },
+        deep_scrub_every: options.deep_scrub_every,
+        settle: options.every,
+        window_max: WINDOW_MAX,
+    };
+    wait_for(async { Ok(serve(scope, settings).await?) })
+}
+
+fn scope(options: &CephAgent) -> anyhow::Result<Scope> {
+    let osd = |name: &String| match name.strip_prefix("osd.").unwrap_or(name).parse() {
+        Ok(id) => Ok(OsdId(id)),
+        Err(_) => bail!("`{name}` is no OSD; write `osd.3`"),
+    };
+    Ok(Scope {
+        ceph: Ceph::default(),
+        host: options.host.clone().map_or_else(hostname, Ok)?,
+        class: options.cold_class.clone(),
+        osds: options.osds.iter().map(osd).collect::<Result<_, _>>()?,
+        is_emulated: options.emulated,
+        every: options.every,
+        folder: options.state.clone(),
+    })
+}
+
+fn hostname() -> anyhow::Result<String> {
+    let path = "/proc/sys/kernel/hostname";
+    let name = std::fs::read_to_string(path).with_context(|| format!("{path} cannot be read; name it with --host"))?;
+    Ok(name.trim().to_owned())
+}
+
+fn status(options: &CephAgent) -> anyhow::Result<()> {
+    let path = Scope::record_path(&options.state);
+    let Some(record) = record::read::<AgentRecord>(&path)? else {
+        bail!("{} is not there; no agent has run here", path.display());
+    };
+    show(options.json, &record, |record| {
+        let row = |drive: &ceph::agent::DriveRecord| {
+            let account = drive.account;
+            let phase = format!("{:?}", drive.phase).to_lowercase();
+            let counts = [account.sleeps, account.own_wakes, account.other_wakes, u64::from(account.starts)];
+            [vec![drive.osd.to_string(), phase], counts.map(count).to_vec()].concat()
+        };
+        let head = ["OSD", "drive", "slept", "woken for scrubs", "woken by others", "starts of its last day"];
+        table(&head, &head[2..], record.drives.iter().map(row))
+    })
+}

@@ -1,0 +1,208 @@
+//! `larder ceph convert` and `larder ceph revert`: one OSD or one pool turns cold, or back.
+
+use crate::args::CephConvert;
+use crate::ceph_plan::{live, planned};
+use crate::output::print;
+use anyhow::{Context, bail};
+use ceph::conversion::{Goal, OsdRecord, PoolRecord, PoolRule, PoolStep, outline, revert_obstacle};
+use ceph::plan::{OsdPlan, OsdRole, Plan, PoolRole, plan};
+use ceph::record;
+use ceph::world::convert::{Converter, Progress, osd_commands, pool_command};
+use ceph::world::{Ceph, HostCommands};
+use ceph::{Cluster, Osd, OsdId};
+use std::path::Path;
+use std::time::Duration;
+
+/// So long between two looks at a cluster that is waited for.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// An OSD or a pool.
+enum Subject {
+    Osd(OsdId),
+    Pool(String),
+}
+
+fn subject(what: &str) -> anyhow::Result<Subject> {
+    let osd = what.strip_prefix("osd.").and_then(|id| id.parse().ok());
+    match (osd, what.strip_prefix("pool/")) {
+        (Some(id), _) => Ok(Subject::Osd(OsdId(id))),
+        (_, Some(pool)) if !pool.is_empty() => Ok(Subject::Pool(pool.to_owned())),
+        _ => bail!("`{what}` is neither an OSD nor a pool; write `osd.3` or `pool/NAME`"),
+    }
+}
+
+/// `larder ceph convert`.
+pub fn convert(options: &CephConvert) -> anyhow::Result<()> {
+    go(options, Goal::Converted)
+}
+
+/// `larder ceph revert`.
+pub fn revert(options: &CephConvert) -> anyhow::Result<()> {
+    go(options, Goal::Original)
+}
+
+fn go(options: &CephConvert, goal: Goal) -> anyhow::Result<()> {
+    let cluster = live()?;
+    match subject(&options.what)? {
+        Subject::Osd(osd) => {
+            let record = osd_record(options, &cluster, osd, goal)?;
+            if options.apply {
+                apply(options, |converter| Ok(converter.osd(&record)?))
+            } else {
+                show_osd(options, &record)
+            }
+        }
+        Subject::Pool(name) => {
+            let record = pool_record(options, &cluster, &name, goal)?;
+            if options.apply { apply(options, |converter| Ok(converter.pool(&record)?)) } else { show_pool(&record) }
+        }
+    }
+}
+
+fn osd_record(options: &CephConvert, cluster: &Cluster, id: OsdId, goal: Goal) -> anyhow::Result<OsdRecord> {
+    let osd = cluster.osds.get(&id).with_context(|| format!("{id} is not in the cluster; see `ceph osd tree`"))?;
+    let path = Converter::path(&options.state, &id.to_string());
+    if let Some(mut record) = record::read::<OsdRecord>(&path)? {
+        if record.goal != goal {
+            record.turn(osd, goal);
+            if let Some(reason) = revert_obstacle(cluster, id).filter(|_| goal == Goal::Original) {
+                bail!("{reason}");
+            }
+        }
+        return Ok(record);
+    }
+    if goal == Goal::Original {
+        bail!("{} is not there, so {id} was not converted from here; nothing is known of how it was", path.display());
+    }
+    let plan = suitable(options, cluster)?;
+    match plan.osd(id) {
+        Some(OsdPlan { role: OsdRole::GoesCold, .. }) => {}
+        Some(osd) => bail!("{id} does not go cold: {} (`larder ceph plan`)", osd.reason),
+        None => bail!("{id} has no part in the plan"),
+    }
+    let db =
+        options.db.clone().context("name the device of its metadata with --db; it must always spin, or be flash")?;
+    Ok(OsdRecord::new(cluster, osd, &plan.cold_class, data_device(options, osd)?, db))
+}
+
+fn data_device(options: &CephConvert, osd: &Osd) -> anyhow::Result<String> {
+    match (&options.data, osd.data_devices.as_slice()) {
+        (Some(device), _) => Ok(device.clone()),
+        (None, [device]) => Ok(format!("/dev/{device}")),
+        (None, devices) => bail!("the data of {} lie on {devices:?}; name their device with --data", osd.id),
+    }
+}
+
+fn suitable(options: &CephConvert, cluster: &Cluster) -> anyhow::Result<Plan> {
+    let plan = plan(cluster, &planned(&options.planning));
+    match plan.reasons.as_slice() {
+        [] => Ok(plan),
+        reasons => bail!("the cluster is not suitable: {}", reasons.join("; ")),
+    }
+}
+
+fn pool_record(options: &CephConvert, cluster: &Cluster, name: &str, goal: Goal) -> anyhow::Result<PoolRecord> {
+    let pool = cluster.pool(name).with_context(|| format!("there is no pool {name}; see `ceph osd pool ls`"))?;
+    let path = Converter::path(&options.state, &format!("pool/{}", pool.id));
+    if let Some(record) = record::read::<PoolRecord>(&path)? {
+        return Ok(PoolRecord { goal, ..record });
+    }
+    if goal == Goal::Original {
+        bail!("{} is not there, so pool {name} was not converted from here", path.display());
+    }
+    let plan = suitable(options, cluster)?;
+    let of_pool = plan.pool(name).context("the pool has no part in the plan")?;
+    let kind = match of_pool.role {
+        PoolRole::HotPrimary => PoolRule::HotPrimary,
+        PoolRole::HotOnly => PoolRule::HotOnly,
+        PoolRole::Untouched | PoolRole::InTheWay => bail!("pool {name} keeps its rule: {}", of_pool.reason),
+    };
+    let Some(rule) = &of_pool.new_rule else { bail!("pool {name} has its rule already: {}", of_pool.rule) };
+    Ok(PoolRecord {
+        fsid: cluster.fsid.clone(),
+        pool: pool.id,
+        name: name.to_owned(),
+        goal,
+        original_rule: of_pool.rule.clone(),
+        kind,
+        rule: rule.clone(),
+        root: plan.root.clone(),
+        hot_class: plan.hot_class.clone(),
+        cold_class: plan.cold_class.clone(),
+        domain: plan.domain.clone(),
+    })
+}
+
+fn host_commands(options: &CephConvert) -> HostCommands {
+    let CephConvert { stop_command, create_command, start_command, .. } = options;
+    HostCommands { stop: stop_command.clone(), create: create_command.clone(), start: start_command.clone() }
+}
+
+/// A command as a shell reads it.
+fn shell(command: &[String]) -> String {
+    let is_plain = |word: &String| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:=,@".contains(c));
+    let quoted =
+        |word: &String| if is_plain(word) { word.clone() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+    command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn show_osd(options: &CephConvert, record: &OsdRecord) -> anyhow::Result<()> {
+    let host = host_commands(options);
+    let mut text =
+        format!("# {} on its host, each step only while every placement group is active+clean\n", record.osd);
+    for step in outline(record) {
+        for command in osd_commands(step, record, &host) {
+            text.push_str(&format!("{}\n", shell(&command)));
+        }
+        if matches!(step, ceph::conversion::OsdStep::Out) {
+            text.push_str("# wait until it holds no placement group\n");
+        }
+    }
+    text.push_str("# wait until every placement group is active+clean\n# nothing was done; --apply does it\n");
+    Ok(print(&text)?)
+}
+
+fn show_pool(record: &PoolRecord) -> anyhow::Result<()> {
+    let steps = match (record.goal, &record.kind) {
+        (Goal::Converted, _) => [PoolStep::AddRule, PoolStep::SetRule],
+        (Goal::Original, _) => [PoolStep::SetRule, PoolStep::RemoveRule],
+    };
+    let mut text = String::new();
+    for step in steps {
+        if step == PoolStep::AddRule && record.kind == PoolRule::HotPrimary {
+            text.push_str("ceph osd getcrushmap -o crush.map && crushtool -d crush.map -o crush.txt\n");
+            text.push_str("# this rule is added to crush.txt:\n");
+            text.push_str(&record.hot_primary().text(0, true).replace("\tid 0\n", "\tid (the first that is free)\n"));
+            text.push_str("crushtool -c crush.txt -o crush.new && ceph osd setcrushmap -i crush.new\n");
+        } else {
+            text.push_str(&format!("{}\n", shell(&pool_command(step, record))));
+            text.push_str("# wait until every placement group is active+clean\n");
+        }
+    }
+    text.push_str("# nothing was done; --apply does it\n");
+    Ok(print(&text)?)
+}
+
+fn apply(options: &CephConvert, act: impl FnOnce(&mut Converter<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let host = host_commands(options);
+    let folder: &Path = &options.state;
+    let mut report = |progress: Progress<'_>| {
+        let line = match progress {
+            Progress::Run(command) => shell(command),
+            Progress::Edit(rule) => format!("# rule {rule} added to the text"),
+            Progress::Wait(reason) => format!("# waiting: {reason}"),
+        };
+        // Whoever reads this may have gone; the conversion goes on.
+        let _ = print(&format!("{line}\n"));
+    };
+    let mut converter = Converter {
+        ceph: Ceph::default(),
+        host: &host,
+        folder,
+        wait_max: options.wait,
+        pause: PAUSE,
+        report: &mut report,
+    };
+    act(&mut converter)?;
+    Ok(print("# done; every placement group is active+clean\n")?)
+}

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""`larder ceph` on a real Ceph cluster of six OSDs: plan, convert, agent, idle minutes, a failure, and all the way back.
+usage: run.py BINARY [SECONDS]: so long the cold drives are watched while nothing happens (30).
+
+The last line is the count. Where Debian's packages of Ceph are missing it says so, and counts all tests as skipped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+from cluster import HOSTS, OSDS, Cluster, Unavailable
+
+DB_BYTES = 256 << 20
+OBJECTS = 40
+COLD = [f"osd.{osd}" for osd in range(HOSTS, OSDS)]
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cluster.py")
+
+
+class Larder:
+    def __init__(self, binary, cluster):
+        self.binary, self.cluster, self.state = binary, cluster, cluster.path("larder")
+        here = f"{sys.executable} {SCRIPT} {cluster.folder}"
+        self.host = ["--stop-command", f"{here} osd-stop {{id}}", "--start-command", f"{here} osd-start {{id}}",
+                     "--create-command", f"{here} osd-create {{id}} {{db}}"]
+
+    def popen(self, *argv):
+        return subprocess.Popen([self.binary, "ceph", *argv], env=self.cluster.environment, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run(self, *argv, code=0):
+        done = subprocess.run([self.binary, "ceph", *argv], env=self.cluster.environment, text=True,
+                              capture_output=True, timeout=300)
+        assert done.returncode == code, f"larder ceph {' '.join(argv)}: {done.returncode}: {done.stdout} {done.stderr}"
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+    def plan(self, *argv, code=0):
+        return json.loads(self.run("plan", "--json", *argv, code=code))
+
+    def change(self, way, what, *argv, code=0):
+        return self.run(way, what, "--db", str(DB_BYTES), "--state", self.state, "--wait", "3 min", *self.host, *argv,
+                        code=code)
+
+    def agent_argv(self):
+        return ["agent", "--emulated", "--host", os.uname().nodename, "--idle", "6 s", "--min-gap", "1 s",
+                "--every", "2 s", "--state", self.state]
+
+    def status(self):
+        return json.loads(self.run("agent", "--status", "--json", "--state", self.state))["drives"]
+
+
+class Story:
+    """Each method is a test, in this order; those after one that failed are not run."""
+
+    def __init__(self, binary, folder, idle_s):
+        self.cluster = Cluster(folder)
+        self.larder = Larder(binary, self.cluster)
+        self.idle_s, self.agent = idle_s, None
+
+    # The objects that are stored all the time.
+
+    def body(self, index):
+        return bytes([index]) * (60_000 + index)
+
+    def store(self):
+        for index in range(OBJECTS):
+            with open(self.cluster.path("object"), "wb") as file:
+                file.write(self.body(index))
+            self.cluster.run("rados", "-p", "attic", "put", f"object-{index}", self.cluster.path("object"))
+
+    def read(self, step=1):
+        path = self.cluster.path("object")
+        for index in range(0, OBJECTS, step):
+            self.cluster.run("rados", "-p", "attic", "get", f"object-{index}", path)
+            with open(path, "rb") as file:
+                assert file.read() == self.body(index), f"object-{index} is not what was stored"
+
+    def shape(self):
+        """What a conversion changes and a reversion restores."""
+        tree = self.cluster.json("osd", "tree")["nodes"]
+        osds = {node["name"]: (node["device_class"], node["primary_affinity"], node["status"], node["reweight"])
+                for node in tree if node["type"] == "osd"}
+        pools = {pool["pool_name"]: (pool["crush_rule"], pool["flags_names"])
+                 for pool in self.cluster.json("osd", "pool", "ls", "detail")}
+        rules = sorted(rule["rule_name"] for rule in self.cluster.json("osd", "crush", "rule", "dump"))
+        dbs = {osd["id"]: osd["bluefs_dedicated_db"] for osd in self.cluster.json("osd", "metadata")}
+        return osds, pools, rules, dbs
+
+    def counters(self):
+        """What the kernel was asked of each cold drive."""
+        found = {}
+        for osd in range(HOSTS, OSDS):
+            (device,) = self.cluster.loops(osd)
+            with open(f"/sys/block/{os.path.basename(device)}/stat", encoding="utf-8") as file:
+                found[osd] = file.read().split()
+        return found
+
+    def wait_asleep(self):
+        def is_so():
+            if self.agent.poll() is not None:
+                raise RuntimeError(f"the agent ended: {self.agent.stderr.read()}")
+            return all(drive["phase"] == "asleep" for drive in self.larder.status())
+        path = os.path.join(self.larder.state, "agent.record")
+        self.cluster.wait("an agent's record", lambda: os.path.exists(path))
+        self.cluster.wait("every cold drive asleep", is_so)
+
+    # The tests.
+
+    def a_plan_names_what_can_go_cold(self):
+        plan = self.larder.plan()
+        roles = {osd["osd"]: osd["role"] for osd in plan["osds"]}
+        assert roles == {0: "hot", 1: "hot", 2: "hot", 3: "goes_cold", 4: "goes_cold", 5: "goes_cold"}, roles
+        pools = {pool["pool"]: pool["new_rule"] for pool in plan["pools"]}
+        assert pools == {"attic": "larder-hot-primary", "device_health_metrics": "larder-hot-only"}, pools
+        print(self.larder.run("plan"), end="")
+        self.before = self.shape()
+
+    def dumps_give_the_same_plan(self):
+        folder = self.cluster.path("dumps")
+        os.makedirs(folder)
+        for name in ["osd-dump", "osd-crush-dump", "osd-df", "osd-metadata", "pg-dump"]:
+            with open(os.path.join(folder, f"{name}.json"), "w", encoding="utf-8") as file:
+                file.write(self.cluster.ceph(*name.split("-"), "--format", "json"))
+        live, dumped = self.larder.plan(), self.larder.plan("--dumps", folder)
+        assert {**live, "osds": None} == {**dumped, "osds": None}, (live, dumped)
+
+    def an_erasure_coded_pool_over_all_drives_is_refused(self):
+        ceph = self.cluster.ceph
+        ceph("osd", "erasure-code-profile", "set", "two-one", "k=2", "m=1")
+        ceph("osd", "pool", "create", "coded", "4", "erasure", "two-one")
+        plan = self.larder.plan(code=1)
+        assert any("pool coded: it is erasure coded in 3 shards" in reason for reason in plan["reasons"]), plan["reasons"]
+        ceph("osd", "pool", "rm", "coded", "coded", "--yes-i-really-really-mean-it")
+        ceph("osd", "crush", "rule", "rm", "coded")
+        self.cluster.wait_clean()
+
+    def a_pool_waits_for_its_osds(self):
+        said = self.larder.change("convert", "pool/attic", "--apply", code=1)
+        assert "convert more OSDs first" in said, said
+        assert not os.path.exists(self.larder.state)
+
+    def without_apply_nothing_is_done(self):
+        said = self.larder.change("convert", "osd.3")
+        assert "osd destroy 3 --yes-i-really-mean-it" in said and "nothing was done" in said, said
+        assert self.shape() == self.before
+
+    def a_conversion_that_is_killed_goes_on(self):
+        killed = self.larder.popen("convert", "osd.3", "--db", str(DB_BYTES), "--state", self.larder.state, "--apply",
+                                   *self.larder.host)
+        for line in killed.stdout:
+            if "osd destroy" in line:
+                break
+        self.cluster.wait("osd.3 destroyed", lambda: self.shape()[0]["osd.3"][2] == "destroyed")
+        killed.send_signal(signal.SIGKILL)
+        killed.communicate()
+        said = self.larder.change("convert", "osd.3", "--apply")
+        assert "osd destroy" not in said and "osd-create 3" in said, said
+        self.read(5)
+
+    def osds_and_pools_are_converted(self):
+        for what in ["osd.4", "osd.5", "pool/attic", "pool/device_health_metrics"]:
+            said = self.larder.change("convert", what, "--apply")
+            assert "done; every placement group is active+clean" in said, said
+        osds, _, _, dbs = self.shape()
+        assert all(osds[name][:2] == ("cold", 0) for name in COLD) and [dbs[3], dbs[4], dbs[5]] == ["1"] * 3, (osds, dbs)
+        assert all(pg["acting"][0] < HOSTS for pg in self.cluster.json("pg", "dump", "pgs")["pg_stats"])
+        plan = self.larder.plan()
+        assert not [pool for pool in plan["pools"] if pool["new_rule"]], plan
+        assert [osd["role"] for osd in plan["osds"]] == ["hot"] * 3 + ["cold"] * 3, plan
+        self.read()
+
+    def idle_drives_fall_asleep(self):
+        self.agent = self.larder.popen(*self.larder.agent_argv())
+        self.wait_asleep()
+        assert "nodeep-scrub" in self.shape()[1]["attic"][1]
+
+    def nothing_wakes_them(self):
+        asleep = self.counters()
+        ceph = self.cluster.ceph
+        for pg in self.cluster.json("pg", "dump", "pgs")["pg_stats"]:
+            ceph("pg", "scrub", pg["pgid"])
+        for _ in range(2):
+            self.read()
+        self.cluster.run("rados", "-p", "attic", "ls")
+        for index in range(0, OBJECTS, 4):
+            self.cluster.run("rados", "-p", "attic", "stat", f"object-{index}")
+        time.sleep(self.idle_s)
+        assert self.counters() == asleep, (asleep, self.counters())
+        drives = self.larder.status()
+        assert all((drive["phase"], drive["other_wakes"]) == ("asleep", 0) for drive in drives), drives
+        print(f"cold drives: no I/O in {self.idle_s} s with {2 * OBJECTS} reads, listings, stats and scrubs of all "
+              "placement groups")
+
+    def a_write_wakes_them_and_they_sleep_again(self):
+        self.store()
+        self.cluster.wait("a wake is counted", lambda: any(drive["other_wakes"] for drive in self.larder.status()), 30)
+        self.wait_asleep()
+
+    def a_failed_hot_osd_wakes_them_and_reads_go_on(self):
+        self.cluster.stop("osd.0", signal.SIGKILL)
+        self.cluster.wait("osd.0 down", lambda: self.shape()[0]["osd.0"][2] == "down")
+        self.read(3)
+        self.cluster.start_osd(0)
+        self.cluster.wait_clean()
+        self.read(3)
+        self.wait_asleep()
+
+    def a_killed_agent_leaves_an_ordinary_cluster(self):
+        self.agent.send_signal(signal.SIGKILL)
+        self.agent.communicate()
+        self.store()
+        self.read(5)
+        self.larder.run("agent", "--release", "--host", os.uname().nodename, "--state", self.larder.state)
+        assert "nodeep-scrub" not in self.shape()[1]["attic"][1]
+
+    def an_agent_that_ends_gives_its_windows_back(self):
+        self.agent = self.larder.popen(*self.larder.agent_argv())
+        self.cluster.wait("the flag", lambda: "nodeep-scrub" in self.shape()[1]["attic"][1])
+        self.agent.terminate()
+        _, said = self.agent.communicate(timeout=60)
+        assert self.agent.returncode == 0, said
+        assert "nodeep-scrub" not in self.shape()[1]["attic"][1], said
+        assert not [key for key in self.cluster.json("config-key", "ls") if key.startswith("larder/")]
+
+    def an_osd_is_not_reverted_from_under_a_pool(self):
+        self.larder.change("revert", "osd.3", "--apply")
+        said = self.larder.change("revert", "osd.4", "--apply", code=1)
+        assert "revert pool/attic" in said, said
+
+    def all_is_reverted(self):
+        for what in ["pool/attic", "pool/device_health_metrics", "osd.4", "osd.5"]:
+            self.larder.change("revert", what, "--apply")
+        assert self.shape() == self.before, (self.before, self.shape())
+        records = [name for name in os.listdir(self.larder.state) if name.endswith(".record")]
+        assert records == ["agent.record"], records
+        self.read()
+
+    TESTS = [a_plan_names_what_can_go_cold, dumps_give_the_same_plan, an_erasure_coded_pool_over_all_drives_is_refused,
+             without_apply_nothing_is_done, a_pool_waits_for_its_osds, a_conversion_that_is_killed_goes_on,
+             osds_and_pools_are_converted, idle_drives_fall_asleep, nothing_wakes_them,
+             a_write_wakes_them_and_they_sleep_again, a_failed_hot_osd_wakes_them_and_reads_go_on,
+             a_killed_agent_leaves_an_ordinary_cluster, an_agent_that_ends_gives_its_windows_back,
+             an_osd_is_not_reverted_from_under_a_pool, all_is_reverted]
+
+    def begin(self):
+        self.cluster.make()
+        self.cluster.ceph("osd", "pool", "create", "attic", "16")
+        self.cluster.ceph("osd", "pool", "application", "enable", "attic", "rados")
+        self.cluster.wait_clean()
+        self.store()
+        self.cluster.wait("the manager's count of objects", self.has_stored)
+
+    def has_stored(self):
+        pgs = self.cluster.json("pg", "dump", "pgs")["pg_stats"]
+        return sum(pg["stat_sum"]["num_objects"] for pg in pgs) >= OBJECTS
+
+    def end(self):
+        if self.agent is not None and self.agent.poll() is None:
+            self.agent.kill()
+            self.agent.communicate()
+        self.cluster.end()
+
+
+def main():
+    binary, idle_s = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 30
+    tests, passed, failed = Story.TESTS, 0, 0
+    with tempfile.TemporaryDirectory(prefix="larder-ceph-") as folder:
+        story = Story(binary, os.path.join(folder, "cluster"), idle_s)
+        try:
+            started = time.monotonic()
+            story.begin()
+            print(f"a cluster of {OSDS} OSDs after {time.monotonic() - started:.0f} s", flush=True)
+            for test in tests:
+                started = time.monotonic()
+                test(story)
+                passed += 1
+                print(f"passed {time.monotonic() - started:6.1f} s  {test.__name__}", flush=True)
+        except Unavailable as reason:
+            print(f"skipped: {reason}")
+            print(f"ceph: 0 passed, 0 failed, {len(tests)} skipped")
+            return 0
+        except Exception:  # whatever it was, the cluster must be ended
+            traceback.print_exc(file=sys.stdout)
+            failed = 1
+        finally:
+            story.end()
+    print(f"ceph: {passed} passed, {failed} failed, {len(tests) - passed - failed} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
