@@ -229,7 +229,7 @@ impl RunningServer {
     /// Puts the drives to sleep, and makes durable what the next start has to know.
     async fn close(&self) -> Result<(), ServerError> {
         if let Err(error) = self.jobs.closing().await {
-            tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
+            tracing::warn!(%error, "repartitions cannot be notified of the end; they begin anew all the same");
         }
         tracing::info!("putting the drives to sleep");
         if tokio::time::timeout(SLEEP_MAX, self.world.close()).await.is_err() {

@@ -1,4 +1,4 @@
-"""/metrics: what a strict parser of OpenMetrics makes of it, against what `larder status` says, and who can reach it."""
+"""/metrics: what a strict parser makes of it, against what `larder status` says, and who can reach it."""
 
 import http.client
 import json
