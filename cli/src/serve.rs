@@ -42,7 +42,7 @@ pub fn quickstart(options: &Quickstart) -> anyhow::Result<()> {
     let keys = dir.credentials().clone();
     let (setup, port) = (config.clone(), port_notice(&dir, options.port)?);
     run(dir, config, move |address| {
-        let mut text = exports(&keys.access_key, &keys.secret_key, address);
+        let mut text = exports(&keys.access_key, &keys.secret_key, &endpoint(setup.tls.scheme(), address));
         let notices = Notices::of(&setup, address);
         let listening = address.ip().is_unspecified().then(|| format!("it listens on {address}"));
         let warning = notices.network.map(|warning| format!("warning: {warning}"));
@@ -121,7 +121,7 @@ pub fn serve(options: &Serve) -> anyhow::Result<()> {
     let shown = data.display().to_string();
     let (setup, port, message) = (config.clone(), port_notice(&dir, options.port)?, dir.stored_endpoint());
     run(dir, config, move |address| {
-        let here = endpoint(address);
+        let here = endpoint(setup.tls.scheme(), address);
         let on = if address.ip().is_unspecified() { format!("{address}, here {here}") } else { here.clone() };
         let mut text = format!("serving S3 on {on}\nthe keys are in {shown}/credentials\n");
         let elsewhere =
@@ -213,13 +213,12 @@ impl Signals {
     }
 }
 
-fn exports(access_key: &str, secret_key: &str, address: SocketAddr) -> String {
+fn exports(access_key: &str, secret_key: &str, endpoint: &str) -> String {
     format!(
         "export AWS_ACCESS_KEY_ID={access_key}\n\
          export AWS_SECRET_ACCESS_KEY={secret_key}\n\
          export AWS_DEFAULT_REGION={REGION}\n\
-         export AWS_ENDPOINT_URL={}\n",
-        endpoint(address)
+         export AWS_ENDPOINT_URL={endpoint}\n"
     )
 }
 
@@ -249,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_printed_can_be_read_by_a_shell() {
         let address = "0.0.0.0:4711".parse().unwrap();
-        let text = exports("KEY", "SECRET", address) + &examples(Path::new("./d"));
+        let text = exports("KEY", "SECRET", &endpoint("http", address)) + &examples(Path::new("./d"));
         assert!(text.contains("export AWS_ENDPOINT_URL=http://127.0.0.1:4711\n"));
         assert!(text.contains("export AWS_DEFAULT_REGION=us-east-1\n"));
         assert!(text.contains("s3 cp ./d/rack.toml s3://attic/ "), "what is copied is there");
@@ -259,8 +258,8 @@ mod tests {
 
     #[test]
     fn clients_are_shown_an_address_they_can_reach() {
-        assert_eq!(endpoint("[::]:1".parse().unwrap()), "http://[::1]:1");
-        assert_eq!(endpoint("192.0.2.1:9000".parse().unwrap()), "http://192.0.2.1:9000");
+        assert_eq!(endpoint("https", "[::]:1".parse().unwrap()), "https://[::1]:1");
+        assert_eq!(endpoint("http", "192.0.2.1:9000".parse().unwrap()), "http://192.0.2.1:9000");
     }
 
     fn options(data: &Path, rack: Option<&str>) -> Quickstart {

@@ -6,6 +6,7 @@ use crate::frontend::Frontend;
 use crate::keys::AccessKeys;
 use crate::route::CatchAll;
 use crate::stall::StallGuard;
+use crate::tls::{Tls, Transport};
 use crate::traffic::{ConnectionPermit, Traffic};
 use futures::future::BoxFuture;
 use http::Request;
@@ -13,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use s3s::auth::{S3Auth, SecretKey};
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3, S3Result};
@@ -25,15 +26,22 @@ use tokio::task::JoinSet;
 
 /// Pause of the listener when the system has no socket for it.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// Time for a client to shake hands in TLS, or the time limit of all waits for it, if that is shorter.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight go on for the grace time of the
-/// limits.
+/// limits. With `tls`, it takes no connection without TLS.
 ///
 /// Neither it nor its parts are generic, so that what is instantiated of hyper and s3s is compiled once, here.
 ///
 /// # Errors
 /// When the listener itself is no longer usable.
-pub async fn serve(listener: TcpListener, front: Frontend, mut shutdown: BoxFuture<'_, ()>) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    front: Frontend,
+    tls: Option<Arc<Tls>>,
+    mut shutdown: BoxFuture<'_, ()>,
+) -> io::Result<()> {
     let traffic = Arc::clone(&front.traffic);
     let admission = Arc::new(Admission::new(protocol(front), Arc::clone(&traffic)));
     let graceful = GracefulShutdown::new();
@@ -46,7 +54,12 @@ pub async fn serve(listener: TcpListener, front: Frontend, mut shutdown: BoxFutu
         };
         let Some((stream, permit)) = accepted else { continue };
         let permit = Arc::new(permit);
-        let connection = connection(&admission, stream, &permit, &graceful);
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "answers may be delayed");
+        }
+        let stream = StallGuard::new(stream, &traffic);
+        let (tls, watcher) = (tls.clone(), graceful.watcher());
+        let connection = connection(Arc::clone(&admission), stream, tls, Arc::clone(&permit), watcher);
         connections.spawn(async move {
             tokio::select! {
                 // A connection that ends early is the client's doing, and was answered as far as possible.
@@ -76,25 +89,25 @@ async fn accept(listener: &TcpListener, traffic: &Arc<Traffic>) -> io::Result<Op
     }
 }
 
-fn connection(
-    admission: &Arc<Admission>,
-    stream: TcpStream,
-    permit: &Arc<ConnectionPermit>,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = hyper::Result<()>> + Send + 'static {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "answers may be delayed");
-    }
-    let stream = StallGuard::new(stream, admission.traffic());
-    let mut builder = http1::Builder::new();
+async fn connection(
+    admission: Arc<Admission>,
+    stream: StallGuard,
+    tls: Option<Arc<Tls>>,
+    permit: Arc<ConnectionPermit>,
+    watcher: Watcher,
+) -> io::Result<()> {
     let limits = admission.traffic().limits();
+    let stream = match tls {
+        None => Transport::Plain(stream),
+        Some(tls) => tokio::time::timeout(limits.stall.min(HANDSHAKE_MAX), tls.accept(stream)).await??,
+    };
+    let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.stall).max_header_size(limits.head_bytes);
-    let (admission, permit) = (Arc::clone(admission), Arc::clone(permit));
     let service = service_fn(move |request: Request<Incoming>| {
         let (admission, permit) = (Arc::clone(&admission), Arc::clone(&permit));
         async move { admission.serve(request, &permit).await }
     });
-    graceful.watch(builder.serve_connection(TokioIo::new(stream), service))
+    watcher.watch(builder.serve_connection(TokioIo::new(stream), service)).await.map_err(io::Error::other)
 }
 
 /// The protocol library as it is used here: its verification of signatures, and one route for everything else.

@@ -8,6 +8,7 @@
 
 use crate::admin;
 use crate::boot;
+use crate::certificate::{self, Certificate};
 use crate::config::Config;
 use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
 use crate::data_dir::{DataDir, JOURNAL};
@@ -19,12 +20,14 @@ use crate::host_room::HostRoom;
 use crate::intake_log::IntakeLog;
 use crate::journal_keeper;
 use crate::lineage::Lineage;
+use crate::metrics;
 use crate::notices::Notices;
 use crate::object_service::ObjectService;
 use crate::pacing::Pacing;
 use crate::processor::Processor;
 use crate::reads::WRITE_INTERVAL;
 use crate::repartition::Repartitions;
+use crate::service_manager::ServiceManager;
 use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
@@ -43,7 +46,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use workshop::{SmallFiles, Spool, Staging};
 
 /// Memory for small objects that are being received, in bytes; those that find none become files.
@@ -85,10 +90,16 @@ async fn serve(
     shutdown: BoxFuture<'static, ()>,
 ) -> Result<(), ServerError> {
     let descriptors = Descriptors::of_this_process(config.connection_limit)?;
-    let listener = TcpListener::bind(config.listen).await.map_err(|source| listen_error(config.listen, &source))?;
-    let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
+    let manager = ServiceManager::of_environment().map(Arc::new);
+    let certificate = Certificate::open(&config.tls, dir.path())?;
+    let (listener, address) = listen(config.listen, "another with --port").await?;
+    let scraped = match config.metrics.listen {
+        Some(wanted) => Some(listen(wanted, "another `listen` under [metrics] in larder.toml").await?),
+        None => None,
+    };
     let notices = Notices::of(&config, address);
-    let service = Boot { dir: &dir, config: &config, notices, descriptors }.boot().await?;
+    let mut service =
+        Boot { dir: &dir, config: &config, notices, descriptors, certificate: certificate.clone() }.boot().await?;
     let socket = admin::Listener::bind(dir.path()).map_err(|source| io_error("binding the admin socket", source))?;
     let (stop, stopped) = oneshot::channel::<()>();
     let admin = tokio::spawn(admin::serve(
@@ -98,42 +109,38 @@ async fn serve(
         Some(service.jobs.clone()),
         async { drop(stopped.await) },
     ));
-    ready(address);
     let store = ObjectService::new(service.context.clone(), service.world.clone(), config.max_wait);
     let store = Arc::new(store.with_read_ahead(config.workshop.read_ahead));
-    let stale = config.workshop.abort_uploads_after.map(|age| tokio::spawn(abort_stale(Arc::clone(&store), age)));
-    let recording = tokio::spawn(record_reads(service.context.clone()));
-    let keeping = service.journal.map(|journal| {
-        let (store, world) = (Arc::clone(&store), service.world.clone());
-        let anew = config.accept_older_catalog;
-        let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal, anew);
-        tokio::spawn(journal_keeper::keep(service.context.clone(), journal, copies))
-    });
+    let besides = service.besides(&store, &config, scraped, manager.clone())?;
+    ready(address);
+    notify(manager.as_deref(), "READY=1");
+    let stopping = {
+        let manager = manager.clone();
+        Box::pin(shutdown.inspect(move |()| notify(manager.as_deref(), "STOPPING=1")))
+    };
     let front =
         s3::Frontend::new(store, Arc::clone(&service.users) as _, Arc::clone(&service.traffic), config.domain.clone());
-    let served = s3::serve(listener, front, Box::pin(shutdown)).await;
-    if let Some(stale) = stale {
-        stale.abort();
-    }
-    recording.abort();
-    if let Some(keeping) = keeping {
-        keeping.abort();
-    }
-    if let Err(error) = service.jobs.closing().await {
-        tracing::warn!(%error, "repartitions cannot be notified that the server ends; they begin anew all the same");
-    }
-    service.status.end_verification().await;
-    tracing::info!("putting the drives to sleep");
-    if tokio::time::timeout(SLEEP_MAX, service.world.close()).await.is_err() {
-        tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
-    }
-    remember_time(&service.context).await?;
-    if let Err(error) = service.context.counters.reads.end_run(&service.context.catalog).await {
-        tracing::warn!(%error, "reads could not be recorded; staged objects count as read at the next start");
-    }
+    let served = s3::serve(listener, front, certificate.map(|certificate| certificate.tls()), stopping).await;
+    drop(besides);
+    service.close().await?;
     drop(stop);
     let _ = admin.await;
     served.map_err(|source| io_error("serving", source))
+}
+
+fn notify(manager: Option<&ServiceManager>, state: &str) {
+    if let Some(manager) = manager {
+        manager.notify(state);
+    }
+}
+
+/// A listener on `wanted`, and the address it has got; `mend` is what to choose if there is none to be had.
+async fn listen(wanted: SocketAddr, mend: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
+    let listener = TcpListener::bind(wanted).await.map_err(|source| {
+        ServerError::Refused(format!("cannot listen on {wanted}: {source}; choose {mend}, or end what listens there"))
+    })?;
+    let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
+    Ok((listener, address))
 }
 
 /// Bits that no other start has had.
@@ -172,12 +179,6 @@ async fn record_reads(context: Context) {
     }
 }
 
-fn listen_error(address: SocketAddr, error: &io::Error) -> ServerError {
-    ServerError::Refused(format!(
-        "cannot listen on {address}: {error}; choose another with --port, or end what listens there"
-    ))
-}
-
 fn io_error(what: &str, source: io::Error) -> ServerError {
     ServerError::Io(what.into(), source)
 }
@@ -193,11 +194,65 @@ struct RunningServer {
     journal: Option<Arc<Journal>>,
 }
 
+impl RunningServer {
+    /// What goes on beside the requests of S3, until it is dropped.
+    fn besides(
+        &mut self,
+        store: &Arc<ObjectService>,
+        config: &Config,
+        scraped: Option<(TcpListener, SocketAddr)>,
+        manager: Option<Arc<ServiceManager>>,
+    ) -> Result<JoinSet<()>, ServerError> {
+        let mut besides = JoinSet::new();
+        if let Some(age) = config.workshop.abort_uploads_after {
+            besides.spawn(abort_stale(Arc::clone(store), age));
+        }
+        besides.spawn(record_reads(self.context.clone()));
+        if let Some(journal) = self.journal.take() {
+            let (store, world, anew) = (Arc::clone(store), self.world.clone(), config.accept_older_catalog);
+            let copies = DriveCopies::new(store, world, Arc::clone(&journal), &config.journal, anew);
+            besides.spawn(journal_keeper::keep(self.context.clone(), journal, copies));
+        }
+        if let Some((listener, address)) = scraped {
+            tracing::info!("serving http://{address}/metrics");
+            besides.spawn(metrics::serve(listener, Arc::clone(&self.status)));
+        }
+        // Without a certificate and a service manager, SIGHUP means that the terminal is gone, and ends the process.
+        if config.tls.files().is_some() || manager.is_some() {
+            let hangups = signal(SignalKind::hangup()).map_err(|source| io_error("watching for SIGHUP", source))?;
+            besides.spawn(certificate::watch(self.status.certificate.clone(), hangups));
+        }
+        if let Some(manager) = manager {
+            let world = self.world.clone();
+            besides.spawn(async move { manager.give_signs_of_life(&world).await });
+        }
+        Ok(besides)
+    }
+
+    /// Puts the drives to sleep, and makes durable what the next start has to know.
+    async fn close(&self) -> Result<(), ServerError> {
+        if let Err(error) = self.jobs.closing().await {
+            tracing::warn!(%error, "repartitions cannot be notified of the end; they begin anew all the same");
+        }
+        self.status.end_verification().await;
+        tracing::info!("putting the drives to sleep");
+        if tokio::time::timeout(SLEEP_MAX, self.world.close()).await.is_err() {
+            tracing::warn!("some drives did not go to sleep in time; they are left to their own idle timers");
+        }
+        remember_time(&self.context).await?;
+        if let Err(error) = self.context.counters.reads.end_run(&self.context.catalog).await {
+            tracing::warn!(%error, "reads could not be recorded; staged objects count as read at the next start");
+        }
+        Ok(())
+    }
+}
+
 struct Boot<'a> {
     dir: &'a DataDir,
     config: &'a Config,
     notices: Notices,
     descriptors: Descriptors,
+    certificate: Option<Arc<Certificate>>,
 }
 
 impl Boot<'_> {
@@ -267,6 +322,7 @@ impl Boot<'_> {
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         status.notices.journal = journal.clone().err();
         status.journal = journal.ok();
+        status.certificate = self.certificate.clone();
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
     }

@@ -7,11 +7,13 @@
 //! - ages and waits of clients are wall time here; [`Config::rack_policy`] turns what the engine needs into modelled
 //!   time.
 
+mod front;
 mod journal;
 mod scrub;
 mod text;
 mod thermometer;
 
+pub use front::{MetricsConfig, TlsConfig};
 pub use journal::JournalConfig;
 pub use scrub::ScrubConfig;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
@@ -67,6 +69,10 @@ pub struct Config {
     /// The domain whose subdomains are buckets, if there is one.
     #[serde(deserialize_with = "text::some_domain")]
     pub domain: Option<HostDomain>,
+    /// The certificate of S3, if it is served over TLS.
+    pub tls: TlsConfig,
+    /// Where `/metrics` is served, if it is.
+    pub metrics: MetricsConfig,
     /// The longest wait of a GET for its group, in wall time.
     #[serde(deserialize_with = "text::duration")]
     pub max_wait: Duration,
@@ -158,6 +164,8 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 9000)),
             domain: None,
+            tls: TlsConfig::default(),
+            metrics: MetricsConfig::default(),
             max_wait: Duration::from_secs(45),
             request_limit: 256,
             connection_limit: 1024,
@@ -544,6 +552,9 @@ impl Config {
 
     /// The last values that make sense each, but not together: the key to change, and why.
     fn contradiction(&self) -> Option<(&'static str, String)> {
+        if let Some(what) = self.tls.contradiction() {
+            return Some(("tls", what.into()));
+        }
         let workshop = &self.workshop;
         if workshop.critical_permille < workshop.regular_permille {
             return Some(("workshop.critical", "must not be below `regular`; write a larger share".into()));

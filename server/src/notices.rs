@@ -25,7 +25,8 @@ impl Notices {
     pub fn of(config: &Config, address: SocketAddr) -> Self {
         let by_rules = config.thermometer.thermometer().is_used();
         let stays = config.migrate.older_than.is_none() && !by_rules;
-        Self { network: network(address), staging: staging(config), journal: None, stays }
+        let network = if config.tls.files().is_none() { network(address) } else { None };
+        Self { network, staging: staging(config), journal: None, stays }
     }
 
     /// Puts the sentences into `status`: among the warnings what somebody should change.
@@ -42,7 +43,8 @@ pub fn network(address: SocketAddr) -> Option<String> {
     (!address.ip().to_canonical().is_loopback()).then(|| {
         format!(
             "S3 on {address} is open to the network without TLS: whoever is on the way reads keys' signatures and all \
-             data; write listen = \"127.0.0.1:{}\" in larder.toml, or let nobody reach it but a proxy with TLS",
+             data; set certificate and key under [tls] in larder.toml, or write \
+             listen = \"127.0.0.1:{}\" there",
             address.port()
         )
     })

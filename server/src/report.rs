@@ -46,6 +46,9 @@ pub struct Status {
     pub journal: Option<JournalReport>,
     /// Connections and requests of S3.
     pub front: FrontStatus,
+    /// The certificate of S3, if it is served over TLS.
+    #[serde(default)]
+    pub tls: Option<TlsStatus>,
     /// Power now.
     pub power: PowerStatus,
     /// Drives by what they are doing.
@@ -239,6 +242,19 @@ pub struct FrontStatus {
     pub evicted_connections: u64,
     /// Clients that were cut off since then, because they sent or took too little.
     pub slow_clients: u64,
+}
+
+/// The certificate of S3.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsStatus {
+    /// Its file.
+    pub certificate: String,
+    /// When the one in use was read, in milliseconds of the Unix epoch.
+    pub loaded_ms: u64,
+    /// How many took the place of another since the server started.
+    pub reloads: u64,
+    /// Why the files that are there now are not in use, if they are not.
+    pub problem: Option<String>,
 }
 
 /// The time that a group is expected to take for its way up and down, in wall seconds: by the drives' profile at first,

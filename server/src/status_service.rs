@@ -13,6 +13,7 @@ pub(crate) use drives::may_lose;
 
 use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::backup::{BackupError, BackupReport, backup};
+use crate::certificate::Certificate;
 use crate::context::Context;
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
@@ -60,6 +61,8 @@ pub struct StatusService {
     pub(crate) intake: Option<Arc<IntakeLog>>,
     /// The journal of the catalog, if there is one.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// The certificate of S3, if it is served over TLS.
+    pub(crate) certificate: Option<Arc<Certificate>>,
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
@@ -76,21 +79,20 @@ impl StatusService {
         let sets = SetRecalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
         let replacing = tokio::sync::Mutex::default();
-        let (notices, traffic, intake, journal, places) = (Notices::default(), None, None, None, Vec::new());
-        let verifications = Verifications::default();
         Self {
             context,
             world,
             emulated,
             recalls,
             sets,
-            notices,
-            traffic,
-            intake,
-            journal,
-            places,
+            notices: Notices::default(),
+            traffic: None,
+            intake: None,
+            journal: None,
+            certificate: None,
+            places: Vec::new(),
             replacing,
-            verifications,
+            verifications: Verifications::default(),
             started,
         }
     }
@@ -192,6 +194,7 @@ impl Admin for StatusService {
             journal: self.journal.as_ref().map(|journal| journal_status(journal)),
             intake: self.intake.as_ref().map(|log| intake_status(&log.status(), log.unmounted())),
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
+            tls: self.certificate.as_ref().map(|certificate| certificate.status()),
             ..seen
         };
         let counters = &self.context.counters;

@@ -130,7 +130,8 @@ class Server:
             lines = [line.rstrip("\n") for line in credentials]
         exports = dict(line[7:].split("=", 1) for line in lines if line.startswith("export "))
         self.access_key, self.secret_key = exports["AWS_ACCESS_KEY_ID"], exports["AWS_SECRET_ACCESS_KEY"]
-        self.endpoint = next(word for word in said.replace("=", " ").split() if word.startswith("http://"))
+        words = said.replace("=", " ").split()
+        self.endpoint = next(word for word in words if word.startswith(("http://", "https://")))
         self.address = urllib.parse.urlsplit(self.endpoint).netloc
 
     def said(self):

@@ -6,7 +6,8 @@ use super::*;
 use crate::data_dir::{Credentials, DataDir, InitOptions};
 use crate::report::{
     CapacityStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, LostReport, MoveEstimate,
-    ObjectTotal, PlaceReport, PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, Totals, WorkshopStatus,
+    ObjectTotal, PlaceReport, PowerStatus, RuleName, RuleTotal, ScrubStatus, SwitchStatus, TlsStatus, Totals,
+    WorkshopStatus,
 };
 use crate::verify::{Finding, FindingKind, RackCounts, Report, SkippedGroup, VerifyPhase};
 use catalog::{Catalog, MemoryStore};
@@ -51,6 +52,12 @@ fn status() -> Status {
         },
         intake: Some(IntakeStatus { copies: 2, alternation: Some("ideal".into()), ..IntakeStatus::default() }),
         front: FrontStatus { connections: 3, refused_requests: 4, ..FrontStatus::default() },
+        tls: Some(TlsStatus {
+            certificate: "/etc/larder/server.pem".into(),
+            loaded_ms: 1_700_000_000_000,
+            reloads: 2,
+            problem: Some("it is broken".into()),
+        }),
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
         drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
         groups: GroupCounts { total: 4, initialised: 3 },

@@ -51,6 +51,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     said.starts_per_day = None;
     said.trace = None;
     said.domain = None;
+    (said.tls, said.metrics) = (TlsConfig::default(), MetricsConfig::default());
     (said.user_request_limit, said.peer_request_limit, said.unsigned_request_limit) = (None, None, None);
     said.peer_connection_limit = None;
     said.scheduler.overtake_limit = None;
@@ -65,6 +66,8 @@ fn every_key_there_is_stands_in_the_template() {
     // Serde lists the keys that it knows when it refuses one that nobody has.
     for (table, marker) in [
         ("", "listen"),
+        ("tls", "certificate"),
+        ("metrics", "listen"),
         ("workshop", "capacity"),
         ("migrate", "window"),
         ("thermometer", "default"),

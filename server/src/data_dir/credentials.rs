@@ -52,7 +52,7 @@ impl Credentials {
             0 => format!(
                 "{keys}# AWS_ENDPOINT_URL is another one at every start, which prints it: the port is a free one\n"
             ),
-            _ => format!("{keys}{ENDPOINT}{}\n", endpoint(listen)),
+            _ => format!("{keys}{ENDPOINT}{}\n", endpoint("http", listen)),
         }
     }
 
@@ -79,14 +79,14 @@ impl Credentials {
     }
 }
 
-/// Where clients on this machine find a server that listens on `address`.
-pub fn endpoint(address: SocketAddr) -> String {
+/// Where clients on this machine find a server that listens on `address`, with `http` or `https` as its scheme.
+pub fn endpoint(scheme: &str, address: SocketAddr) -> String {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
         ip => ip,
     };
-    format!("http://{}", SocketAddr::new(ip, address.port()))
+    format!("{scheme}://{}", SocketAddr::new(ip, address.port()))
 }
 
 /// The endpoint in the file's text.

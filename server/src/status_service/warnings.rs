@@ -78,6 +78,8 @@ pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
 pub(super) fn warnings(status: &Status) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(scrub_warnings(status));
+    let problem = status.tls.as_ref().and_then(|tls| tls.problem.as_ref());
+    warnings.extend(problem.map(|problem| format!("{problem}. The certificate of before stays in use")));
     let workshop = &status.workshop;
     if status.capacity.full {
         warnings.push(

@@ -3,6 +3,7 @@
 use crate::site::{BUCKET, HOUR, KIB, SECOND, Site};
 use s3::store::ObjectStore;
 use server::admin::Admin;
+use server::metrics;
 use std::time::Duration;
 
 #[test]
@@ -33,5 +34,36 @@ fn a_day_of_listings_heads_and_status_touches_no_drive_that_sleeps() {
         tokio::time::sleep(SECOND).await;
         assert!(larder.starts() > starts);
         assert!(facts.media.iter().any(|drive| !drive.recorded_calls().is_empty()));
+    });
+}
+
+#[test]
+fn a_thousand_scrapes_touch_no_drive_that_sleeps_and_know_its_state() {
+    let mut site = Site::nas8();
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = larder.put_many("cold", 12, 200 * KIB).await;
+        larder.settle().await;
+        larder.until("asleep", 3 * HOUR, async || larder.is_asleep().await).await;
+        let starts = larder.starts();
+        facts.media.iter().for_each(|drive| drive.record_calls());
+        let status = larder.status();
+        for _ in 0..1000 {
+            let text = metrics::scrape(&status).await.unwrap();
+            for drive in 0..facts.media.len() {
+                let line = format!("larder_drive_state{{drive=\"{drive}\",state=\"standby\"}} 1.0\n");
+                assert!(text.contains(&line), "{line} in {text}");
+            }
+            assert!(text.contains("\nlarder_active_drives 0.0\n"), "{text}");
+            tokio::time::sleep(Duration::from_secs(15)).await;
+        }
+        for (number, drive) in facts.media.iter().enumerate() {
+            assert_eq!(drive.recorded_calls(), [], "drive {number}");
+        }
+        assert_eq!(larder.starts(), starts, "and none was started");
+        // The same, seen to work: a GET does touch them, and the scrape shows it.
+        larder.get_retrying(&keys[0]).await.unwrap();
+        let text = metrics::scrape(&status).await.unwrap();
+        assert!(larder.starts() > starts && !text.contains("\nlarder_active_drives 0.0\n"), "{text}");
     });
 }

@@ -1,0 +1,94 @@
+//! `/metrics`: the server's figures as OpenMetrics text, for Prometheus and whatever else scrapes, over plain HTTP on
+//! an address of its own (`metrics.listen` in larder.toml). S3 knows nothing of it: there, `/metrics` is a bucket.
+//!
+//! ```text
+//! GET /metrics     OpenMetrics 1.0 text; HEAD likewise
+//! anything else    404 or 405
+//! ```
+//!
+//! Invariants:
+//! - A scrape asks the engine, the catalog and counters in memory, never a drive.
+//! - It names no bucket, key or user. Who can reach the address can read it: there are no keys.
+//! - At most [`CONNECTIONS_MAX`] connections, one request each, and no longer than [`CONNECTION_LIMIT`]. Those beyond
+//!   wait to be accepted.
+
+mod page;
+
+use crate::admin::{Admin, AdminError};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 16;
+/// The longest that a connection may take, in wall time.
+const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
+/// Pause after the system refused a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What OpenMetrics 1.0 calls itself.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Serves `/metrics` of `admin`'s server on `listener`, until it is dropped.
+pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve_connection(stream, Arc::clone(&admin)));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "/metrics takes no connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let admin = Arc::clone(&admin);
+        async move { Ok::<_, Infallible>(answer(&*admin, request.method(), request.uri().path()).await) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.keep_alive(false);
+    match tokio::time::timeout(CONNECTION_LIMIT, http.serve_connection(TokioIo::new(stream), service)).await {
+        Ok(Err(error)) => tracing::debug!(%error, "a scrape broke"),
+        Ok(Ok(())) | Err(_) => {}
+    }
+}
+
+async fn answer(admin: &impl Admin, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    let (status, text) = match (path, method) {
+        ("/metrics", &Method::GET | &Method::HEAD) => match scrape(admin).await {
+            Ok(text) => (StatusCode::OK, text),
+            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        },
+        ("/metrics", _) => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "there is /metrics\n".to_owned()),
+    };
+    let kind = if status == StatusCode::OK { OPEN_METRICS } else { "text/plain; charset=utf-8" };
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+/// The figures of now, as OpenMetrics text.
+///
+/// # Errors
+/// When the server is stopping.
+pub async fn scrape(admin: &impl Admin) -> Result<String, AdminError> {
+    let (status, drives) = (admin.status().await?, admin.drives().await?);
+    page::text(status, drives).map_err(|error| AdminError::Because(format!("the metrics cannot be written: {error}")))
+}

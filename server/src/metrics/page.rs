@@ -1,0 +1,418 @@
+//! The text of `/metrics`, from a [`Status`] and the reports of all drives: what an operator would draw or be woken by.
+//!
+//! Names follow OpenMetrics 1.0: `larder_`, then what is counted, its unit last (`_bytes`, `_seconds`, `_watts`),
+//! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
+//! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
+
+use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, Status};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+use std::fmt;
+
+/// The text for `status` and `drives`.
+pub(super) fn text(status: Status, drives: Vec<DriveReport>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("larder");
+    registry.register_collector(Box::new(Figures { status, drives }));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// What a scrape shows.
+#[derive(Debug)]
+struct Figures {
+    status: Status,
+    drives: Vec<DriveReport>,
+}
+
+impl Collector for Figures {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (page, status) = (&mut Page(encoder), &self.status);
+        server(page, status)?;
+        power(page, status)?;
+        drives(page, &self.drives)?;
+        classes(page, &status.classes)?;
+        spin_downs(page, status)?;
+        workshop(page, status)?;
+        read_ahead(page, status)?;
+        checks(page, status)?;
+        status.intake.iter().try_for_each(|intake| intake_figures(page, intake))?;
+        journal(page, status)?;
+        front(page, status)?;
+        tls(page, status)?;
+        rebuilds(page, &status.rebuilds)?;
+        exposure(page, status)?;
+        scrub(page, status)?;
+        payload(page, status)?;
+        trouble(page, status)
+    }
+}
+
+/// Labels of one line: names and values.
+type Labels = Vec<(&'static str, String)>;
+
+/// The text as it is written, family by family.
+struct Page<'a>(DescriptorEncoder<'a>);
+
+const BYTES: Option<Unit> = Some(Unit::Bytes);
+const SECONDS: Option<Unit> = Some(Unit::Seconds);
+const RATIO: Option<Unit> = Some(Unit::Ratios);
+
+impl Page<'_> {
+    /// A figure that goes up and down.
+    fn gauge(&mut self, name: &str, unit: Option<Unit>, help: &str, value: f64) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        ConstGauge::new(value).encode(metric)
+    }
+
+    /// The same where it is known.
+    fn known(&mut self, name: &str, unit: Option<Unit>, help: &str, value: Option<f64>) -> fmt::Result {
+        value.map_or(Ok(()), |value| self.gauge(name, unit, help, value))
+    }
+
+    /// A count since the server started.
+    fn counter(&mut self, name: &str, unit: Option<Unit>, help: &str, value: u64) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        ConstCounter::new(value).encode(metric)
+    }
+
+    /// A gauge with several lines.
+    fn gauges(
+        &mut self,
+        name: &str,
+        unit: Option<Unit>,
+        help: &str,
+        lines: impl IntoIterator<Item = (Labels, f64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        lines.into_iter().try_for_each(|(labels, value)| ConstGauge::new(value).encode(metric.encode_family(&labels)?))
+    }
+
+    /// A counter with several lines.
+    fn counters(
+        &mut self,
+        name: &str,
+        unit: Option<Unit>,
+        help: &str,
+        lines: impl IntoIterator<Item = (Labels, u64)>,
+    ) -> fmt::Result {
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        lines
+            .into_iter()
+            .try_for_each(|(labels, value)| ConstCounter::new(value).encode(metric.encode_family(&labels)?))
+    }
+}
+
+fn one(name: &'static str, value: impl ToString) -> Labels {
+    vec![(name, value.to_string())]
+}
+
+fn two(first: (&'static str, impl ToString), second: (&'static str, impl ToString)) -> Labels {
+    vec![(first.0, first.1.to_string()), (second.0, second.1.to_string())]
+}
+
+fn watts() -> Option<Unit> {
+    Some(Unit::Other("watts".to_owned()))
+}
+
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+/// A thousandth share as a ratio.
+fn ratio(permille: u64) -> f64 {
+    permille as f64 / 1000.0
+}
+
+fn server(page: &mut Page, status: &Status) -> fmt::Result {
+    let version = env!("CARGO_PKG_VERSION");
+    let info = two(("version", version), ("rack", &status.rack));
+    let mut metric = page.0.encode_descriptor("build", "Version of Larder, and its rack.", None, MetricType::Info)?;
+    metric.encode_info(&info)?;
+    page.gauge("uptime", SECONDS, "Time since the server started.", status.uptime_s)?;
+    page.gauge(
+        "modelled_time",
+        SECONDS,
+        "Time of the rack's hardware since the rack came into being.",
+        status.modelled_s,
+    )?;
+    page.gauge("time_scale", None, "Modelled seconds per second; 1 for real drives.", f64::from(status.time_scale))?;
+    let help = "Things an operator should know and mend now; `larder status` says which.";
+    page.gauge("warnings", None, help, status.warnings.len() as f64)
+}
+
+fn power(page: &mut Page, status: &Status) -> fmt::Result {
+    let power = &status.power;
+    page.gauge("power", watts(), "Power of all drives, by the ledger.", power.watts)?;
+    page.gauge("power_standby", watts(), "Power with every drive in standby.", power.standby_watts)?;
+    page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
+    page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
+    page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
+    let drives = &status.drives;
+    let states = [
+        ("standby", drives.standby),
+        ("moving", drives.moving),
+        ("ready", drives.ready),
+        ("away", drives.away),
+        ("failed", drives.failed),
+    ];
+    let lines = states.map(|(state, drives)| (one("state", state), drives as f64));
+    page.gauges("drives", None, "Drives by what they are doing, as the server knows without asking them.", lines)?;
+    page.gauge("groups", None, "Groups of the rack.", status.groups.total as f64)?;
+    let help = "Groups that were woken once, and their labels checked.";
+    page.gauge("groups_initialised", None, help, status.groups.initialised as f64)
+}
+
+fn drives(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
+    let of = |value: fn(&DriveReport) -> f64| drives.iter().map(move |drive| (one("drive", drive.drive), value(drive)));
+    let help = "1, with the state of the drive, as the server knows it without asking the drive.";
+    let states = drives.iter().map(|drive| (two(("drive", drive.drive), ("state", &drive.state)), 1.0));
+    page.gauges("drive_state", None, help, states)?;
+    let help = "Starts of the drive on this day of the hardware.";
+    page.gauges("drive_starts_today", None, help, of(|drive| f64::from(drive.starts_today)))?;
+    let help = "Starts that the drive may use a day for work nobody waits for: its rating, or what the operator set.";
+    page.gauges("drive_starts_per_day", None, help, of(|drive| f64::from(drive.starts_per_day)))?;
+    page.gauges("drive_free", BYTES, "Free room on the drive.", of(|drive| drive.free_bytes as f64))?;
+    page.gauges("drive_capacity", BYTES, "Capacity of the drive.", of(|drive| drive.capacity_bytes as f64))?;
+    let missed = drives.iter().map(|drive| (one("drive", drive.drive), drive.missed_deadlines));
+    page.counters("drive_missed_deadlines", None, "Times that the drive did not answer in time.", missed)
+}
+
+/// The causes of wakes and the queues of a class, in the engine's order.
+const PRIORITIES: [&str; 3] = ["client", "rebuild", "background"];
+
+fn classes(page: &mut Page, classes: &[ClassStatus]) -> fmt::Result {
+    let queued = classes.iter().flat_map(|class| {
+        let lines = PRIORITIES.into_iter().zip(class.queued);
+        lines.map(|(queue, queued)| (two(("class", class.class), ("queue", queue)), queued as f64))
+    });
+    page.gauges("queued_operations", None, "Operations that wait in the queues of a class.", queued)?;
+    let states = classes.iter().map(|class| {
+        let mut labels = two(("class", class.class), ("state", &class.state));
+        labels.extend(class.group.map(|group| ("group", group.to_string())));
+        (labels, 1.0)
+    });
+    page.gauges("class_state", None, "1, with the group of the class that is not asleep, and its state.", states)?;
+    let kept = classes.iter().map(|class| (one("class", class.class), flag(class.kept_spinning)));
+    let help = "1 if the class's group spins on, since a drive of it has no starts left today.";
+    page.gauges("class_kept_spinning", None, help, kept)
+}
+
+fn spin_downs(page: &mut Page, status: &Status) -> fmt::Result {
+    let totals = &status.totals;
+    let wakes = PRIORITIES.into_iter().zip(totals.group_wakes).map(|(cause, wakes)| (one("cause", cause), wakes));
+    page.counters("group_wakes", None, "Wakes of groups, by who asked.", wakes)?;
+    let help = "Wakes for nothing but to initialise a group; among those by background work.";
+    page.counter("initialisation_wakes", None, help, totals.initialisation_wakes)?;
+    page.counter("drive_starts", None, "Starts of drives.", totals.drive_starts)?;
+    let help = "Starts for clients beyond the day's budget: drives wear faster than rated.";
+    page.counter("drive_starts_over_budget", None, help, totals.starts_over_budget)?;
+    page.counter("soft_overruns", None, "Starts of drives although a soft limit was reached.", totals.soft_overruns)?;
+    let switch = &status.switch;
+    let wakes = [("idle", switch.wake_s), ("busy", switch.wake_busy_s)].map(|(load, wake)| (one("load", load), wake));
+    page.gauges("group_wake_expected", SECONDS, "Time from standby to ready, as it went of late.", wakes)?;
+    page.gauge("group_rest_expected", SECONDS, "Time from ready to standby, as it went of late.", switch.rest_s)
+}
+
+fn workshop(page: &mut Page, status: &Status) -> fmt::Result {
+    let workshop = &status.workshop;
+    page.gauge("workshop_staged", BYTES, "Bytes staged in the workshop.", workshop.staged_bytes as f64)?;
+    page.gauge("workshop_capacity", BYTES, "Room for staged objects.", workshop.capacity_bytes as f64)?;
+    page.gauge("workshop_staged_objects", None, "Versions staged.", workshop.staged_count as f64)?;
+    page.gauge("workshop_uploads", None, "Uploads in parts that are open.", workshop.uploads as f64)?;
+    page.gauge("workshop_upload_parts", BYTES, "Bytes of their parts.", workshop.upload_bytes as f64)?;
+    page.gauge("spool_used", BYTES, "Bytes of recalls in the spool.", workshop.spool_bytes as f64)?;
+    page.gauge("spool_capacity", BYTES, "Room for recalls.", workshop.spool_capacity_bytes as f64)?;
+    page.gauge("migrations", None, "Migration writes under way.", workshop.migrations_under_way as f64)?;
+    let help = "Hot objects that moved, since the workshop was above its critical share.";
+    page.counter("hot_moved", BYTES, help, workshop.hot_moved_bytes)
+}
+
+fn read_ahead(page: &mut Page, status: &Status) -> fmt::Result {
+    let ahead = &status.read_ahead;
+    page.counter("read_ahead_objects", None, "Objects read ahead of being asked for.", ahead.objects)?;
+    page.counter("read_ahead_hits", None, "GETs that found what was read ahead.", ahead.hits)?;
+    page.counter("read_ahead", BYTES, "Bytes read ahead.", ahead.read_bytes)?;
+    page.counter("read_ahead_used", BYTES, "Bytes of those that clients took.", ahead.used_bytes)?;
+    page.counter("read_ahead_wasted", BYTES, "Bytes of those that went before anybody took them.", ahead.wasted_bytes)?;
+    page.gauge("read_ahead_waiting", BYTES, "Room of what waits to be asked for.", ahead.waiting_bytes as f64)
+}
+
+fn checks(page: &mut Page, status: &Status) -> fmt::Result {
+    let checks = &status.checks;
+    page.gauge("checks_overdue", None, "1 if checks of the workshop are overdue.", flag(checks.state == "overdue"))?;
+    page.gauge(
+        "checks_load",
+        RATIO,
+        "Share of the time in which a client used the workshop.",
+        ratio(checks.load_permille.into()),
+    )?;
+    page.gauge("checks_left", BYTES, "Bytes left to the pass under way.", checks.left_bytes as f64)?;
+    let help = "Time since the last pass of checks ended that was read to its end.";
+    page.known("checks_age", SECONDS, help, checks.completed_s_ago)?;
+    page.counter("checks_passes", None, "Passes read to their end.", checks.passes)?;
+    page.counter("checked_objects", None, "Staged objects checked.", checks.objects)?;
+    page.counter("checked", BYTES, "Bytes of those.", checks.bytes)?;
+    page.counter("checked_damaged_objects", None, "Staged objects found damaged.", checks.damaged)
+}
+
+fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
+    let of = |drive: &str, value: u64| (one("place", drive), value as f64);
+    page.gauge("intake_copies", None, "Copies of each small object.", intake.copies as f64)?;
+    page.gauge("intake_backlog_logs", None, "Logs that are not shelves yet.", intake.backlog as f64)?;
+    page.gauge("intake_retained_logs", None, "Logs kept although they are shelves.", intake.retained as f64)?;
+    page.gauge("intake_queued", BYTES, "Bytes that wait to be written.", intake.queued_bytes as f64)?;
+    page.counter("intake_accepted_changes", None, "Changes acknowledged.", intake.accepted)?;
+    page.counter("intake_accepted", BYTES, "Bytes of those.", intake.accepted_bytes)?;
+    let help = "Bytes written to all drives of the pool for each of those.";
+    page.gauge("intake_write_amplification", RATIO, help, intake.write_amplification)?;
+    page.gauge("intake_lost_objects", None, "Versions and files whose only copy was lost.", intake.losses as f64)?;
+    page.gauge("intake_incomplete", None, "1 if a drive or something of one is missing.", flag(intake.incomplete))?;
+    let states = intake.drives.iter().map(|drive| (two(("place", &drive.place), ("state", &drive.state)), 1.0));
+    page.gauges("intake_drive_state", None, "1, with the state of a drive of the pool.", states)?;
+    let shelves = intake.drives.iter().map(|drive| of(&drive.place, drive.shelf_bytes));
+    page.gauges("intake_shelves", BYTES, "Bytes of the shelves on a drive of the pool.", shelves)?;
+    let written = intake.drives.iter().map(|drive| (one("place", &drive.place), drive.written_bytes));
+    page.counters("intake_written", BYTES, "Bytes written to a drive of the pool.", written)
+}
+
+fn journal(page: &mut Page, status: &Status) -> fmt::Result {
+    let leads_on = status.journal.is_some_and(|journal| journal.leads_on);
+    let help = "1 if the catalog as it is could be made again from its journal.";
+    page.gauge("journal_leads_on", None, help, flag(leads_on))?;
+    let Some(journal) = &status.journal else { return Ok(()) };
+    page.gauge("journal_snapshot", BYTES, "Size of the last snapshot.", journal.snapshot_bytes as f64)?;
+    page.gauge("journal_batches", BYTES, "Size of what was committed since.", journal.batch_bytes as f64)
+}
+
+fn front(page: &mut Page, status: &Status) -> fmt::Result {
+    let front = &status.front;
+    page.gauge("s3_connections", None, "Connections of S3.", front.connections as f64)?;
+    page.gauge("s3_idle_connections", None, "Those without a request under way.", front.idle_connections as f64)?;
+    page.gauge("s3_connections_max", None, "The most there may be.", front.connection_limit as f64)?;
+    page.gauge("s3_requests", None, "Requests of S3 under way.", front.requests as f64)?;
+    page.gauge("s3_unsigned_requests", None, "Those that nobody signed.", front.unsigned_requests as f64)?;
+    page.gauge("s3_requests_max", None, "The most there may be.", front.request_limit as f64)?;
+    let help = "Requests answered SlowDown since there were too many.";
+    page.counter("s3_refused_requests", None, help, front.refused_requests)?;
+    let help = "Connections closed at once since their address had too many.";
+    page.counter("s3_refused_connections", None, help, front.refused_connections)?;
+    let help = "Idle connections that made room for others.";
+    page.counter("s3_evicted_connections", None, help, front.evicted_connections)?;
+    page.counter("s3_slow_clients", None, "Clients cut off since they sent or took too little.", front.slow_clients)
+}
+
+fn tls(page: &mut Page, status: &Status) -> fmt::Result {
+    let Some(tls) = &status.tls else { return Ok(()) };
+    page.gauge("tls_certificate_loaded_timestamp", SECONDS, "When it was read.", tls.loaded_ms as f64 / 1000.0)?;
+    page.counter("tls_certificate_reloads", None, "Certificates that took the place of another.", tls.reloads)?;
+    let help = "1 if the files that are there now cannot be used, so that an older certificate is.";
+    page.gauge("tls_certificate_stale", None, help, flag(tls.problem.is_some()))
+}
+
+fn rebuilds(page: &mut Page, rebuilds: &[RebuildReport]) -> fmt::Result {
+    let of = |value: fn(&RebuildReport) -> f64| {
+        rebuilds.iter().map(move |rebuild| (one("drive", rebuild.drive), value(rebuild)))
+    };
+    let help = "Bytes that are still to be rebuilt of a drive that failed or retires.";
+    page.gauges("rebuild_left", BYTES, help, of(|rebuild| rebuild.left_bytes as f64))?;
+    page.gauges("rebuild_left_expected_max", SECONDS, "Time that may take at most.", of(|rebuild| rebuild.left_max_s))?;
+    let help = "Blobs of it that wait for drives that are away, or for room.";
+    page.gauges("rebuild_waiting_blobs", None, help, of(|rebuild| rebuild.waiting_blobs as f64))?;
+    let rebuilt = rebuilds.iter().map(|rebuild| (one("drive", rebuild.drive), rebuild.rebuilt_bytes));
+    page.counters("rebuild_rebuilt", BYTES, "Bytes rebuilt of it.", rebuilt)
+}
+
+fn exposure(page: &mut Page, status: &Status) -> fmt::Result {
+    let exposed = (1u64..).zip(&status.exposed.blobs).map(|(lost, blobs)| (one("lost_stacks", lost), *blobs as f64));
+    page.gauges("exposed_blobs", None, "Blobs by the stacks that they lost with failed drives.", exposed)?;
+    let help = "Blobs that lost more stacks than the code makes up for: data is lost.";
+    page.gauge("lost_blobs", None, help, status.exposed.lost_blobs as f64)
+}
+
+fn scrub(page: &mut Page, status: &Status) -> fmt::Result {
+    let scrub = &status.scrub;
+    let help = "Time of the hardware in which every blob is scrubbed once.";
+    page.known("scrub_modelled_period", SECONDS, help, scrub.period_s)?;
+    page.gauge("scrub_paused", None, "1 if the operator has scrubs paused.", flag(scrub.paused))?;
+    let help = "Groups whose pass of this period is complete.";
+    page.gauge("scrub_complete_groups", None, help, scrub.complete_groups as f64)?;
+    let help = "Groups whose period ended before their pass did.";
+    page.gauge("scrub_overdue_groups", None, help, scrub.overdue_groups as f64)?;
+    page.counter("scrub_wakes", None, "Wakes of groups for scrubs alone.", scrub.own_wakes)?;
+    page.counter("scrub_read", BYTES, "Payload bytes scrubbed.", scrub.read_bytes)?;
+    let covered = scrub.groups.iter().map(|group| (one("group", group.group), ratio(group.covered_permille)));
+    page.gauges("scrub_covered", RATIO, "Share of the group that its pass has read.", covered)?;
+    let lost = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum::<u64>();
+    page.gauge("scrub_lost_blobs", None, "Blobs in which scrubs of this period found data lost.", lost as f64)
+}
+
+fn payload(page: &mut Page, status: &Status) -> fmt::Result {
+    let (totals, capacity) = (&status.totals, &status.capacity);
+    page.counter("rack_read", BYTES, "Payload bytes read from the rack.", totals.read_bytes)?;
+    page.counter("migrated", BYTES, "Payload bytes that migrated to the rack.", totals.migrated_bytes)?;
+    page.counter("reclaimed", BYTES, "Payload bytes of blobs that were reclaimed.", totals.reclaimed_bytes)?;
+    let help = "Deleted payload that waits for its group's next wake.";
+    page.gauge("waiting_reclaim", BYTES, help, totals.waiting_reclaim_bytes as f64)?;
+    page.gauge("rack_capacity", BYTES, "Capacity of the drives of all groups.", capacity.total_bytes as f64)?;
+    page.gauge("rack_free", BYTES, "Free room of it.", capacity.free_bytes as f64)?;
+    page.gauge("rack_full", None, "1 if there is no room for what is staged: PUTs are refused.", flag(capacity.full))
+}
+
+fn trouble(page: &mut Page, status: &Status) -> fmt::Result {
+    let totals = &status.totals;
+    page.counter("refused_operations", None, "Operations refused or failed.", totals.refused)?;
+    page.counter("data_lost_reads", None, "Reads that failed since data is lost.", totals.data_lost)?;
+    let help = "Blobs written with more than r stacks in a domain that can be lost.";
+    page.counter("crowded_placements", None, help, totals.crowded_placements)?;
+    page.counter("repaired_fragments", None, "Fragments that were bad and were repaired.", totals.repaired_fragments)?;
+    page.counter("missed_deadlines", None, "Times that drives did not answer in time.", totals.missed_deadlines)?;
+    page.counter("emulation_overruns", None, "Calls on emulated drives slower than the model says.", totals.overruns)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_text_ends_where_it_should_and_says_each_family_once() {
+        let drive = DriveReport {
+            drive: 7,
+            slot: [0, 1, 2],
+            group: Some(3),
+            state: "standby".into(),
+            starts_today: 2,
+            starts_per_day: 10,
+            free_bytes: 5,
+            capacity_bytes: 9,
+            missed_deadlines: 1,
+            reason: None,
+        };
+        let mut status = Status { rack: "a \"rack\"\\\n".into(), ..Status::default() };
+        status.power.watts = 12.5;
+        status.intake = Some(IntakeStatus::default());
+        let text = text(status, vec![drive]).unwrap();
+        assert!(text.ends_with("\n# EOF\n"), "{text}");
+        for line in [
+            "larder_build_info{version=\"0.1.0\",rack=\"a \\\"rack\\\"\\\\\\n\"} 1\n",
+            "# TYPE larder_power_watts gauge\n# UNIT larder_power_watts watts\nlarder_power_watts 12.5\n",
+            "larder_drive_state{drive=\"7\",state=\"standby\"} 1.0\n",
+            "larder_drive_starts_today{drive=\"7\"} 2.0\n",
+            "larder_drive_missed_deadlines_total{drive=\"7\"} 1\n",
+            "larder_migrated_bytes_total 0\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        let mut names: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup_by_key(|line| line.split(' ').next());
+        assert_eq!(names.len(), all, "no family twice");
+    }
+}

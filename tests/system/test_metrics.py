@@ -1,0 +1,107 @@
+"""/metrics: what a strict parser makes of it, against what `larder status` says, and who can reach it."""
+
+import http.client
+import json
+import re
+import socket
+import unittest
+
+from harness import BRISK, STAYING, SystemTest, noise, refusal, larder
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+
+class Metrics(SystemTest):
+    def scraped(self, settings=None):
+        server = self.rack(settings={**(settings or BRISK), "metrics.listen": "127.0.0.1:0"})
+        found = re.search(r"serving http://(127\.0\.0\.1:\d+)/metrics", server.log())
+        self.assertTrue(found, server.log())
+        return server, found.group(1)
+
+    def get(self, address, path="/metrics", method="GET"):
+        connection = http.client.HTTPConnection(address, timeout=30)
+        try:
+            connection.request(method, path)
+            response = connection.getresponse()
+            return response.status, response.getheader("content-type"), response.read().decode()
+        finally:
+            connection.close()
+
+    def figures(self, address):
+        """`{name: {labels as JSON: value}}` of all samples."""
+        status, kind, text = self.get(address)
+        self.assertEqual((status, kind), (200, "application/openmetrics-text; version=1.0.0; charset=utf-8"))
+        figures = {}
+        for family in text_string_to_metric_families(text):
+            self.assertTrue(family.name.startswith("larder_") and family.documentation, family)
+            for sample in family.samples:
+                labels = json.dumps(sample.labels, sort_keys=True)
+                self.assertNotIn(labels, figures.setdefault(sample.name, {}), "each line once")
+                figures[sample.name][labels] = sample.value
+        return figures
+
+    def test_a_scrape_says_what_the_status_says_and_wakes_nobody(self):
+        server, address = self.scraped()
+        server.filled({f"{n}": noise(300_000, n) for n in range(4)})
+        server.until_cold()
+        before = server.status()
+        figures = self.figures(address)
+        status = server.status()
+        self.assertEqual(before["totals"]["drive_starts"], status["totals"]["drive_starts"])
+        plain = {name: lines["{}"] for name, lines in figures.items() if list(lines) == ["{}"]}
+        for name, expected in {
+            "larder_power_watts": status["power"]["watts"],
+            "larder_active_drives": 0,
+            "larder_active_drives_max": status["power"]["active_drives_max"],
+            "larder_fuse_trips_total": 0,
+            "larder_drive_starts_total": status["totals"]["drive_starts"],
+            "larder_migrated_bytes_total": status["totals"]["migrated_bytes"],
+            "larder_workshop_staged_bytes": status["workshop"]["staged_bytes"],
+            "larder_workshop_capacity_bytes": 2e9,
+            "larder_rack_free_bytes": status["capacity"]["free_bytes"],
+            "larder_s3_requests_max": 256,
+            "larder_warnings": len(status["warnings"]),
+            "larder_lost_blobs": 0,
+            "larder_time_scale": 100,
+        }.items():
+            self.assertEqual(plain.get(name), expected, name)
+        self.assertGreater(plain["larder_migrated_bytes_total"], 1_000_000)
+        by_state = {json.loads(labels)["state"]: value for labels, value in figures["larder_drives"].items()}
+        self.assertEqual(by_state, status["drives"])
+        drives = server.drives()
+        for name, key in [("starts_today", "starts_today"), ("starts_per_day", "starts_per_day"),
+                          ("free_bytes", "free_bytes"), ("missed_deadlines_total", "missed_deadlines")]:
+            lines = {json.dumps({"drive": str(drive["drive"])}): drive[key] for drive in drives}
+            self.assertEqual(figures[f"larder_drive_{name}"], lines)
+        states = [{"drive": str(drive["drive"]), "state": drive["state"]} for drive in drives]
+        self.assertEqual(set(figures["larder_drive_state"]), {json.dumps(labels, sort_keys=True) for labels in states})
+        self.assertEqual(len(figures["larder_class_kept_spinning"]), len(status["classes"]))
+        self.assertEqual(len(figures["larder_queued_operations"]), 3 * len(status["classes"]))
+        self.assertEqual(len(figures["larder_scrub_covered_ratios"]), len(status["scrub"]["groups"]))
+
+    def test_there_is_nothing_else_and_s3_has_a_bucket_of_that_name(self):
+        server, address = self.scraped(STAYING)
+        self.assertEqual(self.get(address, "/")[0], 404)
+        self.assertEqual(self.get(address, "/metrics/", "GET")[0], 404)
+        self.assertEqual(self.get(address, method="DELETE")[0], 405)
+        self.assertEqual(self.get(address, method="HEAD")[::2], (200, ""))
+        status, _, body = self.get(server.address)
+        self.assertEqual(status, 404 if "NoSuchBucket" in body else 403, body)
+        self.assertNotIn("larder_", body)
+        server.filled({"key": b"of S3"}, bucket="metrics")
+        self.assertEqual(server.ask("GET", "/metrics/key")[2], b"of S3")
+        self.assertEqual(self.get(address)[0], 200)
+
+    def test_without_the_key_nothing_listens_and_an_address_in_use_is_named(self):
+        server = self.rack(settings=STAYING)
+        self.assertNotIn("/metrics", server.log())
+        taken = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(taken.close)
+        listen = "127.0.0.1:{}".format(taken.getsockname()[1])
+        data = self.made(name="other", **STAYING, **{"metrics.listen": listen})
+        said = refusal(larder("serve", "--data", data, "--port", "0"))
+        self.assertIn(f"cannot listen on {listen}", said)
+        self.assertIn("under [metrics] in larder.toml", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+"""As a service: the unit is one that systemd takes and that asks for little, and its manager is notified."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import unittest
+
+from harness import BINARY, STAYING, SystemTest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGING = os.path.join(os.path.dirname(os.path.dirname(HERE)), "packaging", "systemd")
+# systemd's own scale: from 0 to 10, where a unit without any of this has 9.6.
+EXPOSURE_MAX = 1.5
+EXPOSURE_WITH_DISKS_MAX = 2.5
+
+
+@unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not here")
+class Unit(SystemTest):
+    def unit(self, *drop_ins):
+        """The path of the unit with the tested binary in the place of the installed one, and with these drop-ins."""
+        folder = os.path.join(self.root, f"units-{len(drop_ins)}")
+        os.makedirs(os.path.join(folder, "larder.service.d"))
+        with open(os.path.join(PACKAGING, "larder.service"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("ExecStart=/usr/bin/larder serve", text)
+        path = os.path.join(folder, "larder.service")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.replace("=/usr/bin/larder", f"={BINARY}"))
+        for name in drop_ins:
+            shutil.copy(os.path.join(PACKAGING, "larder.service.d", name), os.path.join(folder, "larder.service.d"))
+        return path
+
+    def analyze(self, *words):
+        command = ["systemd-analyze", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    def exposure(self, path):
+        output = self.analyze("security", "--offline=true", "--no-pager", path)
+        found = re.search(r"Overall exposure level for larder.service: ([0-9.]+)", output.stdout)
+        self.assertTrue(found, output.stdout[-500:] + output.stderr)
+        return float(found.group(1))
+
+    def test_the_unit_is_taken_without_a_complaint(self):
+        for drop_ins in [(), ("disks.conf",)]:
+            output = self.analyze("verify", "--man=no", self.unit(*drop_ins))
+            ours = [line for line in output.stderr.splitlines() if "larder" in line]
+            self.assertEqual((output.returncode, ours), (0, []), output.stderr)
+
+    def test_it_asks_for_little(self):
+        without, with_disks = self.exposure(self.unit()), self.exposure(self.unit("disks.conf"))
+        self.assertLessEqual(without, EXPOSURE_MAX)
+        self.assertLessEqual(with_disks, EXPOSURE_WITH_DISKS_MAX)
+        self.assertLess(without, with_disks, "what disks need is not asked for without them")
+
+
+class Manager(SystemTest):
+    def test_it_is_notified_of_start_life_and_end(self):
+        path = os.path.join(self.root, "notify")
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(manager.close)
+        manager.bind(path)
+        manager.settimeout(60)
+        environment = {**os.environ, "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "600000"}
+        server = self.serve(self.made("nas8", **STAYING), environment=environment)
+        self.assertEqual(manager.recv(64), b"READY=1")
+        self.assertEqual([manager.recv(64) for _ in range(3)], [b"WATCHDOG=1"] * 3)
+        server.process.send_signal(signal.SIGHUP)
+        self.assertEqual([manager.recv(64) for _ in range(3)], [b"WATCHDOG=1"] * 3)
+        self.assertEqual(server.client().list_buckets()["Buckets"], [], "a reload is no end")
+        self.assertIn("SIGHUP: nothing to read again", server.log())
+        self.assertEqual(server.stop(), 0)
+        manager.settimeout(1)
+        said = []
+        while not said or said[-1] != b"STOPPING=1":
+            said.append(manager.recv(64))
+        self.assertEqual(set(said[:-1]) - {b"WATCHDOG=1"}, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
