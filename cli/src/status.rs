@@ -321,6 +321,7 @@ mod tests {
 
     fn sample() -> Status {
         Status {
+            tls: None,
             read_ahead: ReadAheadStatus {
                 objects: 250,
                 hits: 240,

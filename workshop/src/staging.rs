@@ -191,11 +191,7 @@ impl Staging {
     }
 
     /// Calls `each` with every slot that has a file, finished or not; with the name of its object if it is a record.
-    async fn each_slot(&self, each: impl FnMut(NamedSlot) + Send) -> Result<(), DriveError> {
-        self.each_listed(each).await?.map_or(Ok(()), Err)
-    }
-
-    /// The same; answers why the records could not be listed to their end, if they could not.
+    /// Answers why the records could not be listed to their end, if they could not.
     async fn each_listed(&self, mut each: impl FnMut(NamedSlot) + Send) -> Result<Option<DriveError>, DriveError> {
         self.each_file(|slot| each(slot.into())).await?;
         Ok(self.each_record(each).await.err())

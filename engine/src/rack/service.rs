@@ -143,12 +143,24 @@ impl Rack {
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
+            Work::Inspect { group } => self.start_inspect(op, group, step),
             // That its group is ready is all that it was for.
             Work::Initialise { .. } | Work::ScrubWake { .. } => {
                 self.finish(op, Outcome::Deleted, step);
                 true
             }
         }
+    }
+
+    fn start_inspect(&mut self, op: OpId, group: GroupId, step: &mut Step) -> bool {
+        let members = self.setup.members(group).iter().copied();
+        let drives: Vec<DriveId> = members.filter(|drive| self.drives.is_ready(*drive)).collect();
+        if drives.is_empty() {
+            self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+            return true;
+        }
+        self.begin_transfer(op, Transfer::Inspect { group, drives }, step);
+        false
     }
 
     fn start_read(&mut self, op: OpId, blob: BlobId, stacks: Vec<(u8, DriveId)>, step: &mut Step) -> bool {
@@ -225,6 +237,7 @@ impl Rack {
             Work::Rebuild { .. } if done => self.rebuild_written(op, step),
             Work::Rebuild { .. } => self.rebuild_failed(op, outcomes, step),
             Work::Scrub { .. } => self.scrub_ended(op, outcomes, done, step),
+            Work::Inspect { .. } => self.finish(op, Outcome::Inspected, step),
             Work::ScrubWake { .. } | Work::Visit { .. } | Work::Initialise { .. } => {}
         }
     }
