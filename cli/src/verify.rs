@@ -69,7 +69,9 @@ async fn beside_server(
     let (mut now, mut shown) = (begun, Shown::default());
     loop {
         let Some(progress) = now else { anyhow::bail!("the verification was interrupted, or the server restarted") };
-        progress.findings.iter().for_each(|finding| watch(Step::Found(finding)));
+        for finding in &progress.findings {
+            watch(Step::Found(finding));
+        }
         shown.follow(progress.phase, watch);
         match (progress.report, progress.error) {
             (Some(report), _) => return Ok(report),
@@ -102,7 +104,9 @@ impl Shown {
             watch(first);
             self.done = 0;
         }
-        (self.done..now).for_each(|_| watch(Step::Done));
+        for _ in self.done..now {
+            watch(Step::Done);
+        }
         self.done = now.max(self.done);
         if let VerifyPhase::Scrub { permille, .. } = phase {
             watch(Step::Scrubbing { permille });

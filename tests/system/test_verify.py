@@ -89,8 +89,9 @@ class Verify(SystemTest):
         self.assertEqual(server.stop(), 0)
         self.assertTrue(self.verified(data, "--deep")["clean"])
 
-    def test_a_directory_in_use_or_none_at_all_is_exit_code_2(self):
+    def test_a_directory_in_use_by_who_does_not_answer_or_none_at_all_is_exit_code_2(self):
         server = self.rack("nas8")
+        os.remove(os.path.join(server.data, "admin.sock"))
         output = larder("verify", "--data", server.data)
         self.assertEqual(output.returncode, 2)
         self.assertIn("stop that server first", output.stderr)

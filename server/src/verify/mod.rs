@@ -275,7 +275,9 @@ impl Verification<'_> {
             return Ok(false);
         }
         let faults = self.ground.catalog.check_pages().await?;
-        faults.iter().for_each(|line| self.found(page_fault(line)));
+        for line in &faults {
+            self.found(page_fault(line));
+        }
         Ok(!faults.is_empty())
     }
 

@@ -60,7 +60,9 @@ impl Verification<'_> {
             Err(Rejection::Closing) => Err(ServerError::Refused("the server is stopping".into())),
             Err(reason) => {
                 if reason == Rejection::TooManyDrivesAway {
-                    group.drives.iter().for_each(|drive| self.note_absence(*drive));
+                    for drive in &group.drives {
+                        self.note_absence(*drive);
+                    }
                 }
                 let why = if reason == Rejection::Asleep { ASLEEP.into() } else { reason.to_string() };
                 self.report.rack.skipped.push(SkippedGroup { group: id.0, why });
