@@ -261,6 +261,35 @@ class Recover(SystemTest):
         self.assertLessEqual(back, {"second/01", "second/04"})
         self.reads(client, "pantry", objects)
 
+    def test_copies_that_were_removed_after_the_newest_one_are_forgotten(self):
+        server = self.rack("nas8", {**COPYING, "journal.snapshot_period": "1 s"})
+        client = server.client()
+        client.create_bucket(Bucket="pantry")
+        objects, had = {}, set()
+        while len(had) < 3:
+            for n in range(4):
+                key = f"{len(objects):02}"
+                objects[key] = noise(200_000, n)
+                client.put_object(Bucket="pantry", Key=key, Body=objects[key])
+            server.until_cold()
+            self.on_drives(server)
+            had |= set(self.copies(server.data))
+
+        def is_reclaimed(_):
+            # A group that is awake is rid of what is dead there.
+            self.reads(client, "pantry", objects)
+            return len(self.copies(server.data)) < len(had)
+        server.until("the oldest copy is gone", is_reclaimed)
+        server.until_asleep()
+        server.kill()
+        lose(server.data, "workshop")
+        report = self.recovered(server.data)
+        self.assertGreater(report["removed"], 0)
+        self.is_whole(server.data)
+        server = self.serve(server.data)
+        self.assertEqual(self.keys(server.client()), sorted(objects))
+        self.reads(server.client(), "pantry", objects)
+
     def test_stacks_that_moved_after_the_last_copy_are_found_where_they_are(self):
         server = self.rack("nas8", SETTINGS)
         client = server.client()
