@@ -269,8 +269,8 @@ pub struct CheckPolicy {
     pub memory_bytes: u64,
 }
 
-/// What keeps an idle group spinning beyond its idle timeout ([`crate::spin_down`]), unless its class or its permits are
-/// wanted for others. By default nothing does, as in Pelican.
+/// What keeps an idle group spinning beyond its idle timeout ([`crate::spin_down`]), unless its class or its permits
+/// are wanted for others. By default nothing does, as in Pelican.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpinDownPolicy {
     /// So long after it was ready it does not go to sleep.

@@ -177,10 +177,10 @@ mod tests {
 
     const POLICY: NodePolicy = NodePolicy {
         idle_timer: Duration::from_secs(100),
-        down_out_interval: Duration::from_secs(600),
-        grace: Duration::from_secs(60),
+        down_out_interval: Duration::from_mins(10),
+        grace: Duration::from_mins(1),
         starts_per_day: 2,
-        spin_down: SpinDownPolicy { min_gap: Duration::from_secs(900), keeps_exhausted: true },
+        spin_down: SpinDownPolicy { min_gap: Duration::from_mins(15), keeps_exhausted: true },
     };
     const DRIVE: DriveId = DriveId(1);
 
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_idle_timer_is_no_shorter_than_the_cluster_waits() {
-        assert_eq!(POLICY.idle_timeout(), Duration::from_secs(660));
+        assert_eq!(POLICY.idle_timeout(), Duration::from_mins(11));
         let longer = NodePolicy { idle_timer: Duration::from_secs(700), ..POLICY };
         assert_eq!(longer.idle_timeout(), Duration::from_secs(700));
         let mut manager =

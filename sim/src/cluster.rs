@@ -1,20 +1,20 @@
 //! A replicated cluster some of whose nodes are cold (Park, Jo, Lee and Kang, "Change Your Cluster to Cold").
 //!
-//! An object store of three replicas, placed by hash as Ceph places them: hosts, daemons (OSDs) with one drive each, or
-//! with a hot and a cold one. A cold OSD keeps on its hot drive what it is the primary of and what was written since the
-//! last scrub; what its thermometer calls cold of the rest moves to its cold drive while a scrub has it in memory. Which
-//! data is cold is decided by `engine::thermometer`, and when a cold drive stops by `engine::spin_down`: nothing of
-//! either is written here.
+//! An object store of three replicas, placed by hash as Ceph places them: hosts, daemons (OSDs) with one drive each,
+//! or with a hot and a cold one. A cold OSD keeps on its hot drive what it is the primary of and what was written
+//! since the last scrub; what its thermometer calls cold of the rest moves to its cold drive while a scrub has it in
+//! memory. Which data is cold is decided by `engine::thermometer`, and when a cold drive stops by
+//! `engine::spin_down`: nothing of either is written here.
 //!
 //! - `placement.rs` says which OSDs hold an object's replicas;
 //! - `objects.rs` are the objects and who asks for which;
 //! - `device.rs` is a drive: an arm, a queue, a state of its platters;
 //! - `run.rs` is the loop; `clients.rs`, `recovery.rs` and `scrub.rs` are what goes on in it.
 //!
-//! Physics: a host's cores and a drive each serve what comes in the order in which it comes. A read needs one access to
-//! the drive, and one more to look the object up if it is not among the newest, whose records are in memory. A write is
-//! one access, and a commit in the middle of the drive, which it shares with all that waits for one. The network is a
-//! delay; it does not fill up.
+//! Physics: a host's cores and a drive each serve what comes in the order in which it comes. A read needs one access
+//! to the drive, and one more to look the object up if it is not among the newest, whose records are in memory. A
+//! write is one access, and a commit in the middle of the drive, which it shares with all that waits for one. The
+//! network is a delay; it does not fill up.
 
 mod clients;
 mod device;

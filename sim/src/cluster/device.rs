@@ -1,8 +1,8 @@
 //! A drive of the cluster: an arm that is in one of two places, a queue, platters that turn or stand still.
 //!
-//! Objects lie close together where they were written, the records of them in the middle of the drive (as BlueStore lays
-//! out a drive that holds both). An access takes the seek, a part of a turn, and the transfer. Writes that wait for
-//! their commit share one.
+//! Objects lie close together where they were written, the records of them in the middle of the drive (as BlueStore
+//! lays out a drive that holds both). An access takes the seek, a part of a turn, and the transfer. Writes that wait
+//! for their commit share one.
 //!
 //! Invariants: what comes first is served first; nothing is served by platters that do not turn.
 

@@ -1,8 +1,9 @@
 //! An OSD fails, and what it held is copied to others of its host.
 //!
-//! Its groups answer again after a while, from the next of their replicas. Once the cluster counts it as out, each group
-//! copies its objects to the OSD that takes its place, at the pace of the cluster; an OSD sends for one group at a time,
-//! and takes for one. Until then the next replica answers: that of a cold OSD may have to start its cold drive.
+//! Its groups answer again after a while, from the next of their replicas. Once the cluster counts it as out, each
+//! group copies its objects to the OSD that takes its place, at the pace of the cluster; an OSD sends for one group
+//! at a time, and takes for one. Until then the next replica answers: that of a cold OSD may have to start its cold
+//! drive.
 
 use super::Course;
 use super::run::{COLD, Cluster, Event, Part, Stage, Work};
@@ -59,11 +60,11 @@ impl Cluster {
             let group = &self.groups[number as usize];
             let Some(lost) = group.lost else { continue };
             let (source, target) = (group.osds[group.primary()], self.target(number as usize, lost));
-            if self.daemons[source].sends || self.daemons[target].takes {
+            if self.daemons[source].busy.sends || self.daemons[target].busy.takes {
                 waiting.push(number);
                 continue;
             }
-            (self.daemons[source].sends, self.daemons[target].takes) = (true, true);
+            (self.daemons[source].busy.sends, self.daemons[target].busy.takes) = (true, true);
             let group = &mut self.groups[number as usize];
             (group.target, group.next, group.end) = (Some(target), 0, group.objects.len());
             self.agenda.plan(self.now, Event::Recover(number));
@@ -124,7 +125,7 @@ impl Cluster {
         for object in &group.objects {
             self.objects.set_cold(*object, lost, false);
         }
-        (self.daemons[source].sends, self.daemons[target].takes) = (false, false);
+        (self.daemons[source].busy.sends, self.daemons[target].busy.takes) = (false, false);
         self.start_recoveries();
         let is_over = self.to_recover.is_empty() && self.groups.iter().all(|group| group.lost.is_none());
         if is_over {

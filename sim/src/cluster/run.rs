@@ -90,7 +90,12 @@ pub(super) struct Daemon {
     pub is_alive: bool,
     /// Groups with it that are still to be recovered.
     pub reserved: u32,
-    /// Whether it scrubs, sends and takes objects; one group each at a time.
+    pub busy: Busy,
+}
+
+/// Whether an OSD scrubs, sends and takes objects: of one group each at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Busy {
     pub scrubs: bool,
     pub sends: bool,
     pub takes: bool,
@@ -205,17 +210,7 @@ impl Cluster {
                 let manager = cold.map(|_| SpinDownManager::new(run.node, 1, Time::ZERO));
                 cold_of.push(None);
                 cold_of.extend(cold.map(|_| Some(daemons.len())));
-                daemons.push(Daemon {
-                    host,
-                    hot,
-                    cold,
-                    manager,
-                    is_alive: true,
-                    reserved: 0,
-                    scrubs: false,
-                    sends: false,
-                    takes: false,
-                });
+                daemons.push(Daemon { host, hot, cold, manager, is_alive: true, reserved: 0, busy: Busy::default() });
             }
             hosts.push((first..daemons.len()).collect());
         }
@@ -285,7 +280,6 @@ impl Cluster {
         match event {
             Event::Issue(thread) => self.issue(thread),
             Event::Resend(thread, attempt) if self.threads[thread as usize].attempt == attempt => self.send(thread),
-            Event::Resend(..) => {}
             Event::Arrive(part) => self.arrived(part),
             Event::Processed(part) => self.processed(part),
             Event::Served(device) => self.served(device),
@@ -297,7 +291,7 @@ impl Cluster {
             Event::Fail => self.fail(),
             Event::Out => self.out(),
             Event::Recover(group) => self.recover_next(group),
-            Event::End => {}
+            Event::Resend(..) | Event::End => {}
         }
     }
 
@@ -381,7 +375,7 @@ impl Cluster {
         if let Some(takes) = takes {
             self.agenda.plan(self.now + takes, Event::Served(number));
         }
-        self.in_system_changes(grown as i64);
+        self.in_system_changes(grown.cast_signed());
     }
 
     fn wake(&mut self, number: usize) {

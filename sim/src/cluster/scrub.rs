@@ -1,8 +1,8 @@
 //! Deep scrubs, and the migration that rides on them.
 //!
-//! An OSD scrubs one group at a time. Of each object all replicas are read; a copy that its OSD's thermometer calls cold
-//! is in memory then, and is written to the cold drive, if that has room, without another read. The primary's copies stay
-//! hot.
+//! An OSD scrubs one group at a time. Of each object all replicas are read; a copy that its OSD's thermometer calls
+//! cold is in memory then, and is written to the cold drive, if that has room, without another read. The primary's
+//! copies stay hot.
 
 use super::REPLICAS;
 use super::run::{Cluster, Event, Part, Stage, Work};
@@ -43,11 +43,13 @@ impl Cluster {
         let mut waiting = Vec::new();
         for number in std::mem::take(&mut self.to_scrub) {
             let osds = self.groups[number as usize].osds;
-            if osds.iter().any(|osd| self.daemons[*osd].scrubs) {
+            if osds.iter().any(|osd| self.daemons[*osd].busy.scrubs) {
                 waiting.push(number);
                 continue;
             }
-            osds.iter().for_each(|osd| self.daemons[*osd].scrubs = true);
+            for osd in osds {
+                self.daemons[osd].busy.scrubs = true;
+            }
             let group = &mut self.groups[number as usize];
             (group.next, group.end) = (0, group.objects.len());
             self.scrub_next(number);
@@ -80,9 +82,11 @@ impl Cluster {
     /// All objects of a group were read.
     fn scrubbed(&mut self, number: u32) {
         let osds = self.groups[number as usize].osds;
-        osds.iter().for_each(|osd| self.daemons[*osd].scrubs = false);
+        for osd in osds {
+            self.daemons[osd].busy.scrubs = false;
+        }
         self.start_scrubs();
-        if self.to_scrub.is_empty() && !self.daemons.iter().any(|daemon| daemon.scrubs) {
+        if self.to_scrub.is_empty() && !self.daemons.iter().any(|daemon| daemon.busy.scrubs) {
             self.out.scrub.ended = Some(self.now);
             self.agenda.plan(self.now, Event::End);
         }

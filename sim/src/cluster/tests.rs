@@ -106,8 +106,8 @@ fn a_read_of_a_cold_copy_is_sent_on_to_the_primary() {
         run(&any)
     };
     let (cold, vanilla) = (any(2), any(0));
-    // A tenth of the reads is of the oldest 92 %; the 1,600 of these that were older than two minutes are 43 % of them at
-    // first and 30 % in the end, three of four of them are large, and two of three reads go to a secondary.
+    // A tenth of the reads is of the oldest 92 %; the 1,600 of these that were older than two minutes are 43 % of them
+    // at first and 30 % in the end, three of four of them are large, and two of three reads go to a secondary.
     let share = cold.redirected as f64 / cold.reads as f64;
     assert!((0.1 * 0.3 * 0.67 * 0.65..0.1 * 0.43 * 0.67 * 0.85).contains(&share), "{share}");
     assert_eq!((cold.cold_accesses, vanilla.redirected), (0, 0));

@@ -28,19 +28,20 @@ use runs::{BOUNDS, MOST_THREADS};
 /// The evaluation, reproduced.
 pub type Reproduction = evaluation::Reproduction<Runs>;
 
-const ABOUT: &str = "Every number of the text of \"Change Your Cluster to Cold\" (Park, Jo, Lee and Kang), section IV, \
-                     beside what the simulator says: three hosts of eight drives, three replicas. What is cold is \
-                     decided by the server's thermometer (engine::thermometer), when a drive stops by the server's \
-                     spin-down rule and budget (engine::spin_down). Nothing was read off the paper's figures. \
-                     Calibrated: the watts of vanilla and cold-12; of vanilla's times, what a request takes of a \
-                     processor (26 ms: 600 requests a second below 100 ms, 700 not reached) and how long a failed OSD's \
-                     groups do not answer (2.2 s). Ours, since the text leaves it open: a write in five requests; \
-                     objects of 2 to 170 KB, 60 KB on average; 8 processors of a host; drives of 5,400 turns a minute, \
-                     seeks of 10 ms on average, records in the middle of the drive, commits shared by what waits for \
-                     one; starts of 9.5 to 10.5 s at 10 W; 1,024 placement groups; the oldest 92 % have been through a \
-                     scrub when a run begins, the newest 8 % have not; a cold OSD fails, and its drives keep their \
-                     power; it counts as out after 600 s; recovery copies ten objects a second to each OSD, Ceph's \
-                     default for drives; an object takes 5 ms of a processor in recovery or scrub.";
+const ABOUT: &str = "Every number of the text of \"Change Your Cluster to Cold\" (Park, Jo, Lee and Kang), section \
+                     IV, beside what the simulator says: three hosts of eight drives, three replicas. What is cold \
+                     is decided by the server's thermometer (engine::thermometer), when a drive stops by the \
+                     server's spin-down rule and budget (engine::spin_down). Nothing was read off the paper's \
+                     figures. Calibrated: the watts of vanilla and cold-12; of vanilla's times, what a request \
+                     takes of a processor (26 ms: 600 requests a second below 100 ms, 700 not reached) and how long \
+                     a failed OSD's groups do not answer (2.2 s). Ours, since the text leaves it open: a write in \
+                     five requests; objects of 2 to 170 KB, 60 KB on average; 8 processors of a host; drives of \
+                     5,400 turns a minute, seeks of 10 ms on average, records in the middle of the drive, commits \
+                     shared by all that wait for one; starts of 9.5 to 10.5 s at 10 W; 1,024 placement groups; the \
+                     oldest 92 % have been through a scrub when a run begins, the newest 8 % have not; a cold OSD \
+                     fails, and its drives keep their power; it counts as out after 600 s; recovery copies ten \
+                     objects a second to each OSD, Ceph's default for drives; an object takes 5 ms of a processor \
+                     in recovery or scrub.";
 
 impl Reproduction {
     /// The evaluation by these runs.

@@ -39,7 +39,7 @@ claims! {
     // IV-B, figure 6: an OSD fails.
     WORST_VANILLA: "an OSD fails: longest request, vanilla", "IV-B, figure 6", Number(2.3), Seconds,
         Calibrated("groups of a failed OSD answer after 2.2 s");
-    DIP: "requests a second when an OSD fails", "IV-B, figure 6", Course("fall for a short time, and are back"), PerSecond;
+    DIP: "service when an OSD fails", "IV-B, figure 6", Course("worse for a short time, and back"), Milliseconds;
     TAIL_COLD_6: "requests that are no slower than that, cold-6", "IV-B, figure 6", Number(99.985), Percent;
     TAIL_COLD_12: "the same, cold-12", "IV-B, figure 6", Number(99.955), Percent;
     TAIL_RATIO: "slower ones, cold-12 against cold-6", "derived: 0.045 / 0.015", Number(3.0), Times;
@@ -58,9 +58,9 @@ claims! {
     SECOND_HOT: "the longest, if the second replica stays hot as well", "III-B.1", Course("shorter tails"), Seconds;
 
     // IV-C, figure 7: migration with a scrub, at full load.
-    MIGRATION_COLD_6: "scrub at full load, least requests a second, cold-6", "IV-C, figure 7", AtLeast(100.0), PerSecond;
+    MIGRATION_COLD_6: "scrub at full load, least a second, cold-6", "IV-C, figure 7", AtLeast(100.0), PerSecond;
     MIGRATION_COLD_12: "the same, cold-12", "IV-C, figure 7", AtLeast(100.0), PerSecond;
-    MIGRATING_COLD_6: "highest mean time of 10 s after the first, cold-6", "IV-C, figure 7", AtMost(242.0), Milliseconds;
+    MIGRATING_COLD_6: "highest mean of 10 s after the first, cold-6", "IV-C, figure 7", AtMost(242.0), Milliseconds;
     MIGRATING_COLD_12: "the same, cold-12", "IV-C, figure 7", AtMost(242.0), Milliseconds;
     SCRUB_LONGER: "a scrub takes longer with migration", "IV-C", Course("longer, and requests fewer"), Times;
     MIGRATION_POWER: "power during the migration, cold-12", "IV-C", Number(124.7), Watts;

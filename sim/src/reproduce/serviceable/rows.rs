@@ -10,7 +10,7 @@ use crate::report::short;
 use crate::reproduce::judge::{Claim, Row};
 use crate::reproduce::sweep::most;
 use Kind::{Cold6, Cold12, Vanilla};
-use model::starts_per_day;
+use model::{Time, starts_per_day};
 
 /// All rows, in the order of the text.
 pub fn rows(runs: &Runs) -> Vec<Row> {
@@ -93,7 +93,7 @@ fn latency(runs: &Runs) -> Vec<Row> {
     vec![
         paper::HELD.judge(runs.sample(|of| of.of(Cold12, Scene::Normal).throughput())),
         paper::ADDED_COLD_6.judge(added(Cold6)).noted(slow(Cold6)).noted(
-            "with a quarter of the drives gone waits grow by less than half of what they do with half of them gone",
+            "with a quarter of the drives gone waits grow by a good quarter of what they do with half of them gone",
         ),
         paper::ADDED_COLD_12.judge(added(Cold12)).noted(slow(Cold12)),
         paper::MEAN_COLD_6.judge(mean(Cold6)),
@@ -203,8 +203,7 @@ fn recovery(runs: &Runs) -> Vec<Row> {
     };
     let back = [Cold6, Cold12].map(|kind| {
         let outcome = runs.first().of(kind, Scene::Failure);
-        let [recovered, asleep] =
-            [outcome.recovered, outcome.asleep].map(|at| at.map_or(f64::NAN, |at| at.as_secs_f64()));
+        let [recovered, asleep] = [outcome.recovered, outcome.asleep].map(|at| at.map_or(f64::NAN, Time::as_secs_f64));
         format!("{} {:.0} s after", kind.words(), asleep - recovered)
     });
     let moved = [Cold6, Cold12].map(|kind| {
@@ -251,7 +250,7 @@ fn migration(runs: &Runs) -> Vec<Row> {
         })
     };
     let longest = |kind| runs.sample(move |seed| most(later(seed, kind).iter().map(Interval::mean_ms)));
-    let ended_s = |outcome: &ClusterOutcome| outcome.scrub.ended.map_or(f64::NAN, |ended| ended.as_secs_f64());
+    let ended_s = |outcome: &ClusterOutcome| outcome.scrub.ended.map_or(f64::NAN, Time::as_secs_f64);
     let longer = |seed: SeedRuns<'_>| {
         let runs = Kind::ALL.map(|kind| seed.of(kind, Scene::Scrub));
         let rates = runs.map(ClusterOutcome::throughput);
@@ -285,7 +284,7 @@ fn migration(runs: &Runs) -> Vec<Row> {
 }
 
 /// The intervals of a scrub after the first, in which all commands start at once.
-fn later<'a>(of: SeedRuns<'a>, kind: Kind) -> &'a [Interval] {
+fn later(of: SeedRuns<'_>, kind: Kind) -> &[Interval] {
     &of.of(kind, Scene::Scrub).intervals[1..]
 }
 
