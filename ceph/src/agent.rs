@@ -1,5 +1,5 @@
-//! When a cold drive sleeps, and when it is woken: the spin-down manager of Serviceable cold storage (algorithm 2) beside
-//! an OSD that knows nothing of it. Pure: [`Agent::tick`] gets the time and what was seen, and says what to do.
+//! When a cold drive sleeps, and when it is woken: the spin-down manager of Serviceable cold storage (algorithm 2)
+//! beside an OSD that knows nothing of it. Pure: [`Agent::tick`] gets the time and what was seen, and says what to do.
 //!
 //! ```text
 //!            idle long enough, nothing reserved, clean,            no I/O since for
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Whether the drive may sleep, how long after its start, and what its budget of starts allows, is the engine's to say:
-//! [`StartBudget`] and [`SpinDownPolicy`]. One wake serves flush and deep scrub together: while a drive turns anyway, every
-//! placement group whose deep scrub is older than half the period is scrubbed, and it is woken when one is older than
-//! the whole.
+//! [`StartBudget`] and [`SpinDownPolicy`]. One wake serves flush and deep scrub together: while a drive turns anyway,
+//! every placement group whose deep scrub is older than half the period is scrubbed, and it is woken when one is older
+//! than the whole.
 //!
 //! Invariants: nothing is put to sleep while the cluster was not seen (`None`); a drive whose budget is used up spins
 //! until the next day; a wake is counted once, whoever caused it.
@@ -35,8 +35,8 @@ use std::time::Duration;
 /// The operator's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// So long without I/O before a drive sleeps: the cluster's down-out interval and a grace at least, so that an OSD that
-    /// fails is out, and its recovery reserved, before (the paper, section III-B).
+    /// So long without I/O before a drive sleeps: the cluster's down-out interval and a grace at least, so that an OSD
+    /// that fails is out, and its recovery reserved, before (the paper, section III-B).
     pub idle: Duration,
     /// Starts of a drive on one day.
     pub starts_per_day: u32,
@@ -251,11 +251,10 @@ impl Tick<'_> {
             Phase::Flushing => self.flushing(drive, seen.osd.as_ref(), was_touched),
             Phase::Stopping if mode == Mode::Standby => self.enter(drive, Phase::Asleep),
             Phase::Stopping if mode == Mode::Active && was_touched => self.woken(drive),
-            Phase::Stopping if in_phase >= TRANSITION_MAX => self.enter(drive, Phase::Spinning),
             Phase::Asleep if mode == Mode::Active => self.woken(drive),
             Phase::Asleep => self.asleep(drive, seen.osd.as_ref()),
             Phase::Starting if mode == Mode::Active => self.turns(drive),
-            Phase::Starting if in_phase >= TRANSITION_MAX => self.enter(drive, Phase::Spinning),
+            Phase::Stopping | Phase::Starting if in_phase >= TRANSITION_MAX => self.enter(drive, Phase::Spinning),
             Phase::Stopping | Phase::Starting => {}
         }
     }

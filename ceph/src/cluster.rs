@@ -17,6 +17,7 @@ impl fmt::Display for OsdId {
 }
 
 /// One OSD.
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as Ceph has it")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Osd {
     /// Its number, which survives its re-creation.

@@ -11,8 +11,8 @@
 //!
 //! The OSD is destroyed, not purged: number and place in the CRUSH map stay (Ceph's documentation, "Replacing an OSD").
 //!
-//! Invariant: no step is next while a placement group is not active+clean, except those that bring an OSD back as it was
-//! (Start, and In of an OSD that was not made anew).
+//! Invariant: no step is next while a placement group is not active+clean, except those that bring an OSD back as it
+//! was (Start, and In of an OSD that was not made anew).
 
 use crate::cluster::{Cluster, Osd, OsdId};
 use crate::crush_rule::HotPrimary;
@@ -143,8 +143,8 @@ impl OsdRecord {
     }
 }
 
-/// The steps of `record`, as far as they can be known before the first is done; what is there already is skipped when it
-/// comes to it.
+/// The steps of `record`, as far as they can be known before the first is done; what is there already is skipped when
+/// it comes to it.
 pub fn outline(record: &OsdRecord) -> Vec<OsdStep> {
     use OsdStep::{Affinity, Class, Create, Destroy, In, Out, Stop};
     match record.replaces {

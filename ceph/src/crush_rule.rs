@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     /// The end of what `crushtool -d` prints of 16.2.
-    const MAP: &str = "# buckets\nhost host-0 {\n\tid -2\n\tid -5 class ssd\n}\n# rules\nrule replicated_rule {\n\tid 0\n\
-        \ttype replicated\n\tmin_size 1\n\tmax_size 10\n\tstep take default\n\tstep chooseleaf firstn 0 type host\n\
-        \tstep emit\n}\n\n# end crush map\n";
+    const MAP: &str = "# buckets\nhost host-0 {\n\tid -2\n\tid -5 class ssd\n}\n# rules\n\
+        rule replicated_rule {\n\tid 0\n\ttype replicated\n\tmin_size 1\n\tmax_size 10\n\tstep take default\n\
+        \tstep chooseleaf firstn 0 type host\n\tstep emit\n}\n\n# end crush map\n";
 
     fn rule() -> HotPrimary {
         let text = str::to_owned;
@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn what_is_no_map_is_refused() {
         assert_eq!(inserted("rule x {\n}\n", &rule()), Err(InsertError::NotAMap));
-        let full: String = (0..256).map(|id| format!("rule r{id} {{\n\tid {id}\n}}\n")).collect();
+        let full: Vec<String> = (0..256).map(|id| format!("rule r{id} {{\n\tid {id}\n}}\n")).collect();
+        let full = full.concat();
         assert_eq!(inserted(&format!("# rules\n{full}# end crush map\n"), &rule()), Err(InsertError::NoNumber));
     }
 }

@@ -274,7 +274,7 @@ fn takes(steps: &[CrushStep]) -> Option<Vec<Take>> {
     if triples.is_empty() || !rest.is_empty() {
         return None;
     }
-    triples.iter().map(|triple| take(triple)).collect()
+    triples.iter().map(take).collect()
 }
 
 fn take([take, choose, emit]: &[&CrushStep; 3]) -> Option<Take> {

@@ -2,16 +2,21 @@
 //!
 //! The paper modifies the OSD. Here the same is had from documented Ceph alone: a CRUSH rule that takes the first copy,
 //! the primary, from drives that always spin and the others from cold ones; primary affinity 0 and `block.db` on a hot
-//! device for cold OSDs. Then reads and metadata never touch a cold drive, and an agent beside the OSDs can let it sleep.
+//! device for cold OSDs. Then reads and metadata never touch a cold drive, and an agent beside the OSDs can let it
+//! sleep.
 //!
 //! - [`dumps`] reads what `ceph ... --format json` prints into a [`Cluster`].
 //! - [`plan`] says which OSDs can go cold, what that moves, needs and saves, and why a cluster is not suitable.
 //! - [`conversion`] is how one OSD, or one pool, is converted and reverted: what comes next, given what is.
-//! - [`agent`] decides when a drive sleeps and when it is woken for its deep scrub. It is the engine's spin-down manager.
+//! - [`agent`] decides when a drive sleeps and when it is woken for its deep scrub. It is the engine's spin-down
+//!   manager.
 //! - [`world`] runs commands with deadlines, reads counters, sends drives to standby, and does what those say.
 //!
 //! Invariants: everything but `world` is pure, with time as an argument. Nothing is done to a cluster unless every
 //! placement group is active+clean, and nothing is put to sleep while the monitors cannot be reached.
+
+// Each variant of an error says when it occurs.
+#![allow(clippy::missing_errors_doc)]
 
 pub mod agent;
 pub mod cluster;

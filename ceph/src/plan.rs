@@ -1,9 +1,9 @@
 //! The plan: which OSDs of a cluster can go cold, and what that moves, needs, saves and risks.
 //!
 //! 1. Each pool gets a role (`roles`): hot-primary, hot only, left as it is, or in the way.
-//! 2. The hot class is the fastest device class into which one copy of the hot-primary pools fits beside what lies there
-//!    already, with the largest failure domain of it lost (`choice`). OSDs of slower classes go cold; in a cluster of one
-//!    class as many as leave that room.
+//! 2. The hot class is the fastest device class into which one copy of the hot-primary pools fits beside what lies
+//!    there, with the largest failure domain of it lost (`choice`). OSDs of slower classes go cold; in a cluster of
+//!    one class as many as leave that room.
 //! 3. Room, moved bytes, starts, watts, and what a failed hot OSD wakes follow (`effects`).
 //!
 //! Cold OSDs get a device class of their own. So rules that take another class leave them alone, and a cluster in which
@@ -16,225 +16,14 @@ mod effects;
 mod roles;
 #[cfg(test)]
 pub(crate) mod tests;
+mod types;
 
-use crate::cluster::{Cluster, OsdId};
-use crate::crush_rule::HotPrimary;
-use serde::Serialize;
+pub use types::{
+    HOT_ONLY_RULE, HOT_PRIMARY_RULE, HotFailure, Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room,
+};
 
-/// What an operator may say about a plan.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The device class of OSDs that always spin; by default the fastest that has room.
-    pub hot_class: Option<String>,
-    /// The device class that cold OSDs get.
-    pub cold_class: String,
-    /// The pools whose first copy alone is hot; by default the replicated ones that hold 1 % of all data or more.
-    pub pools: Vec<String>,
-    /// Milliwatts of a drive that spins.
-    pub spinning_mw: u32,
-    /// Milliwatts of one that sleeps.
-    pub standby_mw: u32,
-    /// Start-stop cycles for which drives are rated.
-    pub rated_starts: u32,
-    /// Years over which those are spread.
-    pub life_years: u32,
-}
-
-impl Default for Options {
-    /// The paper's: 30,000 cycles over 8 years; watts by its figures, 124.7 W / 24 for a drive that spins and what cold-12
-    /// leaves for one that sleeps.
-    fn default() -> Self {
-        Self {
-            hot_class: None,
-            cold_class: "cold".to_owned(),
-            pools: Vec::new(),
-            spinning_mw: 5200,
-            standby_mw: 950,
-            rated_starts: 30_000,
-            life_years: 8,
-        }
-    }
-}
-
-impl Options {
-    /// Starts a drive may have on one day.
-    pub fn starts_per_day(&self) -> u32 {
-        self.rated_starts / (self.life_years * 365).max(1)
-    }
-}
-
-/// What becomes of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PoolRole {
-    /// Its first copy lies on hot drives, the others on cold ones.
-    HotPrimary,
-    /// All its copies lie on hot drives: small, or written all the time.
-    HotOnly,
-    /// Its rule cannot choose a cold OSD; nothing is changed.
-    Untouched,
-    /// It would touch cold drives, and cannot be helped by a rule.
-    InTheWay,
-}
-
-/// One pool's part of the plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PoolPlan {
-    /// Its name.
-    pub pool: String,
-    /// Its role.
-    pub role: PoolRole,
-    /// Why.
-    pub reason: String,
-    /// Copies of each object.
-    pub size: u32,
-    /// Bytes of its objects, counted once.
-    pub stored_bytes: u64,
-    /// The rule that it has.
-    pub rule: String,
-    /// The rule that it gets; `None` if it keeps the one it has.
-    pub new_rule: Option<String>,
-    /// Bytes that the new rule is expected to move: CRUSH draws anew, so what lies right already stays by chance.
-    pub moved_bytes: u64,
-}
-
-/// What becomes of an OSD.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OsdRole {
-    /// It spins always, and has first copies.
-    Hot,
-    /// It can be converted.
-    GoesCold,
-    /// It was converted.
-    Cold,
-    /// It stays as it is.
-    Stays,
-}
-
-/// One OSD's part of the plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct OsdPlan {
-    /// The OSD.
-    pub osd: OsdId,
-    /// The machine that it runs on.
-    pub host: String,
-    /// Its device class.
-    pub class: Option<String>,
-    /// Its role.
-    pub role: OsdRole,
-    /// Why.
-    pub reason: String,
-    /// Bytes in use, which converting it moves away and, as far as they are still wanted there, back.
-    pub used_bytes: u64,
-    /// For an OSD that goes cold: the `block.db` that its metadata need on a hot device, 4 % of its size, as Ceph's
-    /// documentation has it for objects of RGW.
-    pub db_bytes: u64,
-}
-
-/// The room of a class, and what is asked of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Room {
-    /// OSDs.
-    pub osds: usize,
-    /// Failure domains that have some of them.
-    pub domains: usize,
-    /// Bytes up to which they may be filled before Ceph warns.
-    pub room_bytes: u64,
-    /// The same without their largest failure domain.
-    pub room_after_loss_bytes: u64,
-    /// Bytes that the plan puts there.
-    pub need_bytes: u64,
-}
-
-impl Room {
-    fn fits(&self) -> bool {
-        self.need_bytes <= self.room_bytes
-    }
-
-    fn fits_after_loss(&self) -> bool {
-        self.need_bytes <= self.room_after_loss_bytes
-    }
-}
-
-/// What the failure of one hot OSD wakes, as expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct HotFailure {
-    /// The hot OSD with the largest share of first copies.
-    pub osd: OsdId,
-    /// Placement groups whose reads go to a cold OSD until recovery has put their first copy elsewhere.
-    pub pgs: u64,
-    /// Cold OSDs that are woken.
-    pub cold_osds: u64,
-    /// Bytes that recovery reads from them.
-    pub bytes: u64,
-}
-
-/// A plan.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
-    /// The cluster's identity.
-    pub fsid: String,
-    /// Whether the plan can be carried out.
-    pub is_suitable: bool,
-    /// Why not.
-    pub reasons: Vec<String>,
-    /// What an operator should know before.
-    pub warnings: Vec<String>,
-    /// The device class of first copies.
-    pub hot_class: String,
-    /// The device class of cold OSDs.
-    pub cold_class: String,
-    /// The CRUSH root.
-    pub root: String,
-    /// The type of bucket over which copies are spread.
-    pub domain: String,
-    /// All pools.
-    pub pools: Vec<PoolPlan>,
-    /// All OSDs.
-    pub osds: Vec<OsdPlan>,
-    /// Of hot OSDs.
-    pub hot: Room,
-    /// Of cold OSDs.
-    pub cold: Room,
-    /// Bytes that the rules move.
-    pub moved_bytes: u64,
-    /// Starts that a drive may have on a day.
-    pub starts_per_day_max: u32,
-    /// Milliwatts that are saved while all cold drives sleep.
-    pub saved_mw: u64,
-    /// What the failure of a hot OSD wakes; `None` without one.
-    pub hot_failure: Option<HotFailure>,
-}
-
-impl Plan {
-    /// The rule of its hot-primary pools.
-    pub fn rule(&self) -> HotPrimary {
-        HotPrimary {
-            name: HOT_PRIMARY_RULE.to_owned(),
-            root: self.root.clone(),
-            hot_class: self.hot_class.clone(),
-            cold_class: self.cold_class.clone(),
-            domain: self.domain.clone(),
-        }
-    }
-
-    /// The part of `osd`.
-    pub fn osd(&self, osd: OsdId) -> Option<&OsdPlan> {
-        self.osds.iter().find(|plan| plan.osd == osd)
-    }
-
-    /// The part of the pool of that name.
-    pub fn pool(&self, name: &str) -> Option<&PoolPlan> {
-        self.pools.iter().find(|plan| plan.pool == name)
-    }
-}
-
-/// The name of the rule of hot-primary pools.
-pub const HOT_PRIMARY_RULE: &str = "larder-hot-primary";
-
-/// The name of the rule of pools all of whose copies are hot.
-pub const HOT_ONLY_RULE: &str = "larder-hot-only";
+use crate::cluster::Cluster;
+use types::Notes;
 
 /// Plans for `cluster`.
 pub fn plan(cluster: &Cluster, options: &Options) -> Plan {
@@ -266,23 +55,6 @@ pub fn plan(cluster: &Cluster, options: &Options) -> Plan {
     plan.reasons = notes.reasons;
     plan.warnings = notes.warnings;
     plan
-}
-
-/// What is found on the way.
-#[derive(Default)]
-struct Notes {
-    reasons: Vec<String>,
-    warnings: Vec<String>,
-}
-
-impl Notes {
-    fn reason(&mut self, text: String) {
-        self.reasons.push(text);
-    }
-
-    fn warning(&mut self, text: String) {
-        self.warnings.push(text);
-    }
 }
 
 /// What stands against it at the moment.

@@ -1,6 +1,6 @@
 //! `larder ceph agent`: lets the drives of this host's cold OSDs sleep.
 
-use crate::args::CephAgent;
+use crate::ceph_args::CephAgent;
 use crate::human::{count, table};
 use crate::output::{print, show, wait_for};
 use anyhow::{Context, bail};

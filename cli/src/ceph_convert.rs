@@ -1,6 +1,6 @@
 //! `larder ceph convert` and `larder ceph revert`: one OSD or one pool turns cold, or back.
 
-use crate::args::CephConvert;
+use crate::ceph_args::CephConvert;
 use crate::ceph_plan::{live, planned};
 use crate::output::print;
 use anyhow::{Context, bail};

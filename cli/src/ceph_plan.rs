@@ -1,6 +1,6 @@
 //! `larder ceph plan`: which OSDs of a Ceph cluster can go cold, and what that moves, needs, saves and risks.
 
-use crate::args::{CephPlan, CephPlanning};
+use crate::ceph_args::{CephPlan, CephPlanning};
 use crate::human::{bytes, count, counted, table, watts};
 use crate::output::show;
 use anyhow::Context;

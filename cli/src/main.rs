@@ -6,6 +6,7 @@
 
 mod args;
 mod ceph_agent;
+mod ceph_args;
 mod ceph_convert;
 mod ceph_plan;
 mod cross;
@@ -29,7 +30,8 @@ mod temperature;
 mod users;
 mod verify;
 
-use args::{Arguments, CatalogCommand, CephCommand, Command, DriveCommand, Reproduce, UserCommand};
+use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
+use ceph_args::CephCommand;
 use clap::Parser;
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! Runs a command to its end, with a deadline and a bound on what is kept of its output.
 //!
-//! Invariants: a command that does not end in time is killed, with all processes of its group. Its output never takes more
-//! memory than was said, and never holds it up: what is beyond is read and forgotten, and what its descendants keep
-//! open is not waited for.
+//! Invariants: a command that does not end in time is killed, with all processes of its group. Its output never takes
+//! more memory than was said, and never holds it up: what is beyond is read and forgotten, and what its descendants
+//! keep open is not waited for.
 
 use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,8 +26,8 @@ pub struct Ended {
     pub errors: String,
 }
 
-/// Runs `command`, whose standard input is empty, and keeps `kept_bytes` of each of its outputs; `None` if it did not end
-/// within `timeout` and was killed. Blocks.
+/// Runs `command`, whose standard input is empty, and keeps `kept_bytes` of each of its outputs; `None` if it did not
+/// end within `timeout` and was killed. Blocks.
 pub fn run(command: &mut Command, timeout: Duration, kept_bytes: usize) -> io::Result<Option<Ended>> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A small Ceph cluster on this machine: one monitor, one manager, six OSDs on three "hosts", on 127.0.0.1, in a directory.
+"""A small Ceph cluster on this machine, on 127.0.0.1: one monitor, one manager, six OSDs on three "hosts".
 
-OSDs 0 to 2 are of class `ssd`, in files; 3 to 5 of class `hdd`, on loop devices, so that the kernel counts what is asked
-of them. usage: cluster.py DIR osd-stop ID | osd-create ID [DB_BYTES] | osd-start ID, for `larder ceph convert`, which has
-other means to do that where drives are real."""
+OSDs 0 to 2 are of class `ssd`, in files; 3 to 5 of class `hdd`, on loop devices, so that the kernel counts what is
+asked of them. usage: cluster.py DIR osd-stop ID | osd-create ID [DB_BYTES] | osd-start ID, for `larder ceph convert`,
+which has other means to do that where drives are real."""
 
 import json
 import os
@@ -86,7 +86,7 @@ class Cluster:
                  "osd_memory_target = 1073741824", "osd_op_num_shards = 2", "bluestore_cache_size = 33554432",
                  "bluefs_alloc_size = 65536", "bluestore_block_db_create = true", "bluestore_fsck_on_mount = false",
                  f"bluestore_block_size = {BLOCK_BYTES}", "bluestore_block_create = true",
-                 "osd_max_backfills = 4", "osd_recovery_sleep = 0", "osd_scrub_sleep = 0", "osd_scrub_auto_repair = false",
+                 "osd_max_backfills = 4", "osd_recovery_sleep = 0", "osd_scrub_sleep = 0",
                  f"run_dir = {self.path('run')}", f"admin_socket = {self.path('run')}/$cluster-$name.asok",
                  f"log_file = {self.folder}/$cluster-$name.log", f"pid_file = {self.path('run')}/$name.pid",
                  f"crash_dir = {self.folder}", f"mon_data = {self.path('mon.a')}", f"mgr_data = {self.path('mgr.x')}",

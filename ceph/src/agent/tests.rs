@@ -19,7 +19,7 @@ fn settings() -> Settings {
         starts_per_day: 10,
         spin_down: SpinDownPolicy { min_gap: Duration::from_mins(10), keeps_exhausted: true },
         deep_scrub_every: Duration::from_hours(7 * 24),
-        settle: Duration::from_secs(60),
+        settle: Duration::from_mins(1),
         window_max: Duration::from_hours(6),
     }
 }

@@ -1,6 +1,6 @@
 //! The hot class, and which OSDs go cold.
 
-use super::{Notes, Options, OsdPlan, OsdRole, PoolPlan, PoolRole, Room};
+use super::types::{Notes, Options, OsdPlan, OsdRole, PoolPlan, PoolRole, Room};
 use crate::cluster::{Cluster, Osd, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,8 +214,8 @@ impl Ground<'_> {
                     pool.pool
                 )),
                 (1.., _) => notes.warning(format!(
-                    "hot and cold OSDs share {shared} {domain}s, and CRUSH spreads the copies of one class only: of pool \
-                     {}, two of {} copies may lie in one {domain}",
+                    "hot and cold OSDs share {shared} {domain}s, and CRUSH spreads the copies of one class only: of \
+                     pool {}, two of {} copies may lie in one {domain}",
                     pool.pool, pool.size
                 )),
                 _ => {}

@@ -4,7 +4,7 @@
 //! is. A draw of one OSD of a class falls on a certain one with the share of its weight.
 
 use super::choice::Choice;
-use super::{HotFailure, Notes, Plan, PoolRole};
+use super::types::{HotFailure, Notes, Plan, PoolRole};
 use crate::cluster::{Cluster, OsdId, Pg};
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! What becomes of each pool.
 
-use super::{HOT_ONLY_RULE, HOT_PRIMARY_RULE, Notes, Options, PoolPlan, PoolRole};
+use super::types::{HOT_ONLY_RULE, HOT_PRIMARY_RULE, Notes, Options, PoolPlan, PoolRole};
 use crate::cluster::{Cluster, Pool, Rule};
 use std::collections::BTreeMap;
 

@@ -83,8 +83,8 @@ fn the_slower_class_goes_cold() {
     );
 }
 
-/// Setting the rule on the cluster of which these are the dumps moved 1,485 MB of 2,746 MB, by `ceph pg dump` before and
-/// after. The estimate is of a chance over 16 placement groups.
+/// Setting the rule on the cluster of which these are the dumps moved 1,485 MB of 2,746 MB, by `ceph pg dump` before
+/// and after. The estimate is of a chance over 16 placement groups.
 #[test]
 fn the_bytes_that_move_are_about_those_that_did() {
     let mut cluster = ordinary();

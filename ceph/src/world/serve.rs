@@ -13,10 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of the write that makes an OSD flush its drive. One that is larger than the limit of deferred writes goes to the
-/// drive at once, is flushed with its transaction, and leaves nothing behind that is flushed later (seen on 16.2: 128 KiB
-/// gives three writes and one flush within a second and none after, 4 KiB a write seconds later and its flush with the
-/// next transaction, whenever that is).
+/// Bytes of the write that makes an OSD flush its drive. One that is larger than the limit of deferred writes goes to
+/// the drive at once, is flushed with its transaction, and leaves nothing behind that is flushed later (seen on 16.2:
+/// 128 KiB gives three writes and one flush within a second and none after, 4 KiB a write seconds later and its flush
+/// with the next transaction, whenever that is).
 const FLUSH_BYTES: &str = "131072";
 
 /// The grace behind the down-out interval.
@@ -90,7 +90,8 @@ impl Scope {
     }
 }
 
-/// The idle time of a cluster: its down-out interval and the grace. `wanted` must not be shorter, unless it is emulated.
+/// The idle time of a cluster: its down-out interval and the grace. `wanted` must not be shorter, unless it is
+/// emulated.
 pub fn idle(scope: &Scope, wanted: Option<Duration>) -> Result<Duration, AgentError> {
     let text = scope.ceph.run(&["config", "get", "mon", "mon_osd_down_out_interval"])?;
     let down_out = Duration::from_secs(text.trim().parse().unwrap_or(600));
@@ -152,8 +153,8 @@ impl Service {
         Ok(Self { scope, fsid: cluster.fsid.clone(), drives, agent, saved })
     }
 
-    /// Looks at everything, and does what the agent decides. What fails is logged, and is tried again as the agent sees that
-    /// it did not happen.
+    /// Looks at everything, and does what the agent decides. What fails is logged, and is tried again as the agent sees
+    /// that it did not happen.
     fn look(&mut self, now: Time) {
         let mut is_reachable = true;
         let seen: Vec<Seen> = (self.drives.iter())
@@ -211,8 +212,8 @@ enum DoError {
     Power(#[from] PowerError),
 }
 
-/// What the cluster says of `osd`. After the first answer that does not come no other is asked for in the same look, since each
-/// takes its timeout.
+/// What the cluster says of `osd`. After the first answer that does not come no other is asked for in the same look,
+/// since each takes its timeout.
 fn seen_of(ceph: Ceph, osd: OsdId, is_reachable: &mut bool) -> Option<OsdSeen> {
     if !*is_reachable {
         return None;

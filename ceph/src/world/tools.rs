@@ -1,5 +1,5 @@
-//! Runs Ceph's own programs: `ceph`, `crushtool`, and on the OSD's host `systemctl` and `ceph-volume` or what the operator
-//! uses instead. Which cluster is meant they know as always: from /etc/ceph, `CEPH_CONF` or `CEPH_ARGS`.
+//! Runs Ceph's own programs: `ceph`, `crushtool`, and on the OSD's host `systemctl` and `ceph-volume` or what the
+//! operator uses instead. Which cluster is meant they know as always: from /etc/ceph, `CEPH_CONF` or `CEPH_ARGS`.
 
 use crate::cluster::{Cluster, OsdId, Pg};
 use crate::conversion::{OsdRecord, Shape};
@@ -162,17 +162,12 @@ pub struct HostCommands {
 impl HostCommands {
     /// The commands that stop the daemon.
     pub fn stop(&self, record: &OsdRecord) -> Vec<Vec<String>> {
-        self.unit(self.stop.as_ref(), "stop", record)
+        unit(self.stop.as_ref(), "stop", record)
     }
 
     /// The commands that start it.
     pub fn start(&self, record: &OsdRecord) -> Vec<Vec<String>> {
-        self.unit(self.start.as_ref(), "start", record)
-    }
-
-    fn unit(&self, own: Option<&String>, action: &str, record: &OsdRecord) -> Vec<Vec<String>> {
-        let unit = || words(&["systemctl", action, &format!("ceph-osd@{}", record.osd.0)]);
-        vec![own.map_or_else(unit, |own| filled(own, record))]
+        unit(self.start.as_ref(), "start", record)
     }
 
     /// The commands that make the OSD anew in the shape that `record` leads to.
@@ -191,6 +186,11 @@ impl HostCommands {
         }
         vec![words(&["ceph-volume", "lvm", "zap", "--osd-id", &id, "--destroy"]), create]
     }
+}
+
+fn unit(own: Option<&String>, action: &str, record: &OsdRecord) -> Vec<Vec<String>> {
+    let unit = || words(&["systemctl", action, &format!("ceph-osd@{}", record.osd.0)]);
+    vec![own.map_or_else(unit, |own| filled(own, record))]
 }
 
 /// A command of the operator's with `{id}`, `{data}`, `{db}` and `{class}` filled in; the word `{db}` is left out when

@@ -1,9 +1,11 @@
 //! Who owns the deep scrubs and the health scrapes of the pools whose cold copies sleep: the agents do, while they run.
 //!
-//! Ceph has no flag that keeps deep scrubs from one OSD: a placement group's primary starts them. So the flag
-//! `nodeep-scrub` is set on the pools, which leaves scrubs that are asked for alone (tried on 16.2), and reading the health
-//! of devices is switched off. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once
-//! for the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
+//! Ceph has no flag that keeps scrubs from one OSD: a placement group's primary starts them. So the flags `noscrub` and
+//! `nodeep-scrub` are set on the pools, which leaves scrubs that are asked for alone (tried on 16.2.15), and reading
+//! the health of devices is switched off. A shallow scrub reads nothing of a cold drive, but writes twice and flushes
+//! once for each placement group (seen on the same release), and so would wake it; the deep scrubs of the windows do
+//! what it does. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once for
+//! the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
 //!
 //! An agent that is killed leaves flag and keys. The next one, or `larder ceph agent --release`, which its systemd unit
 //! runs when it ends, finds them and gives back.
@@ -15,8 +17,8 @@ use serde::Deserialize;
 const AGENTS: &str = "larder/ceph/agent/";
 const BEFORE: &str = "larder/ceph/before/";
 
-/// The flag of pools, as Ceph names it.
-const FLAG: &str = "nodeep-scrub";
+/// The flags of pools, as Ceph names them.
+const FLAGS: [&str; 2] = ["noscrub", "nodeep-scrub"];
 
 /// The windows of one host's agent.
 pub struct Windows {
@@ -54,10 +56,12 @@ impl Windows {
         let known = self.keys(BEFORE)?;
         self.ceph.run(&["config-key", "set", &format!("{AGENTS}{}", self.host), "1"])?;
         for pool in pools_on(cluster, osds) {
-            let was_set = pool.flags.iter().any(|flag| flag == FLAG);
-            self.note(&known, &format!("pool/{}", pool.id), if was_set { "1" } else { "0" })?;
-            if !was_set {
-                self.ceph.run(&["osd", "pool", "set", &pool.name, FLAG, "1"])?;
+            for flag in FLAGS {
+                let was_set = pool.flags.iter().any(|set| set == flag);
+                self.note(&known, &format!("pool/{}/{flag}", pool.id), if was_set { "1" } else { "0" })?;
+                if !was_set {
+                    self.ceph.run(&["osd", "pool", "set", &pool.name, flag, "1"])?;
+                }
             }
         }
         let scraped = self.ceph.run(&["config", "get", "mgr", "mgr/devicehealth/enable_monitoring"])?;
@@ -86,12 +90,16 @@ impl Windows {
     }
 
     fn restore(&self, cluster: &Cluster, name: &str, was_set: bool) -> Result<(), CephError> {
-        let pool = name.strip_prefix("pool/").and_then(|id| cluster.pools.get(&id.parse().ok()?));
-        match pool {
-            Some(pool) if !was_set => self.ceph.run(&["osd", "pool", "set", &pool.name, FLAG, "0"]).map(drop),
-            None if name == "devicehealth" && was_set => self.ceph.run(&["device", "monitoring", "on"]).map(drop),
-            _ => Ok(()),
+        if let Some((id, flag)) = name.strip_prefix("pool/").and_then(|name| name.split_once('/')) {
+            // A pool that is gone has no flag.
+            let pool = id.parse().ok().and_then(|id: u64| cluster.pools.get(&id));
+            if let Some(pool) = pool.filter(|_| !was_set && FLAGS.contains(&flag)) {
+                self.ceph.run(&["osd", "pool", "set", &pool.name, flag, "0"])?;
+            }
+        } else if name == "devicehealth" && was_set {
+            self.ceph.run(&["device", "monitoring", "on"])?;
         }
+        Ok(())
     }
 }
 
