@@ -4,6 +4,7 @@
 //! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
 //! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
+//! - [`smart`] reads what a disk that is awake says of its health.
 //! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
 //! - [`doctor`] finds who else wakes disks. [`child`] runs commands with deadlines.
 //! - [`label`] identifies a drive, its rack and its place in it.
@@ -30,6 +31,7 @@ pub mod limit;
 mod memory;
 pub mod power;
 pub mod scsi;
+pub mod smart;
 pub mod stack;
 
 pub use buffer::{ALIGNMENT_BYTES, Buffer, Meter};

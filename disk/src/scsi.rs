@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! - no command carries data to the disk: a [`Command`] can only read, so nothing here can overwrite a byte of it;
-//! - none of the commands that [`Command`] makes starts the platters, but [`Command::start`];
+//! - none of the commands that [`Command`] makes starts the platters, but [`Command::start`], and some disks upon those
+//!   for [`crate::smart`], which asks only disks that are awake;
 //! - no bytes that a disk, a bridge or an enclosure answers make a decoder panic.
 
 mod command;
@@ -50,6 +51,13 @@ pub struct Reply {
     pub sense: Vec<u8>,
     /// The data, as many bytes as were transferred.
     pub data: Vec<u8>,
+}
+
+impl Reply {
+    /// True if the command was carried out, and nothing was wrong.
+    pub fn is_good(&self) -> bool {
+        (self.host_status, self.status) == (HOST_OK, STATUS_GOOD)
+    }
 }
 
 /// The reason why a command was not carried to the disk.

@@ -76,7 +76,7 @@ class Metrics(SystemTest):
         self.assertEqual(set(figures["larder_drive_state"]), {json.dumps(labels, sort_keys=True) for labels in states})
         self.assertEqual(len(figures["larder_class_kept_spinning"]), len(status["classes"]))
         self.assertEqual(len(figures["larder_queued_operations"]), 3 * len(status["classes"]))
-        self.assertEqual(len(figures["larder_scrub_covered_ratios"]), len(status["scrub"]["groups"]))
+        self.assertEqual(len(figures["larder_scrub_covered_ratio"]), len(status["scrub"]["groups"]))
 
     def test_there_is_nothing_else_and_s3_has_a_bucket_of_that_name(self):
         server, address = self.scraped(STAYING)

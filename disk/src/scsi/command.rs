@@ -19,9 +19,18 @@ const IN_BLOCKS_BY_COUNT: u8 = 1 << 3 | 1 << 2 | 2;
 const CHECK_POWER_MODE: u8 = 0xe5;
 const STANDBY_IMMEDIATE: u8 = 0xe0;
 const IDENTIFY_DEVICE: u8 = 0xec;
+const SMART: u8 = 0xb0;
+/// SMART's feature READ DATA, and the LBA by which a disk knows that SMART is meant.
+const SMART_READ_DATA: u8 = 0xd0;
+const SMART_LBA_MID: u8 = 0x4f;
+const SMART_LBA_HIGH: u8 = 0xc2;
 
-/// The bytes of an IDENTIFY DEVICE answer.
-const IDENTIFY_BYTES: usize = 512;
+/// The bytes of an answer to IDENTIFY DEVICE, and to SMART READ DATA.
+const ATA_BLOCK_BYTES: usize = 512;
+/// The bytes asked of LOG SENSE: more than any page that is decoded has.
+const LOG_BYTES: u16 = 4096;
+/// The bytes of the head of a list of defects, which has its length.
+const DEFECT_HEAD_BYTES: u16 = 4;
 /// The bytes asked of INQUIRY: enough for every page that is decoded (89h is 572).
 const INQUIRY_BYTES: u16 = 1024;
 /// The bytes asked of REQUEST SENSE.
@@ -41,6 +50,12 @@ impl Command {
         let mut padded = [0; 16];
         padded[..6].copy_from_slice(&block);
         Self { block: padded, block_bytes: 6, data_bytes, timeout }
+    }
+
+    fn ten(block: [u8; 10], data_bytes: u16, timeout: Duration) -> Self {
+        let mut padded = [0; 16];
+        padded[..10].copy_from_slice(&block);
+        Self { block: padded, block_bytes: 10, data_bytes: usize::from(data_bytes), timeout }
     }
 
     /// An ATA command without data, whose registers are answered.
@@ -100,10 +115,29 @@ impl Command {
         block[..3].copy_from_slice(&[ATA_PASS_THROUGH, PROTOCOL_PIO_IN, IN_BLOCKS_BY_COUNT]);
         block[6] = 1;
         block[14] = IDENTIFY_DEVICE;
-        Self { block, block_bytes: 16, data_bytes: IDENTIFY_BYTES, timeout: QUERY_TIMEOUT }
+        Self { block, block_bytes: 16, data_bytes: ATA_BLOCK_BYTES, timeout: QUERY_TIMEOUT }
     }
 
-    /// The descriptor block, 6 or 16 bytes.
+    /// ATA SMART READ DATA: the attributes. May start the platters: for disks that are awake.
+    pub fn ata_smart_read_data() -> Self {
+        let mut block = Self::ata_identify().block;
+        (block[4], block[10], block[12], block[14]) = (SMART_READ_DATA, SMART_LBA_MID, SMART_LBA_HIGH, SMART);
+        Self { block, block_bytes: 16, data_bytes: ATA_BLOCK_BYTES, timeout: QUERY_TIMEOUT }
+    }
+
+    /// LOG SENSE, the cumulative values of a page. May start the platters: for disks that are awake.
+    pub fn log_sense(page: u8) -> Self {
+        let [high, low] = LOG_BYTES.to_be_bytes();
+        Self::ten([0x4d, 0, 0x40 | page, 0, 0, 0, 0, high, low, 0], LOG_BYTES, QUERY_TIMEOUT)
+    }
+
+    /// READ DEFECT DATA(10), the head of the list of grown defects. May start the platters: for disks that are awake.
+    pub fn read_grown_defects() -> Self {
+        let [high, low] = DEFECT_HEAD_BYTES.to_be_bytes();
+        Self::ten([0x37, 0, 0x08 | 5, 0, 0, 0, 0, high, low, 0], DEFECT_HEAD_BYTES, QUERY_TIMEOUT)
+    }
+
+    /// The descriptor block, 6, 10 or 16 bytes.
     pub fn block(&self) -> &[u8] {
         &self.block[..self.block_bytes]
     }
@@ -136,5 +170,10 @@ mod tests {
         assert_eq!(Command::ata_standby_immediate().block(), block);
         let block = [0x85, 0x08, 0x0e, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xec, 0];
         assert_eq!(Command::ata_identify().block(), block);
+        // ACS-2, 7.48.6: features D0h, LBA C24Fxxh.
+        let block = [0x85, 0x08, 0x0e, 0, 0xd0, 0, 1, 0, 0, 0, 0x4f, 0, 0xc2, 0, 0xb0, 0];
+        assert_eq!(Command::ata_smart_read_data().block(), block);
+        assert_eq!(Command::log_sense(0x0e).block(), [0x4d, 0, 0x4e, 0, 0, 0, 0, 0x10, 0, 0]);
+        assert_eq!(Command::read_grown_defects().block(), [0x37, 0, 0x0d, 0, 0, 0, 0, 0, 4, 0]);
     }
 }

@@ -61,7 +61,6 @@ struct Page<'a>(DescriptorEncoder<'a>);
 
 const BYTES: Option<Unit> = Some(Unit::Bytes);
 const SECONDS: Option<Unit> = Some(Unit::Seconds);
-const RATIO: Option<Unit> = Some(Unit::Ratios);
 
 impl Page<'_> {
     /// A figure that goes up and down.
@@ -114,6 +113,11 @@ fn one(name: &'static str, value: impl ToString) -> Labels {
 
 fn two(first: (&'static str, impl ToString), second: (&'static str, impl ToString)) -> Labels {
     vec![(first.0, first.1.to_string()), (second.0, second.1.to_string())]
+}
+
+/// The unit of shares by its name in OpenMetrics.
+fn shares() -> Option<Unit> {
+    Some(Unit::Other("ratio".to_owned()))
 }
 
 fn watts() -> Option<Unit> {
@@ -248,7 +252,7 @@ fn checks(page: &mut Page, status: &Status) -> fmt::Result {
     page.gauge("checks_overdue", None, "1 if checks of the workshop are overdue.", flag(checks.state == "overdue"))?;
     page.gauge(
         "checks_load",
-        RATIO,
+        shares(),
         "Share of the time in which a client used the workshop.",
         ratio(checks.load_permille.into()),
     )?;
@@ -270,7 +274,7 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
     page.counter("intake_accepted_changes", None, "Changes acknowledged.", intake.accepted)?;
     page.counter("intake_accepted", BYTES, "Bytes of those.", intake.accepted_bytes)?;
     let help = "Bytes written to all drives of the pool for each of those.";
-    page.gauge("intake_write_amplification", RATIO, help, intake.write_amplification)?;
+    page.gauge("intake_write_amplification", shares(), help, intake.write_amplification)?;
     page.gauge("intake_lost_objects", None, "Versions and files whose only copy was lost.", intake.losses as f64)?;
     page.gauge("intake_incomplete", None, "1 if a drive or something of one is missing.", flag(intake.incomplete))?;
     let states = intake.drives.iter().map(|drive| (two(("place", &drive.place), ("state", &drive.state)), 1.0));
@@ -347,7 +351,7 @@ fn scrub(page: &mut Page, status: &Status) -> fmt::Result {
     page.counter("scrub_wakes", None, "Wakes of groups for scrubs alone.", scrub.own_wakes)?;
     page.counter("scrub_read", BYTES, "Payload bytes scrubbed.", scrub.read_bytes)?;
     let covered = scrub.groups.iter().map(|group| (one("group", group.group), ratio(group.covered_permille)));
-    page.gauges("scrub_covered", RATIO, "Share of the group that its pass has read.", covered)?;
+    page.gauges("scrub_covered", shares(), "Share of the group that its pass has read.", covered)?;
     let lost = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum::<u64>();
     page.gauge("scrub_lost_blobs", None, "Blobs in which scrubs of this period found data lost.", lost as f64)
 }

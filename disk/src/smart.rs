@@ -1,0 +1,206 @@
+//! What a disk says of its own health: SMART attributes of ATA disks, log pages and the list of grown defects of SAS
+//! disks.
+//!
+//! Reading any of it may start a disk that sleeps. So [`read_ata`] and [`read_scsi`] ask for its mode first, which
+//! starts none, and read only if its platters are known to turn. When that is the case anyway, the caller knows.
+//!
+//! What a disk does not say is `None`, never 0: no alarm may be missing because a page was not understood. Attributes
+//! have no standard; those decoded mean the same with all makers of hard drives, and only the low 32 bits of their
+//! raw values do. Sources: ACS-2 (SMART READ DATA), SPC-4 and SBC-3 (LOG SENSE, READ DEFECT DATA).
+
+#[cfg(test)]
+mod tests;
+
+use crate::power::{PowerControl, PowerError, PowerMode};
+use crate::scsi::{Command, ScsiTransport, TransportError};
+
+/// The bytes of SMART READ DATA.
+const SMART_BYTES: usize = 512;
+/// Its table of attributes: where it begins, how many there are, and the bytes of each.
+const TABLE: usize = 2;
+const ATTRIBUTES: usize = 30;
+const ATTRIBUTE_BYTES: usize = 12;
+
+const LOG_READ_ERRORS: u8 = 0x03;
+const LOG_TEMPERATURE: u8 = 0x0d;
+const LOG_START_STOP: u8 = 0x0e;
+const LOG_BACKGROUND_SCAN: u8 = 0x15;
+const LOG_INFORMATIONAL_EXCEPTIONS: u8 = 0x2f;
+
+/// FAILURE PREDICTION THRESHOLD EXCEEDED, as an additional sense code.
+const FAILURE_PREDICTED: u8 = 0x5d;
+/// What a disk says whose temperature is not known.
+const NO_TEMPERATURE: u8 = 0xff;
+
+/// The health of a disk, as far as it says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Smart {
+    /// Sectors that were bad and lie elsewhere now: reallocated sectors, or the list of grown defects.
+    pub reallocated_sectors: Option<u64>,
+    /// Sectors that could not be read, and are reallocated or cleared when they are written.
+    pub pending_sectors: Option<u64>,
+    /// Sectors that a scan of the disk's own could not read, or reads that failed for good.
+    pub uncorrectable: Option<u64>,
+    /// Errors on the cable.
+    pub link_errors: Option<u64>,
+    /// Starts of the platters.
+    pub starts: Option<u64>,
+    /// The starts that the disk is made for.
+    pub starts_rated: Option<u64>,
+    /// Times that the heads were loaded.
+    pub loads: Option<u64>,
+    /// The loads that the disk is made for.
+    pub loads_rated: Option<u64>,
+    /// Hours with power.
+    pub power_on_h: Option<u64>,
+    /// Degrees Celsius.
+    pub temperature_c: Option<i16>,
+    /// True if the disk expects to fail. ATA disks do not say it here.
+    pub predicts_failure: Option<bool>,
+}
+
+/// Why the health of a disk is not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SmartError {
+    /// Its platters do not turn, or that is not known: reading could start it.
+    #[error("the disk is not known to be awake, and reading its health could start it")]
+    NotAwake(PowerMode),
+    /// A command did not reach the disk.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// It answered none of the commands with anything that can be read.
+    #[error("the disk says nothing about its health; SMART may be off or not passed on by its bridge")]
+    Nothing,
+}
+
+/// Reads the health of the ATA disk behind `transport`, if `power` says that it is awake.
+///
+/// # Errors
+/// [`SmartError`]; nothing but the mode was asked of a disk that is not awake.
+pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
+    awake(power)?;
+    let reply = transport.execute(&Command::ata_smart_read_data())?;
+    match reply.is_good() {
+        true => Smart::of_ata(&reply.data).ok_or(SmartError::Nothing),
+        false => Err(SmartError::Nothing),
+    }
+}
+
+/// Reads the health of the SAS disk behind `transport`, if `power` says that it is awake. Pages that it does not have
+/// are left out.
+///
+/// # Errors
+/// [`SmartError`]; nothing but the mode was asked of a disk that is not awake.
+pub fn read_scsi(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
+    awake(power)?;
+    let mut smart = Smart::default();
+    for page in
+        [LOG_READ_ERRORS, LOG_TEMPERATURE, LOG_START_STOP, LOG_BACKGROUND_SCAN, LOG_INFORMATIONAL_EXCEPTIONS]
+    {
+        let reply = transport.execute(&Command::log_sense(page))?;
+        if reply.is_good() {
+            smart.add_page(page, &reply.data);
+        }
+    }
+    let reply = transport.execute(&Command::read_grown_defects())?;
+    if reply.is_good() {
+        smart.reallocated_sectors = grown_defects(&reply.data);
+    }
+    if smart == Smart::default() { Err(SmartError::Nothing) } else { Ok(smart) }
+}
+
+fn awake(power: &impl PowerControl) -> Result<(), SmartError> {
+    match power.mode() {
+        PowerMode::Active => Ok(()),
+        PowerMode::Unknown(PowerError::Transport(error)) => Err(error.into()),
+        mode => Err(SmartError::NotAwake(mode)),
+    }
+}
+
+impl Smart {
+    /// Decodes SMART READ DATA; `None` if it is too short, or its checksum is wrong.
+    pub fn of_ata(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..SMART_BYTES)?;
+        let sum = bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+        if sum != 0 || bytes.iter().all(|byte| *byte == 0) {
+            return None;
+        }
+        let mut smart = Self::default();
+        for attribute in bytes[TABLE..].chunks_exact(ATTRIBUTE_BYTES).take(ATTRIBUTES) {
+            let raw = Some(u64::from(u32::from_le_bytes([attribute[5], attribute[6], attribute[7], attribute[8]])));
+            match attribute[0] {
+                4 => smart.starts = raw,
+                5 => smart.reallocated_sectors = raw,
+                9 => smart.power_on_h = raw,
+                193 => smart.loads = raw,
+                // Above the temperature some makers keep the lowest and the highest.
+                194 => smart.temperature_c = Some(i16::from(attribute[5].cast_signed())),
+                197 => smart.pending_sectors = raw,
+                198 => smart.uncorrectable = raw,
+                199 => smart.link_errors = raw,
+                _ => {}
+            }
+        }
+        (smart != Self::default()).then_some(smart)
+    }
+
+    /// Adds what the log page `page` says, in an answer to LOG SENSE; nothing if that is another page.
+    fn add_page(&mut self, page: u8, bytes: &[u8]) {
+        if bytes.first().is_none_or(|first| first & 0x3f != page) {
+            return;
+        }
+        for (code, value) in parameters(bytes) {
+            match (page, code) {
+                (LOG_READ_ERRORS, 6) => self.uncorrectable = number(value),
+                (LOG_TEMPERATURE, 0) => self.temperature_c = value.get(1).copied().and_then(celsius),
+                (LOG_START_STOP, 3) => self.starts_rated = number(value).filter(|rated| *rated > 0),
+                (LOG_START_STOP, 4) => self.starts = number(value),
+                (LOG_START_STOP, 5) => self.loads_rated = number(value).filter(|rated| *rated > 0),
+                (LOG_START_STOP, 6) => self.loads = number(value),
+                (LOG_BACKGROUND_SCAN, 0) => {
+                    self.power_on_h = value.get(..4).and_then(number).map(|minutes| minutes / 60);
+                }
+                (LOG_INFORMATIONAL_EXCEPTIONS, 0) => {
+                    self.predicts_failure = value.first().map(|code| *code == FAILURE_PREDICTED);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Degrees Celsius, if they are known.
+fn celsius(byte: u8) -> Option<i16> {
+    (byte != NO_TEMPERATURE).then_some(i16::from(byte))
+}
+
+/// A big-endian number of 1 to 8 bytes.
+fn number(bytes: &[u8]) -> Option<u64> {
+    (1..=8).contains(&bytes.len()).then(|| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// The parameters of a log page: code and value. One that is cut off ends them.
+fn parameters(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let length = bytes.get(2..4).map_or(0, |length| usize::from(u16::from_be_bytes([length[0], length[1]])));
+    let mut rest = bytes.get(4..).unwrap_or_default();
+    rest = &rest[..rest.len().min(length)];
+    std::iter::from_fn(move || {
+        let (head, after) = rest.split_at_checked(4)?;
+        let (value, after) = after.split_at_checked(usize::from(head[3]))?;
+        rest = after;
+        Some((u16::from_be_bytes([head[0], head[1]]), value))
+    })
+}
+
+/// The entries in the list of grown defects, by the head of an answer to READ DEFECT DATA; `None` if that list is not
+/// in it, or its entries are of a size that is not known.
+fn grown_defects(bytes: &[u8]) -> Option<u64> {
+    let head = bytes.get(..4)?;
+    let is_there = head[1] & 0x08 != 0;
+    let entry_bytes = match head[1] & 0x07 {
+        0 => 4,
+        3..=5 => 8,
+        _ => return None,
+    };
+    is_there.then(|| u64::from(u16::from_be_bytes([head[2], head[3]])) / entry_bytes)
+}
