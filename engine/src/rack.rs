@@ -197,6 +197,12 @@ impl Rack {
                 self.drives.back(drive);
                 self.absences.settled(drive);
             }
+            Event::DriveSpins { drive } => {
+                self.drives.spins(drive, step);
+                if !self.drives.is_missing(drive) {
+                    self.absences.settled(drive);
+                }
+            }
             Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),

@@ -6,7 +6,7 @@ use disk::label::DriveLabel;
 use tempfile::TempDir;
 
 fn options() -> InitOptions {
-    InitOptions { rack: "pelican-mini".into(), settings: vec![("time_scale", "50".into())] }
+    InitOptions { rack: "pelican-mini".into(), settings: vec![("time_scale", "50".into())], wipe: vec![] }
 }
 
 fn made() -> (TempDir, PathBuf) {
@@ -89,10 +89,11 @@ fn init_never_runs_over_a_directory_that_is_made() {
 fn wrong_racks_and_settings_leave_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data");
-    let message =
-        DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![] }).unwrap_err().to_string();
+    let message = DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![], wipe: vec![] })
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("there is no rack `pelikan`") && message.contains("pelican-mini"), "{message}");
-    let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())] };
+    let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())], wipe: vec![] };
     assert!(matches!(DataDir::init(&path, &wrong), Err(DataDirError::Config(_))));
     assert!(!path.exists());
 }
@@ -130,7 +131,7 @@ fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
     let own = format!("slot = [0, 0, 0]\npath = {:?}", away.to_str().unwrap());
     let description = root.path().join("rack.toml");
     fs::write(&description, nas8.replacen("slot = [0, 0, 0]", &own, 1)).unwrap();
-    let options = InitOptions { rack: description.to_str().unwrap().into(), settings: vec![] };
+    let options = InitOptions { rack: description.to_str().unwrap().into(), settings: vec![], wipe: vec![] };
     let (path, other) = (root.path().join("data"), root.path().join("other"));
     let uuid = DataDir::init(&path, &options).unwrap().rack_uuid();
 

@@ -1,0 +1,179 @@
+//! Disks that become drives of a rack: whether they may, which is judged before anything is written, and making drives
+//! of them.
+
+use super::error::{DataDirError, failed};
+use super::fresh_label;
+use crate::data_dir::DataDir;
+use disk::device::{DeviceDrive, is_device};
+use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use model::{DriveId, RackSpec};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Where links lie that name disks by what they are.
+const BY_ID: &str = "/dev/disk/by-id";
+
+/// A rack with a disk of this machine for each drive that is one.
+pub(super) struct Chosen {
+    disks: Vec<(DriveId, Disk)>,
+}
+
+/// The drives of `rack` that are devices, with their paths.
+pub(super) fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
+    let paths = rack.drives.iter().filter_map(|drive| Some((drive.id, Path::new(drive.path.as_deref()?))));
+    paths.filter(|(_, path)| is_device(path))
+}
+
+/// The disks of this machine that `rack` names. What lies on one of `wipe`, or is a file system named `volume`, is not
+/// needed any more.
+///
+/// # Errors
+/// Everything that stands against it, each with its mend.
+pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> Result<Chosen, DataDirError> {
+    refuse_pool(rack)?;
+    if of(rack).next().is_none() {
+        return if wipe.is_empty() { Ok(Chosen { disks: Vec::new() }) } else { Err(none_to_wipe(&wipe[0])) };
+    }
+    let tree = Tree::below("/");
+    judge(rack, wipe, volume, &tree, &survey(&tree, &system_transports))
+}
+
+fn judge(
+    rack: &RackSpec,
+    wipe: &[String],
+    volume: Option<&str>,
+    tree: &Tree,
+    disks: &[Disk],
+) -> Result<Chosen, DataDirError> {
+    let mut complaints = Vec::new();
+    let mut wiped = Vec::new();
+    for named in wipe {
+        match find(tree, disks, named) {
+            Ok(disk) => wiped.push(disk.name.as_str()),
+            Err(error) => complaints.push(format!("--wipe {named}: {error}")),
+        }
+    }
+    let (mut chosen, mut taken) = (Vec::new(), BTreeMap::<&str, DriveId>::new());
+    for drive in &rack.drives {
+        let Some(path) = drive.path.as_deref() else {
+            complaints
+                .push(format!("drive {} has no path; where some drives are devices, name a path for each", drive.id.0));
+            continue;
+        };
+        if !is_device(Path::new(path)) {
+            continue;
+        }
+        let about = |what: String| format!("drive {} ({path}): {what}", drive.id.0);
+        match find(tree, disks, path) {
+            Err(error) => complaints.push(about(error.to_string())),
+            Ok(disk) => {
+                let reasons =
+                    reasons(disk, path, rack.capacity_bytes(drive.id), wiped.contains(&disk.name.as_str()), volume);
+                complaints.extend(reasons.into_iter().map(about));
+                if let Some(other) = taken.insert(&disk.name, drive.id) {
+                    complaints.push(about(format!("it is the same disk as that of drive {}; name another", other.0)));
+                }
+                chosen.push((drive.id, disk.clone()));
+            }
+        }
+    }
+    let unused = wiped.iter().find(|name| !taken.contains_key(*name));
+    complaints.extend(unused.map(|name| format!("--wipe names {name}, which is no drive of this rack; leave it out")));
+    if complaints.is_empty() { Ok(Chosen { disks: chosen }) } else { Err(DataDirError::Refused(complaints.join("\n"))) }
+}
+
+/// What stands against `disk`, which is named by `path`.
+fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Option<&str>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !path.starts_with(BY_ID) {
+        let instead =
+            disk.by_id.as_deref().map_or("its link in /dev/disk/by-id".to_owned(), |id| id.display().to_string());
+        reasons.push(format!("{path} may be another disk after the next start; name {instead}"));
+    }
+    let is_excused = |refusal: &&Refusal| match refusal {
+        Refusal::LardersOwn(found) if Some(found.as_str()) == volume => true,
+        Refusal::LardersOwn(_) | Refusal::Holds(_) => wiped,
+        _ => false,
+    };
+    for refusal in disk.refusals.iter().filter(|refusal| !is_excused(refusal)) {
+        let wipes = matches!(refusal, Refusal::LardersOwn(_) | Refusal::Holds(_));
+        let more =
+            if wipes { format!(". Or say `--wipe {path}`: everything on it is lost then") } else { String::new() };
+        reasons.push(format!("{refusal}{more}"));
+    }
+    if disk.mode.is_none() {
+        reasons.push(
+            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory"
+                .to_owned(),
+        );
+    }
+    if disk.size_bytes < capacity_bytes {
+        reasons.push(format!(
+            "it has {} bytes, and the description says {capacity_bytes}; write `capacity` for this drive",
+            disk.size_bytes
+        ));
+    }
+    reasons
+}
+
+/// Drives of the pool are directories.
+fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
+    let paths = rack.pool.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
+    // A file cannot hold drives' files either.
+    let files = rack.drives.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
+    let files = files.filter(|path| !is_device(path) && path.exists() && !path.is_dir());
+    let wrong = paths.filter(|path| is_device(path) || (path.exists() && !path.is_dir())).chain(files).next();
+    wrong.map_or(Ok(()), |path| {
+        Err(DataDirError::Refused(format!(
+            "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a whole disk \
+             below {BY_ID}, and a drive of the pool is a directory",
+            path.display()
+        )))
+    })
+}
+
+fn none_to_wipe(named: &str) -> DataDirError {
+    DataDirError::Refused(format!("--wipe {named}: no drive of this rack is a device; leave it out"))
+}
+
+/// Hardware runs as fast as it does.
+pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), DataDirError> {
+    if time_scale == 1 || of(rack).next().is_none() {
+        return Ok(());
+    }
+    Err(DataDirError::Refused("a rack of real disks cannot run faster than life; leave --time-scale out".to_owned()))
+}
+
+impl Chosen {
+    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep.
+    ///
+    /// # Errors
+    /// The first disk of which none can be made.
+    pub(super) fn make(self, dir: &DataDir) -> Result<(), DataDirError> {
+        for (drive, disk) in self.disks {
+            let (_, label) = dir.labels().swap_remove(drive.index());
+            let device = dir.device_drive(drive);
+            let mut fresh = fresh_label(label)?;
+            fresh.device = disk.identity();
+            let made = device.map_or(Ok(()), |device| device.make(&fresh));
+            made.map_err(|error| {
+                failed(&format!("making drive {} of {}", drive.0, disk.name), std::io::Error::other(error))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl DataDir {
+    /// Drive `drive` as a device, if it is one.
+    pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
+        let id = self.device(drive)?;
+        let (_, label) = self.labels().swap_remove(drive.index());
+        Some(DeviceDrive::new(id, self.mount_point(drive), label))
+    }
+
+    /// Whether some drives are devices.
+    pub fn has_devices(&self) -> bool {
+        of(self.rack()).next().is_some()
+    }
+}
