@@ -171,9 +171,12 @@ def boot(binary, modules, commands, cache, disks=(), programs=(), texts=None, me
         command += ["-device", "ahci,id=ahci"] if number == 0 else []
         command += ["-drive", f"file={disk},format=raw,if=none,id=disk{number}",
                     "-device", f"ide-hd,drive=disk{number},bus=ahci.{number},serial=VM-{number}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                          timeout=BOOT_TIMEOUT_S, check=False)
-    return results(done.stdout, len(commands), done.stderr)
+    console = os.path.join(cache, "console")
+    with open(console, "w", encoding="utf-8") as out:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True,
+                              errors="replace", timeout=BOOT_TIMEOUT_S, check=False)
+    with open(console, encoding="utf-8", errors="replace") as written:
+        return results(written.read(), len(commands), done.stderr)
 
 
 def results(console, count, errors):

@@ -53,8 +53,8 @@ slot = [{number}, 0, 0]
 path = "@{number}@"
 domains = {{ power = 0 }}
 """
-ACCESS_KEY, SECRET_KEY = "LRDRVIRTUALMACHINE00", "virtualmachinevirtualmachinevirtualmachi"
 HOST = "127.0.0.1:9000"
+ACCESS_KEY, SECRET_KEY = "LRDRVIRTUALMACHINE00", "virtualmachinevirtualmachinevirtualmachi"
 # How long sleeping disks are watched while clients list, ask for heads and for the status.
 IDLE_S = int(os.environ.get("LARDER_VM_IDLE_S", "60"))
 # Commands that others use: which disk is which, states, waiting.
@@ -87,8 +87,20 @@ serve() {
     for i in $(seq 120); do [ "$(grep -c '^ready' /tmp/out)" -gt $before ] && return; sleep 1; done
     cat /tmp/log >&2; return 1
 }
+# A request with no more than a socket, whose side of the client stays open: the server takes one that is closed for a
+# client that has gone.
+send() {
+    rm -f /tmp/done
+    ( printf '%s %s HTTP/1.1\\r\\nHost: HOST\\r\\nConnection: close\\r\\n' "$1" "$2"
+      printf 'Content-Length: %s\\r\\n\\r\\n' $( [ -n "$3" ] && wc -c <$3 || echo 0)
+      [ -n "$3" ] && cat $3
+      while [ ! -e /tmp/done ]; do sleep 1; done ) | ( nc 127.0.0.1 9000 >/tmp/answer; touch /tmp/done )
+    sed '1,/^\\r$/d' /tmp/answer >/tmp/got
+    head -n 1 /tmp/answer
+    head -n 1 /tmp/answer | grep -q ' 200 '
+}
 names
-"""
+""".replace("HOST", HOST)
 
 
 def signed(method, path, query=()):
@@ -109,20 +121,12 @@ def signed(method, path, query=()):
     return f"http://{HOST}{path}?{text}&X-Amz-Signature={signature}"
 
 
-def raw(method, path, body=None, query=()):
-    """A command that sends a request with no more than a socket, and prints the head of the answer."""
-    target = signed(method, path, query).removeprefix(f"http://{HOST}")
-    length = f"$(wc -c <{body})" if body else "0"
-    head = rf'{method} {target.replace("%", "%%")} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n'
-    send = f"( printf '{head}Content-Length: '; printf '%s\\r\\n\\r\\n' {length}; {f'cat {body}' if body else 'true'} )"
-    return f"{send} | nc 127.0.0.1 9000 | sed -n '1p'"
+def send(method, path, body="", query=()):
+    """A command that sends a request; the body of the answer is in /tmp/got, its first line is printed."""
+    return f"send {method} '{signed(method, path, query).removeprefix(f'http://{HOST}')}' {body}"
 
 
-def get(path, query=()):
-    return f"wget -q -T 120 -O /tmp/got '{signed('GET', path, query)}'"
-
-
-SAME = f"{get('/attic/a')} && cmp /tmp/got /tmp/a && "
+SAME = send("GET", "/attic/a") + " && cmp /tmp/got /tmp/a && "
 WITH_STATUS = "status | tr -d ' \\n' | grep -o '\"{0}\":[0-9]*'"
 COMMANDS = {
     "links": "ifconfig lo 127.0.0.1 up; mkdir /data; mount -t tmpfs -o size=512m tmpfs /data; links; ls -d /dev/disk/by-id/* >/tmp/ids; names; "
@@ -144,19 +148,20 @@ COMMANDS = {
              "-e 's/^#\\?idle_timeout = .*/idle_timeout = \"10 s\"/' /data/larder.toml && "
              f"printf 'export AWS_ACCESS_KEY_ID={ACCESS_KEY}\\nexport AWS_SECRET_ACCESS_KEY={SECRET_KEY}\\n' "
              ">/data/credentials && serve 0 && until_asleep && grep -c 'a drive spins, or may' /tmp/log",
-    "put": "base64 /dev/urandom | head -n 40000 >/tmp/a; " + raw("PUT", "/attic") + "; " +
-           raw("PUT", "/attic/a", "/tmp/a"),
+    "put": "base64 /dev/urandom | head -n 40000 >/tmp/a; " + send("PUT", "/attic") + " && " +
+           send("PUT", "/attic/a", "/tmp/a"),
     "moved": "for i in $(seq 120); do larder explain --data /data s3://attic/a --json | grep -q '\"blob\"' && break; "
              "sleep 1; done; larder explain --data /data s3://attic/a && until_asleep && states",
-    "idle": f"before=$(stats); for i in $(seq {max(1, IDLE_S // 5)}); do " + raw("HEAD", "/attic/a") + "; " +
-            get("/attic", [("list-type", "2")]) + " && status >/dev/null || exit 1; sleep 5; done | sort | uniq -c; "
-            "[ \"$before\" = \"$(stats)\" ] || { echo \"$before\"; stats; exit 1; }; states",
+    "idle": f"before=$(stats); end=$(( $(date +%s) + {IDLE_S} )); while [ $(date +%s) -lt $end ]; do "
+            + send("HEAD", "/attic/a") + " >/tmp/head && " + send("GET", "/attic", query=[("list-type", "2")]) +
+            " >/tmp/head && grep -q '<Key>a</Key>' /tmp/got && status >/dev/null || exit 1; n=$((n + 1)); done; "
+            "[ \"$before\" = \"$(stats)\" ] || { echo \"$before\"; stats; exit 1; }; echo $n; states",
     "cold": SAME + "states",
     "restart": "kill -9 $(cat /tmp/pid); sleep 1; mount | grep -c /data/mounts; serve 1 && until_asleep && states",
     "cold again": SAME + "until_asleep",
     "woken": "for f in /sys/block/$dev2/device/scsi_disk/*/allow_restart; do echo 1 >$f; done; "
-             "dd if=/dev/$dev2 of=/dev/null bs=4096 count=1 skip=777 2>/dev/null; state $dev2; sleep 8; "
-             "until_asleep && " + WITH_STATUS.format("woken_by_others") + " && grep 'another program' /tmp/log",
+             "dd if=/dev/$dev2 of=/dev/null bs=4096 count=1 skip=50000 2>/dev/null; state $dev2; sleep 8; "
+             "until_asleep && " + WITH_STATUS.format("woken_by_others") + " && grep 'another program' /tmp/log; cat /tmp/log",
     "pulled": "larder explain --data /data s3://attic/a --json | tr -d ' \\n' | sed 's/.*\"group\":\\([0-9]*\\).*/\\1/' "
               ">/tmp/group; n=$(( $(cat /tmp/group) * 2 )); larder drive list --data /data --json >/tmp/drives; "
               "cat /tmp/drives | tr -d ' \\n'; echo; "
@@ -169,7 +174,7 @@ COMMANDS = {
     "back": "echo '- - -' >/sys/class/scsi_host/$(cat /tmp/host)/scan; sleep 3; links; names; sleep 8; until_asleep && " +
             WITH_STATUS.format("away") + " && grep 'a disk is back' /tmp/log",
     "erring": "eval dev=\\$dev$(cat /tmp/first); echo offline >/sys/block/$dev/device/state; " + SAME +
-              "grep -c 'would not' /tmp/log; echo running >/sys/block/$dev/device/state",
+              "grep -c 'would not' /tmp/log; tail -n 30 /tmp/log; echo running >/sys/block/$dev/device/state",
     "end": "kill $(cat /tmp/pid); for i in $(seq 60); do kill -0 $(cat /tmp/pid) 2>/dev/null || break; sleep 1; done; "
            "states; mount | grep -c /data/mounts; tail -n 60 /tmp/log",
 }
@@ -213,11 +218,12 @@ def objects_move_to_disks_that_sleep_again(results):
 
 def no_disk_is_touched_while_it_sleeps(results):
     lines = answer(results, "idle").splitlines()
-    assert lines[-DISKS:] == ["standby"] * DISKS and "HTTP/1.1 200" in lines[0] and len(lines) == DISKS + 1, lines
+    assert lines[-DISKS:] == ["standby"] * DISKS and int(lines[0]) > 1, lines
 
 
 def a_cold_get_wakes_one_group_and_gives_the_bytes_back(results):
-    assert sorted(answer(results, "cold").splitlines()) == ["active"] * 2 + ["standby"] * 2, results["cold"]
+    lines = answer(results, "cold").splitlines()
+    assert "200" in lines[0] and sorted(lines[1:]) == ["active"] * 2 + ["standby"] * 2, lines
 
 
 def after_a_crash_mounted_disks_are_unmounted_and_stopped(results):
@@ -237,7 +243,7 @@ def a_pulled_disk_is_noticed_done_without_and_taken_back(results):
 
 
 def an_erring_disk_is_done_without(results):
-    assert int(answer(results, "erring").splitlines()[0]) >= 1, results["erring"]
+    assert int(answer(results, "erring").splitlines()[-1]) >= 1, results["erring"]
 
 
 def a_stop_of_the_server_leaves_all_asleep(results):

@@ -125,7 +125,7 @@ fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
     let wrong = paths.filter(|path| is_device(path) || (path.exists() && !path.is_dir())).chain(files).next();
     wrong.map_or(Ok(()), |path| {
         Err(DataDirError::Refused(format!(
-            "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a whole disk \
+            "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a disk \
              below {BY_ID}, and a drive of the pool is a directory",
             path.display()
         )))
@@ -175,5 +175,153 @@ impl DataDir {
     /// Whether some drives are devices.
     pub fn has_devices(&self) -> bool {
         of(self.rack()).next().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use disk::discover::{Bus, Contents, Protocol, Usage};
+    use disk::power::PowerMode;
+    use model::text::SHIPPED;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A machine with the disks sda to sdh, each of which has a link by its serial number, and a rack of these.
+    struct Machine {
+        folder: tempfile::TempDir,
+        disks: Vec<Disk>,
+    }
+
+    fn id(letter: char) -> String {
+        format!("{BY_ID}/ata-TEST_{letter}")
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir_all(folder.path().join("dev/disk/by-id")).unwrap();
+            let disks = ('a'..='h').map(|letter| {
+                let name = format!("sd{letter}");
+                fs::write(folder.path().join("dev").join(&name), "").unwrap();
+                symlink(format!("../../{name}"), folder.path().join(&id(letter)[1..])).unwrap();
+                disk(name, letter)
+            });
+            let disks = disks.collect();
+            Self { folder, disks }
+        }
+
+        fn complaint(&self, rack: &RackSpec, wipe: &[&str], volume: Option<&str>) -> Option<String> {
+            let wipe: Vec<String> = wipe.iter().map(|named| (*named).to_owned()).collect();
+            judge(rack, &wipe, volume, &Tree::below(self.folder.path()), &self.disks)
+                .err()
+                .map(|error| error.to_string())
+        }
+    }
+
+    fn disk(name: String, letter: char) -> Disk {
+        Disk {
+            path: Path::new("/dev").join(&name),
+            by_id: Some(id(letter).into()),
+            model: "TEST".into(),
+            serial: Some(letter.to_string()),
+            wwn: None,
+            size_bytes: 12_000_000_000_000,
+            bus: Bus::Ata,
+            slot: None,
+            rotational: true,
+            rotation_rpm: None,
+            power_up_in_standby: None,
+            allow_restart: None,
+            protocol: Protocol::Ata,
+            mode: Some(PowerMode::Active),
+            partitions: vec![],
+            contents: Contents::Nothing,
+            counters: None,
+            refusals: vec![],
+            name,
+        }
+    }
+
+    fn rack(path_of: impl Fn(char) -> String) -> RackSpec {
+        let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
+        let mut letters = 'a'..='h';
+        let parts: Vec<String> = nas8.split("[[drives]]").map(str::to_owned).collect();
+        let with = |part: &String| format!("[[drives]]\npath = \"{}\"{part}", path_of(letters.next().unwrap()));
+        let text = parts[0].clone() + &parts[1..].iter().map(with).collect::<String>();
+        model::text::parse(&text, "rack.toml").unwrap()
+    }
+
+    #[test]
+    fn disks_that_hold_nothing_become_drives() {
+        assert_eq!(Machine::new().complaint(&rack(id), &[], None), None);
+    }
+
+    #[test]
+    fn names_that_may_be_another_disks_are_refused() {
+        let by_name = rack(|letter| if letter == 'b' { "/dev/sdb".to_owned() } else { id(letter) });
+        let complaint = Machine::new().complaint(&by_name, &[], None).unwrap();
+        assert!(
+            complaint.contains("drive 1 (/dev/sdb): /dev/sdb may be another disk after the next start"),
+            "{complaint}"
+        );
+        assert!(complaint.ends_with(&format!("name {}", id('b'))), "{complaint}");
+    }
+
+    #[test]
+    fn two_links_to_one_disk_are_refused() {
+        let machine = Machine::new();
+        symlink("../../sda", machine.folder.path().join(&format!("{BY_ID}/wwn-0x5")[1..])).unwrap();
+        let twice = rack(|letter| if letter == 'b' { format!("{BY_ID}/wwn-0x5") } else { id(letter) });
+        let complaint = machine.complaint(&twice, &[], None).unwrap();
+        assert!(complaint.contains("it is the same disk as that of drive 0"), "{complaint}");
+    }
+
+    #[test]
+    fn partitions_and_disks_that_are_not_there_are_refused_all_at_once() {
+        let mut machine = Machine::new();
+        machine.disks[2].partitions = vec!["sdc1".into()];
+        fs::write(machine.folder.path().join("dev/sdc1"), "").unwrap();
+        symlink("../../sdc1", machine.folder.path().join(&format!("{}-part1", id('c'))[1..])).unwrap();
+        let wrong = rack(|letter| match letter {
+            'c' => format!("{}-part1", id('c')),
+            'd' => format!("{BY_ID}/none"),
+            other => id(other),
+        });
+        let complaint = machine.complaint(&wrong, &[], None).unwrap();
+        let lines: Vec<&str> = complaint.lines().collect();
+        assert!(lines[0].contains("sdc1 is a partition of sdc; a drive is a whole disk"), "{complaint}");
+        assert!(lines[1].contains("drive 3") && lines[1].contains("there is no disk"), "{complaint}");
+        assert_eq!(lines.len(), 2, "{complaint}");
+    }
+
+    #[test]
+    fn what_lies_on_a_disk_is_lost_only_if_that_is_said() {
+        let mut machine = Machine::new();
+        machine.disks[4].refusals = vec![Refusal::Holds("a file system (ext4)".into())];
+        machine.disks[5].refusals = vec![Refusal::LardersOwn("larderabcdef".into())];
+        let complaint = machine.complaint(&rack(id), &[], None).unwrap();
+        assert_eq!(complaint.lines().count(), 2, "{complaint}");
+        assert!(complaint.contains(&format!("--wipe {}", id('e'))), "{complaint}");
+        assert_eq!(machine.complaint(&rack(id), &["e", &id('f')], None), None);
+        // What an `init` that was killed left behind is its own.
+        assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
+        assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
+    }
+
+    #[test]
+    fn no_word_of_the_operators_excuses_a_use() {
+        let mut machine = Machine::new();
+        let usage = Usage::Mounted { device: "sda".into(), at: "/home".into() };
+        machine.disks[0].refusals = vec![Refusal::InUse(usage)];
+        machine.disks[1].mode = None;
+        machine.disks[2].size_bytes = 1_000_000_000;
+        let complaint = machine.complaint(&rack(id), &["sda"], None).unwrap();
+        for what in ["sda is mounted at /home", "it has no power mode", "write `capacity` for this drive"] {
+            assert!(complaint.contains(what), "{complaint}");
+        }
+        let unused = Machine::new().complaint(&rack(id), &["sdx"], None).unwrap();
+        assert!(unused.contains("--wipe sdx: there is no disk sdx"), "{unused}");
     }
 }

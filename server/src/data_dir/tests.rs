@@ -231,7 +231,7 @@ fn uuids_are_read_as_they_are_written() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
+fn a_device_that_is_no_disk_is_refused_before_anything_is_made() {
     let root = tempfile::tempdir().unwrap();
     let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
     for path in ["/dev/sdx0", "/dev/null"] {
@@ -239,7 +239,10 @@ fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
         fs::write(&rack, nas8.replacen("[[drives]]", &format!("[[drives]]\npath = \"{path}\""), 1)).unwrap();
         let wanted = InitOptions { rack: rack.to_str().unwrap().into(), ..options() };
         let message = DataDir::init(&root.path().join("data"), &wanted).unwrap_err().to_string();
-        assert!(message.contains(path) && message.contains("name a directory"), "{message}");
+        assert!(
+            message.contains(&format!("there is no disk {path}")) && message.contains("drive 1 has no path"),
+            "{message}"
+        );
         assert!(!root.path().join("data").exists() && !Path::new("/dev/sdx0").exists());
     }
 }
