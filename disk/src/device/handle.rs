@@ -1,7 +1,7 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Role, Tree, protocol_of};
+use crate::discover::{Contents, Protocol, Role, Tree, protocol_of};
 use crate::drive::DriveError;
 use crate::label::LabelError;
 use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
@@ -64,9 +64,9 @@ impl DiskHandle {
             Ok(Counted { sg, commands: Arc::clone(&self.commands) })
         };
         Ok(match protocol_of(&self.tree, &name) {
-            crate::discover::Protocol::Ata => Box::new(AtaPower::new(open()?)),
-            crate::discover::Protocol::Scsi => Box::new(ScsiPower::new(open()?)),
-            crate::discover::Protocol::None => Box::new(NoPower::new("it takes no SCSI commands")),
+            Protocol::Ata => Box::new(AtaPower::new(open()?)),
+            Protocol::Scsi => Box::new(ScsiPower::new(open()?)),
+            Protocol::None => Box::new(NoPower::new("it takes no SCSI commands")),
         })
     }
 

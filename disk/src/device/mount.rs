@@ -3,7 +3,7 @@
 use crate::drive::DriveError;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
-use std::ffi::CString;
+use std::ffi::CStr;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), Drive
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
     let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
-    rustix::mount::mount(node, point, system, flags, None::<&CString>.map(|data| data.as_c_str())).map_err(failed)
+    rustix::mount::mount(node, point, system, flags, None::<&CStr>).map_err(failed)
 }
 
 /// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.

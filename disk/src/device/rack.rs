@@ -86,7 +86,7 @@ impl DeviceRack {
                 tracing::warn!(
                     %drive,
                     "another program woke a sleeping disk: {}; `larder drive doctor` looks for who does that",
-                    what(&touch)
+                    what(touch)
                 );
                 DriveEventKind::Spins
             }
@@ -95,7 +95,7 @@ impl DeviceRack {
     }
 }
 
-fn what(touch: &Touch) -> String {
+fn what(touch: Touch) -> String {
     match touch {
         Touch::Io(requests) => format!("reads, writes or flushes: {requests}"),
         Touch::Commands(commands) => format!("commands without reads or writes: {commands}"),

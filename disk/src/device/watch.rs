@@ -27,7 +27,7 @@ impl Sleep {
 }
 
 /// Something that nobody here caused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Gone,
     /// It is back, and says that it sleeps, or does not.
@@ -85,8 +85,12 @@ impl DeviceState {
         if self.sleep.lock().asleep != Some(before) {
             return None;
         }
-        let asleep = self.ask()?;
-        (!asleep).then_some(Seen::Woken(touch))
+        if self.ask()? {
+            return None;
+        }
+        // Meanwhile what it was woken for is counted as well.
+        let counted = self.disk.counters().map(|(now, sent)| now.since(&before.0, sent - before.1));
+        Some(Seen::Woken(counted.filter(|counted| *counted != Touch::None).unwrap_or(touch)))
     }
 }
 
