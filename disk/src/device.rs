@@ -1,9 +1,11 @@
 //! A drive that is a whole disk, with a file system of its own.
 //!
 //! ```text
-//!  asleep: unit stopped, nothing mounted --spin_up--> START, polled until at speed --mount--> superblock read, mounted,
-//!     ^                                                                                        label checked
-//!     +-- STOP, polled until the disk says standby <--stop-- unmounted: no late write is left <--unmount--+
+//!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
+//!  unmounted              until at speed            mounted, label checked
+//!     ^                                                     |
+//!     +--stop-- unmounted: no late write is left <--unmount-+
+//!     STOP, polled until the disk says standby
 //! ```
 //! The disk is named by its link in /dev/disk/by-id, which is followed anew for each command: the kernel's name (`sda`)
 //! may be another disk's tomorrow. On the mounted file system all is done by a [`DirectoryDrive`], in the directory
@@ -82,8 +84,8 @@ impl DeviceDrive {
         self
     }
 
-    /// Makes a drive of the disk, which is awake and of which nothing is needed any more: a file system, with `label` in
-    /// it, unmounted and asleep. Blocks.
+    /// Makes a drive of the disk, which is awake and of which nothing is needed any more: a file system, with `label`
+    /// in it, unmounted and asleep. Blocks.
     ///
     /// # Errors
     /// [`DriveError`]; what the disk held is gone then.

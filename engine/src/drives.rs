@@ -21,8 +21,8 @@
 //! The same holds for one whose transfers fail, while its group stays awake without it.
 //!
 //! A drive that is found spinning without a permit, or of which nobody knows whether it does
-//! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is booked and goes to `Unmounting`, whatever it was in before. One
-//! that will not stop is away with its permits, as above.
+//! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is booked and goes to `Unmounting`, unless it is in use or on its
+//! way. One that will not stop is away with its permits, as above.
 //!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!

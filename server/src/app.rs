@@ -293,9 +293,9 @@ impl Boot<'_> {
         })
     }
 
-    /// The rack's hardware, and its drives: emulated, unless some are devices. None of them is looked at: each is checked
-    /// when it is mounted, so that a start touches no drive, and one that is missing or another's is away and keeps
-    /// nobody from what the others hold.
+    /// The rack's hardware, and its drives: emulated, unless some are devices. None of them is looked at: each is
+    /// checked when it is mounted, so that a start touches no drive, and one that is missing or another's is away and
+    /// keeps nobody from what the others hold.
     fn hardware(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> Result<RackAndDrives, ServerError> {
         let (places, files) = (self.dir.labels(), OpenFiles::new(self.descriptors.rack_files));
         let directory = |drive: DriveId| {

@@ -81,8 +81,8 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Why a device is not replaced while a rack is in use.
-pub(crate) const DEVICE: &str = "the drive is a whole disk, and those are not replaced by a command yet; what it held is \
-                                 rebuilt on other drives of its group once it is given up";
+pub(crate) const DEVICE: &str = "the drive is a whole disk, and those are not replaced by a command yet; what it held \
+                                 is rebuilt on other drives of its group once it is given up";
 
 /// Whether `drive` is a device.
 pub(crate) fn is_device(rack: &RackSpec, drive: DriveId) -> bool {

@@ -143,7 +143,8 @@ def same(name):
 
 WITH_STATUS = "status | tr -d ' \\n' | grep -o '\"{0}\":[0-9]*'"
 COMMANDS = {
-    "links": "ifconfig lo 127.0.0.1 up; mkdir /data; mount -t tmpfs -o size=512m tmpfs /data; links; ls -d /dev/disk/by-id/* >/tmp/ids; names; "
+    "links": "ifconfig lo 127.0.0.1 up; mkdir /data; mount -t tmpfs -o size=512m tmpfs /data; "
+             "links; ls -d /dev/disk/by-id/* >/tmp/ids; names; "
              "sed -e s,@0@,$id0, -e s,@1@,$id1, -e s,@2@,$id2, -e s,@3@,$id3, /rack.toml >/tmp/rack.toml; "
              "larder drive discover",
     "by name": "sed s,$id0,/dev/$dev0, /tmp/rack.toml >/tmp/wrong.toml; "

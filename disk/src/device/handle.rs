@@ -78,7 +78,8 @@ impl DiskHandle {
         Ok(self.control()?.mode())
     }
 
-    /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is gone.
+    /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is
+    /// gone.
     pub fn counters(&self) -> Option<(IoCounters, u64)> {
         let sent = self.commands.load(Ordering::SeqCst);
         let block = self.tree.real(Path::new("sys/block").join(self.name().ok()?));

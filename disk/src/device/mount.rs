@@ -14,8 +14,8 @@ use std::time::Duration;
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing on
-/// it is executed, is a device, or changes when it is read.
+/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
+/// on it is executed, is a device, or changes when it is read.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;

@@ -1,7 +1,7 @@
 //! The hardware of a rack some of whose drives are devices.
 //!
-//! Every [`WATCH_EVERY`] each device is looked for, and the kernel's counters of those that sleep are read, which touches
-//! no disk. Directories among the drives come and go without being noticed until they are mounted.
+//! Every [`WATCH_EVERY`] each device is looked for, and the kernel's counters of those that sleep are read, which
+//! touches no disk. Directories among the drives come and go without being noticed until they are mounted.
 
 use super::watch::Seen;
 use super::{DeviceDrive, DeviceState};

@@ -63,8 +63,9 @@ impl Rack {
         phase
     }
 
-    /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard limits
-    /// it is in. These are named with what is used of them, and the limit: drives or milliwatts, by the resource.
+    /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard
+    /// limits it is in. These are named with what is used of them, and the limit: drives or milliwatts, by the
+    /// resource.
     pub fn unstopped(&self) -> impl Iterator<Item = (DriveId, ResourceId, DomainId, u64, u64)> + '_ {
         self.drives.unstopped().flat_map(move |drive| {
             let of_drive = move |(resource, domain, _, _): &(ResourceId, DomainId, u64, u64)| {

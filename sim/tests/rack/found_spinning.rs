@@ -69,7 +69,9 @@ fn more_drives_than_a_limit_allows_are_booked_and_nothing_starts_before_they_sto
         let mut actions = Vec::new();
         judge.event(Time::ZERO, &event).unwrap();
         rack.apply(Time::ZERO, event, &mut actions);
-        actions.iter().for_each(|action| judge.action(action).unwrap());
+        for action in &actions {
+            judge.action(action).unwrap();
+        }
         (actions, rack.ledger().active_drives())
     };
     for drive in &spec.drives {
