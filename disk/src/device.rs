@@ -22,40 +22,22 @@ mod handle;
 mod mkfs;
 mod mount;
 mod rack;
+mod sleep;
+mod state;
 mod watch;
 
 pub use handle::DiskHandle;
 pub use mkfs::MkfsError;
 pub use rack::{DeviceRack, RackDrive, WATCH_EVERY};
+pub use state::directory_in;
 
 use crate::directory::{DirectoryDrive, OpenFiles};
 use crate::label::{self, DriveLabel, Label};
-use crate::power::{PowerError, PowerMode, trial};
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
-use parking_lot::Mutex;
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use state::DeviceState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-use watch::Sleep;
-
-/// The directory of the file system's root in which everything of Larder's lies.
-const DIRECTORY: &str = "larder";
-/// Between two questions whether a disk has got to speed, or stands still.
-const POLL: Duration = Duration::from_millis(200);
-/// The longest that is waited for either. Whoever commands the drive has deadlines of their own.
-const SPIN_MAX: Duration = Duration::from_mins(2);
-
-struct DeviceState {
-    disk: DiskHandle,
-    mount_point: PathBuf,
-    volume: String,
-    /// What is known of it since it was seen asleep.
-    sleep: Mutex<Sleep>,
-}
 
 /// A drive that is a whole disk. See the head of this file.
 pub struct DeviceDrive {
@@ -66,14 +48,8 @@ pub struct DeviceDrive {
 impl DeviceDrive {
     /// The drive on the disk `id` (a path below /dev/disk/by-id), mounted at `mount_point`, which must carry `label`.
     pub fn new(id: impl Into<PathBuf>, mount_point: impl Into<PathBuf>, label: Label) -> Self {
-        let mount_point = mount_point.into();
-        let state = DeviceState {
-            disk: DiskHandle::new(id),
-            volume: label::volume_name(label.rack),
-            sleep: Mutex::default(),
-            mount_point,
-        };
-        let files = DirectoryDrive::at(state.mount_point.join(DIRECTORY)).with_label(label);
+        let state = DeviceState::new(id.into(), mount_point.into(), label::volume_name(label.rack));
+        let files = DirectoryDrive::at(state.directory()).with_label(label);
         Self { state: Arc::new(state), files }
     }
 
@@ -90,9 +66,7 @@ impl DeviceDrive {
     /// # Errors
     /// [`DriveError`]; what the disk held is gone then.
     pub fn make(&self, label: &DriveLabel) -> Result<(), DriveError> {
-        let name = self.state.disk.name()?;
-        mkfs::make_file_system(&self.state.disk.node(&name), &self.state.volume)
-            .map_err(|error| DriveError::Io { context: name, source: io::Error::other(error) })?;
+        self.state.make_file_system()?;
         self.state.mount()?;
         let labelled = self.state.label(label);
         // It also shows whether it obeys.
@@ -110,60 +84,6 @@ impl DeviceDrive {
         let done = tokio::task::spawn_blocking(move || work(&state)).await;
         finished(done).unwrap_or(Err(DriveError::NotReady("shutting down")))
     }
-}
-
-impl DeviceState {
-    fn start(&self) -> Result<(), DriveError> {
-        self.sleep.lock().ends();
-        let control = self.disk.control()?;
-        control.start().map_err(DriveError::Power)?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut std::thread::sleep) {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(DriveError::NoAnswer(SPIN_MAX)),
-            Err(error) => Err(DriveError::Power(error)),
-        }
-    }
-
-    fn mount(&self) -> Result<(), DriveError> {
-        self.sleep.lock().ends();
-        // What a server that was killed left mounted, on whatever disk it was.
-        mount::unmount(&self.mount_point)?;
-        let name = self.disk.name()?;
-        let system = self.disk.file_system(&name, &self.volume)?;
-        mount::mount(&self.disk.node(&name), &self.mount_point, system)
-    }
-
-    fn unmount(&self) -> Result<(), DriveError> {
-        mount::unmount(&self.mount_point)
-    }
-
-    fn stop(&self) -> Result<(), DriveError> {
-        self.unmount()?;
-        let control = self.disk.control()?;
-        control.stop().map_err(DriveError::Power)?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut std::thread::sleep) {
-            Ok(Some(_)) => {
-                self.sleep.lock().begins(self.disk.counters());
-                Ok(())
-            }
-            Ok(None) => Err(DriveError::Power(PowerError::StopIgnored)),
-            Err(error) => Err(DriveError::Power(error)),
-        }
-    }
-
-    /// Writes the label of a new drive, whose file system is mounted.
-    fn label(&self, label: &DriveLabel) -> Result<(), DriveError> {
-        let directory = self.mount_point.join(DIRECTORY);
-        let failed = |source| DriveError::Io { context: format!("making {}", directory.display()), source };
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        label::write_directories(&[(directory.clone(), label.clone())])?;
-        fs::File::open(&self.mount_point).and_then(|root| root.sync_all()).map_err(failed)
-    }
-}
-
-/// The directory of a drive's files, while it is mounted at `mount_point`.
-pub fn directory_in(mount_point: &Path) -> PathBuf {
-    mount_point.join(DIRECTORY)
 }
 
 /// Whether `path` names a device, rather than a directory.

@@ -28,7 +28,7 @@ pub use error::DataDirError;
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
 use disk::clock;
-use disk::device::{self, is_device};
+use disk::device::{self, DeviceDrive, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
@@ -114,7 +114,11 @@ impl DataDir {
         let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
-        disks.make(&dir)?;
+        disks.make(|drive| {
+            let (_, label) = dir.labels().swap_remove(drive.index());
+            let device = dir.device_drive(drive).unwrap_or_else(|| panic!("{drive} is a device"));
+            Ok((device, fresh_label(label)?))
+        })?;
         dir.finish()?;
         Ok(dir)
     }
@@ -219,9 +223,15 @@ impl DataDir {
         self.rack.drive(drive).path.as_deref().map(Path::new).filter(|path| is_device(path))
     }
 
-    /// Where `drive` is mounted while it is awake, if it is a device.
-    fn mount_point(&self, drive: DriveId) -> PathBuf {
-        mount_point(&self.path, drive)
+    /// `drive` as a device, if it is one.
+    pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
+        let (_, label) = self.labels().swap_remove(drive.index());
+        self.device(drive).map(|id| DeviceDrive::new(id, mount_point(&self.path, drive), label))
+    }
+
+    /// Whether some drives are devices.
+    pub fn has_devices(&self) -> bool {
+        self.rack.drives.iter().any(|drive| self.device(drive.id).is_some())
     }
 
     /// The directory behind `drive`: the one its description names (relative to the data directory), or one in

@@ -103,7 +103,7 @@ send() {
       [ -n "$3" ] && cat $3
       while [ ! -e /tmp/done ]; do sleep 1; done ) | ( nc 127.0.0.1 9000 >/tmp/answer; touch /tmp/done )
     sed '1,/^\\r$/d' /tmp/answer >/tmp/got
-    head -n 1 /tmp/answer
+    head -n 1 /tmp/answer | tr -d '\\r'
     head -n 1 /tmp/answer | grep -q ' 200 '
 }
 names
@@ -208,7 +208,7 @@ def refused(results, name, *words):
 
 def bad_input_is_refused_and_nothing_is_written(results):
     refused(results, "by name", "may be another disk after the next start; name /dev/disk/by-id/wwn-")
-    refused(results, "twice", "it is the same disk as that of drive")
+    refused(results, "twice", "is that of drives[0] already")
     refused(results, "mounted", "is mounted at /mnt")
     refused(results, "holds", "it holds a file system", "--wipe /dev/disk/by-id/")
     refused(results, "another rack", "it is a drive of a rack already")

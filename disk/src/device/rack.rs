@@ -3,8 +3,9 @@
 //! Every [`WATCH_EVERY`] each device is looked for, and the kernel's counters of those that sleep are read, which
 //! touches no disk. Directories among the drives come and go without being noticed until they are mounted.
 
+use super::DeviceDrive;
+use super::state::DeviceState;
 use super::watch::Seen;
-use super::{DeviceDrive, DeviceState};
 use crate::counters::Touch;
 use crate::drive::Drive;
 use crate::emulated::{DriveEvent, DriveEventKind};

@@ -1,30 +1,8 @@
 //! Who touches a disk that sleeps, and disks that come and go.
 
-use super::DeviceState;
+use super::state::DeviceState;
 use crate::counters::{IoCounters, Touch};
 use crate::power::PowerMode;
-
-/// What is known of a disk while it sleeps.
-#[derive(Default)]
-pub(super) struct Sleep {
-    /// The kernel's counters when it was last seen asleep, and the commands sent from here until then; `None` while it
-    /// is not supposed to sleep.
-    asleep: Option<(IoCounters, u64)>,
-    /// It was not there when it was last looked for.
-    gone: bool,
-}
-
-impl Sleep {
-    /// It was just seen asleep, with these counters.
-    pub fn begins(&mut self, counters: Option<(IoCounters, u64)>) {
-        self.asleep = counters;
-    }
-
-    /// It is about to be started.
-    pub fn ends(&mut self) {
-        self.asleep = None;
-    }
-}
 
 /// Something that nobody here caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +75,12 @@ impl DeviceState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::DeviceDrive;
-    use crate::label::{Label, RackUuid};
-    use model::DriveId;
 
     #[test]
     fn a_disk_that_is_not_there_is_reported_once() {
-        let label = Label { rack: RackUuid([7; 16]), rack_name: "r".into(), drive: DriveId(0) };
-        let drive = DeviceDrive::new("/dev/disk/by-id/no-such-disk", "/nowhere", label);
-        assert_eq!(drive.state.look(), Some(Seen::Gone));
-        assert_eq!(drive.state.look(), None);
-        assert_eq!(drive.state.ask(), None);
+        let state = DeviceState::new("/dev/disk/by-id/no-such-disk".into(), "/nowhere".into(), "larder".into());
+        assert_eq!(state.look(), Some(Seen::Gone));
+        assert_eq!(state.look(), None);
+        assert_eq!(state.ask(), None);
     }
 }

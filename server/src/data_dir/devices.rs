@@ -2,12 +2,12 @@
 //! of them.
 
 use super::error::{DataDirError, failed};
-use super::fresh_label;
-use crate::data_dir::DataDir;
 use disk::device::{DeviceDrive, is_device};
 use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use disk::label::DriveLabel;
 use model::{DriveId, RackSpec};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// Where links lie that name disks by what they are.
@@ -19,7 +19,7 @@ pub(super) struct Chosen {
 }
 
 /// The drives of `rack` that are devices, with their paths.
-pub(super) fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
+fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
     let paths = rack.drives.iter().filter_map(|drive| Some((drive.id, Path::new(drive.path.as_deref()?))));
     paths.filter(|(_, path)| is_device(path))
 }
@@ -145,36 +145,23 @@ pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), 
 }
 
 impl Chosen {
-    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep.
+    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep. `drive_of` gives the drive, and
+    /// its label but for the disk's identity.
     ///
     /// # Errors
     /// The first disk of which none can be made.
-    pub(super) fn make(self, dir: &DataDir) -> Result<(), DataDirError> {
+    pub(super) fn make(
+        self,
+        drive_of: impl Fn(DriveId) -> Result<(DeviceDrive, DriveLabel), DataDirError>,
+    ) -> Result<(), DataDirError> {
         for (drive, disk) in self.disks {
-            let (_, label) = dir.labels().swap_remove(drive.index());
-            let device = dir.device_drive(drive);
-            let mut fresh = fresh_label(label)?;
-            fresh.device = disk.identity();
-            let made = device.map_or(Ok(()), |device| device.make(&fresh));
+            let (device, label) = drive_of(drive)?;
+            let made = device.make(&DriveLabel { device: disk.identity(), ..label });
             made.map_err(|error| {
-                failed(&format!("making drive {} of {}", drive.0, disk.name), std::io::Error::other(error))
+                failed(&format!("making drive {} of {}", drive.0, disk.name), io::Error::other(error))
             })?;
         }
         Ok(())
-    }
-}
-
-impl DataDir {
-    /// Drive `drive` as a device, if it is one.
-    pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
-        let id = self.device(drive)?;
-        let (_, label) = self.labels().swap_remove(drive.index());
-        Some(DeviceDrive::new(id, self.mount_point(drive), label))
-    }
-
-    /// Whether some drives are devices.
-    pub fn has_devices(&self) -> bool {
-        of(self.rack()).next().is_some()
     }
 }
 
