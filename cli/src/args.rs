@@ -481,6 +481,10 @@ pub struct Init {
     /// How many times faster than a real rack an emulated one runs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: u32,
+    /// A disk of the rack whose contents are not needed any more, by its path, serial number or World Wide Name.
+    /// Without it, a disk that holds anything is refused. May be given several times.
+    #[arg(long, value_name = "ID")]
+    pub wipe: Vec<String>,
 }
 
 #[derive(Debug, Args)]

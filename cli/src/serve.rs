@@ -83,7 +83,7 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
         settings.push(("listen", format!("\"{listen}\"")));
     }
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
-    let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings })?;
+    let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings, wipe: Vec::new() })?;
     tracing::info!(
         "made an emulated {} of {} in {}",
         dir.rack().name,
@@ -99,7 +99,10 @@ pub fn init(options: &Init) -> anyhow::Result<()> {
         ("time_scale", options.time_scale.to_string()),
         ("migrate.older_than", format!("\"{MIGRATE_OLDER_THAN}\"")),
     ];
-    let dir = DataDir::init(&options.data.data, &InitOptions { rack: options.rack.clone(), settings })?;
+    let dir = DataDir::init(
+        &options.data.data,
+        &InitOptions { rack: options.rack.clone(), settings, wipe: options.wipe.clone() },
+    )?;
     let path = options.data.data.display();
     output::print(&format!(
         "made {path} for the rack {} of {}\n\

@@ -495,6 +495,7 @@ mod tests {
         status.totals = Totals {
             data_lost: 1,
             overruns: 2,
+            woken_by_others: 0,
             overrun_s: 0.5,
             refused: 3,
             repaired_fragments: 4,

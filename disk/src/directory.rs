@@ -155,7 +155,7 @@ impl DirectoryState {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DriveError::Full,
             io::ErrorKind::UnexpectedEof => DriveError::Short(name.clone()),
             _ if is_exhausted(&source) => DriveError::TooManyOpenFiles,
-            _ => DriveError::Io { context: format!("{doing} {}", self.path(name).display()), source },
+            _ => DriveError::of_system(format!("{doing} {}", self.path(name).display()), source),
         }
     }
 

@@ -9,10 +9,13 @@
 
 use crate::Buffer;
 use crate::label::LabelError;
+use crate::power::PowerError;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use rustix::io::Errno;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The answer of a drive, some time later.
@@ -171,6 +174,26 @@ pub enum DriveError {
     /// The drive did not answer in time, or has not yet answered an earlier call.
     #[error("the drive has not answered for {0:?}")]
     NoAnswer(Duration),
+    /// The disk is not there.
+    #[error("there is no disk {}: it was pulled, or has no power", .0.display())]
+    Gone(PathBuf),
+    /// The disk cannot read or write a place of its medium.
+    #[error("{context}: {error}")]
+    Medium {
+        /// The action that failed, with the path.
+        context: String,
+        /// The system's error.
+        error: String,
+    },
+    /// The file system takes no more writes: it found itself damaged, or the disk is write-protected.
+    #[error("{context}: the file system is read-only")]
+    ReadOnly {
+        /// The action that failed, with the path.
+        context: String,
+    },
+    /// A command of its power control failed.
+    #[error(transparent)]
+    Power(PowerError),
     /// An error of the operating system.
     #[error("{context}: {source}")]
     Io {
@@ -179,4 +202,35 @@ pub enum DriveError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl DriveError {
+    /// An error of the operating system, whose kinds are told apart by their numbers.
+    pub(crate) fn of_system(context: String, source: io::Error) -> Self {
+        match source.raw_os_error().map(Errno::from_raw_os_error) {
+            // What a disk answers for a bad place; ENODATA is the block layer's word for a medium error.
+            Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO) => {
+                Self::Medium { context, error: source.to_string() }
+            }
+            Some(Errno::NODEV | Errno::NXIO) => Self::Gone(PathBuf::from(context)),
+            Some(Errno::ROFS) => Self::ReadOnly { context },
+            _ => Self::Io { context, source },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_errors_are_distinguished() {
+        let of = |errno: Errno| DriveError::of_system("reading x".into(), errno.into());
+        assert!(matches!(of(Errno::IO), DriveError::Medium { .. }));
+        assert!(matches!(of(Errno::NODATA), DriveError::Medium { .. }));
+        assert!(matches!(of(Errno::NXIO), DriveError::Gone(_)));
+        assert!(matches!(of(Errno::NODEV), DriveError::Gone(_)));
+        assert!(matches!(of(Errno::ROFS), DriveError::ReadOnly { .. }));
+        assert!(matches!(of(Errno::PERM), DriveError::Io { .. }));
+    }
 }

@@ -64,6 +64,8 @@ pub enum DriveEventKind {
     Pulled,
     /// It answers again, in standby.
     Back,
+    /// It spins though nobody was asked to start it, or nobody knows whether it does. No emulated drive does that.
+    Spins,
 }
 
 /// The state that all drives of a rack share.
@@ -179,7 +181,7 @@ impl Truth {
         }
         one.tripped = match &why {
             DriveEventKind::FuseTripped { domain } => Some(domain.clone()),
-            DriveEventKind::Pulled | DriveEventKind::Back => None,
+            DriveEventKind::Pulled | DriveEventKind::Back | DriveEventKind::Spins => None,
         };
         one.physics.lose(now);
         self.fuses.lose(drive);

@@ -170,6 +170,14 @@ pub enum LabelError {
         /// The rack it was expected to belong to.
         expected: RackUuid,
     },
+    /// The file system on the disk is none that this rack's drives have.
+    #[error("the disk's file system is {found}, and not {expected}: it is another rack's, or none of Larder's")]
+    OtherVolume {
+        /// Its name.
+        found: String,
+        /// The name of this rack's.
+        expected: String,
+    },
     /// The drive belongs to this rack, but elsewhere.
     #[error("the drive is {found} of this rack, but sits in the place of {expected}")]
     ForeignDrive {

@@ -3,6 +3,7 @@
 //! - [`Drive`] is the seam: named files, written once, read by offset; and the four power commands.
 //! - [`DirectoryDrive`] stores them in a directory, [`MemoryDrive`] in memory; [`EmulatedDrive`] puts `model`'s physics
 //!   over either; [`DeadlineDrive`] bounds the time of every call.
+//! - [`device`] is a drive that is a whole disk, mounted and unmounted, started and stopped by the kernel's means.
 //! - [`power`] starts, stops and asks real disks, over [`scsi`]: commands by SG_IO and what disks answer.
 //! - [`smart`] reads what a disk that is awake says of its health.
 //! - [`discover`] lists the disks of this machine, and says which can be used; [`IoCounters`] shows who touched one.
@@ -18,6 +19,7 @@ pub mod clock;
 mod code;
 mod counters;
 mod deadline;
+pub mod device;
 mod directory;
 pub mod discover;
 pub mod doctor;
@@ -26,6 +28,7 @@ mod emulated;
 mod format;
 #[cfg(test)]
 mod format_tests;
+mod hardware;
 pub mod label;
 pub mod limit;
 mod memory;
@@ -43,6 +46,7 @@ pub use directory::{DESCRIPTORS_PER_FILE, DirectoryDrive, IoMode, OpenFiles};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveEvent, DriveEventKind, EmulatedDrive, EmulatedRack, FUSE_RESET, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
+pub use hardware::{Hardware, QueueFill};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
 pub use memory::{MemoryCall, MemoryDrive};
 

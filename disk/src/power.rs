@@ -117,6 +117,9 @@ pub enum PowerError {
         /// The first word that it wrote to standard output.
         answer: String,
     },
+    /// The disk accepted a stop, and still says that it spins.
+    #[error("the disk accepts a stop and still says that it spins; try it with `larder drive power ... test`")]
+    StopIgnored,
     /// There is no way to control this disk's power.
     #[error("its power cannot be controlled: {0}")]
     NoControl(&'static str),

@@ -20,6 +20,10 @@
 //!
 //! The same holds for one whose transfers fail, while its group stays awake without it.
 //!
+//! A drive that is found spinning without a permit, or of which nobody knows whether it does
+//! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is booked and goes to `Unmounting`, unless it is in use or on its
+//! way. One that will not stop is away with its permits, as above.
+//!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
 //! Invariants:
@@ -459,6 +463,37 @@ impl Drives {
         self.return_to_service(drive);
     }
 
+    /// `drive` spins without a permit, or may: it is booked, and sent a stop. Of one that holds its permits nothing is
+    /// new, unless it was given up on.
+    pub fn spins(&mut self, drive: DriveId, step: &mut Step) {
+        if !self.knows(drive) {
+            return;
+        }
+        let phase = self.phase(drive);
+        if !(phase.is_away() || matches!(phase, DrivePhase::Standby | DrivePhase::AwaitingPermit)) {
+            return;
+        }
+        if !self.is_permitted(drive) {
+            self.ledger.found_spinning(drive);
+        }
+        let state = &mut self.states[drive.index()];
+        // It answers, or is to be asked; that it will be back is not announced again.
+        state.lost_by_world = false;
+        if phase.is_away() && !state.failed {
+            self.notices.push_back(Notice::Returned(drive));
+        }
+        self.unpermitted.retain(|other| *other != drive);
+        self.backoff.plan(drive, step.now + self.switch_timeout);
+        self.command(drive, DrivePhase::Unmounting, step);
+        assert!(self.is_permitted(drive) && self.phase(drive).is_stopping(), "{drive} is booked and sent a stop");
+    }
+
+    /// Drives that are away and may spin: they keep their permits.
+    pub fn unstopped(&self) -> impl Iterator<Item = DriveId> + '_ {
+        let all = (0..self.states.len()).map(|index| DriveId(index as u32));
+        all.filter(|drive| self.is_away(*drive) && self.is_permitted(*drive))
+    }
+
     /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.
     /// One that is being stopped goes on with that. False if that was known.
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
@@ -636,7 +671,8 @@ impl Drives {
                 Action::Mount { drive, attempt }
             }
             DrivePhase::Unmounting => {
-                assert!(before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
+                let found = matches!(before, DrivePhase::Standby | DrivePhase::AwaitingPermit);
+                assert!(found || before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
                 Action::Unmount { drive, attempt }
             }
             DrivePhase::Stopping => {

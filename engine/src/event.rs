@@ -84,6 +84,14 @@ pub enum Event {
         /// Which drive.
         drive: DriveId,
     },
+    /// A drive that nobody was permitted to start spins, or nobody knows whether it does: it was asked at boot, after a
+    /// crash or when it came back, or another program woke it. It counts as spinning against every budget, even where
+    /// that breaks a limit, and is sent a stop; until it says that it stands still it keeps its permits. At boot it is
+    /// sent after the reports and before `Booted`. Ignored of a drive that is in use or on its way.
+    DriveSpins {
+        /// Which drive.
+        drive: DriveId,
+    },
 
     /// The drive failed for good, says the operator: nothing on it counts any more, and it is not used again even if it
     /// answers. What blobs had on it is rebuilt on other drives of its group. Also sent at boot, between the reports

@@ -7,15 +7,20 @@
 //! not the ledger's, count as active in their domains at all times.
 //!
 //! Invariants:
-//! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not;
+//! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not, and that none of them
+//!   was found spinning;
 //! - a drive that spins up is booked at the larger of spin-up and active power, so getting ready never breaks a limit;
 //! - a domain's books are those of the permits that are out, no more and no less.
+//!
+//! A drive that was found spinning without a permit is booked all the same: it draws power whether or not there is any
+//! left. Its domains may be above their limits by that, and grant nothing until they are below again.
 //!
 //! A soft limit holds nobody back; that it was broken is counted. A limit on bytes/s is no concern of the ledger.
 
 #[cfg(test)]
 mod tests;
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::sabotage::{Sabotage, is_on};
@@ -98,6 +103,8 @@ pub struct Ledger {
     watts: Watts,
     states: Vec<PowerState>,
     books: Vec<Book>,
+    /// Drives with permits that nobody granted.
+    found: BTreeSet<DriveId>,
     draw_mw: u64,
     active: usize,
     soft_overruns: u64,
@@ -113,6 +120,7 @@ impl Ledger {
             watts,
             states: vec![PowerState::Standby; spec.drives.len()],
             books,
+            found: BTreeSet::new(),
             draw_mw: spec.drives.len() as u64 * u64::from(watts.standby_mw)
                 + spec.pool.len() as u64 * spec.pool_drive_mw(),
             active: 0,
@@ -148,9 +156,18 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
+    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room.
+    pub fn found_spinning(&mut self, drive: DriveId) {
+        assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
+        self.enter(drive, PowerState::Active);
+        self.found.insert(drive);
+        assert!(self.found.len() <= self.active, "a drive that was found spinning is booked");
+    }
+
     /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
     pub fn released(&mut self, drive: DriveId) {
         assert!(self.state(drive) != PowerState::Standby, "{drive} has no permit to give back");
+        self.found.remove(&drive);
         self.enter(drive, PowerState::Standby);
     }
 
@@ -199,7 +216,8 @@ impl Ledger {
             let used = book.domains.iter().enumerate().filter(|(_, domain)| domain.active > 0);
             used.map(|(id, domain)| {
                 let (used, limit) = book.usage(domain);
-                assert!(!book.hard || used <= limit, "no domain of a hard limit is above it");
+                let found = || self.found.iter().any(|drive| book.domain_of[drive.index()].index() == id);
+                assert!(!book.hard || used <= limit || found(), "no domain of a hard limit is above it by permits");
                 (book.resource, DomainId(id as u32), used, limit)
             })
         })

@@ -194,6 +194,7 @@ impl Rack {
                 self.drives.back(drive);
                 self.absences.settled(drive);
             }
+            Event::DriveSpins { drive } => self.drive_spins(drive, step),
             Event::DriveFailed { drive, pulled } => self.drive_failed(drive, pulled, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
@@ -356,6 +357,13 @@ impl Rack {
         self.placement.restate(report.drive, report.capacity_bytes, report.used_bytes);
         self.drives.report(report);
         self.initialisation.report(report.drive, report.initialised);
+    }
+
+    fn drive_spins(&mut self, drive: DriveId, step: &mut Step) {
+        self.drives.spins(drive, step);
+        if self.drives.knows(drive) && !self.drives.is_missing(drive) {
+            self.absences.settled(drive);
+        }
     }
 
     fn class(&self, group: GroupId) -> &Class {

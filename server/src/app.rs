@@ -34,10 +34,11 @@ use crate::users::Users;
 use crate::world::WorldHandle;
 use catalog::{Catalog, ClockAnchor, CommitLog, Journal, Sequence, SqliteOptions, SqliteStore};
 use disk::clock::{self, wall_ms};
-use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, OpenFiles};
+use disk::device::{DeviceRack, RackDrive};
+use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, Hardware, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
-use model::RackSpec;
+use model::{DriveId, DriveSpec, RackSpec};
 use s3::Traffic;
 use std::io;
 use std::net::SocketAddr;
@@ -247,6 +248,9 @@ impl RunningServer {
     }
 }
 
+/// A rack's hardware, and its drives by number.
+type RackAndDrives = (Arc<dyn Hardware>, Vec<Arc<dyn Drive>>);
+
 struct Boot<'a> {
     dir: &'a DataDir,
     config: &'a Config,
@@ -272,13 +276,13 @@ impl Boot<'_> {
         let journal = self.journal(&catalog)?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
-        let emulated = Arc::new(self.drives(&spec, &clock));
+        let (hardware, drives) = self.hardware(&spec, &clock)?;
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
         let mut context = Context {
             clock,
             wall: Arc::new(wall_ms),
             spawn: Arc::new(supervised),
-            drives: emulated.drives().into(),
+            drives: drives.into(),
             rack_uuid: self.dir.rack_uuid(),
             nonce: nonces(random_seed()?),
             catalog,
@@ -302,11 +306,12 @@ impl Boot<'_> {
             context.trace =
                 Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
         }
-        let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&emulated)).await?;
+        let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
         if let Some(most_bytes) = world.ask(|rack, _| boot::object_bytes_max(rack)).await {
             context.counters.object_bytes_max.store(most_bytes, Ordering::Relaxed);
         }
-        let drives = self.dir.labels().into_iter().map(|(path, label)| (label.drive, path));
+        let directories = self.dir.labels().into_iter().filter(|(_, label)| self.dir.device(label.drive).is_none());
+        let drives = directories.map(|(path, label)| (label.drive, path));
         HostRoom::of(drives, &self.dir.workshop()).watch(&context, &world).await;
         let jobs = Repartitions::start(context.clone(), world.clone(), spec).await?;
         let users = Users::open(
@@ -317,7 +322,7 @@ impl Boot<'_> {
         );
         let users = Arc::new(users.await?);
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
-        let mut status = StatusService::new(context.clone(), world.clone(), emulated);
+        let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         status.notices.journal = journal.clone().err();
@@ -351,14 +356,32 @@ impl Boot<'_> {
         })
     }
 
-    /// The drives. None of them is looked at: each is checked when it is mounted, so that a start touches no drive, and
-    /// one that is missing or another's is away and keeps nobody from what the others hold.
-    fn drives(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> EmulatedRack {
+    /// The rack's hardware, and its drives: emulated, unless some are devices. None of them is looked at: each is
+    /// checked when it is mounted, so that a start touches no drive, and one that is missing or another's is away and
+    /// keeps nobody from what the others hold.
+    fn hardware(&self, spec: &RackSpec, clock: &Arc<dyn Clock>) -> Result<RackAndDrives, ServerError> {
         let (places, files) = (self.dir.labels(), OpenFiles::new(self.descriptors.rack_files));
-        EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), |drive| {
+        let directory = |drive: DriveId| {
             let (path, label) = &places[drive.index()];
             Arc::new(DirectoryDrive::at(path).with_label(label.clone()).with_open_files(&files)) as Arc<dyn Drive>
-        })
+        };
+        if !self.dir.has_devices() {
+            let emulated = EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), directory);
+            let drives = emulated.drives();
+            return Ok((Arc::new(emulated), drives));
+        }
+        if self.config.time_scale != 1 {
+            return Err(ServerError::Refused(
+                "a rack of real disks runs at time_scale = 1; set that in larder.toml".into(),
+            ));
+        }
+        let of_rack = |drive: &DriveSpec| match self.dir.device_drive(drive.id) {
+            Some(device) => RackDrive::Device(device.with_open_files(&files)),
+            None => RackDrive::Other(directory(drive.id)),
+        };
+        let devices = DeviceRack::new(spec.drives.iter().map(of_rack));
+        let drives = devices.drives();
+        Ok((Arc::new(devices), drives))
     }
 
     async fn workshop(

@@ -15,7 +15,7 @@ use crate::world::{World, WorldHandle, checks, quarantine};
 use catalog::{Catalog, CatalogError, ClockAnchor};
 use disk::label::RackUuid;
 use disk::stack;
-use disk::{Clock, DriveEventKind, EmulatedRack, TokioClock};
+use disk::{Clock, DriveEventKind, Hardware, TokioClock};
 use engine::layout::{Group, Layout};
 use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
@@ -68,7 +68,7 @@ async fn first_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
     Ok(last.map_or(Time::ZERO, |day| Time::ZERO + DAY * (day + 1)))
 }
 
-/// Starts the world of the rack `spec` over `emulated`, whose drives are those of `context`. `seed` is for the engine's
+/// Starts the world of the rack `spec` over `hardware`, whose drives are those of `context`. `seed` is for the engine's
 /// choices.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ pub async fn boot(
     policy: RackPolicy,
     seed: u64,
     context: &Context,
-    emulated: Arc<EmulatedRack>,
+    hardware: Arc<dyn Hardware>,
 ) -> Result<WorldHandle, ServerError> {
     let layout = engine::layout::synthesise(&spec)?;
     if let Err(violations) = engine::check::layout(&spec, &layout) {
@@ -92,18 +92,24 @@ pub async fn boot(
     context.spool.wipe().await?;
     context.counters.reads.begin_run(catalog, (context.wall)()).await?;
     let rack = Rack::new(spec, layout, policy, seed);
-    let facts = restate(context, &rack).await?;
+    let mut facts = restate(context, &rack).await?;
     if context.lineage.may_remove() {
-        assume_used(&emulated, &facts);
+        assume_used(&*hardware, &facts);
     }
+    // Asked, not assumed: drives may have been left spinning by a crash, or by the machine's own start.
+    for drive in hardware.spinning().await {
+        tracing::info!(%drive, "a drive spins, or may; it counts against the budgets, and is stopped");
+        facts.push(Event::DriveSpins { drive });
+    }
+    facts.push(Event::Booted);
     let (world, handle) = World::new(rack, context.clone());
-    emulated.watch_queues(world.queue_fill());
+    hardware.watch_queues(Box::new(world.queue_fill()));
     for fact in facts {
         handle.report(fact);
     }
     (context.spawn)(Box::pin(world.run()));
     (context.spawn)(Box::pin(sweep::sweep(context.clone(), handle.clone(), known)));
-    (context.spawn)(Box::pin(pass_on_news(emulated, handle.clone())));
+    (context.spawn)(Box::pin(pass_on_news(hardware, handle.clone())));
     let means_of_recheck = context.clone();
     (context.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
     Ok(handle)
@@ -153,7 +159,7 @@ pub(crate) fn object_bytes_max(rack: &Rack) -> u64 {
     fits.saturating_sub(INDEX_BYTES)
 }
 
-/// Everything the engine must know before work begins.
+/// Everything the engine must know before work begins, but for what spins.
 async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerError> {
     for intent in context.catalog.pending_intents().await? {
         let blob = intent.blob;
@@ -207,16 +213,15 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
         .await?;
     facts.push(Event::StagingChanged(usage_of(context)));
     facts.extend(checks::progress(context).await?.map(Event::ChecksReported));
-    facts.push(Event::Booted);
     Ok(facts)
 }
 
 /// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog
 /// knows them all, unless it is older than the rack.
-fn assume_used(emulated: &EmulatedRack, facts: &[Event]) {
+fn assume_used(hardware: &dyn Hardware, facts: &[Event]) {
     for fact in facts {
         if let Event::DriveReported(DriveReport { drive, used_bytes, .. }) = fact {
-            emulated.assume_used(*drive, used_bytes + LABEL_BYTES);
+            hardware.assume_used(*drive, used_bytes + LABEL_BYTES);
         }
     }
 }
@@ -248,9 +253,9 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
 }
 
 /// Reports drives that go and come without being asked to the engine.
-async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
+async fn pass_on_news(hardware: Arc<dyn Hardware>, world: WorldHandle) {
     loop {
-        let news = emulated.news().await;
+        let news = hardware.news().await;
         let drive = news.drive;
         world.report(match news.news {
             DriveEventKind::FuseTripped { domain } => {
@@ -259,6 +264,7 @@ async fn pass_on_news(emulated: Arc<EmulatedRack>, world: WorldHandle) {
             }
             DriveEventKind::Pulled => Event::DriveLost { drive, loss: Loss::Died },
             DriveEventKind::Back => Event::DriveBack { drive },
+            DriveEventKind::Spins => Event::DriveSpins { drive },
         });
     }
 }

@@ -7,6 +7,7 @@
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
+//! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
 //! Invariants:
@@ -16,6 +17,7 @@
 //! - `init` that was killed at any moment leaves a directory that `init` completes and nothing else opens.
 
 mod credentials;
+mod devices;
 mod error;
 mod identity;
 mod lock;
@@ -26,6 +28,7 @@ pub use error::DataDirError;
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
 use disk::clock;
+use disk::device::{self, DeviceDrive, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
@@ -49,6 +52,7 @@ const WORKSHOP: &str = "workshop";
 pub(crate) const JOURNAL: &str = "journal";
 const DRIVES: &str = "drives";
 const POOL: &str = "pool";
+const MOUNTS: &str = "mounts";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
 
@@ -61,6 +65,8 @@ pub struct InitOptions {
     pub rack: String,
     /// Keys of `larder.toml` that get another value than their default: `key` or `table.key`, and the value in TOML.
     pub settings: Vec<(&'static str, String)>,
+    /// Disks of the rack (paths, serial numbers or World Wide Names) on which nothing is needed any more.
+    pub wipe: Vec<String>,
 }
 
 /// A data directory of ours, locked by this process.
@@ -86,9 +92,12 @@ impl DataDir {
     /// When it is something else, or the rack or the settings make no sense; nothing is changed then.
     pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
         let (text, rack) = read_rack(&options.rack)?;
-        refuse_devices(&rack)?;
         let config_text = Config::template(&options.settings);
-        let listen = Config::parse(&path.join(CONFIG), &config_text)?.listen;
+        let config = Config::parse(&path.join(CONFIG), &config_text)?;
+        let listen = config.listen;
+        let unfinished = unfinished(path).map(label::volume_name);
+        let disks = devices::choose(&rack, &options.wipe, unfinished.as_deref())?;
+        devices::refuse_time_scale(&rack, config.time_scale)?;
         let path = made(path)?;
         refuse_unless_ours_to_make(&path)?;
         let lock = lock::take(&path)?;
@@ -103,7 +112,13 @@ impl DataDir {
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
         let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
-        label::write_directories(&fresh_labels(dir.labels())?).map_err(DataDirError::Drives)?;
+        let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
+        label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
+        disks.make(|drive| {
+            let (_, label) = dir.labels().swap_remove(drive.index());
+            let device = dir.device_drive(drive).unwrap_or_else(|| panic!("{drive} is a device"));
+            Ok((device, fresh_label(label)?))
+        })?;
         dir.finish()?;
         Ok(dir)
     }
@@ -203,8 +218,24 @@ impl DataDir {
         places
     }
 
+    /// The device that `drive` is, if it is one.
+    pub fn device(&self, drive: DriveId) -> Option<&Path> {
+        self.rack.drive(drive).path.as_deref().map(Path::new).filter(|path| is_device(path))
+    }
+
+    /// `drive` as a device, if it is one.
+    pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
+        let (_, label) = self.labels().swap_remove(drive.index());
+        self.device(drive).map(|id| DeviceDrive::new(id, mount_point(&self.path, drive), label))
+    }
+
+    /// Whether some drives are devices.
+    pub fn has_devices(&self) -> bool {
+        self.rack.drives.iter().any(|drive| self.device(drive.id).is_some())
+    }
+
     /// The directory behind `drive`: the one its description names (relative to the data directory), or one in
-    /// `drives`.
+    /// `drives`; of a device one that is there only while it is mounted.
     pub fn drive(&self, drive: DriveId) -> PathBuf {
         drive_path(&self.path, &self.rack, drive)
     }
@@ -243,21 +274,6 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
     Ok(credentials)
 }
 
-/// Drives are emulated over directories; a path that names a device is a misunderstanding that must not become a
-/// directory.
-fn refuse_devices(rack: &RackSpec) -> Result<(), DataDirError> {
-    let of_pool = rack.pool.iter().filter_map(|drive| drive.path.as_deref());
-    let paths = rack.drives.iter().filter_map(|drive| drive.path.as_deref()).chain(of_pool);
-    let device = paths.map(Path::new).find(|path| path.starts_with("/dev") || (path.exists() && !path.is_dir()));
-    device.map_or(Ok(()), |path| {
-        Err(DataDirError::Refused(format!(
-            "the rack gives a drive the path {}, which is no directory; devices are not driven yet, so name a \
-             directory on a mounted file system, or leave the path out",
-            path.display()
-        )))
-    })
-}
-
 /// The description called `rack`: its text, and what it says. A shipped name wins over a file of that name.
 ///
 /// # Errors
@@ -285,9 +301,19 @@ pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
 
 fn drive_path(path: &Path, rack: &RackSpec, drive: DriveId) -> PathBuf {
     match &rack.drive(drive).path {
+        Some(own) if is_device(Path::new(own)) => device::directory_in(&mount_point(path, drive)),
         Some(own) => path.join(own),
         None => path.join(DRIVES).join(format!("{:04}", drive.0)),
     }
+}
+
+fn mount_point(path: &Path, drive: DriveId) -> PathBuf {
+    path.join(MOUNTS).join(format!("{:04}", drive.0))
+}
+
+/// The rack that a killed `init` left unfinished at `path`.
+fn unfinished(path: &Path) -> Option<RackUuid> {
+    identity::uuid_from(fs::read_to_string(path.join(UNFINISHED)).ok()?.trim())
 }
 
 /// The labels of drives that are labelled now: each gets a UUID of its own.
@@ -367,8 +393,7 @@ fn refuse_unless_complete(path: &Path) -> Result<(), DataDirError> {
 
 /// Clears what a killed `init` left, and marks the directory as unfinished.
 fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
-    if let Some(uuid) = fs::read_to_string(path.join(UNFINISHED)).ok().and_then(|text| identity::uuid_from(text.trim()))
-    {
+    if let Some(uuid) = unfinished(path) {
         forget_labels(path, rack, uuid);
     }
     for name in [RACK, CONFIG, CREDENTIALS, CATALOG, "identity.new", UNFINISHED] {

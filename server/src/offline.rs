@@ -81,6 +81,9 @@ impl Offline {
             if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
                 return Err(ServerError::Refused(replace::not_failed(drive)));
             }
+            if replace::is_device(self.dir.rack(), drive) {
+                return Err(ServerError::Refused(replace::DEVICE.to_owned()));
+            }
             let (path, label) = self.dir.labels().swap_remove(drive.index());
             let uuid = replace::take(&path, &fresh_label(label)?).map_err(ServerError::Refused)?;
             self.catalog.replace_drive(drive, uuid.0).await?;

@@ -4,7 +4,7 @@
 //! is made; a label is never written over.
 
 use disk::label::{self, DriveLabel, DriveUuid};
-use model::DriveId;
+use model::{DriveId, RackSpec};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -78,6 +78,15 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
         }
         _ => format!("looking into {}: {error}; see that it can be read and written", path.display()),
     })
+}
+
+/// Why a device is not replaced while a rack is in use.
+pub(crate) const DEVICE: &str = "the drive is a whole disk, and those are not replaced by a command yet; what it held \
+                                 is rebuilt on other drives of its group once it is given up";
+
+/// Whether `drive` is a device.
+pub(crate) fn is_device(rack: &RackSpec, drive: DriveId) -> bool {
+    rack.drive(drive).path.as_deref().is_some_and(|path| disk::device::is_device(Path::new(path)))
 }
 
 #[cfg(test)]

@@ -438,6 +438,9 @@ pub struct Totals {
     pub repaired_fragments: u64,
     /// The number of times that drives did not answer in time.
     pub missed_deadlines: u64,
+    /// Sleeping drives that another program woke.
+    #[serde(default)]
+    pub woken_by_others: u64,
     /// I/O calls on emulated drives that took longer than the model says.
     pub overruns: u64,
     /// Their sum, in wall seconds.

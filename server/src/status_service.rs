@@ -26,7 +26,7 @@ use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::verify::{VerifyProgress, VerifyRequest};
 use crate::world::WorldHandle;
 use catalog::{CatalogError, Journal, Object, Place};
-use disk::EmulatedRack;
+use disk::Hardware;
 use disk::clock;
 use disk::label::Label;
 use engine::thermometer::Rule;
@@ -34,14 +34,14 @@ use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
 use small_objects::intake_status;
-use snapshot::{drive_report, late, patience, rack_status, unusable};
+use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
-use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings};
+use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings, woken_by_others};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
 const ABSENCES_NAMED: usize = 5;
@@ -50,7 +50,7 @@ const ABSENCES_NAMED: usize = 5;
 pub struct StatusService {
     context: Context,
     world: WorldHandle,
-    emulated: Arc<EmulatedRack>,
+    hardware: Arc<dyn Hardware>,
     recalls: Recalls,
     sets: SetRecalls,
     /// Notices of how the server is set up.
@@ -74,7 +74,7 @@ pub struct StatusService {
 
 impl StatusService {
     /// Reports on this world.
-    pub fn new(context: Context, world: WorldHandle, emulated: Arc<EmulatedRack>) -> Self {
+    pub fn new(context: Context, world: WorldHandle, hardware: Arc<dyn Hardware>) -> Self {
         let recalls = Recalls::new(context.clone(), world.clone());
         let sets = SetRecalls::new(context.clone(), world.clone());
         let started = clock::monotonic();
@@ -82,7 +82,7 @@ impl StatusService {
         Self {
             context,
             world,
-            emulated,
+            hardware,
             recalls,
             sets,
             notices: Notices::default(),
@@ -168,12 +168,12 @@ impl Admin for StatusService {
         let clock = Arc::clone(&self.context.clock);
         let look = move |rack: &Rack, now: Time| {
             let waits = patience(rack, &*clock, now);
-            (rack_status(rack, now, &*clock), late(rack), waits)
+            (rack_status(rack, now, &*clock), late(rack), waits, unstopped(rack))
         };
-        let (seen, late, patience) = self.look(look).await?;
+        let (seen, late, patience, unstopped) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
-        let overrun = self.emulated.overrun();
+        let overrun = self.hardware.overrun();
         let uploads = self.context.catalog.upload_usage().await.unwrap_or_default();
         let mut status = Status {
             modelled_s: self.context.clock.now().as_secs_f64(),
@@ -203,6 +203,7 @@ impl Admin for StatusService {
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;
+        status.totals.woken_by_others = self.hardware.woken_by_others();
         status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
@@ -210,6 +211,8 @@ impl Admin for StatusService {
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
         status.warnings.extend(late_drives(&late));
+        status.warnings.extend(unstopped);
+        status.warnings.extend(woken_by_others(status.totals.woken_by_others));
         status.warnings.extend(patience);
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);

@@ -201,7 +201,7 @@ impl Site {
             trace: None,
         };
         let (spec, policy) = (run.spec.clone(), run.policy.clone());
-        let world = boot::boot(spec, policy, run.seed, &context, Arc::clone(&rack)).await?;
+        let world = boot::boot(spec, policy, run.seed, &context, rack.clone()).await?;
         let cards = Arc::new(Cards::new(&run.spec, run.cards, Arc::clone(&clock)));
         Ok(Self { world, context, clock, rack, cards, drives: run.spec.drives.len() })
     }

@@ -26,6 +26,8 @@ mod backoff;
 mod checks;
 #[path = "rack/forecasts.rs"]
 mod forecasts;
+#[path = "rack/found_spinning.rs"]
+mod found_spinning;
 #[path = "rack/giving_up.rs"]
 mod giving_up;
 #[path = "rack/hangs.rs"]

@@ -136,9 +136,10 @@ def init_script(modules, parameters, commands):
     return "\n".join([*lines, "poweroff -f", ""]).encode()
 
 
-def boot(binary, modules, commands, cache, disks=()):
+def boot(binary, modules, commands, cache, disks=(), programs=(), texts=None, memory_mb=1024):
     """Runs `commands` with `larder` on the path; per command (exit code, output, errors). `modules` are names of
-    modules with their parameters, `disks` image files at SATA ports."""
+    modules with their parameters, `disks` image files at SATA ports, `programs` paths of this machine's programs that
+    are to be there as well, `texts` the texts of further files by their paths."""
     qemu = shutil.which("qemu-system-x86_64")
     if not qemu:
         raise Unavailable("qemu-system-x86_64 is not installed (Debian: qemu-system-x86)")
@@ -149,26 +150,33 @@ def boot(binary, modules, commands, cache, disks=()):
     run("strip", "-o", plain, binary)
     files, folders = {}, {"bin", "proc", "sys", "dev", "tmp", "modules", "mnt"}
     copies = {"bin/busybox": busybox, "bin/larder": plain,
-              **{lib.lstrip("/"): lib for lib in shared_libraries(binary)},
+              **{path.lstrip("/"): path for path in programs},
+              **{lib.lstrip("/"): lib for program in (binary, *programs) for lib in shared_libraries(program)},
               **{f"modules/{os.path.basename(path)}": path for path in loaded}}
     for name, source in copies.items():
         with open(source, "rb") as file:
             files[name] = (0o755, file.read())
+    for name, text in (texts or {}).items():
+        files[name] = (0o644, text.encode())
+    for name in files:
         parts = name.split("/")[:-1]
         folders |= {"/".join(parts[:depth + 1]) for depth in range(len(parts))}
     files["init"] = (0o755, init_script(loaded, modules, commands))
     archive = os.path.join(cache, "initramfs")
     initramfs(archive, files, sorted(folders), [("bin/sh", "busybox")])
-    command = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", "1024", "-no-reboot",
+    command = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", str(memory_mb), "-no-reboot",
                "-display", "none", "-nodefaults", "-serial", "stdio", "-kernel", vmlinux(kernel, cache),
                "-initrd", archive, "-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]
     for number, disk in enumerate(disks):
         command += ["-device", "ahci,id=ahci"] if number == 0 else []
         command += ["-drive", f"file={disk},format=raw,if=none,id=disk{number}",
                     "-device", f"ide-hd,drive=disk{number},bus=ahci.{number},serial=VM-{number}"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                          timeout=BOOT_TIMEOUT_S, check=False)
-    return results(done.stdout, len(commands), done.stderr)
+    console = os.path.join(cache, "console")
+    with open(console, "w", encoding="utf-8") as out:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True,
+                              errors="replace", timeout=BOOT_TIMEOUT_S, check=False)
+    with open(console, encoding="utf-8", errors="replace") as written:
+        return results(written.read(), len(commands), done.stderr)
 
 
 def results(console, count, errors):

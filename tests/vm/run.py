@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
-which does neither. usage: run.py BINARY [CACHE]
+which does neither; and a whole rack (rack.py). usage: run.py BINARY [CACHE]
 
 The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped."""
 
@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 
+import rack
 from machine import Unavailable, boot
 
 # ext4 asks for the checksum by the name of its algorithm.
@@ -132,33 +133,46 @@ TESTS = [
 ]
 
 
-def main():
-    binary = os.path.abspath(sys.argv[1])
+def single_disks(binary, cache):
+    """What the commands of `larder drive` answer."""
     with tempfile.TemporaryDirectory() as folder:
-        cache = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else folder
-        os.makedirs(cache, exist_ok=True)
         image = os.path.join(folder, "disk")
         with open(image, "wb") as file:
             file.truncate(DISK_BYTES)
-        try:
-            modules = {name: PARAMETERS.get(name, "") for name in MODULES}
-            answers = boot(binary, modules, [FIND + command for command in COMMANDS.values()], cache, [image])
-        except Unavailable as reason:
-            print(f"skipped: {reason}")
-            print(f"vm: 0 passed, 0 failed, {len(TESTS)} skipped")
-            return 0
-    results = dict(zip(COMMANDS, answers))
+        modules = {name: PARAMETERS.get(name, "") for name in MODULES}
+        answers = boot(binary, modules, [FIND + command for command in COMMANDS.values()], cache, [image])
+    return dict(zip(COMMANDS, answers))
+
+
+def judged(tests, results):
+    """How many of `tests` failed."""
     failed = 0
-    for test in TESTS:
+    for test in tests:
         try:
             test(results)
             print(f"passed  {test.__name__}")
-        except (AssertionError, KeyError, ValueError) as error:
+        except (AssertionError, KeyError, ValueError, IndexError) as error:
             failed += 1
             print(f"failed  {test.__name__}\n        {type(error).__name__}: {error}")
     if os.environ.get("LARDER_VM_VERBOSE"):
         print(json.dumps(results, indent=1))
-    print(f"vm: {len(TESTS) - failed} passed, {failed} failed, 0 skipped")
+    return failed
+
+
+def main():
+    binary = os.path.abspath(sys.argv[1])
+    passed = failed = skipped = 0
+    with tempfile.TemporaryDirectory() as folder:
+        cache = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else folder
+        os.makedirs(cache, exist_ok=True)
+        for tests, answers in [(TESTS, single_disks), (rack.TESTS, rack.results)]:
+            try:
+                wrong = judged(tests, answers(binary, cache))
+                passed, failed = passed + len(tests) - wrong, failed + wrong
+            except Unavailable as reason:
+                print(f"skipped: {reason}")
+                skipped += len(tests)
+    print(f"vm: {passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 

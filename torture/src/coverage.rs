@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 42] = [
+const EVENTS: [(&str, About); 43] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -35,6 +35,7 @@ const EVENTS: [(&str, About); 42] = [
     ("DriveCommandFailed", About::Drive),
     ("DriveLost", About::Drive),
     ("DriveBack", About::Drive),
+    ("DriveSpins", About::Drive),
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
     ("DriveRetiring", About::Drive),
@@ -219,6 +220,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveCommandFailed { drive, .. }
         | Event::DriveLost { drive, .. }
         | Event::DriveBack { drive }
+        | Event::DriveSpins { drive }
         | Event::DriveFailed { drive, .. }
         | Event::DriveReplaced { drive, .. }
         | Event::DriveRetiring { drive }
@@ -263,6 +265,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveCommandFailed { .. } => "DriveCommandFailed",
         Event::DriveLost { .. } => "DriveLost",
         Event::DriveBack { .. } => "DriveBack",
+        Event::DriveSpins { .. } => "DriveSpins",
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
         Event::DriveRetiring { .. } => "DriveRetiring",

@@ -245,7 +245,7 @@ impl Site {
         let context = self.context(&catalog, (clock, started), &rack);
         let policy = self.plan.policy.clone();
         self.judge.lock().begin_life((&self.spec, &self.layout), &policy, seed, self.may_have_forgotten());
-        let world = boot::boot((*self.spec).clone(), policy, seed, &context, Arc::clone(&rack)).await?;
+        let world = boot::boot((*self.spec).clone(), policy, seed, &context, rack.clone()).await?;
         let service = ObjectService::new(context.clone(), world.clone(), self.plan.max_wait);
         if service.head_bucket(BUCKET).await.is_err() {
             let bucket = Bucket::new(BUCKET, 0, server::users::ROOT);
@@ -256,7 +256,7 @@ impl Site {
         Ok(Running {
             jobs: self.jobs(&context, &world).await?,
             users: self.users(&context).await?,
-            status: StatusService::new(context.clone(), world.clone(), Arc::clone(&rack)),
+            status: StatusService::new(context.clone(), world.clone(), rack.clone()),
             service,
             world,
             context,

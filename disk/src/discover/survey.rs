@@ -110,6 +110,12 @@ fn by_id(tree: &Tree, path: &Path) -> Option<PathBuf> {
     names.min_by_key(|name| (rank(name), name.clone())).map(|name| folder.join(name))
 }
 
+/// The commands that control the power of the disk that the kernel calls `name`. Touches no disk.
+pub fn protocol_of(tree: &Tree, name: &str) -> Protocol {
+    let block = block_of(name);
+    Identity::read(tree, &block, &Properties::read(tree, &block)).protocol
+}
+
 /// All reasons against using `disk` but those that concern others as well.
 fn refusals(tree: &Tree, mounts: &Mounts, disk: &Disk) -> Vec<Refusal> {
     let block = block_of(&disk.name);

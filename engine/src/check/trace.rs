@@ -285,6 +285,10 @@ impl TraceCheck {
             | Event::DriveBack { drive }
             | Event::DriveLost { drive, loss: Loss::FuseTripped }
             | Event::DriveCommandFailed { drive, loss: Loss::FuseTripped, .. } => self.turn(*drive, Turning::No)?,
+            // Nobody asked for that: the limits bind those who start more.
+            Event::DriveSpins { drive } if self.turning[drive.index()] == Turning::No => {
+                self.turn(*drive, Turning::Yes)?;
+            }
             Event::Submitted(request)
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => self.submitted(request),

@@ -228,9 +228,12 @@ impl Rack {
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    /// Queues the repair of a stack of `blob` that is damaged, in its place. Where the queue is full, the next scrub
-    /// finds it again.
+    /// Queues the repair of a stack of `blob` that is damaged, in its place. Where the queue is full, or the rack
+    /// closes, the next scrub finds it again.
     pub(super) fn queue_repair(&mut self, blob: &BlobOnDrive, group: GroupId, index: u8, now: Time) {
+        if self.closing {
+            return;
+        }
         let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
         let work = Work::Rebuild { blob, group, drives, lost: index, stack_bytes, bytes, in_place: true };
         let op = self.rebuild_op(work, group);

@@ -42,7 +42,10 @@ impl Rack {
             return true;
         }
         self.classes[class.index()].begin_switch(priority, step.now);
-        if !self.recover(class, group, step) {
+        // A member that was found spinning is on its way down; the group wakes as a whole when it stands still.
+        if self.drives.on_the_way(group).is_stopping() {
+            self.rest(class, group, step);
+        } else if !self.recover(class, group, step) {
             self.begin_waking(class, group, priority, step.now);
         }
         true

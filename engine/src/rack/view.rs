@@ -19,7 +19,7 @@ use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
-use model::{ClassId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, Time};
+use model::{ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
 
 impl Rack {
     /// The rack's description.
@@ -61,6 +61,20 @@ impl Rack {
         let spins = self.drives.ledger.state(drive) == PowerState::Active;
         assert!(phase != DrivePhase::Ready || spins, "{drive} is ready under a permit");
         phase
+    }
+
+    /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard
+    /// limits it is in. These are named with what is used of them, and the limit: drives or milliwatts, by the
+    /// resource.
+    pub fn unstopped(&self) -> impl Iterator<Item = (DriveId, ResourceId, DomainId, u64, u64)> + '_ {
+        self.drives.unstopped().flat_map(move |drive| {
+            let of_drive = move |(resource, domain, _, _): &(ResourceId, DomainId, u64, u64)| {
+                self.setup.spec.domain_of(drive, *resource) == *domain
+                    && self.setup.spec.resources[resource.index()].hard
+            };
+            let domains = self.drives.ledger.usage().filter(of_drive);
+            domains.map(move |(resource, domain, used, limit)| (drive, resource, domain, used, limit))
+        })
     }
 
     /// Whether the operator said that `drive` failed for good.

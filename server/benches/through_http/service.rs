@@ -66,7 +66,10 @@ impl ObjectService {
         let source: Vec<u8> = (0..OBJECT_BYTES / 8).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
         let service = Self { root, source };
         std::fs::write(service.source_file(), &service.source).unwrap();
-        drop(DataDir::init(&service.data(), &InitOptions { rack: "pelican".into(), settings: vec![] }).unwrap());
+        drop(
+            DataDir::init(&service.data(), &InitOptions { rack: "pelican".into(), settings: vec![], wipe: vec![] })
+                .unwrap(),
+        );
         service.serve(None).ask("PUT", "/shelf");
         service
     }

@@ -261,7 +261,7 @@ impl Running {
 fn data_dir(name: &str) -> (TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join(name);
-    drop(DataDir::init(&path, &InitOptions { rack: "nas8".into(), settings: vec![] }).unwrap());
+    drop(DataDir::init(&path, &InitOptions { rack: "nas8".into(), settings: vec![], wipe: vec![] }).unwrap());
     (root, path)
 }
 

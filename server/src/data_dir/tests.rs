@@ -6,7 +6,7 @@ use disk::label::DriveLabel;
 use tempfile::TempDir;
 
 fn options() -> InitOptions {
-    InitOptions { rack: "pelican-mini".into(), settings: vec![("time_scale", "50".into())] }
+    InitOptions { rack: "pelican-mini".into(), settings: vec![("time_scale", "50".into())], wipe: vec![] }
 }
 
 fn made() -> (TempDir, PathBuf) {
@@ -89,10 +89,11 @@ fn init_never_runs_over_a_directory_that_is_made() {
 fn wrong_racks_and_settings_leave_nothing_behind() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("data");
-    let message =
-        DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![] }).unwrap_err().to_string();
+    let message = DataDir::init(&path, &InitOptions { rack: "pelikan".into(), settings: vec![], wipe: vec![] })
+        .unwrap_err()
+        .to_string();
     assert!(message.contains("there is no rack `pelikan`") && message.contains("pelican-mini"), "{message}");
-    let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())] };
+    let wrong = InitOptions { rack: "nas8".into(), settings: vec![("time_scale", "0".into())], wipe: vec![] };
     assert!(matches!(DataDir::init(&path, &wrong), Err(DataDirError::Config(_))));
     assert!(!path.exists());
 }
@@ -130,7 +131,7 @@ fn labels_that_a_killed_init_left_on_drives_elsewhere_are_taken_back() {
     let own = format!("slot = [0, 0, 0]\npath = {:?}", away.to_str().unwrap());
     let description = root.path().join("rack.toml");
     fs::write(&description, nas8.replacen("slot = [0, 0, 0]", &own, 1)).unwrap();
-    let options = InitOptions { rack: description.to_str().unwrap().into(), settings: vec![] };
+    let options = InitOptions { rack: description.to_str().unwrap().into(), settings: vec![], wipe: vec![] };
     let (path, other) = (root.path().join("data"), root.path().join("other"));
     let uuid = DataDir::init(&path, &options).unwrap().rack_uuid();
 
@@ -230,7 +231,7 @@ fn uuids_are_read_as_they_are_written() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
+fn a_device_that_is_no_disk_is_refused_before_anything_is_made() {
     let root = tempfile::tempdir().unwrap();
     let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
     for path in ["/dev/sdx0", "/dev/null"] {
@@ -238,7 +239,10 @@ fn a_path_that_is_no_directory_is_refused_before_anything_is_made() {
         fs::write(&rack, nas8.replacen("[[drives]]", &format!("[[drives]]\npath = \"{path}\""), 1)).unwrap();
         let wanted = InitOptions { rack: rack.to_str().unwrap().into(), ..options() };
         let message = DataDir::init(&root.path().join("data"), &wanted).unwrap_err().to_string();
-        assert!(message.contains(path) && message.contains("name a directory"), "{message}");
+        assert!(
+            message.contains(&format!("there is no disk {path}")) && message.contains("drive 1 has no path"),
+            "{message}"
+        );
         assert!(!root.path().join("data").exists() && !Path::new("/dev/sdx0").exists());
     }
 }

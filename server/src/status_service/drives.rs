@@ -84,6 +84,9 @@ impl StatusService {
     /// Takes the empty directory in the place of `drive`, which failed.
     pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
+        if self.look(move |rack, _| replace::is_device(rack.spec(), drive)).await? {
+            return Err(AdminError::Because(replace::DEVICE.to_owned()));
+        }
         let labelled = async {
             let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
             tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
@@ -120,7 +123,7 @@ impl StatusService {
         };
         tracing::info!(%drive, "another drive took the place of one that failed");
         self.context.counters.absences.note(drive, None);
-        self.emulated.replace(drive);
+        self.hardware.replace(drive);
         self.world.report(Event::DriveReplaced { drive, lost_bytes });
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await
     }

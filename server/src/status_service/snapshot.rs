@@ -9,7 +9,7 @@ use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
 use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
-use model::{ClassId, DriveId, GroupId, Time};
+use model::{ClassId, DomainLimit, DriveId, GroupId, Resource, Time};
 use std::collections::BTreeMap;
 
 /// The engine's part of a status.
@@ -277,6 +277,28 @@ pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<U
             why(stack, *drive).map(|why| UnusableStack { stack, drive: drive.0, why: why.into() })
         })
         .collect()
+}
+
+/// Drives that would not stop, or do not say whether they did, and what they hold up by that.
+pub(super) fn unstopped(rack: &Rack) -> Vec<String> {
+    let mut drives = BTreeMap::<DriveId, Vec<String>>::new();
+    for (drive, resource, domain, used, limit) in rack.unstopped() {
+        let Resource { name, limit: kind, .. } = &rack.spec().resources[resource.index()];
+        let milli = matches!(kind, DomainLimit::Watts(_));
+        let (used, limit, unit) = if milli { (used / 1000, limit / 1000, " W") } else { (used, limit, "") };
+        drives.entry(drive).or_default().push(format!("{name} {} ({used} of {limit}{unit} used)", domain.0));
+    }
+    let sentence = |(drive, domains): (DriveId, Vec<String>)| {
+        format!(
+            "drive {} would not stop, or does not say whether it did: it counts as spinning, and takes its part of {} \
+             from drives that wait. It is tried again; `larder drive power` shows what it answers, and a drive that is \
+             pulled and given up (`larder drive fail {}`) holds nothing up",
+            drive.0,
+            domains.join(", "),
+            drive.0
+        )
+    };
+    drives.into_iter().map(sentence).collect()
 }
 
 /// The drives that missed deadlines, each with their number.

@@ -65,6 +65,16 @@ fn unknown_staged(files: &str) -> String {
     format!("{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them")
 }
 
+/// Drives that others woke.
+pub(super) fn woken_by_others(times: u64) -> Option<String> {
+    (times > 0).then(|| {
+        format!(
+            "sleeping drives that another program woke since the server started: {times}. The log says which and when; \
+             `larder drive doctor` looks for programs that do that"
+        )
+    })
+}
+
 /// Damaged records of the catalog.
 pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
     let (first, records) = (keys.first()?, keys.len());

@@ -154,6 +154,9 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
         DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
         DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
+        DriveError::Gone(_) => (otherwise, Some("see to its cable, its slot and its power")),
+        DriveError::Medium { .. } | DriveError::ReadOnly { .. } => (otherwise, Some("see to the drive itself")),
+        DriveError::Power(_) => (otherwise, Some("see what `larder drive power` says of it")),
         _ => (otherwise, Some("see to its cable, slot and file system")),
     };
     let mend = mend.map_or_else(String::new, |mend| {

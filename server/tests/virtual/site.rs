@@ -310,7 +310,7 @@ impl Site {
             trace: self.trace.clone(),
         };
         let (spec, policy) = (self.spec.clone(), self.policy.clone());
-        let world = boot::boot(spec, policy, self.seed, &context, Arc::clone(&rack)).await.unwrap();
+        let world = boot::boot(spec, policy, self.seed, &context, rack.clone()).await.unwrap();
         let service =
             ObjectService::new(context.clone(), world.clone(), self.max_wait).with_read_ahead(self.read_ahead);
         if service.head_bucket(BUCKET).await.is_err() {
@@ -593,7 +593,7 @@ impl Larder {
 
     /// What the operator speaks to.
     pub fn status(&self) -> StatusService {
-        StatusService::new(self.context.clone(), self.world.clone(), Arc::clone(&self.rack))
+        StatusService::new(self.context.clone(), self.world.clone(), self.rack.clone())
     }
 
     /// Since boot.

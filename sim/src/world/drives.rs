@@ -145,6 +145,11 @@ impl Drives {
         self.away.contains(&drive)
     }
 
+    /// Whether the platters of `drive`, which is there, stand still.
+    pub fn stands_still(&mut self, now: Time, drive: DriveId) -> bool {
+        self.physics[drive.index()].state(now) == PowerState::Standby
+    }
+
     /// Draws whether a fault of this rate happens now.
     #[inline]
     pub fn unlucky(&mut self, permille: u64) -> bool {

@@ -25,6 +25,16 @@ impl World<Rack> {
 }
 
 impl<M: Controller> World<M> {
+    /// Another program starts a drive that stands still, and the rack finds out.
+    pub fn wake_by_others(&mut self, drive: DriveId) {
+        if self.drives.stands_still(self.now, drive) {
+            self.command(drive, Attempt(u32::MAX), CommandKind::SpinUp);
+            if !self.drives.is_away(drive) {
+                self.report(Event::DriveSpins { drive });
+            }
+        }
+    }
+
     /// Sets the rates of faults from now on.
     pub fn set_faults(&mut self, faults: Faults) {
         self.drives.faults = faults;

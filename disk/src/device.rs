@@ -1,0 +1,167 @@
+//! A drive that is a whole disk, with a file system of its own.
+//!
+//! ```text
+//!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
+//!  unmounted              until at speed            mounted, label checked
+//!     ^                                                     |
+//!     +--stop-- unmounted: no late write is left <--unmount-+
+//!     STOP, polled until the disk says standby
+//! ```
+//! The disk is named by its link in /dev/disk/by-id, which is followed anew for each command: the kernel's name (`sda`)
+//! may be another disk's tomorrow. On the mounted file system all is done by a [`DirectoryDrive`], in the directory
+//! `larder` of its root: while nothing is mounted there is no such directory, so that a late request finds nothing to
+//! write to below the mount point.
+//!
+//! Invariants:
+//! - nothing is stopped that is mounted: the file system's next write would start it again;
+//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing stays mounted whose label is
+//!   not the expected one;
+//! - a disk counts as stopped only if it says so itself.
+
+mod handle;
+mod mkfs;
+mod mount;
+mod rack;
+mod sleep;
+mod state;
+mod watch;
+
+pub use handle::DiskHandle;
+pub use mkfs::MkfsError;
+pub use rack::{DeviceRack, RackDrive, WATCH_EVERY};
+pub use state::directory_in;
+
+use crate::directory::{DirectoryDrive, OpenFiles};
+use crate::label::{self, DriveLabel, Label};
+use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
+use async_trait::async_trait;
+use state::DeviceState;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A drive that is a whole disk. See the head of this file.
+pub struct DeviceDrive {
+    state: Arc<DeviceState>,
+    files: DirectoryDrive,
+}
+
+impl DeviceDrive {
+    /// The drive on the disk `id` (a path below /dev/disk/by-id), mounted at `mount_point`, which must carry `label`.
+    pub fn new(id: impl Into<PathBuf>, mount_point: impl Into<PathBuf>, label: Label) -> Self {
+        let state = DeviceState::new(id.into(), mount_point.into(), label::volume_name(label.rack));
+        let files = DirectoryDrive::at(state.directory()).with_label(label);
+        Self { state: Arc::new(state), files }
+    }
+
+    /// Caches its open files in `files`, which it shares with other drives.
+    #[must_use]
+    pub fn with_open_files(mut self, files: &OpenFiles) -> Self {
+        self.files = self.files.with_open_files(files);
+        self
+    }
+
+    /// Makes a drive of the disk, which is awake and of which nothing is needed any more: a file system, with `label`
+    /// in it, unmounted and asleep. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`]; what the disk held is gone then.
+    pub fn make(&self, label: &DriveLabel) -> Result<(), DriveError> {
+        self.state.make_file_system()?;
+        self.state.mount()?;
+        let labelled = self.state.label(label);
+        // It also shows whether it obeys.
+        let stopped = self.state.stop();
+        labelled.and(stopped)
+    }
+
+    /// Runs `work` on a thread that may block.
+    async fn run<T, F>(&self, work: F) -> Result<T, DriveError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&DeviceState) -> Result<T, DriveError> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let done = tokio::task::spawn_blocking(move || work(&state)).await;
+        finished(done).unwrap_or(Err(DriveError::NotReady("shutting down")))
+    }
+}
+
+/// Whether `path` names a device, rather than a directory.
+pub fn is_device(path: &Path) -> bool {
+    path.starts_with("/dev")
+}
+
+#[async_trait]
+impl Drive for DeviceDrive {
+    async fn create(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        self.files.create(name, bytes).await
+    }
+
+    async fn create_sparse(&self, name: &FileName, bytes: u64) -> Result<(), DriveError> {
+        self.files.create_sparse(name, bytes).await
+    }
+
+    async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
+        self.files.write_at(name, offset, data).await
+    }
+
+    async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
+        self.files.read_at(name, offset, into).await
+    }
+
+    async fn read_end(&self, name: &FileName, bytes: u64) -> Result<(u64, Buffer), DriveError> {
+        self.files.read_end(name, bytes).await
+    }
+
+    async fn sync(&self, name: &FileName) -> Result<(), DriveError> {
+        self.files.sync(name).await
+    }
+
+    async fn remove(&self, name: &FileName) -> Result<(), DriveError> {
+        self.files.remove(name).await
+    }
+
+    async fn replace(&self, from: &FileName, to: &FileName) -> Result<(), DriveError> {
+        self.files.replace(from, to).await
+    }
+
+    async fn remove_many(&self, names: Vec<FileName>) -> Vec<Result<u64, DriveError>> {
+        self.files.remove_many(names).await
+    }
+
+    async fn len(&self, name: &FileName) -> Result<u64, DriveError> {
+        self.files.len(name).await
+    }
+
+    async fn list(&self) -> Result<Vec<FileName>, DriveError> {
+        self.files.list().await
+    }
+
+    async fn space(&self) -> Result<Space, DriveError> {
+        self.files.space().await
+    }
+
+    async fn spin_up(&self) -> Result<(), DriveError> {
+        self.run(DeviceState::start).await
+    }
+
+    async fn mount(&self) -> Result<Space, DriveError> {
+        self.run(DeviceState::mount).await?;
+        let mounted = self.files.mount().await;
+        if mounted.is_err() {
+            // The error of the label is the one that counts.
+            let _ = self.unmount().await;
+        }
+        mounted
+    }
+
+    async fn unmount(&self) -> Result<(), DriveError> {
+        self.files.unmount().await?;
+        self.run(DeviceState::unmount).await
+    }
+
+    async fn stop(&self) -> Result<(), DriveError> {
+        self.files.unmount().await?;
+        self.run(DeviceState::stop).await
+    }
+}

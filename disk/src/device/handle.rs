@@ -1,0 +1,122 @@
+//! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
+
+use crate::counters::IoCounters;
+use crate::discover::{Contents, Protocol, Role, Tree, protocol_of};
+use crate::drive::DriveError;
+use crate::label::LabelError;
+use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
+use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// File systems that are mounted.
+pub(super) const FILE_SYSTEMS: [&str; 2] = ["xfs", "ext4"];
+/// The kernel's size of a sector in /sys.
+const SECTOR_BYTES: u64 = 512;
+
+/// A disk by its name in /dev/disk/by-id, whether it is there or not.
+pub struct DiskHandle {
+    id: PathBuf,
+    tree: Tree,
+    /// Commands that were sent to it from here.
+    commands: Arc<AtomicU64>,
+}
+
+impl DiskHandle {
+    /// The disk to which the link `id` leads.
+    pub fn new(id: impl Into<PathBuf>) -> Self {
+        Self { id: id.into(), tree: Tree::below("/"), commands: Arc::default() }
+    }
+
+    /// Its link.
+    pub fn id(&self) -> &Path {
+        &self.id
+    }
+
+    /// The kernel's name for it now.
+    ///
+    /// # Errors
+    /// [`DriveError::Gone`] if it is not there.
+    pub fn name(&self) -> Result<String, DriveError> {
+        let target = self.tree.target(&self.id);
+        let name = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned);
+        let there = |name: &String| self.tree.exists(Path::new("sys/block").join(name));
+        name.filter(there).ok_or_else(|| DriveError::Gone(self.id.clone()))
+    }
+
+    /// The device node of the disk that the kernel calls `name`.
+    pub fn node(&self, name: &str) -> PathBuf {
+        self.tree.real(Path::new("dev").join(name))
+    }
+
+    /// Its power control.
+    ///
+    /// # Errors
+    /// If it is not there, or may not be sent commands.
+    pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
+        let name = self.name()?;
+        let open = || -> Result<Counted, DriveError> {
+            let sg = SgDevice::open(&self.node(&name)).map_err(|error| match error {
+                TransportError::Gone => DriveError::Gone(self.id.clone()),
+                error => DriveError::Power(error.into()),
+            })?;
+            Ok(Counted { sg, commands: Arc::clone(&self.commands) })
+        };
+        Ok(match protocol_of(&self.tree, &name) {
+            Protocol::Ata => Box::new(AtaPower::new(open()?)),
+            Protocol::Scsi => Box::new(ScsiPower::new(open()?)),
+            Protocol::None => Box::new(NoPower::new("it takes no SCSI commands")),
+        })
+    }
+
+    /// What its platters do. Starts nothing.
+    ///
+    /// # Errors
+    /// As [`DiskHandle::control`].
+    pub fn mode(&self) -> Result<PowerMode, DriveError> {
+        Ok(self.control()?.mode())
+    }
+
+    /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is
+    /// gone.
+    pub fn counters(&self) -> Option<(IoCounters, u64)> {
+        let sent = self.commands.load(Ordering::SeqCst);
+        let block = self.tree.real(Path::new("sys/block").join(self.name().ok()?));
+        Some((IoCounters::read(&block)?, sent))
+    }
+
+    /// The kind of the file system on it, which must have the name `volume`. Reads its beginning and its end, and so
+    /// wakes it if it sleeps.
+    ///
+    /// # Errors
+    /// [`DriveError::Label`] if it holds something else.
+    pub(super) fn file_system(&self, name: &str, volume: &str) -> Result<&'static str, DriveError> {
+        let sectors = self.tree.number(Path::new("sys/block").join(name).join("size")).unwrap_or(0);
+        let contents = Contents::read(&self.node(name), sectors * SECTOR_BYTES);
+        if let Contents::Unreadable(error) = &contents {
+            return Err(DriveError::Medium { context: format!("reading {name}"), error: error.clone() });
+        }
+        let systems = contents.signatures().iter().filter(|found| found.role == Role::FileSystem);
+        let found = systems.map(|found| (found.name.clone(), found.label.clone().unwrap_or_default())).next();
+        let Some((kind, label)) = found else { return Err(LabelError::Missing.into()) };
+        if label != volume {
+            return Err(LabelError::OtherVolume { found: label, expected: volume.to_owned() }.into());
+        }
+        let known = FILE_SYSTEMS.into_iter().find(|known| *known == kind);
+        known.ok_or_else(|| LabelError::OtherVolume { found: kind, expected: FILE_SYSTEMS.join(" or ") }.into())
+    }
+}
+
+/// A transport that counts its commands, so that those of others can be known from the kernel's count of all.
+struct Counted {
+    sg: SgDevice,
+    commands: Arc<AtomicU64>,
+}
+
+impl ScsiTransport for Counted {
+    fn execute(&self, command: &Command) -> Result<Reply, TransportError> {
+        self.commands.fetch_add(1, Ordering::SeqCst);
+        self.sg.execute(command)
+    }
+}

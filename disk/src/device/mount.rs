@@ -1,0 +1,39 @@
+//! Mounts and unmounts, by the kernel's calls.
+
+use crate::drive::DriveError;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CStr;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often an unmount is tried whose file system is still in use by calls that end at any moment, and the pause
+/// between two tries.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
+/// on it is executed, is a device, or changes when it is read.
+pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
+    made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
+    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
+    rustix::mount::mount(node, point, system, flags, None::<&CStr>).map_err(failed)
+}
+
+/// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.
+pub(super) fn unmount(point: &Path) -> Result<(), DriveError> {
+    for tries_left in (0..TRIES).rev() {
+        match rustix::mount::unmount(point, UnmountFlags::NOFOLLOW) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(Errno::BUSY) if tries_left > 0 => std::thread::sleep(PAUSE),
+            Err(errno) => {
+                return Err(DriveError::of_system(format!("unmounting {}", point.display()), errno.into()));
+            }
+        }
+    }
+    unreachable!("the last try returns")
+}

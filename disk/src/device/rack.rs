@@ -1,0 +1,132 @@
+//! The hardware of a rack some of whose drives are devices.
+//!
+//! Every [`WATCH_EVERY`] each device is looked for, and the kernel's counters of those that sleep are read, which
+//! touches no disk. Directories among the drives come and go without being noticed until they are mounted.
+
+use super::DeviceDrive;
+use super::state::DeviceState;
+use super::watch::Seen;
+use crate::counters::Touch;
+use crate::drive::Drive;
+use crate::emulated::{DriveEvent, DriveEventKind};
+use crate::hardware::Hardware;
+use async_trait::async_trait;
+use model::DriveId;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Between two looks at the devices.
+pub const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// The drives of a rack, some of which are devices.
+pub struct DeviceRack {
+    drives: Vec<Arc<dyn Drive>>,
+    devices: Vec<(DriveId, Arc<DeviceState>)>,
+    unread: Mutex<VecDeque<DriveEvent>>,
+    woken: AtomicU64,
+}
+
+/// A drive of such a rack.
+pub enum RackDrive {
+    /// A whole disk.
+    Device(DeviceDrive),
+    /// Anything else, without power control.
+    Other(Arc<dyn Drive>),
+}
+
+impl DeviceRack {
+    /// The rack of these drives, in the order of their numbers.
+    pub fn new(drives: impl IntoIterator<Item = RackDrive>) -> Self {
+        let mut devices = Vec::new();
+        let mut all: Vec<Arc<dyn Drive>> = Vec::new();
+        for drive in drives {
+            match drive {
+                RackDrive::Device(device) => {
+                    devices.push((DriveId(all.len() as u32), Arc::clone(&device.state)));
+                    all.push(Arc::new(device));
+                }
+                RackDrive::Other(other) => all.push(other),
+            }
+        }
+        Self { drives: all, devices, unread: Mutex::default(), woken: AtomicU64::new(0) }
+    }
+
+    /// All drives, in the order of their numbers.
+    pub fn drives(&self) -> Vec<Arc<dyn Drive>> {
+        self.drives.clone()
+    }
+
+    /// Does `work` with each device, all at once, on threads that may block.
+    async fn each<T: Send + 'static>(&self, work: fn(&DeviceState) -> T) -> Vec<(DriveId, T)> {
+        let one = |(drive, state): &(DriveId, Arc<DeviceState>)| {
+            let (drive, state) = (*drive, Arc::clone(state));
+            async move { Some((drive, tokio::task::spawn_blocking(move || work(&state)).await.ok()?)) }
+        };
+        futures::future::join_all(self.devices.iter().map(one)).await.into_iter().flatten().collect()
+    }
+
+    fn event_of(&self, drive: DriveId, seen: Seen) -> DriveEvent {
+        let news = match seen {
+            Seen::Gone => {
+                tracing::error!(%drive, "a disk is gone; see to its cable, its slot and its power");
+                DriveEventKind::Pulled
+            }
+            Seen::Back { asleep: true } => {
+                tracing::info!(%drive, "a disk is back, asleep");
+                DriveEventKind::Back
+            }
+            Seen::Back { asleep: false } => {
+                tracing::info!(%drive, "a disk is back, and spins or may; it is stopped");
+                DriveEventKind::Spins
+            }
+            Seen::Woken(touch) => {
+                self.woken.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    %drive,
+                    "another program woke a sleeping disk: {}; `larder drive doctor` looks for who does that",
+                    what(touch)
+                );
+                DriveEventKind::Spins
+            }
+        };
+        DriveEvent { drive, news }
+    }
+}
+
+fn what(touch: Touch) -> String {
+    match touch {
+        Touch::Io(requests) => format!("reads, writes or flushes: {requests}"),
+        Touch::Commands(commands) => format!("commands without reads or writes: {commands}"),
+        Touch::None | Touch::Restarted => "the kernel counts it anew, as after a reset or another cable".to_owned(),
+    }
+}
+
+#[async_trait]
+impl Hardware for DeviceRack {
+    async fn news(&self) -> DriveEvent {
+        loop {
+            if let Some(event) = self.unread.lock().pop_front() {
+                return event;
+            }
+            tokio::time::sleep(WATCH_EVERY).await;
+            let seen = self.each(DeviceState::look).await;
+            let events = seen.into_iter().filter_map(|(drive, seen)| Some(self.event_of(drive, seen?)));
+            self.unread.lock().extend(events);
+        }
+    }
+
+    async fn spinning(&self) -> Vec<DriveId> {
+        let states = self.each(DeviceState::ask).await;
+        let gone = states.iter().filter(|(_, asleep)| asleep.is_none());
+        let events = gone.map(|(drive, _)| self.event_of(*drive, Seen::Gone));
+        self.unread.lock().extend(events);
+        states.into_iter().filter(|(_, asleep)| *asleep == Some(false)).map(|(drive, _)| drive).collect()
+    }
+
+    fn woken_by_others(&self) -> u64 {
+        self.woken.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a rack's hardware says and is asked beside the commands of its drives.
+
+use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
+use async_trait::async_trait;
+use model::DriveId;
+
+/// How full the clients' queue of a drive's class is, in thousandths.
+pub type QueueFill = Box<dyn Fn(DriveId) -> u32 + Send + Sync>;
+
+/// The hardware of a rack: emulated, or devices.
+#[async_trait]
+pub trait Hardware: Send + Sync + 'static {
+    /// The next event that no command caused. Each event goes to one listener.
+    async fn news(&self) -> DriveEvent;
+
+    /// Asks the drives for their states: those that spin, or of which nobody knows whether they do. Starts none. Asked
+    /// once, before anything is started.
+    async fn spinning(&self) -> Vec<DriveId> {
+        Vec::new()
+    }
+
+    /// Drive `id` holds files of so many bytes. See [`EmulatedRack::assume_used`].
+    fn assume_used(&self, _id: DriveId, _bytes: u64) {}
+
+    /// Says how full queues are. See [`EmulatedRack::watch_queues`].
+    fn watch_queues(&self, _fill: QueueFill) {}
+
+    /// Another drive takes the place of one that failed.
+    fn replace(&self, _drive: DriveId) {}
+
+    /// The time by which the drives below emulated ones were slower than the model.
+    fn overrun(&self) -> Overrun {
+        Overrun::default()
+    }
+
+    /// How often drives were found awake that nobody here had started.
+    fn woken_by_others(&self) -> u64 {
+        0
+    }
+}
+
+#[async_trait]
+impl Hardware for EmulatedRack {
+    async fn news(&self) -> DriveEvent {
+        Self::news(self).await
+    }
+
+    fn assume_used(&self, id: DriveId, bytes: u64) {
+        Self::assume_used(self, id, bytes);
+    }
+
+    fn watch_queues(&self, fill: QueueFill) {
+        Self::watch_queues(self, fill);
+    }
+
+    fn replace(&self, drive: DriveId) {
+        Self::replace(self, drive);
+    }
+
+    fn overrun(&self) -> Overrun {
+        Self::overrun(self)
+    }
+}

@@ -1,0 +1,314 @@
+//! Disks that become drives of a rack: whether they may, which is judged before anything is written, and making drives
+//! of them.
+
+use super::error::{DataDirError, failed};
+use disk::device::{DeviceDrive, is_device};
+use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use disk::label::DriveLabel;
+use model::{DriveId, RackSpec};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Where links lie that name disks by what they are.
+const BY_ID: &str = "/dev/disk/by-id";
+
+/// A rack with a disk of this machine for each drive that is one.
+pub(super) struct Chosen {
+    disks: Vec<(DriveId, Disk)>,
+}
+
+/// The drives of `rack` that are devices, with their paths.
+fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
+    let paths = rack.drives.iter().filter_map(|drive| Some((drive.id, Path::new(drive.path.as_deref()?))));
+    paths.filter(|(_, path)| is_device(path))
+}
+
+/// The disks of this machine that `rack` names. What lies on one of `wipe`, or is a file system named `volume`, is not
+/// needed any more.
+///
+/// # Errors
+/// Everything that stands against it, each with its mend.
+pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> Result<Chosen, DataDirError> {
+    refuse_pool(rack)?;
+    if of(rack).next().is_none() {
+        return if wipe.is_empty() { Ok(Chosen { disks: Vec::new() }) } else { Err(none_to_wipe(&wipe[0])) };
+    }
+    let tree = Tree::below("/");
+    judge(rack, wipe, volume, &tree, &survey(&tree, &system_transports))
+}
+
+fn judge(
+    rack: &RackSpec,
+    wipe: &[String],
+    volume: Option<&str>,
+    tree: &Tree,
+    disks: &[Disk],
+) -> Result<Chosen, DataDirError> {
+    let mut complaints = Vec::new();
+    let mut wiped = Vec::new();
+    for named in wipe {
+        match find(tree, disks, named) {
+            Ok(disk) => wiped.push(disk.name.as_str()),
+            Err(error) => complaints.push(format!("--wipe {named}: {error}")),
+        }
+    }
+    let (mut chosen, mut taken) = (Vec::new(), BTreeMap::<&str, DriveId>::new());
+    for drive in &rack.drives {
+        let Some(path) = drive.path.as_deref() else {
+            complaints
+                .push(format!("drive {} has no path; where some drives are devices, name a path for each", drive.id.0));
+            continue;
+        };
+        if !is_device(Path::new(path)) {
+            continue;
+        }
+        let about = |what: String| format!("drive {} ({path}): {what}", drive.id.0);
+        match find(tree, disks, path) {
+            Err(error) => complaints.push(about(error.to_string())),
+            Ok(disk) => {
+                let reasons =
+                    reasons(disk, path, rack.capacity_bytes(drive.id), wiped.contains(&disk.name.as_str()), volume);
+                complaints.extend(reasons.into_iter().map(about));
+                if let Some(other) = taken.insert(&disk.name, drive.id) {
+                    complaints.push(about(format!("it is the same disk as that of drive {}; name another", other.0)));
+                }
+                chosen.push((drive.id, disk.clone()));
+            }
+        }
+    }
+    let unused = wiped.iter().find(|name| !taken.contains_key(*name));
+    complaints.extend(unused.map(|name| format!("--wipe names {name}, which is no drive of this rack; leave it out")));
+    if complaints.is_empty() { Ok(Chosen { disks: chosen }) } else { Err(DataDirError::Refused(complaints.join("\n"))) }
+}
+
+/// What stands against `disk`, which is named by `path`.
+fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Option<&str>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if !path.starts_with(BY_ID) {
+        let instead =
+            disk.by_id.as_deref().map_or("its link in /dev/disk/by-id".to_owned(), |id| id.display().to_string());
+        reasons.push(format!("{path} may be another disk after the next start; name {instead}"));
+    }
+    let is_excused = |refusal: &&Refusal| match refusal {
+        Refusal::LardersOwn(found) if Some(found.as_str()) == volume => true,
+        Refusal::LardersOwn(_) | Refusal::Holds(_) => wiped,
+        _ => false,
+    };
+    for refusal in disk.refusals.iter().filter(|refusal| !is_excused(refusal)) {
+        let wipes = matches!(refusal, Refusal::LardersOwn(_) | Refusal::Holds(_));
+        let more =
+            if wipes { format!(". Or say `--wipe {path}`: everything on it is lost then") } else { String::new() };
+        reasons.push(format!("{refusal}{more}"));
+    }
+    if disk.mode.is_none() {
+        reasons.push(
+            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory"
+                .to_owned(),
+        );
+    }
+    if disk.size_bytes < capacity_bytes {
+        reasons.push(format!(
+            "it has {} bytes, and the description says {capacity_bytes}; write `capacity` for this drive",
+            disk.size_bytes
+        ));
+    }
+    reasons
+}
+
+/// Drives of the pool are directories.
+fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
+    let paths = rack.pool.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
+    // A file cannot hold drives' files either.
+    let files = rack.drives.iter().filter_map(|drive| drive.path.as_deref()).map(Path::new);
+    let files = files.filter(|path| !is_device(path) && path.exists() && !path.is_dir());
+    let wrong = paths.filter(|path| is_device(path) || (path.exists() && !path.is_dir())).chain(files).next();
+    wrong.map_or(Ok(()), |path| {
+        Err(DataDirError::Refused(format!(
+            "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a disk \
+             below {BY_ID}, and a drive of the pool is a directory",
+            path.display()
+        )))
+    })
+}
+
+fn none_to_wipe(named: &str) -> DataDirError {
+    DataDirError::Refused(format!("--wipe {named}: no drive of this rack is a device; leave it out"))
+}
+
+/// Hardware runs as fast as it does.
+pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), DataDirError> {
+    if time_scale == 1 || of(rack).next().is_none() {
+        return Ok(());
+    }
+    Err(DataDirError::Refused("a rack of real disks cannot run faster than life; leave --time-scale out".to_owned()))
+}
+
+impl Chosen {
+    /// Makes a drive of each disk: a file system with a label, unmounted, and asleep. `drive_of` gives the drive, and
+    /// its label but for the disk's identity.
+    ///
+    /// # Errors
+    /// The first disk of which none can be made.
+    pub(super) fn make(
+        self,
+        drive_of: impl Fn(DriveId) -> Result<(DeviceDrive, DriveLabel), DataDirError>,
+    ) -> Result<(), DataDirError> {
+        for (drive, disk) in self.disks {
+            let (device, label) = drive_of(drive)?;
+            let made = device.make(&DriveLabel { device: disk.identity(), ..label });
+            made.map_err(|error| {
+                failed(&format!("making drive {} of {}", drive.0, disk.name), io::Error::other(error))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use disk::discover::{Bus, Contents, Protocol, Usage};
+    use disk::power::PowerMode;
+    use model::text::SHIPPED;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// A machine with the disks sda to sdh, each of which has a link by its serial number, and a rack of these.
+    struct Machine {
+        folder: tempfile::TempDir,
+        disks: Vec<Disk>,
+    }
+
+    fn id(letter: char) -> String {
+        format!("{BY_ID}/ata-TEST_{letter}")
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir_all(folder.path().join("dev/disk/by-id")).unwrap();
+            let disks = ('a'..='h').map(|letter| {
+                let name = format!("sd{letter}");
+                fs::write(folder.path().join("dev").join(&name), "").unwrap();
+                symlink(format!("../../{name}"), folder.path().join(&id(letter)[1..])).unwrap();
+                disk(name, letter)
+            });
+            let disks = disks.collect();
+            Self { folder, disks }
+        }
+
+        fn complaint(&self, rack: &RackSpec, wipe: &[&str], volume: Option<&str>) -> Option<String> {
+            let wipe: Vec<String> = wipe.iter().map(|named| (*named).to_owned()).collect();
+            judge(rack, &wipe, volume, &Tree::below(self.folder.path()), &self.disks)
+                .err()
+                .map(|error| error.to_string())
+        }
+    }
+
+    fn disk(name: String, letter: char) -> Disk {
+        Disk {
+            path: Path::new("/dev").join(&name),
+            by_id: Some(id(letter).into()),
+            model: "TEST".into(),
+            serial: Some(letter.to_string()),
+            wwn: None,
+            size_bytes: 12_000_000_000_000,
+            bus: Bus::Ata,
+            slot: None,
+            rotational: true,
+            rotation_rpm: None,
+            power_up_in_standby: None,
+            allow_restart: None,
+            protocol: Protocol::Ata,
+            mode: Some(PowerMode::Active),
+            partitions: vec![],
+            contents: Contents::Nothing,
+            counters: None,
+            refusals: vec![],
+            name,
+        }
+    }
+
+    fn rack(path_of: impl Fn(char) -> String) -> RackSpec {
+        let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
+        let mut letters = 'a'..='h';
+        let parts: Vec<String> = nas8.split("[[drives]]").map(str::to_owned).collect();
+        let with = |part: &String| format!("[[drives]]\npath = \"{}\"{part}", path_of(letters.next().unwrap()));
+        let text = parts[0].clone() + &parts[1..].iter().map(with).collect::<String>();
+        model::text::parse(&text, "rack.toml").unwrap()
+    }
+
+    #[test]
+    fn disks_that_hold_nothing_become_drives() {
+        assert_eq!(Machine::new().complaint(&rack(id), &[], None), None);
+    }
+
+    #[test]
+    fn names_that_may_be_another_disks_are_refused() {
+        let by_name = rack(|letter| if letter == 'b' { "/dev/sdb".to_owned() } else { id(letter) });
+        let complaint = Machine::new().complaint(&by_name, &[], None).unwrap();
+        assert!(
+            complaint.contains("drive 1 (/dev/sdb): /dev/sdb may be another disk after the next start"),
+            "{complaint}"
+        );
+        assert!(complaint.ends_with(&format!("name {}", id('b'))), "{complaint}");
+    }
+
+    #[test]
+    fn two_links_to_one_disk_are_refused() {
+        let machine = Machine::new();
+        symlink("../../sda", machine.folder.path().join(&format!("{BY_ID}/wwn-0x5")[1..])).unwrap();
+        let twice = rack(|letter| if letter == 'b' { format!("{BY_ID}/wwn-0x5") } else { id(letter) });
+        let complaint = machine.complaint(&twice, &[], None).unwrap();
+        assert!(complaint.contains("it is the same disk as that of drive 0"), "{complaint}");
+    }
+
+    #[test]
+    fn partitions_and_disks_that_are_not_there_are_refused_all_at_once() {
+        let mut machine = Machine::new();
+        machine.disks[2].partitions = vec!["sdc1".into()];
+        fs::write(machine.folder.path().join("dev/sdc1"), "").unwrap();
+        symlink("../../sdc1", machine.folder.path().join(&format!("{}-part1", id('c'))[1..])).unwrap();
+        let wrong = rack(|letter| match letter {
+            'c' => format!("{}-part1", id('c')),
+            'd' => format!("{BY_ID}/none"),
+            other => id(other),
+        });
+        let complaint = machine.complaint(&wrong, &[], None).unwrap();
+        let lines: Vec<&str> = complaint.lines().collect();
+        assert!(lines[0].contains("sdc1 is a partition of sdc; a drive is a whole disk"), "{complaint}");
+        assert!(lines[1].contains("drive 3") && lines[1].contains("there is no disk"), "{complaint}");
+        assert_eq!(lines.len(), 2, "{complaint}");
+    }
+
+    #[test]
+    fn what_lies_on_a_disk_is_lost_only_if_that_is_said() {
+        let mut machine = Machine::new();
+        machine.disks[4].refusals = vec![Refusal::Holds("a file system (ext4)".into())];
+        machine.disks[5].refusals = vec![Refusal::LardersOwn("larderabcdef".into())];
+        let complaint = machine.complaint(&rack(id), &[], None).unwrap();
+        assert_eq!(complaint.lines().count(), 2, "{complaint}");
+        assert!(complaint.contains(&format!("--wipe {}", id('e'))), "{complaint}");
+        assert_eq!(machine.complaint(&rack(id), &["e", &id('f')], None), None);
+        // What an `init` that was killed left behind is its own.
+        assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
+        assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
+    }
+
+    #[test]
+    fn no_word_of_the_operators_excuses_a_use() {
+        let mut machine = Machine::new();
+        let usage = Usage::Mounted { device: "sda".into(), at: "/home".into() };
+        machine.disks[0].refusals = vec![Refusal::InUse(usage)];
+        machine.disks[1].mode = None;
+        machine.disks[2].size_bytes = 1_000_000_000;
+        let complaint = machine.complaint(&rack(id), &["sda"], None).unwrap();
+        for what in ["sda is mounted at /home", "it has no power mode", "write `capacity` for this drive"] {
+            assert!(complaint.contains(what), "{complaint}");
+        }
+        let unused = Machine::new().complaint(&rack(id), &["sdx"], None).unwrap();
+        assert!(unused.contains("--wipe sdx: there is no disk sdx"), "{unused}");
+    }
+}
