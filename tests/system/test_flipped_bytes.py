@@ -140,7 +140,6 @@ class FlippedBytes(SystemTest):
         path = KINDS[kind](data)
         flip(path, at)
         server, refused = self.starts(data)
-        print(f"{kind} at {at}: {refused or 'served'}")
         if refused:
             # It says what is damaged; the mend is another copy of the file.
             name = os.path.basename(path).removesuffix("-wal")
@@ -157,7 +156,6 @@ class FlippedBytes(SystemTest):
             return
         right = self.answers(server, objects)
         warned = " ".join(server.status()["warnings"])
-        print(f"    {len(objects) - len(right)} objects in error")
         if "larder recover --replace" in warned:
             # Batches behind the damage do not follow on the catalog: the journal has those that are between.
             self.assertEqual(server.stop(), 0)
@@ -165,7 +163,6 @@ class FlippedBytes(SystemTest):
             self.assertEqual(recovered.returncode, 0, recovered.stderr)
             server = self.serve(data)
             right = self.answers(server, objects)
-            print(f"    {len(objects) - len(right)} objects in error after it is made again")
         self.assertLessEqual(len(objects) - len(right), 1, "a byte costs one object at most")
         if kind == "label of a drive":
             self.assertIn("larder drive fail", json.dumps(self.verified(data, "--wake")["findings"]))
