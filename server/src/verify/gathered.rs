@@ -5,6 +5,9 @@ use catalog::Blob;
 use disk::stack::{PayloadSink, SinkClosed};
 use futures::future::BoxFuture;
 
+/// Blobs that are gathered before their objects are looked for.
+pub(super) const GATHERED_MAX: usize = 1_024;
+
 /// A blob that cannot be read as a whole, and what is found of its objects.
 pub(super) struct LostBlob {
     pub(super) blob: Blob,

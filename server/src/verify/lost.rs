@@ -2,8 +2,9 @@
 //! if its own are not.
 //!
 //! Keys lead to blobs and not the other way round, so finding the objects of a blob takes a pass over all objects. One
-//! pass serves all bad blobs of a group, at most [`GATHERED_MAX`], so that a group is woken once. Objects come in key
-//! order, as they lie in packs, so most bytes are read once.
+//! pass serves all bad blobs of a group, at most [`GATHERED_MAX`](super::gathered::GATHERED_MAX) and a page, so that a
+//! group is woken once. Objects come in key order, as they lie in packs, so most bytes are read once. No drive is
+//! borrowed from a running server meanwhile.
 
 use super::gathered::{DiscardedPayload, LostBlob};
 use super::{Finding, FindingKind, PAGE, Verification};
@@ -14,23 +15,14 @@ use model::BlobId;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Blobs that are gathered before their objects are looked for.
-const GATHERED_MAX: usize = 1_024;
 /// Objects of a blob that are named in what is found of it.
 const NAMED_MAX: usize = 5;
 
 impl Verification<'_> {
     /// `blob` cannot be read as a whole. Its objects are listed with those of others.
-    pub(super) async fn lost_blob(
-        &mut self,
-        blob: &Blob,
-        why: String,
-        mend: &'static str,
-        may_come_back: bool,
-    ) -> Result<(), ServerError> {
+    pub(super) fn lost_blob(&mut self, blob: &Blob, why: String, mend: &'static str, may_come_back: bool) {
         let names = Vec::new();
         self.lost.push(LostBlob { blob: blob.clone(), why, mend, may_come_back, lost: 0, readable: 0, names });
-        if self.lost.len() >= GATHERED_MAX { self.tell_lost().await } else { Ok(()) }
     }
 
     /// Reports every object in the gathered blobs that cannot be read, and then the blobs.

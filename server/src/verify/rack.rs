@@ -6,7 +6,7 @@
 //! A blob is looked at where its first stack lies, so each is looked at once and whole groups follow each other.
 
 use super::beside::{DRIVE, GroupDrives};
-use super::gathered::DiscardedPayload;
+use super::gathered::{DiscardedPayload, GATHERED_MAX};
 use super::packed;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
 use crate::error::ServerError;
@@ -94,12 +94,9 @@ impl Verification<'_> {
     /// The files on the drives of a group.
     async fn files_in(&mut self, group: &GroupDrives) -> Result<(), ServerError> {
         for &drive in &group.drives {
-            if !self.borrow(group).await? {
+            if !self.files_of(group, drive).await? {
                 return Ok(());
             }
-            let looked = self.files_of(drive).await;
-            self.give_back();
-            looked?;
         }
         Ok(())
     }
@@ -154,6 +151,9 @@ impl Verification<'_> {
                 let judged = self.blobs(some).await;
                 self.give_back();
                 judged?;
+                if self.lost.len() >= GATHERED_MAX {
+                    self.tell_lost().await?;
+                }
             }
             after = page.next;
             if after.is_none() {
@@ -254,7 +254,7 @@ impl Verification<'_> {
         }
         if let Some(error) = lost {
             let mend = if may_come_back { DRIVE } else { GONE };
-            self.lost_blob(blob, error, mend, may_come_back).await?;
+            self.lost_blob(blob, error, mend, may_come_back);
         }
         if let Some(what) = unlike {
             let what = format!("the pack in blob {} and the catalog disagree: {what}", blob.blob);
@@ -275,33 +275,57 @@ impl Verification<'_> {
         stack::Blob { rack: self.ground.rack_uuid, id: blob.blob, code: blob.code(), payload_bytes: blob.payload_bytes }
     }
 
-    /// The files on `drive`, each of which must belong to a blob that lies there.
-    async fn files_of(&mut self, id: DriveId) -> Result<(), ServerError> {
-        let Some(drive) = self.drive(id) else { return Ok(()) };
-        let names = match drive.list().await {
+    /// The files on `drive`, each of which must belong to a blob that lies there. False if the drives of its group
+    /// cannot be looked at now. Between two pages of names they go back.
+    async fn files_of(&mut self, group: &GroupDrives, id: DriveId) -> Result<bool, ServerError> {
+        if !self.borrow(group).await? {
+            return Ok(false);
+        }
+        let Some(drive) = self.drive(id) else {
+            self.give_back();
+            return Ok(true);
+        };
+        let listed = drive.list().await;
+        self.give_back();
+        let names = match listed {
             Ok(names) => names,
             Err(error) => {
                 let what = format!("drive {id} cannot be listed: {error}");
                 self.found(Finding::new(FindingKind::DriveUnusable, what, DRIVE).drive(id));
-                return Ok(());
+                return Ok(true);
             }
         };
         for names in names.chunks(PAGE) {
-            let stacks: Vec<_> = names.iter().filter_map(|name| Some((name, stack::stack_of(name)?))).collect();
-            let ids: Vec<_> = stacks.iter().map(|(_, (blob, _))| *blob).collect();
-            let known = self.ground.catalog.known_blobs(&ids).await?;
-            for ((name, stack), known) in stacks.into_iter().zip(known) {
-                self.stack_file((id, &*drive), name, stack, known).await?;
+            if !self.borrow(group).await? {
+                return Ok(false);
             }
-            for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
-                self.spare_file((id, &*drive), name, (blob, index)).await?;
-            }
-            let label = disk::label::file_name();
-            let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
-            for name in names.iter().filter(|name| !is_known(name) && **name != label) {
-                let what = format!("{name} on drive {id} is no stack");
-                self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
-            }
+            let looked = self.some_files_of((id, &*drive), names).await;
+            self.give_back();
+            looked?;
+        }
+        Ok(true)
+    }
+
+    /// The files of these `names` on a drive.
+    async fn some_files_of(
+        &mut self,
+        (id, drive): (DriveId, &dyn Drive),
+        names: &[FileName],
+    ) -> Result<(), ServerError> {
+        let stacks: Vec<_> = names.iter().filter_map(|name| Some((name, stack::stack_of(name)?))).collect();
+        let ids: Vec<_> = stacks.iter().map(|(_, (blob, _))| *blob).collect();
+        let known = self.ground.catalog.known_blobs(&ids).await?;
+        for ((name, stack), known) in stacks.into_iter().zip(known) {
+            self.stack_file((id, drive), name, stack, known).await?;
+        }
+        for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
+            self.spare_file((id, drive), name, (blob, index)).await?;
+        }
+        let label = disk::label::file_name();
+        let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
+        for name in names.iter().filter(|name| !is_known(name) && **name != label) {
+            let what = format!("{name} on drive {id} is no stack");
+            self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
         }
         Ok(())
     }
