@@ -274,12 +274,10 @@ class Recover(SystemTest):
             server.until_cold()
             self.on_drives(server)
             had |= set(self.copies(server.data))
-
-        def is_reclaimed(_):
-            # A group that is awake is rid of what is dead there.
-            self.reads(client, "pantry", objects)
-            return len(self.copies(server.data)) < len(had)
-        server.until("the oldest copy is gone", is_reclaimed)
+        server.until("the oldest copy is dead", lambda status: status["totals"]["waiting_reclaim_bytes"] > 0)
+        # A group that is awake is rid of what is dead there; the first read of everything wakes both.
+        self.reads(client, "pantry", objects)
+        server.until("the oldest copy is gone", lambda _: len(self.copies(server.data)) < len(had))
         server.until_asleep()
         server.kill()
         lose(server.data, "workshop")
