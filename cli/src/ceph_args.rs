@@ -91,6 +91,7 @@ pub struct CephConvert {
 }
 
 #[derive(Debug, Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CephAgent {
     /// An OSD of this host; may be repeated. By default all of the cold class.
     #[arg(long = "osd", value_name = "OSD")]

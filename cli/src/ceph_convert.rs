@@ -152,7 +152,7 @@ fn show_osd(options: &CephConvert, record: &OsdRecord) -> anyhow::Result<()> {
         format!("# {} on its host, each step only while every placement group is active+clean\n", record.osd);
     for step in outline(record) {
         for command in osd_commands(step, record, &host) {
-            text.push_str(&format!("{}\n", shell(&command)));
+            text.extend([shell(&command).as_str(), "\n"]);
         }
         if matches!(step, ceph::conversion::OsdStep::Out) {
             text.push_str("# wait until it holds no placement group\n");
@@ -175,7 +175,7 @@ fn show_pool(record: &PoolRecord) -> anyhow::Result<()> {
             text.push_str(&record.hot_primary().text(0, true).replace("\tid 0\n", "\tid (the first that is free)\n"));
             text.push_str("crushtool -c crush.txt -o crush.new && ceph osd setcrushmap -i crush.new\n");
         } else {
-            text.push_str(&format!("{}\n", shell(&pool_command(step, record))));
+            text.extend([shell(&pool_command(step, record)).as_str(), "\n"]);
             text.push_str("# wait until every placement group is active+clean\n");
         }
     }

@@ -25,7 +25,7 @@ pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
         ..planned(&options.planning)
     };
     let plan = plan(&cluster, &options_of_plan);
-    show(options.json, &plan, |plan| text(plan))?;
+    show(options.json, &plan, text)?;
     Ok(if plan.is_suitable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
