@@ -80,10 +80,8 @@ pub enum SmartError {
 pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
     awake(power)?;
     let reply = transport.execute(&Command::ata_smart_read_data())?;
-    match reply.is_good() {
-        true => Smart::of_ata(&reply.data).ok_or(SmartError::Nothing),
-        false => Err(SmartError::Nothing),
-    }
+    let smart = if reply.is_good() { Smart::of_ata(&reply.data) } else { None };
+    smart.ok_or(SmartError::Nothing)
 }
 
 /// Reads the health of the SAS disk behind `transport`, if `power` says that it is awake. Pages that it does not have
@@ -94,9 +92,7 @@ pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Re
 pub fn read_scsi(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
     awake(power)?;
     let mut smart = Smart::default();
-    for page in
-        [LOG_READ_ERRORS, LOG_TEMPERATURE, LOG_START_STOP, LOG_BACKGROUND_SCAN, LOG_INFORMATIONAL_EXCEPTIONS]
-    {
+    for page in [LOG_READ_ERRORS, LOG_TEMPERATURE, LOG_START_STOP, LOG_BACKGROUND_SCAN, LOG_INFORMATIONAL_EXCEPTIONS] {
         let reply = transport.execute(&Command::log_sense(page))?;
         if reply.is_good() {
             smart.add_page(page, &reply.data);

@@ -327,7 +327,7 @@ impl Boot<'_> {
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         status.notices.journal = journal.clone().err();
         status.journal = journal.ok();
-        status.certificate = self.certificate.clone();
+        status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
     }

@@ -23,7 +23,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The certificate in use, and where it comes from.
 pub(crate) struct Certificate {
-    certificate: PathBuf,
+    chain: PathBuf,
     key: PathBuf,
     tls: Arc<Tls>,
     state: Mutex<State>,
@@ -49,7 +49,7 @@ impl Certificate {
         let status =
             TlsStatus { certificate: certificate.display().to_string(), loaded_ms: wall_ms(), ..TlsStatus::default() };
         let state = Mutex::new(State { tried: Some(tried), status });
-        Ok(Some(Arc::new(Self { certificate, key, tls: Arc::new(tls), state })))
+        Ok(Some(Arc::new(Self { chain: certificate, key, tls: Arc::new(tls), state })))
     }
 
     /// What the listener uses.
@@ -64,18 +64,18 @@ impl Certificate {
 
     /// Looks at the files, and uses them if they can be used and are not those tried last.
     pub fn look(&self) {
-        let found = read(&self.certificate, &self.key);
+        let found = read(&self.chain, &self.key);
         let mut state = self.state.lock();
         if found.as_ref().is_ok_and(|found| state.tried.as_ref() == Some(found)) {
             return;
         }
         state.tried = found.as_ref().ok().cloned();
         let taken = found.and_then(|(certificate, key)| {
-            self.tls.replace(&certificate, &key).map_err(|error| unusable(&self.certificate, &self.key, &error))
+            self.tls.replace(&certificate, &key).map_err(|error| unusable(&self.chain, &self.key, &error))
         });
         match taken {
             Ok(()) => {
-                tracing::info!("new connections get the certificate that {} holds now", self.certificate.display());
+                tracing::info!("new connections get the certificate that {} holds now", self.chain.display());
                 state.status.loaded_ms = wall_ms();
                 state.status.reloads += 1;
                 state.status.problem = None;
@@ -97,10 +97,11 @@ pub(crate) async fn watch(certificate: Option<Arc<Certificate>>, mut hangups: Si
     loop {
         tokio::select! {
             _ = looks.tick(), if certificate.is_some() => {}
-            _ = hangups.recv() => match &certificate {
-                Some(_) => tracing::info!("SIGHUP: looking at the certificate"),
-                None => tracing::info!("SIGHUP: nothing to read again; larder.toml is read at the start alone"),
-            },
+            _ = hangups.recv() => tracing::info!("SIGHUP: {}", if certificate.is_some() {
+                "looking at the certificate"
+            } else {
+                "nothing to read again; larder.toml is read at the start alone"
+            }),
         }
         // A file system may be slow, and requests must not wait for it.
         if let Some(certificate) = certificate.clone() {

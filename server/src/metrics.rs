@@ -62,9 +62,9 @@ async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>) {
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.keep_alive(false);
-    match tokio::time::timeout(CONNECTION_LIMIT, http.serve_connection(TokioIo::new(stream), service)).await {
-        Ok(Err(error)) => tracing::debug!(%error, "a scrape broke"),
-        Ok(Ok(())) | Err(_) => {}
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    if let Ok(Err(error)) = tokio::time::timeout(CONNECTION_LIMIT, connection).await {
+        tracing::debug!(%error, "a scrape broke");
     }
 }
 

@@ -59,24 +59,47 @@ type Labels = Vec<(&'static str, String)>;
 /// The text as it is written, family by family.
 struct Page<'a>(DescriptorEncoder<'a>);
 
-const BYTES: Option<Unit> = Some(Unit::Bytes);
-const SECONDS: Option<Unit> = Some(Unit::Seconds);
+/// The unit of a family, which ends its name.
+#[derive(Clone, Copy)]
+enum UnitOf {
+    Bytes,
+    Seconds,
+    Watts,
+    Ratio,
+}
+
+impl UnitOf {
+    /// As OpenMetrics names it.
+    fn name(self) -> Unit {
+        match self {
+            Self::Bytes => Unit::Bytes,
+            Self::Seconds => Unit::Seconds,
+            Self::Watts => Unit::Other("watts".to_owned()),
+            Self::Ratio => Unit::Other("ratio".to_owned()),
+        }
+    }
+}
+
+const BYTES: Option<UnitOf> = Some(UnitOf::Bytes);
+const SECONDS: Option<UnitOf> = Some(UnitOf::Seconds);
+const WATTS: Option<UnitOf> = Some(UnitOf::Watts);
+const RATIO: Option<UnitOf> = Some(UnitOf::Ratio);
 
 impl Page<'_> {
     /// A figure that goes up and down.
-    fn gauge(&mut self, name: &str, unit: Option<Unit>, help: &str, value: f64) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+    fn gauge(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: f64) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
 
     /// The same where it is known.
-    fn known(&mut self, name: &str, unit: Option<Unit>, help: &str, value: Option<f64>) -> fmt::Result {
+    fn known(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: Option<f64>) -> fmt::Result {
         value.map_or(Ok(()), |value| self.gauge(name, unit, help, value))
     }
 
     /// A count since the server started.
-    fn counter(&mut self, name: &str, unit: Option<Unit>, help: &str, value: u64) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+    fn counter(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: u64) -> fmt::Result {
+        let metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
     }
 
@@ -84,11 +107,11 @@ impl Page<'_> {
     fn gauges(
         &mut self,
         name: &str,
-        unit: Option<Unit>,
+        unit: Option<UnitOf>,
         help: &str,
         lines: impl IntoIterator<Item = (Labels, f64)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        let mut metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Gauge)?;
         lines.into_iter().try_for_each(|(labels, value)| ConstGauge::new(value).encode(metric.encode_family(&labels)?))
     }
 
@@ -96,32 +119,23 @@ impl Page<'_> {
     fn counters(
         &mut self,
         name: &str,
-        unit: Option<Unit>,
+        unit: Option<UnitOf>,
         help: &str,
         lines: impl IntoIterator<Item = (Labels, u64)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        let mut metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Counter)?;
         lines
             .into_iter()
             .try_for_each(|(labels, value)| ConstCounter::new(value).encode(metric.encode_family(&labels)?))
     }
 }
 
-fn one(name: &'static str, value: impl ToString) -> Labels {
+fn one(name: &'static str, value: impl fmt::Display + Copy) -> Labels {
     vec![(name, value.to_string())]
 }
 
-fn two(first: (&'static str, impl ToString), second: (&'static str, impl ToString)) -> Labels {
+fn two(first: (&'static str, impl fmt::Display + Copy), second: (&'static str, impl fmt::Display + Copy)) -> Labels {
     vec![(first.0, first.1.to_string()), (second.0, second.1.to_string())]
-}
-
-/// The unit of shares by its name in OpenMetrics.
-fn shares() -> Option<Unit> {
-    Some(Unit::Other("ratio".to_owned()))
-}
-
-fn watts() -> Option<Unit> {
-    Some(Unit::Other("watts".to_owned()))
 }
 
 fn flag(is_so: bool) -> f64 {
@@ -152,8 +166,8 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
 
 fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let power = &status.power;
-    page.gauge("power", watts(), "Power of all drives, by the ledger.", power.watts)?;
-    page.gauge("power_standby", watts(), "Power with every drive in standby.", power.standby_watts)?;
+    page.gauge("power", WATTS, "Power of all drives, by the ledger.", power.watts)?;
+    page.gauge("power_standby", WATTS, "Power with every drive in standby.", power.standby_watts)?;
     page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
     page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
     page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
@@ -252,7 +266,7 @@ fn checks(page: &mut Page, status: &Status) -> fmt::Result {
     page.gauge("checks_overdue", None, "1 if checks of the workshop are overdue.", flag(checks.state == "overdue"))?;
     page.gauge(
         "checks_load",
-        shares(),
+        RATIO,
         "Share of the time in which a client used the workshop.",
         ratio(checks.load_permille.into()),
     )?;
@@ -274,7 +288,7 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
     page.counter("intake_accepted_changes", None, "Changes acknowledged.", intake.accepted)?;
     page.counter("intake_accepted", BYTES, "Bytes of those.", intake.accepted_bytes)?;
     let help = "Bytes written to all drives of the pool for each of those.";
-    page.gauge("intake_write_amplification", shares(), help, intake.write_amplification)?;
+    page.gauge("intake_write_amplification", RATIO, help, intake.write_amplification)?;
     page.gauge("intake_lost_objects", None, "Versions and files whose only copy was lost.", intake.losses as f64)?;
     page.gauge("intake_incomplete", None, "1 if a drive or something of one is missing.", flag(intake.incomplete))?;
     let states = intake.drives.iter().map(|drive| (two(("place", &drive.place), ("state", &drive.state)), 1.0));
@@ -351,7 +365,7 @@ fn scrub(page: &mut Page, status: &Status) -> fmt::Result {
     page.counter("scrub_wakes", None, "Wakes of groups for scrubs alone.", scrub.own_wakes)?;
     page.counter("scrub_read", BYTES, "Payload bytes scrubbed.", scrub.read_bytes)?;
     let covered = scrub.groups.iter().map(|group| (one("group", group.group), ratio(group.covered_permille)));
-    page.gauges("scrub_covered", shares(), "Share of the group that its pass has read.", covered)?;
+    page.gauges("scrub_covered", RATIO, "Share of the group that its pass has read.", covered)?;
     let lost = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum::<u64>();
     page.gauge("scrub_lost_blobs", None, "Blobs in which scrubs of this period found data lost.", lost as f64)
 }
