@@ -24,16 +24,19 @@
 //! ([`Event::DriveSpins`](crate::Event::DriveSpins)), is booked and goes to `Unmounting`, unless it is in use or on its
 //! way. One that will not stop is away with its permits, as above.
 //!
+//! A drive that was given up may be back, and is tried with its group (`drives/trials.rs`).
+//!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
 //! Invariants:
 //! - a drive is started only right after the ledger granted its permits, and its start was counted;
 //! - permits are given back only by a drive that says that it stands still, or is known to have no power;
-//! - a drive that failed for good is never started.
+//! - a drive that failed for good is never started but for a trial, and never ready.
 
 mod backoff;
 mod phase;
 mod tally;
+mod trials;
 
 pub use phase::DrivePhase;
 
@@ -45,7 +48,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
@@ -76,6 +79,8 @@ pub(crate) enum Notice {
     Standby(DriveId),
     /// It was away and is back in service.
     Returned(DriveId),
+    /// It was given up, and was there when it was tried.
+    Recognised(DriveId),
 }
 
 struct Drive {
@@ -115,6 +120,9 @@ pub(crate) struct Drives {
     backoff: Backoff,
     /// Drives that failed by the operator's word, who pulls what is away.
     cut_off: BTreeSet<DriveId>,
+    /// Drives that were given up and may be back; each with the time before which it is not tried again, and whether it
+    /// was mounted in the trial under way.
+    trials: BTreeMap<DriveId, (Time, bool)>,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
@@ -152,6 +160,7 @@ impl Drives {
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
             cut_off: BTreeSet::new(),
+            trials: BTreeMap::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
             switch_timeout: setup.switch_timeout(),
@@ -250,7 +259,7 @@ impl Drives {
         for drive in drives {
             let state = &self.states[drive.index()];
             failed += usize::from(state.failed);
-            there += usize::from(!state.phase.is_away() || self.may_recover(*drive));
+            there += usize::from((!state.phase.is_away() && !state.failed) || self.may_recover(*drive));
         }
         match (drives.len() - failed < need, there < need) {
             (true, _) => Err(Rejection::DataLost),
@@ -357,9 +366,15 @@ impl Drives {
         }
     }
 
-    /// `drive` is mounted. False if the answer is late.
-    pub fn mounted(&mut self, drive: DriveId, attempt: Attempt) -> bool {
+    /// `drive` is mounted, and in service. False if the answer is late, or if it was only tried.
+    pub fn mounted(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) -> bool {
         let answers = self.answers(drive, attempt, DrivePhase::Mounting);
+        if answers && self.has_failed(drive) {
+            // That it is there is all that a trial is for.
+            self.trials.entry(drive).and_modify(|(_, mounted)| *mounted = true);
+            self.command(drive, DrivePhase::Unmounting, step);
+            return false;
+        }
         if answers {
             let state = &mut self.states[drive.index()];
             assert!(!state.failed, "{drive} is ready, and in service");
@@ -395,6 +410,9 @@ impl Drives {
         if phase.is_away() {
             self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
+            if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {
+                self.notices.push_back(Notice::Recognised(drive));
+            }
         } else {
             self.notices.push_back(Notice::Writable(drive));
             self.stand_by(drive);
@@ -499,6 +517,7 @@ impl Drives {
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
         if cut_off {
             self.cut_off.insert(drive);
+            self.trials.remove(&drive);
         }
         if cut_off && self.is_away(drive) {
             self.release_permit(drive);
@@ -507,7 +526,8 @@ impl Drives {
         if new {
             self.tally.fail();
         }
-        if new && !self.phase(drive).is_stopping() {
+        let is_tried = self.phase(drive).is_waking();
+        if (new || is_tried) && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
         }
         let phase = self.phase(drive);
@@ -527,6 +547,7 @@ impl Drives {
         let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
         self.cut_off.remove(&drive);
+        self.trials.remove(&drive);
         self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
@@ -597,7 +618,7 @@ impl Drives {
         if self.tally.all_there() && members.len() >= need {
             return false;
         }
-        let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
+        let there = members.iter().filter(|drive| !self.is_away(**drive) && !self.has_failed(**drive)).count();
         let owes = |drive: DriveId| self.punctuality[drive.index()].missed_within(self.host_slack, now);
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
@@ -634,6 +655,10 @@ impl Drives {
         match self.phase(drive) {
             DrivePhase::AwaitingPermit => {
                 assert!(!self.is_permitted(drive), "{drive} waits for a permit, and has none");
+                if self.has_failed(drive) {
+                    self.set_phase(drive, DrivePhase::Away(Loss::Failed));
+                    return;
+                }
                 self.set_phase(drive, DrivePhase::Standby);
                 if in_vain {
                     self.notices.push_back(Notice::Unwritable(drive));
@@ -661,7 +686,8 @@ impl Drives {
         step.ask(match phase {
             DrivePhase::SpinningUp => {
                 assert!(before == DrivePhase::AwaitingPermit, "{drive} waited for its permits");
-                assert!(!state.failed, "{drive} failed for good, and is not started");
+                let is_tried = self.trials.contains_key(&drive);
+                assert!(!state.failed || is_tried, "{drive} failed for good, and is not started");
                 assert!(self.ledger.state(drive) == PowerState::SpinningUp, "{drive} starts within its permits");
                 Action::SpinUp { drive, attempt }
             }
@@ -672,7 +698,9 @@ impl Drives {
             }
             DrivePhase::Unmounting => {
                 let found = matches!(before, DrivePhase::Standby | DrivePhase::AwaitingPermit);
-                assert!(found || before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
+                let was_tried = state.failed && before == DrivePhase::Mounting;
+                let was_in_use = before == DrivePhase::Ready || before.is_away();
+                assert!(found || was_tried || was_in_use, "{drive} is mounted, or may be");
                 Action::Unmount { drive, attempt }
             }
             DrivePhase::Stopping => {

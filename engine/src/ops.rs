@@ -45,6 +45,18 @@ pub(crate) struct Op {
     wakes: Wakes,
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
+    itself: ReadsItself,
+}
+
+/// Whether a rebuild does with the stack itself, where it lies or lay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadsItself {
+    /// It may.
+    May,
+    /// It does now.
+    Now,
+    /// That was tried in vain.
+    InVain,
 }
 
 /// The groups that an operation wakes.
@@ -79,6 +91,7 @@ impl Op {
             moving: false,
             wakes: Wakes::Its,
             seemed_lost: false,
+            itself: ReadsItself::May,
         }
     }
 
@@ -152,10 +165,19 @@ impl Op {
         (core::mem::take(&mut self.reserved), stack_bytes)
     }
 
-    /// A rebuild is written to `target`, on which its space is reserved.
-    pub fn aim_at(&mut self, target: DriveId) {
+    /// A rebuild is written to `target`, on which its space is reserved. It reads the stack `itself`, or others.
+    pub fn aim_at(&mut self, target: DriveId, itself: bool) {
         assert!(self.reserved.is_empty(), "{} has one target", self.request.op);
+        assert!(!itself || self.may_do_with_itself(), "{} gave that up", self.request.op);
         (self.reserved, self.verifying) = (vec![target], false);
+        if self.may_do_with_itself() {
+            self.itself = if itself { ReadsItself::Now } else { ReadsItself::May };
+        }
+    }
+
+    /// Whether a rebuild reads the stack itself.
+    pub fn reads_itself(&self) -> bool {
+        self.itself == ReadsItself::Now
     }
 
     /// Begins to read back what was written. False if that was done already.
@@ -169,6 +191,17 @@ impl Op {
     pub fn begin_move(&mut self) {
         assert!(!self.moving && self.reserved.len() == 1, "{} has written one stack", self.request.op);
         self.moving = true;
+    }
+
+    /// Whether a rebuild may try to do with the stack itself.
+    pub fn may_do_with_itself(&self) -> bool {
+        self.itself != ReadsItself::InVain
+    }
+
+    /// The stack itself cannot be read where it lies or lay: from now on it is regenerated from others.
+    pub fn give_itself_up(&mut self) {
+        assert!(self.reads_itself(), "{} gives up what it tried", self.request.op);
+        self.itself = ReadsItself::InVain;
     }
 
     /// A rebuild could not be written to `drive`.

@@ -32,6 +32,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod returned;
 mod scrub;
 mod spool_sink;
 mod state;
@@ -138,6 +139,7 @@ impl World {
             }
             Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
             Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
+            Action::TakeBack { drive } => self.take_back_drive(drive),
             Action::Job { job, action } => self.act_for_job(job, action),
             Action::MeasureLoad { attempt } => self.measure_load(attempt),
             Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {

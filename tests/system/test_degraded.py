@@ -266,6 +266,8 @@ class GivenUpAndReplaced(Racks):
     def test_what_is_no_failed_drives_empty_place_is_refused_and_left_alone(self):
         data, objects, drives = self.cold("nas8")
         drive = drives[0]
+        # Without its label nobody knows what lies there.
+        os.remove(os.path.join(self.place(data, drive), LABEL))
         before = tree(self.place(data, drive))
         for running in (False, True):
             server = self.serve(data) if running else None
@@ -329,6 +331,67 @@ class GivenUpAndReplaced(Racks):
         self.all_read(server, objects)
         self.assertEqual(server.stop(), 0)
         self.assertEqual(self.kinds(data, "--deep"), [])
+
+    def comes_back(self, take_back):
+        """A drive is given up, partly rebuilt, and comes back; `take_back` waits until it is in service."""
+        settings = {**SMALL, "rebuild.after": "10 s", "placement.group_choice": "random", "migrate.pack_size": "310 kB"}
+        data, objects, drives = self.cold("nas8", 80, settings=settings)
+        gone, aside = drives[0], os.path.join(self.root, "aside")
+        held = sorted(name for name in os.listdir(self.place(data, gone)) if name.endswith(".stack"))
+        os.rename(self.place(data, gone), aside)
+        server = self.serve(data)
+        self.all_read(server, objects)
+        server.until("it is given up", lambda _: self.reported(server, gone)["state"] == "failed")
+
+        def progress(status):
+            return next((rebuild for rebuild in status["rebuilds"] if rebuild["drive"] == gone), None)
+
+        def partly_rebuilt(status):
+            return (progress(status) or {"rebuilt_stacks": 0})["rebuilt_stacks"] * 4 > len(held)
+
+        status = server.until("a part of it is rebuilt", partly_rebuilt)
+        self.assertGreater(progress(status)["left_bytes"], 0, "and a part is not")
+        # What dies meanwhile is wanted by nobody.
+        for key in sorted(objects)[-2:]:
+            server.client().delete_object(Bucket="pantry", Key=key)
+            del objects[key]
+        # One stack that is there still is not what it was.
+        with open(os.path.join(aside, held[-1]), "r+b") as file:
+            file.seek(9_000)
+            byte = file.read(1)
+            file.seek(9_000)
+            file.write(bytes([byte[0] ^ 1]))
+        os.rename(aside, self.place(data, gone))
+        take_back(server, gone, objects)
+        status = self.until_rebuilt(server, gone)
+        self.assertEqual(progress(status)["there"], "returned")
+        self.all_read(server, objects)
+        server.until_migrated()
+        server.until_asleep()
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(self.kinds(data, "--deep"), [])
+        server = self.serve(data)
+        self.all_read(server, objects)
+        self.assertEqual(self.reported(server, gone)["state"], "standby")
+
+    def test_a_drive_that_comes_back_half_rebuilt_is_recognised_by_the_operators_word(self):
+        def replace(server, gone, _):
+            self.assertNotEqual(self.does("replace", server.data, gone)["state"], "failed")
+
+        self.comes_back(replace)
+
+    def test_a_drive_that_comes_back_half_rebuilt_is_recognised_by_itself(self):
+        def wait(server, gone, objects):
+            # It is tried when its group wakes, for which there is a reason now and again.
+            def is_back(_):
+                key = f"new{len(objects)}"
+                objects[key] = noise(310_000, key)
+                server.client().put_object(Bucket="pantry", Key=key, Body=objects[key])
+                return self.reported(server, gone)["state"] != "failed"
+
+            server.until("it is taken back", is_back)
+
+        self.comes_back(wait)
 
     def test_what_is_lost_beyond_r_is_named_and_all_else_is_served(self):
         data, objects, drives = self.cold("nas8", settings={**SMALL, "placement.group_choice": "random"})

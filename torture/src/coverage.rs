@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 43] = [
+const EVENTS: [(&str, About); 45] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -38,6 +38,8 @@ const EVENTS: [(&str, About); 43] = [
     ("DriveSpins", About::Drive),
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
+    ("DriveReturned", About::Drive),
+    ("DriveMayReturn", About::Rack),
     ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
@@ -106,7 +108,7 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 /// Everything that cannot be.
 const CANNOT: [Cannot; 5] = [
     (
-        &["DriveReported", "ScrubReported", "Booted", "ChecksReported"],
+        &["DriveReported", "DriveMayReturn", "ScrubReported", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
         "a start says them before anything else happens",
     ),
@@ -132,7 +134,7 @@ const CANNOT: [Cannot; 5] = [
         "what is in service keeps its group busy until it ends",
     ),
     (
-        &["DriveReplaced"],
+        &["DriveReplaced", "DriveReturned"],
         &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],
         "a drive is replaced once it failed and stands still, and one that failed is not started",
     ),
@@ -223,6 +225,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveSpins { drive }
         | Event::DriveFailed { drive, .. }
         | Event::DriveReplaced { drive, .. }
+        | Event::DriveReturned { drive, .. }
         | Event::DriveRetiring { drive }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
@@ -268,6 +271,8 @@ fn name(event: &Event) -> &'static str {
         Event::DriveSpins { .. } => "DriveSpins",
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
+        Event::DriveReturned { .. } => "DriveReturned",
+        Event::DriveMayReturn { .. } => "DriveMayReturn",
         Event::DriveRetiring { .. } => "DriveRetiring",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",

@@ -28,6 +28,37 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_and_rebuilt() {
 }
 
 #[test]
+fn a_drive_that_was_given_up_and_is_back_is_recognised_when_its_group_wakes() {
+    let mut world = patient(78);
+    with_blobs(&mut world, 240, 100 * MB);
+    let (drive, blobs) = fullest(&world);
+    world.kill(drive);
+    world.run_for(ALMOST_A_DAY);
+    while world.blobs.left_on(drive) < 2 || world.blobs.left_on(drive) * 2 > blobs.len() as u64 {
+        assert!(world.step(), "it is given up, and half of it rebuilt");
+    }
+    world.revive(drive);
+    assert!(world.rack.has_failed(drive), "nobody has said that it is the one that it was");
+    world.run_for(HOUR);
+    let read = |world: &mut World| assert_eq!(reads(world, blobs[0]), Some(Outcome::Read));
+    read(&mut world);
+    world.run_for(HOUR);
+    read(&mut world);
+    world.run_for(HOUR);
+    assert!(!world.rack.has_failed(drive), "{:?}", world.rack.drive_phase(drive));
+    assert_eq!(world.blobs.left_on(drive), 0);
+    assert!(all_whole(&world) && is_asleep(&world));
+    // The operator's word is that it was pulled: it is not tried.
+    world.fail(drive);
+    world.revive(drive);
+    for _ in 0..3 {
+        world.run_for(HOUR);
+        read(&mut world);
+    }
+    assert!(world.rack.has_failed(drive));
+}
+
+#[test]
 fn one_that_is_back_in_time_was_never_away() {
     let mut world = patient(72);
     with_blobs(&mut world, 60, 10 * MB);
@@ -119,6 +150,41 @@ fn a_good_drive_is_emptied_and_may_be_replaced_while_everything_stays_whole() {
         );
         assert!(all_whole(&world));
     }
+}
+
+#[test]
+fn a_good_drive_is_emptied_by_itself_where_too_few_others_are_there_to_make_up_for_it() {
+    let mut world = world_of("nas8", 79, |_| {});
+    with_blobs(&mut world, 24, 10 * MB);
+    let (drive, blobs) = fullest(&world);
+    let mates = mates(&world, drive);
+    let dead = *mates.iter().find(|mate| world.blobs.drives_of(blobs[0]).contains(mate)).unwrap();
+    world.kill(dead);
+    world.retire(drive);
+    world.run_for(6 * HOUR);
+    let beside = |blob: &&BlobId| !world.blobs.drives_of(**blob).contains(&drive);
+    let moved = blobs.iter().filter(beside).count();
+    assert!(moved > 0, "k = 2 of a blob are there, and one of them is the retired one");
+    world.revive(dead);
+    world.run_for(48 * HOUR);
+    assert!(world.rack.has_failed(drive) && all_whole(&world), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_drive_that_took_the_place_of_another_is_emptied_with_what_it_lacks() {
+    let mut world = world_of("pelican-mini", 80, |_| {});
+    with_blobs(&mut world, 120, 100 * MB);
+    let (drive, _) = fullest(&world);
+    world.fail(drive);
+    assert!(world.replace(drive));
+    let lost = world.blobs.left_on(drive);
+    while world.blobs.left_on(drive) > lost / 2 {
+        assert!(world.step());
+    }
+    world.retire(drive);
+    world.run_for(48 * HOUR);
+    assert!(world.rack.has_failed(drive), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
+    assert!(all_whole(&world) && world.blobs.left_on(drive) == 0);
 }
 
 #[test]
