@@ -88,7 +88,8 @@ const RATIO: Option<UnitOf> = Some(UnitOf::Ratio);
 impl Page<'_> {
     /// A figure that goes up and down.
     fn gauge(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: f64) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Gauge)?;
+        let unit = unit.map(UnitOf::name);
+        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
 
@@ -99,7 +100,8 @@ impl Page<'_> {
 
     /// A count since the server started.
     fn counter(&mut self, name: &str, unit: Option<UnitOf>, help: &str, value: u64) -> fmt::Result {
-        let metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Counter)?;
+        let unit = unit.map(UnitOf::name);
+        let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
     }
 
@@ -111,7 +113,8 @@ impl Page<'_> {
         help: &str,
         lines: impl IntoIterator<Item = (Labels, f64)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Gauge)?;
+        let unit = unit.map(UnitOf::name);
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
         lines.into_iter().try_for_each(|(labels, value)| ConstGauge::new(value).encode(metric.encode_family(&labels)?))
     }
 
@@ -123,7 +126,8 @@ impl Page<'_> {
         help: &str,
         lines: impl IntoIterator<Item = (Labels, u64)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, unit.map(UnitOf::name).as_ref(), MetricType::Counter)?;
+        let unit = unit.map(UnitOf::name);
+        let mut metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         lines
             .into_iter()
             .try_for_each(|(labels, value)| ConstCounter::new(value).encode(metric.encode_family(&labels)?))
