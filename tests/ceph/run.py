@@ -273,6 +273,8 @@ class Story:
 def main():
     binary, idle_s = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 30
     tests, passed, failed = Story.TESTS, 0, 0
+    # Whoever ends this ends the cluster with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     with tempfile.TemporaryDirectory(prefix="larder-ceph-") as folder:
         story = Story(binary, os.path.join(folder, "cluster"), idle_s)
         try:
