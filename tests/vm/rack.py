@@ -182,7 +182,9 @@ COMMANDS = {
     # A drive of the group in which the third object lies.
     "pulled": "member third; "
               "readlink -f /sys/block/$dev | sed 's,.*/\\(host[0-9]*\\)/.*,\\1,' >/tmp/host; "
-              "echo 1 >/sys/block/$dev/device/delete; rm $id; sleep 8; " + WITH_STATUS.format("away") + " && " +
+              "echo 1 >/sys/block/$dev/device/delete; rm $id; "
+              "for i in $(seq 60); do grep -q 'a disk is gone' /tmp/log && break; sleep 1; done; sleep 1; " +
+              WITH_STATUS.format("away") + " && " +
               same("third") + "grep 'a disk is gone' /tmp/log",
     "back": "echo '- - -' >/sys/class/scsi_host/$(cat /tmp/host)/scan; sleep 3; links; names; sleep 8; "
             "until_asleep && " + WITH_STATUS.format("away") + " && grep 'a disk is back' /tmp/log",
