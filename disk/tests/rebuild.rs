@@ -153,7 +153,7 @@ async fn what_is_rotten_or_gone_is_not_copied_and_leaves_no_file() {
         rig.memory[index].flip_bit(&rig.name(index), offset, 1);
         let (result, outcomes) = rig.copy(index).await;
         assert!(result.is_err() && outcomes.len() == 2, "{result:?}");
-        assert_eq!((outcomes[0], rig.spare.contents(&rig.name(index))), (StackOutcome::StackBad, None));
+        assert_eq!((outcomes[0].clone(), rig.spare.contents(&rig.name(index))), (StackOutcome::StackBad, None));
         assert!(matches!(outcomes[1], StackOutcome::Fine | StackOutcome::Unused), "it is not the target's fault");
     }
     rig.memory[1].set_dead(true);
