@@ -79,7 +79,7 @@ impl Front {
             let _ = stopped.await;
         };
         let frontend = Frontend::new(Arc::new(store.clone()), Arc::new(Users), traffic.clone(), domain());
-        let running = tokio::spawn(serve(listener, frontend, Box::pin(shutdown)));
+        let running = tokio::spawn(serve(listener, frontend, None, Box::pin(shutdown)));
         let front = Self { address, store, counters, traffic, stop: Some(stop), running };
         assert_eq!(front.send(Call::new("PUT", "/shelf")).await.status, 200);
         front
