@@ -2,14 +2,19 @@
 //!
 //! When another drive takes the place of one that failed, every stack that is still counted there is marked as lost
 //! before the drive is forgotten to have failed. So at any moment either all stacks on a drive are lost, or those with
-//! the mark; it goes when the stack is rebuilt elsewhere or its blob is forgotten.
+//! the mark; it goes when the stack is rebuilt, there or elsewhere, or its blob is forgotten.
+//!
+//! The same holds of a drive that failed and is back itself: the mark of a stack goes when it was looked for and is
+//! right. What else lies on such a drive is known to nobody, since it was rebuilt or forgotten meanwhile: the drive is
+//! remembered until that is removed.
 
 use crate::catalog::{Catalog, Cursor, STEP};
 use crate::error::CatalogError;
 use crate::key::{self, Tag};
-use crate::record::{Blob, encode, value};
+use crate::record::{Blob, Decode, encode, value};
 use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, DriveId};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The value of a stack by drive that was on a drive which failed and was replaced. That of any other is empty.
@@ -72,6 +77,69 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
     pub async fn replace_drive(&self, drive: DriveId, uuid: [u8; 16]) -> Result<Option<u64>, CatalogError> {
+        self.take_in(drive, uuid, None).await
+    }
+
+    /// The very drive that failed is back in its place, known by `uuid`: like [`replace_drive`](Self::replace_drive),
+    /// but that it is among the [`returned_drives`](Self::returned_drives) from now on.
+    ///
+    /// # Errors
+    /// As [`replace_drive`](Self::replace_drive).
+    pub async fn take_back_drive(&self, drive: DriveId, uuid: [u8; 16]) -> Result<Option<u64>, CatalogError> {
+        let blobs_end = self.blobs_end().await?;
+        self.take_in(drive, uuid, Some(blobs_end)).await
+    }
+
+    /// The drives that failed and are back, on which stacks may lie that nobody counts: those of blobs whose number is
+    /// below this, by the place of the drive. A record that is damaged names none, and what lies there stays.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn returned_drives(&self) -> Result<BTreeMap<DriveId, u64>, CatalogError> {
+        let known: Returned = self.look_up_one(&returned()).await?.unwrap_or_default();
+        Ok(known.into_iter().map(|(drive, end)| (DriveId(drive), end)).collect())
+    }
+
+    /// Nothing lies on `drive` any more that nobody counts.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn forget_returned(&self, drive: DriveId) -> Result<(), CatalogError> {
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let (check, write) = self.change_of::<Returned>(returned(), |known| _ = known.remove(&drive.0)).await?;
+            if self.apply(Batch::new(vec![check], vec![write])).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A change of one record, for a batch, with the check that nobody else has changed it meanwhile.
+    pub(crate) async fn change_of<T: Default + Serialize + Decode>(
+        &self,
+        at: Vec<u8>,
+        change: impl FnOnce(&mut T),
+    ) -> Result<(Check, Write), CatalogError> {
+        let (known, unchanged) = match self.read_to_replace::<T>(&at).await? {
+            Some((known, raw)) => (known, Check::Is(at.clone(), raw)),
+            None => (None, Check::Absent(at.clone())),
+        };
+        let mut known = known.unwrap_or_default();
+        change(&mut known);
+        Ok((unchanged, Write::Put(at, encode(&known))))
+    }
+
+    /// A check that the stack of `blob` on `drive` is lost still, with a drive that was replaced; none if it is not.
+    pub(crate) async fn check_of_lost(&self, drive: DriveId, blob: BlobId) -> Result<Option<Check>, CatalogError> {
+        let key = key::on_drive(drive, blob);
+        let value = self.store.get(&key).await?;
+        let entry = value.map(|value| Entry { key, value }).filter(is_lost);
+        Ok(entry.map(|entry| Check::Is(entry.key, entry.value.unproven_body().to_vec())))
+    }
+
+    /// A drive takes the place of `drive`, which failed; itself if it is `back`, which is the end of blob numbers then.
+    async fn take_in(&self, drive: DriveId, uuid: [u8; 16], back: Option<u64>) -> Result<Option<u64>, CatalogError> {
         let failed = key::failed(drive);
         let Some((_, raw)) = self.read_to_replace::<u64>(&failed).await? else { return Ok(None) };
         let mut lost_bytes = 0_u64;
@@ -84,18 +152,19 @@ impl Catalog {
                 break;
             }
         }
-        let (known, at) = (self.read_to_replace::<Replacements>(&replaced()).await?, replaced());
-        let (known, unchanged) = match known {
-            Some((drives, raw)) => (drives, Check::Is(at.clone(), raw)),
-            None => (None, Check::Absent(at.clone())),
+        let (mut checks, mut writes) = (vec![Check::Is(failed.clone(), raw)], vec![Write::Delete(failed)]);
+        let note_back = |known: &mut Returned| match back {
+            Some(end) => _ = known.insert(drive.0, end),
+            None => _ = known.remove(&drive.0),
         };
-        let mut drives = known.unwrap_or_default();
-        drives.insert(drive.0, uuid);
-        let mut checks = vec![Check::Is(failed.clone(), raw), unchanged];
-        let mut writes = vec![Write::Delete(failed), Write::Put(at, encode(&drives))];
-        let (check, write) = self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?;
-        checks.push(check);
-        writes.push(write);
+        for (check, write) in [
+            self.change_of::<Replacements>(replaced(), |known| _ = known.insert(drive.0, uuid)).await?,
+            self.change_of::<Returned>(returned(), note_back).await?,
+            self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?,
+        ] {
+            checks.push(check);
+            writes.push(write);
+        }
         if self.retiring_drives().await?.contains(&drive) {
             let (check, write) = self.change_of_retiring(|known| known.retain(|place, _| *place != drive.0)).await?;
             checks.push(check);
@@ -276,6 +345,14 @@ impl Catalog {
 
 /// By the number of its place, the UUID of each drive that took the place of one that failed.
 type Replacements = BTreeMap<u32, [u8; 16]>;
+
+/// By the number of its place, the end of the blob numbers that had been given out when a drive came back.
+type Returned = BTreeMap<u32, u64>;
+
+/// Where the drives are named that came back.
+fn returned() -> Vec<u8> {
+    key::meta("returned-drives")
+}
 
 /// Where the drives are named that took the place of one that failed.
 fn replaced() -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! A lost stack is written anew on another drive, or a damaged one beside itself.
+//! A lost stack is written anew on another drive, or on the one that took the place of the one that it was lost with,
+//! or a damaged one beside itself.
 //!
 //! Before the first byte of it is written, the catalog takes note of where it will lie: the *target*. That note goes in
 //! the batch that counts the stack there, or once the file is removed. So a crash, or a catalog that is full, leaves no
@@ -56,6 +57,41 @@ impl Catalog {
         self.note_target(blob, RebuildTarget { drive, index, spare: true }).await
     }
 
+    /// Records, before it is looked for or written there again, that stack `index` of `blob`, which was lost with a
+    /// drive, may lie in its place from now on. False if the blob is gone or lies elsewhere, or if the stack counts;
+    /// nothing is changed then.
+    ///
+    /// # Errors
+    /// As [`begin_rebuild`](Self::begin_rebuild).
+    pub async fn begin_return(&self, blob: &Blob, index: u8) -> Result<bool, CatalogError> {
+        let drive = blob.drives[usize::from(index)];
+        self.note_target(blob, RebuildTarget { drive, index, spare: false }).await
+    }
+
+    /// Records that stack `index` of `blob`, which lies elsewhere, was left on `drive`, and is to be removed. False if
+    /// the blob is gone, or if it may be wanted there: it is being rebuilt there, or counts, lost or not.
+    ///
+    /// # Errors
+    /// As [`begin_rebuild`](Self::begin_rebuild).
+    pub async fn note_left_over(&self, blob: BlobId, drive: DriveId, index: u8) -> Result<bool, CatalogError> {
+        let (at, target) = (key::blob(blob), RebuildTarget { drive, index, spare: false });
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(false) };
+            if found.drives.get(usize::from(index)).is_none_or(|there| *there == drive) {
+                return Ok(false);
+            }
+            let checks = vec![Check::Is(at.clone(), raw), Check::Absent(target.key(blob))];
+            if self.apply(Batch::new(checks, vec![Write::Put(target.key(blob), Vec::new())])).await? {
+                return Ok(true);
+            }
+            if self.rebuild_targets(blob).await?.contains(&target) {
+                return Ok(false);
+            }
+        }
+    }
+
     async fn note_target(&self, blob: &Blob, target: RebuildTarget) -> Result<bool, CatalogError> {
         let at = key::blob(blob.blob);
         let mut retries = self.retries();
@@ -63,8 +99,38 @@ impl Catalog {
             let _permit = retries.next().await?;
             let found = self.read_raw::<Blob>(&at).await?.filter(|(found, _)| found.drives == blob.drives);
             let Some((_, raw)) = found else { return Ok(false) };
+            let mut checks = vec![Check::Is(at.clone(), raw)];
+            if blob.drives.contains(&target.drive) && !target.spare {
+                // Nothing is written in the place of a stack that counts.
+                let Some(lost) = self.check_of_lost(target.drive, blob.blob).await? else { return Ok(false) };
+                checks.push(lost);
+            }
             let note = Write::Put(target.key(blob.blob), Vec::new());
-            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], vec![note])).await? {
+            if self.apply(Batch::new(checks, vec![note])).await? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Stack `index` of `blob`, which was lost with a drive, lies in its place on `drive`, and is right: it counts from
+    /// now on. False if the blob is gone or has no such stack there; nothing is changed then.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
+    pub async fn count_returned(&self, blob: BlobId, index: u8, drive: DriveId) -> Result<bool, CatalogError> {
+        let at = key::blob(blob);
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let found = self.read_raw::<Blob>(&at).await?;
+            let lies_there = |found: &Blob| found.drives.get(usize::from(index)) == Some(&drive);
+            let Some((_, raw)) = found.filter(|(found, _)| lies_there(found)) else { return Ok(false) };
+            let Some(lost) = self.check_of_lost(drive, blob).await? else { return Ok(true) };
+            let writes = vec![
+                Write::Put(key::on_drive(drive, blob), Vec::new()),
+                Write::Delete(key::rebuild_target(blob, drive, index)),
+            ];
+            if self.apply(Batch::new(vec![Check::Is(at.clone(), raw), lost], writes)).await? {
                 return Ok(true);
             }
         }

@@ -7,7 +7,6 @@ use crate::catalog::Catalog;
 use crate::error::CatalogError;
 use crate::failed::OnDrive;
 use crate::key;
-use crate::record::encode;
 use crate::store::{Batch, Check, Write};
 use model::{BlobId, DriveId};
 use std::collections::BTreeMap;
@@ -65,14 +64,7 @@ impl Catalog {
         &self,
         change: impl FnOnce(&mut Retiring),
     ) -> Result<(Check, Write), CatalogError> {
-        let at = retiring();
-        let (known, unchanged) = match self.read_to_replace::<Retiring>(&at).await? {
-            Some((known, raw)) => (known, Check::Is(at.clone(), raw)),
-            None => (None, Check::Absent(at.clone())),
-        };
-        let mut known = known.unwrap_or_default();
-        change(&mut known);
-        Ok((unchanged, Write::Put(at, encode(&known))))
+        self.change_of(retiring(), change).await
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, rebuild, stack_bytes, stack_name,
+    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, copy, rebuild, stack_bytes, stack_name,
     verify, verify_stack,
 };
 use disk::{BLOCK_BYTES, Drive, FileName, MemoryDrive, RackUuid};
@@ -70,16 +70,24 @@ impl Rig {
         (0..self.memory.len()).map(home).collect()
     }
 
-    async fn rebuild(&self, index: usize, policy: Policy) -> (Result<(), StackError>, Vec<StackOutcome>) {
-        let others = (0..self.memory.len()).filter(|at| *at != index).map(|at| (at as u8, self.drive(at)));
-        let lost = Lost {
+    fn lost(&self, index: usize) -> Lost {
+        Lost {
             index: index as u8,
             drives: self.homes(index),
             target: self.target(),
             replaces: true,
             beside: false,
-        };
-        let report = rebuild(self.blob, others.collect(), policy, lost).await;
+        }
+    }
+
+    async fn copy(&self, index: usize) -> (Result<(), StackError>, Vec<StackOutcome>) {
+        let report = copy(self.blob, self.drive(index), self.lost(index)).await;
+        (report.result.map(|written| assert_eq!(written.payload_crc64, self.payload_crc64)), report.outcomes)
+    }
+
+    async fn rebuild(&self, index: usize, policy: Policy) -> (Result<(), StackError>, Vec<StackOutcome>) {
+        let others = (0..self.memory.len()).filter(|at| *at != index).map(|at| (at as u8, self.drive(at)));
+        let report = rebuild(self.blob, others.collect(), policy, self.lost(index)).await;
         (report.result.map(|written| assert_eq!(written.payload_crc64, self.payload_crc64)), report.outcomes)
     }
 
@@ -125,6 +133,41 @@ async fn every_stack_can_be_regenerated_byte_for_byte() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_copy_is_the_stack_itself_whatever_became_of_the_others() {
+    for (code, bytes) in
+        [(SMALL, 1), (SMALL, 4096), (SMALL, 3 * 4096 + 1), (SMALL, RUN), (SMALL, 2 * RUN + 12_345), (PELICAN, 40 << 20)]
+    {
+        let rig = Rig::new(code, bytes).await;
+        for index in 0..code.stacks() {
+            (0..code.stacks()).for_each(|at| rig.memory[at].set_dead(at != index));
+            let (result, outcomes) = rig.copy(index).await;
+            assert_eq!((result, outcomes), (Ok(()), vec![StackOutcome::Fine; 2]));
+            rig.is_the_lost_one(index);
+            let outcome = verify_stack(rig.blob, index as u8, &rig.target(), rig.payload_crc64).await;
+            assert_eq!(outcome, StackOutcome::Fine);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_rotten_or_gone_is_not_copied_and_leaves_no_file() {
+    let rig = Rig::new(SMALL, 2 * RUN).await;
+    for (index, offset) in [(0, 9_000), (4, 1 << 20), (2, 100)] {
+        rig.memory[index].flip_bit(&rig.name(index), offset, 1);
+        let (result, outcomes) = rig.copy(index).await;
+        assert!(result.is_err() && outcomes.len() == 2, "{result:?}");
+        assert_eq!((outcomes[0], rig.spare.contents(&rig.name(index))), (StackOutcome::StackBad, None));
+        assert!(matches!(outcomes[1], StackOutcome::Fine | StackOutcome::Unused), "it is not the target's fault");
+    }
+    rig.memory[1].set_dead(true);
+    assert!(rig.copy(1).await.0.is_err());
+    rig.spare.set_capacity(1 << 20);
+    let (result, outcomes) = rig.copy(3).await;
+    assert!(result.is_err() && outcomes[0] == StackOutcome::Fine && outcomes[1] != StackOutcome::Fine);
+    assert!(rig.spare.contents(&rig.name(3)).is_none());
 }
 
 #[tokio::test]

@@ -309,8 +309,12 @@ pub enum Transfer {
         /// The drives, as they were written; of a rebuild, the target.
         drives: Vec<DriveId>,
     },
-    /// Regenerate one stack of a blob from others and write it to a drive that has none of the blob; sync it. Each
-    /// fragment that is read is checked.
+    /// Regenerate one stack of a blob from others, write it to a drive and sync it. Each fragment that is read is
+    /// checked.
+    ///
+    /// If the stack itself is the only one that is named, it is copied from its good drive, and the others are not
+    /// needed. If it is the target's as well, nothing is written: its drive came back after it was given up, and all of
+    /// the stack is read and checked where it lies.
     Rebuild {
         /// Which blob.
         blob: BlobId,
@@ -320,15 +324,20 @@ pub enum Transfer {
         drives: Vec<DriveId>,
         /// The index of the stack that is lost.
         lost: u8,
-        /// Stack index and drive of every stack that can be read now, the lost one not among them. At least `need`.
+        /// Stack index and drive of every stack that can be read now, at least `need`, and the lost one not among them;
+        /// or that one alone.
         stacks: Vec<(u8, DriveId)>,
-        /// k: how many good fragments of a stripe suffice.
+        /// How many good fragments of a stripe suffice: k, or 1 of a stack that is copied or looked for.
         need: u8,
         /// Whether to read and check all stacks or only as many as needed.
         policy: ReadPolicy,
-        /// Where the regenerated stack goes: to a drive that has none of the blob, or, beside the stack that is
-        /// damaged, to the drive that this lies on. Reported last among the outcomes.
+        /// Where the regenerated stack goes: to a drive that has none of the blob; to the drive in the place of the one
+        /// that it was lost with; or, beside the stack that is damaged, to the drive that this lies on. Reported last
+        /// among the outcomes.
         target: DriveId,
+        /// It is written as a spare beside the stack that is damaged.
+        #[serde(default)]
+        spare: bool,
     },
     /// Read a part of a blob from all of these stacks as a whole: every fragment and checksum page of it is checked,
     /// and the parity compared with what the data makes. What is bad and can be written again where it lies is repaired
@@ -360,6 +369,13 @@ pub enum Transfer {
 }
 
 impl Transfer {
+    /// What a rebuild reads if it reads the stack itself: its drive, from which it is copied, or on which it is looked
+    /// for.
+    pub fn itself(&self) -> Option<DriveId> {
+        let Self::Rebuild { stacks, lost, .. } = self else { return None };
+        stacks.first().filter(|(index, _)| index == lost).map(|(_, drive)| *drive)
+    }
+
     /// The drives that it reads or changes.
     pub fn drives(&self) -> impl Iterator<Item = DriveId> + '_ {
         let (stacks, drives, target): (&[(u8, DriveId)], &[DriveId], Option<DriveId>) = match self {

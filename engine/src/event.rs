@@ -105,6 +105,15 @@ pub enum Event {
         /// Bytes of stacks that blobs had on the failed one and that are not rebuilt.
         lost_bytes: u64,
     },
+    /// The very drive that was given up is back, and stands still: it is in service like any other from now on. Nothing
+    /// that blobs had on it counts until it was looked for there; what is not found is rebuilt. Sent like
+    /// `DriveReplaced`, in the place of it.
+    DriveReturned {
+        /// Which drive.
+        drive: DriveId,
+        /// Bytes of stacks that blobs had on it and that are not rebuilt.
+        lost_bytes: u64,
+    },
     /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other
     /// drives of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being
     /// retired or was, before it is said that it failed.

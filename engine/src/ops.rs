@@ -45,6 +45,10 @@ pub(crate) struct Op {
     wakes: Wakes,
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
+    /// A rebuild may do with the stack itself, where it lies or lay, as long as that was not tried in vain.
+    may_do_with_itself: bool,
+    /// It does so now.
+    reads_itself: bool,
 }
 
 /// The groups that an operation wakes.
@@ -79,6 +83,8 @@ impl Op {
             moving: false,
             wakes: Wakes::Its,
             seemed_lost: false,
+            may_do_with_itself: true,
+            reads_itself: false,
         }
     }
 
@@ -151,10 +157,16 @@ impl Op {
         (core::mem::take(&mut self.reserved), stack_bytes)
     }
 
-    /// A rebuild is written to `target`, on which its space is reserved.
-    pub fn aim_at(&mut self, target: DriveId) {
+    /// A rebuild is written to `target`, on which its space is reserved. It reads the stack `itself`, or others.
+    pub fn aim_at(&mut self, target: DriveId, itself: bool) {
         assert!(self.reserved.is_empty(), "{} has one target", self.request.op);
-        (self.reserved, self.verifying) = (vec![target], false);
+        assert!(!itself || self.may_do_with_itself, "{} gave that up", self.request.op);
+        (self.reserved, self.verifying, self.reads_itself) = (vec![target], false, itself);
+    }
+
+    /// Whether a rebuild reads the stack itself.
+    pub fn reads_itself(&self) -> bool {
+        self.reads_itself
     }
 
     /// Begins to read back what was written. False if that was done already.
@@ -168,6 +180,17 @@ impl Op {
     pub fn begin_move(&mut self) {
         assert!(!self.moving && self.reserved.len() == 1, "{} has written one stack", self.request.op);
         self.moving = true;
+    }
+
+    /// Whether a rebuild may try to do with the stack itself.
+    pub fn may_do_with_itself(&self) -> bool {
+        self.may_do_with_itself
+    }
+
+    /// The stack itself cannot be read where it lies or lay: from now on it is regenerated from others.
+    pub fn give_itself_up(&mut self) {
+        assert!(self.may_do_with_itself, "{} gives up what it tried", self.request.op);
+        self.may_do_with_itself = false;
     }
 
     /// A rebuild could not be written to `drive`.

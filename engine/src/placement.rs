@@ -165,7 +165,8 @@ impl Placement {
         self.drives[drive.index()].retired = true;
     }
 
-    /// Another drive, with nothing on it, is in the place of `drive`, which failed.
+    /// Another drive, with nothing on it, is in the place of `drive`, which failed; or it is back, and nothing on it
+    /// counts.
     pub fn replace(&mut self, drive: DriveId) {
         let space = &mut self.drives[drive.index()];
         assert!(space.retired, "{drive} failed before it is replaced");
@@ -308,6 +309,16 @@ impl Placement {
             self.reserve(drive, stack_bytes);
         }
         has_room
+    }
+
+    /// A stack of so many bytes that is not counted on `drive` is looked for there: what it takes is reserved, and was
+    /// taken for a shortfall until now.
+    pub fn reserve_found(&mut self, drive: DriveId, stack_bytes: u64) {
+        assert!(self.is_in_use(drive), "{drive} is there, and did not fail");
+        let space = &mut self.drives[drive.index()];
+        space.shortfall = space.shortfall.saturating_sub(stack_bytes);
+        space.reserved += stack_bytes;
+        self.hosts.of_mut(drive).into_iter().for_each(|host| host.reserved += stack_bytes);
     }
 
     fn reserve(&mut self, drive: DriveId, bytes: u64) {

@@ -198,7 +198,8 @@ impl Rack {
                 self.absences.settled(drive);
             }
             Event::DriveFailed { drive } => self.drive_failed(drive, step),
-            Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, step.now),
+            Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, false, step.now),
+            Event::DriveReturned { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, true, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),

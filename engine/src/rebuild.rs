@@ -23,7 +23,13 @@
 //!
 //! Another drive may take its place meanwhile ([`Event::DriveReplaced`](crate::Event::DriveReplaced)). New blobs are
 //! then written to it, so that used bytes say nothing any more: what is left is what a pass has listed, since the
-//! catalog lists only what was lost. Such a drive is listed now and then even when nothing seems to be left.
+//! catalog lists only what was lost. Such a drive is listed now and then even when nothing seems to be left. What was
+//! lost goes back to it where the rules of placement ask for it: it is the emptiest of its group, so it is filled until
+//! the group is even again.
+//!
+//! Or the very drive comes back that was given up ([`Event::DriveReturned`](crate::Event::DriveReturned)). All that is
+//! still counted on it is lost until it has been looked for: each stack is read and checked where it lies, whatever
+//! else its blob has lost, and counts again if it is right. What is not there, or not right, is rebuilt.
 //!
 //! Invariants: memory is one page for each failed drive and the window; a page counts only if it is the one awaited,
 //! and each page leads on, so a pass ends.
@@ -116,6 +122,8 @@ struct Passes {
     home: Home,
     /// The drive is good, and is to be empty: its blobs lack nothing, and come last.
     retires: bool,
+    /// The drive was given up and is back: its stacks are looked for where they lay, before any is rebuilt.
+    returned: bool,
     phase: RebuildPhase,
     /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
     level: u8,
@@ -148,6 +156,7 @@ impl Passes {
         Self {
             home,
             retires: false,
+            returned: false,
             level: 1,
             surveys_from: None,
             begins_anew: false,
@@ -256,8 +265,12 @@ impl Passes {
 
     /// Whether it is the turn of a blob that lacks its stacks on the drives `missing`.
     fn takes(&self, drive: DriveId, missing: &[DriveId]) -> bool {
+        // What a good drive lacks of what was on another in its place comes along, once nothing else is missing of it.
         if self.retires {
-            return missing.is_empty();
+            return missing.iter().all(|other| *other == drive);
+        }
+        if self.returned {
+            return missing.contains(&drive);
         }
         let is_top = self.surveys_from == Some(self.level);
         let (level, losses) = (usize::from(self.level), missing.len());
@@ -281,6 +294,7 @@ impl Passes {
             return;
         }
         self.lost_bytes = self.lost_bytes.map(|_| self.shown_bytes);
+        self.returned &= self.counts.waiting > 0;
         if self.is_over(used_bytes) {
             self.phase = RebuildPhase::Idle { due: Time::MAX };
             self.pause = PAUSE_MIN;
@@ -328,16 +342,22 @@ impl Rebuilder {
             self.drives.insert(drive, Passes::new(home, now, None));
             return None;
         };
-        (passes.unlisted, passes.retires) = (true, false);
+        (passes.unlisted, passes.retires, passes.returned) = (true, false, false);
         passes.lost_bytes.take()
     }
 
-    /// The operator wants `drive`, which is good, to be empty.
-    pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) {
+    /// The operator wants `drive`, which is good, to be empty. If it is a replacement of one that failed, answers what
+    /// was still lost of that one: what is left is all that any drive in this place held.
+    pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) -> Option<u64> {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, None));
-        // One that took the place of another may be waited for still: that comes first.
-        (passes.retires, passes.unlisted) = (true, true);
+        (passes.retires, passes.unlisted, passes.returned) = (true, true, false);
         passes.begin_anew(now);
+        passes.lost_bytes.take()
+    }
+
+    /// Whether the stacks of `drive` are looked for where they lay before it was given up and came back.
+    pub fn has_returned(&self, drive: DriveId) -> bool {
+        self.drives.get(&drive).is_some_and(|passes| passes.returned)
     }
 
     /// Whether the stacks of `drive` move away although it is good.
@@ -359,8 +379,17 @@ impl Rebuilder {
     /// one more drive to rebuild upon.
     pub fn replaced(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, Some(lost_bytes)));
-        passes.lost_bytes = Some(lost_bytes);
+        (passes.lost_bytes, passes.returned) = (Some(lost_bytes), false);
         passes.hasten(now);
+    }
+
+    /// `drive` itself is back, and `lost_bytes` that blobs had on it do not count any more until they are looked for.
+    pub fn returned(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
+        self.replaced(drive, home, lost_bytes, now);
+        if let Some(passes) = self.drives.get_mut(&drive) {
+            passes.returned = true;
+            passes.begin_anew(now);
+        }
     }
 
     /// A blob was written that has a stack on `drive`, which failed or is retired meanwhile: it is listed again.

@@ -187,9 +187,15 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });
     }
+    let returned = context.catalog.returned_drives().await?;
     for (drive, lost_bytes) in lost {
-        tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");
-        facts.push(Event::DriveReplaced { drive, lost_bytes });
+        facts.push(if returned.contains_key(&drive) {
+            tracing::warn!(%drive, "a drive is back that had failed; what is still wanted of it is looked for");
+            Event::DriveReturned { drive, lost_bytes }
+        } else {
+            tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");
+            Event::DriveReplaced { drive, lost_bytes }
+        });
     }
     for (group, bytes) in context.catalog.dead_totals().await? {
         facts.push(Event::SpaceDead { group, bytes });

@@ -12,6 +12,7 @@ use crate::report::{DriveReport, LostReport};
 use crate::status_service::may_lose;
 use catalog::{Catalog, SqliteOptions, SqliteStore};
 use disk::clock;
+use disk::label::DriveUuid;
 use engine::layout::{Layout, synthesise};
 use futures::future::BoxFuture;
 use model::{DriveId, GroupId};
@@ -71,7 +72,7 @@ impl Offline {
         })
     }
 
-    /// An empty directory is in the place of `drive`, which failed. Nothing if there is no such drive.
+    /// An empty directory is in the place of `drive`, which failed, or that drive itself is back. Nothing if there is no such drive.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -82,8 +83,9 @@ impl Offline {
                 return Err(ServerError::Refused(replace::not_failed(drive)));
             }
             let (path, label) = self.dir.labels().swap_remove(drive.index());
-            let uuid = replace::take(&path, &fresh_label(label)?).map_err(ServerError::Refused)?;
-            self.catalog.replace_drive(drive, uuid.0).await?;
+            let known = self.catalog.replacements().await?.remove(&drive).map(DriveUuid);
+            let taken = replace::take(&path, &fresh_label(label)?, known).map_err(ServerError::Refused)?;
+            taken.remember(&self.catalog, drive).await?;
             Ok(Some(self.report(drive, "standby").await?))
         })
     }

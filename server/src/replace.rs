@@ -1,8 +1,10 @@
-//! An empty directory in the place of a drive that failed becomes that drive: it gets the drive's label.
+//! An empty directory in the place of a drive that failed becomes that drive: it gets the drive's label. One that has
+//! the label of the very drive that failed is that drive, and is taken back with all that is on it.
 //!
 //! Invariants: a directory is labelled only if there is nothing in it (but what a fresh file system has); no directory
 //! is made; a label is never written over.
 
+use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid};
 use model::DriveId;
 use std::fs;
@@ -11,6 +13,29 @@ use std::path::Path;
 
 /// The entries of a file system that was just made.
 const FRESH: &str = "lost+found";
+
+/// What is in the place of a drive that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Another drive, with nothing on it, and its UUID.
+    Another(DriveUuid),
+    /// The very drive that failed, and its UUID.
+    Itself(DriveUuid),
+}
+
+impl Taken {
+    /// Has `catalog` remember it in the place of `drive`; the bytes of stacks that are lost, at least until they are
+    /// looked for. None if that one has not failed.
+    ///
+    /// # Errors
+    /// The catalog's. It may be remembered or not.
+    pub(crate) async fn remember(self, catalog: &Catalog, drive: DriveId) -> Result<Option<u64>, CatalogError> {
+        match self {
+            Self::Another(uuid) => catalog.replace_drive(drive, uuid.0).await,
+            Self::Itself(uuid) => catalog.take_back_drive(drive, uuid.0).await,
+        }
+    }
+}
 
 /// Why a drive in service is not replaced.
 pub(crate) fn not_failed(drive: DriveId) -> String {
@@ -27,14 +52,25 @@ pub(crate) fn has_failed(drive: DriveId) -> String {
     )
 }
 
-/// Writes `fresh` into the directory `path`, which must be there and empty. One that holds a label of this place and
-/// nothing else was labelled before, by a command that did not come to its end. The UUID on the label is the drive's.
+/// Writes `fresh` into the directory `path`, which must be there and empty; or finds there, by its label, the drive
+/// that failed. That has the UUID `known`, if it is one that took the place of another; if not, no drive was ever
+/// labelled for this place but that one. A directory that holds a label of this place with another UUID, and nothing
+/// else, was labelled before, by a command that did not come to its end. The UUID on the label is the drive's.
 ///
 /// # Errors
 /// Why it does not become a drive, with the mend. Nothing that was there is changed.
-pub fn take(path: &Path, fresh: &DriveLabel) -> Result<DriveUuid, String> {
+pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
     let (shown, label_name) = (path.display(), label::file_name());
     let names = names_in(path)?;
+    let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
+    let place = (fresh.label.rack, fresh.label.drive);
+    let found = found.filter(|found| (found.label.rack, found.label.drive) == place);
+    let holds_more = names.iter().any(|name| *name != label_name.as_str());
+    if let Some(found) = &found
+        && known.map_or(holds_more, |known| known == found.uuid)
+    {
+        return Ok(Taken::Itself(found.uuid));
+    }
     let not_empty = |found: &str| {
         let never = "what is on a drive is never deleted; move it away, or use another drive";
         Err(format!("{shown} is not empty ({found} is there): {never}"))
@@ -45,12 +81,10 @@ pub fn take(path: &Path, fresh: &DriveLabel) -> Result<DriveUuid, String> {
     if names.is_empty() {
         let mend = "see that the drive can be written, empty it, and say this again";
         let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
-        return written.map(|()| fresh.uuid).map_err(|error| format!("labelling {shown}: {error}; {mend}"));
+        return written.map(|()| Taken::Another(fresh.uuid)).map_err(|error| format!("labelling {shown}: {error}; {mend}"));
     }
-    let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
-    let place = (fresh.label.rack, fresh.label.drive);
-    match found.filter(|found| (found.label.rack, found.label.drive) == place) {
-        Some(found) => Ok(found.uuid),
+    match found {
+        Some(found) => Ok(Taken::Another(found.uuid)),
         None => not_empty("the label of another drive"),
     }
 }
@@ -95,13 +129,15 @@ mod tests {
     fn only_an_empty_directory_is_taken_and_once_more_after_a_crash() {
         let root = tempfile::tempdir().unwrap();
         let place = root.path().join("0003");
-        assert!(take(&place, &label(3)).unwrap_err().starts_with("there is no directory "));
+        assert!(take(&place, &label(3), None).unwrap_err().starts_with("there is no directory "));
         assert!(!place.exists(), "none is made");
         fs::create_dir_all(place.join(FRESH)).unwrap();
         let again = DriveLabel { uuid: DriveUuid([8; 16]), ..label(3) };
-        assert_eq!((take(&place, &label(3)).unwrap(), take(&place, &again).unwrap()), (label(3).uuid, label(3).uuid));
+        for fresh in [&label(3), &again] {
+            assert_eq!(take(&place, fresh, None).unwrap(), Taken::Another(label(3).uuid));
+        }
         assert!(
-            take(&place, &label(4)).unwrap_err().contains("is not empty (the label of another drive"),
+            take(&place, &label(4), None).unwrap_err().contains("is not empty (the label of another drive"),
             "another's label stays"
         );
         assert_eq!(DriveLabel::decode(&fs::read(place.join("larder.label")).unwrap()).unwrap(), label(3));
@@ -112,13 +148,30 @@ mod tests {
         for found in ["Letters", ".hidden", "0000000000000001.000.stack", "larder.label"] {
             let place = tempfile::tempdir().unwrap();
             fs::write(place.path().join(found), b"dear").unwrap();
-            let error = take(place.path(), &label(3)).unwrap_err();
+            let error = take(place.path(), &label(3), None).unwrap_err();
             assert!(error.contains("is not empty"), "{error}");
             assert_eq!(fs::read(place.path().join(found)).unwrap(), b"dear");
             assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
         }
         let place = tempfile::tempdir().unwrap();
         fs::create_dir(place.path().join("Holiday pictures")).unwrap();
-        assert!(take(place.path(), &label(3)).unwrap_err().contains("Holiday pictures"));
+        assert!(take(place.path(), &label(3), None).unwrap_err().contains("Holiday pictures"));
+    }
+
+    #[test]
+    fn the_drive_that_failed_is_known_by_its_label_and_no_other_is() {
+        let place = tempfile::tempdir().unwrap();
+        take(place.path(), &label(3), None).unwrap();
+        fs::write(place.path().join("0000000000000001.000.stack"), b"dear").unwrap();
+        let fresh = DriveLabel { uuid: DriveUuid([8; 16]), ..label(3) };
+        let own = label(3).uuid;
+        for known in [None, Some(own)] {
+            assert_eq!(take(place.path(), &fresh, known).unwrap(), Taken::Itself(own));
+        }
+        let older = take(place.path(), &fresh, Some(DriveUuid([1; 16]))).unwrap_err();
+        assert!(older.contains("is not empty"), "one that was replaced since: {older}");
+        assert!(take(place.path(), &label(4), None).unwrap_err().contains("is not empty"));
+        fs::remove_file(place.path().join("0000000000000001.000.stack")).unwrap();
+        assert_eq!(take(place.path(), &fresh, Some(own)).unwrap(), Taken::Itself(own), "nothing was on it");
     }
 }

@@ -31,6 +31,7 @@ mod read;
 mod read_target;
 mod rebuild;
 mod reclaim;
+mod returned;
 mod scrub;
 mod spool_sink;
 mod state;

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 42] = [
+const EVENTS: [(&str, About); 43] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -37,6 +37,7 @@ const EVENTS: [(&str, About); 42] = [
     ("DriveBack", About::Drive),
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
+    ("DriveReturned", About::Drive),
     ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
@@ -131,7 +132,7 @@ const CANNOT: [Cannot; 5] = [
         "what is in service keeps its group busy until it ends",
     ),
     (
-        &["DriveReplaced"],
+        &["DriveReplaced", "DriveReturned"],
         &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],
         "a drive is replaced once it failed and stands still, and one that failed is not started",
     ),
@@ -221,6 +222,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveBack { drive }
         | Event::DriveFailed { drive }
         | Event::DriveReplaced { drive, .. }
+        | Event::DriveReturned { drive, .. }
         | Event::DriveRetiring { drive }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
@@ -264,6 +266,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveBack { .. } => "DriveBack",
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
+        Event::DriveReturned { .. } => "DriveReturned",
         Event::DriveRetiring { .. } => "DriveRetiring",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",

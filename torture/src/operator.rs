@@ -7,6 +7,7 @@ use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use engine::DrivePhase;
 use model::DriveId;
 use server::admin::Admin;
+use server::replace::Taken;
 use std::sync::Arc;
 
 /// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled
@@ -82,7 +83,7 @@ pub(crate) async fn replace(running: &Running, drive: usize) -> bool {
         let label = Label { rack: RACK, rack_name: running.spec.name.clone(), drive: id };
         let label = DriveLabel { label, uuid, labelled_ms: 0, device: Device::None };
         label::write(&*medium, &label).await.map_err(|error| error.to_string())?;
-        Ok(uuid)
+        Ok(Taken::Another(uuid))
     };
     let replaced = running.status.replace_with(id, labelled).await.is_ok();
     if replaced {

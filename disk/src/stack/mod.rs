@@ -2,7 +2,8 @@
 //!
 //! - [`StackWriter`] writes a blob as k + r stacks, one to each drive, and syncs them.
 //! - [`StackReader`] reads any range of it, checks every fragment it reads, rebuilds and repairs what is bad.
-//! - [`rebuild`] regenerates one stack from the others, [`verify_stack`] reads back one.
+//! - [`rebuild`] regenerates one stack from the others, [`copy`] copies one, [`look`] finds one where it lay,
+//!   [`verify_stack`] reads one back.
 //! - [`verify`] reads back a blob that was just written; [`remove`] removes exactly that blob.
 //! - [`pass_over`] takes the time of a read, and delivers nothing.
 //! - [`SyntheticDrive`] holds every stack of blobs that are a function of their ids.
@@ -37,7 +38,7 @@ pub use inspect::{Inspection, ScrubFindings, inspect, inspect_deeply, scrub};
 pub use outcome::{Report, StackError, StackOutcome};
 pub use pass::{PassSink, Passage, pass_over};
 pub use read::{PayloadSink, Policy, SinkClosed, StackReader};
-pub use rebuild::{rebuild, verify_spare, verify_stack};
+pub use rebuild::{copy, look, rebuild, verify_spare, verify_stack};
 pub use remove::{remove, remove_spare, replace_with_spare};
 pub use synthetic::{SyntheticBlobs, SyntheticDrive, synthetic_payload};
 pub use verify::verify;

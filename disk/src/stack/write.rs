@@ -1,4 +1,4 @@
-//! Writing a blob: all of its stacks, or the one that was lost.
+//! Writing a blob: all of its stacks, or the one that was lost or moves.
 //!
 //! 1. Every drive preallocates its file and takes the header.
 //! 2. Payload is copied into the data fragments of a batch of stripes; a full batch is encoded and checksummed, and
@@ -72,6 +72,8 @@ pub struct StackWriter {
     in_flight: JoinSet<Vec<Result<Buffer, DriveError>>>,
     accepted_bytes: u64,
     payload_crc: Digest,
+    /// Of a copy, whose payload is not seen: the checksum in the footer of what it is made of.
+    copied_crc64: Option<u64>,
     meter: Arc<Meter>,
 }
 
@@ -126,6 +128,19 @@ impl StackWriter {
         Self::begun(blob, provenance, lost.drives, vec![(lost.index, lost.target)], flags).await
     }
 
+    /// The same of one whose fragments are copied ([`write_fragments`](Self::write_fragments)), `payload_crc64` being
+    /// that of the stack that they come from.
+    pub(super) async fn create_copy(
+        blob: Blob,
+        provenance: Provenance,
+        lost: Lost,
+        payload_crc64: u64,
+    ) -> Report<Self> {
+        let Report { result, outcomes } = Self::create_lost(blob, provenance, lost).await;
+        let result = result.map(|writer| Self { copied_crc64: Some(payload_crc64), ..writer });
+        Report { result, outcomes }
+    }
+
     async fn begun(
         blob: Blob,
         provenance: Provenance,
@@ -154,6 +169,7 @@ impl StackWriter {
             in_flight: JoinSet::new(),
             accepted_bytes: 0,
             payload_crc: Digest::new(CrcAlgorithm::Crc64Nvme),
+            copied_crc64: None,
             meter,
         };
         match writer.begin(provenance, drives, replaces).await {
@@ -182,6 +198,22 @@ impl StackWriter {
             }
         }
         Ok(())
+    }
+
+    /// Adds the fragments of the next batch to a copy. After an error there is nothing left but to
+    /// [`abort`](Self::abort).
+    pub(super) async fn write_fragments(&mut self, batch: StripeBatch, fragments: &[u8]) -> Result<(), StackError> {
+        assert!(self.copied_crc64.is_some() && self.stacks.len() == 1, "the fragments of one stack are copied");
+        assert_eq!(batch, self.batch, "batches follow one another");
+        let bytes = self.shape.len(batch);
+        let index = usize::from(self.stacks[0].index);
+        self.buffers[index].set_len(bytes + BLOCK_BYTES);
+        self.buffers[index][..bytes].copy_from_slice(&fragments[..bytes]);
+        self.accepted_bytes = self.shape.payload_of(batch.end() - 1).end;
+        for stripe in batch.first..batch.end() {
+            self.add_sums(stripe);
+        }
+        self.write_batch().await
     }
 
     /// Completes the stacks; returns when they are on the media. On an error their files are removed.
@@ -291,11 +323,17 @@ impl StackWriter {
     async fn flush(&mut self) -> Result<(), StackError> {
         let payload = self.shape.payload_of(self.batch.first).start..self.shape.payload_of(self.batch.end() - 1).end;
         assert_eq!(self.filled_bytes, payload.end - payload.start, "a batch is full when it is written");
-        assert!(!self.bodies_synced, "no fragment is written behind the sync");
         self.pad();
         for stripe in self.batch.first..self.batch.end() {
             self.encode(stripe);
+            self.add_sums(stripe);
         }
+        self.write_batch().await
+    }
+
+    /// Starts to write the batch, which is complete, once the one before is written.
+    async fn write_batch(&mut self) -> Result<(), StackError> {
+        assert!(!self.bodies_synced, "no fragment is written behind the sync");
         let mut bytes = self.shape.len(self.batch);
         if self.batch.end() == self.shape.run_end(self.batch.run()) {
             self.add_pages(bytes);
@@ -344,7 +382,7 @@ impl StackWriter {
         }
     }
 
-    /// Fills in the parity of `stripe`, if any of it is written, and adds its checksums to the run's.
+    /// Fills in the parity of `stripe`, if any of it is written.
     fn encode(&mut self, stripe: u64) {
         let range = self.shape.within(self.batch, stripe);
         if self.stacks.iter().any(|stack| stack.index >= self.blob.code.data) {
@@ -353,6 +391,11 @@ impl StackWriter {
             let mut parity: Vec<&mut [u8]> = parity.iter_mut().map(|buffer| &mut buffer[range.clone()]).collect();
             self.codec.encode(&data, &mut parity);
         }
+    }
+
+    /// Adds the checksums of `stripe` to the run's.
+    fn add_sums(&mut self, stripe: u64) {
+        let range = self.shape.within(self.batch, stripe);
         for stack in &mut self.stacks {
             let fragment = &self.buffers[usize::from(stack.index)][range.clone()];
             stack.sums.push(fragment_sum(&self.blob, stack.index, stripe, fragment));
@@ -382,7 +425,7 @@ impl StackWriter {
         assert!(self.stacks.iter().all(|stack| stack.sums.is_empty()), "every checksum is in its page");
         self.sync().await?;
         self.bodies_synced = true;
-        let payload_crc64 = self.payload_crc.finalize();
+        let payload_crc64 = self.copied_crc64.unwrap_or_else(|| self.payload_crc.finalize());
         let blob = self.blob;
         assert!(self.bodies_synced, "a footer proves that everything before it is on the medium");
         self.write_blocks(self.shape.footer_offset(), |stack, block| {

@@ -312,6 +312,10 @@ impl TraceCheck {
                 self.rebuilds.drive_replaced(*drive);
                 self.initialised[drive.index()] = false;
             }
+            Event::DriveReturned { drive, .. } => {
+                self.rebuilds.drive_returned(*drive);
+                self.initialised[drive.index()] = false;
+            }
             Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,
             Event::DriveReported(report) => self.initialised[report.drive.index()] = report.initialised,
             Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),

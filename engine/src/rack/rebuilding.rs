@@ -1,9 +1,11 @@
 //! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
 //!
-//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself.
+//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself. One on a good
+//! drive that is retired is copied, and one on a drive that came back is looked for; only if it cannot be read there is
+//! it regenerated from others.
 //!
-//! Invariants: a stack is never read from a drive that failed, nor from the lost index, nor written over; nothing is
-//! freed on the strength of a write alone.
+//! Invariants: a stack is never read from a drive that failed, nor one that is lost unless it is looked for, nor written
+//! over; nothing is freed on the strength of a write alone.
 
 use super::Rack;
 use super::service::without;
@@ -55,8 +57,9 @@ impl Rack {
             return;
         }
         self.placement.retire(drive);
-        if let Some(group) = self.setup.own_group_of(drive) {
-            self.rebuilder.retires(drive, self.home_of(group), now);
+        let home = self.setup.own_group_of(drive).map(|group| self.home_of(group));
+        if let Some(lost_bytes) = home.and_then(|home| self.rebuilder.retires(drive, home, now)) {
+            self.placement.lose_more(drive, lost_bytes);
         }
     }
 
@@ -102,9 +105,13 @@ impl Rack {
         self.drives.may_be_replaced(drive) && !self.ops.count_on(drive)
     }
 
-    pub(super) fn drive_replaced(&mut self, drive: DriveId, lost_bytes: u64, now: Time) {
+    /// Another drive is in the place of `drive`, or that one itself is `back`.
+    pub(super) fn drive_replaced(&mut self, drive: DriveId, lost_bytes: u64, back: bool, now: Time) {
         if !self.drives.knows(drive) {
             return;
+        }
+        if !self.booted && self.retiring.contains(&drive) {
+            return self.placement.lose_more(drive, lost_bytes);
         }
         if self.booted {
             if !self.may_be_replaced(drive) {
@@ -120,8 +127,11 @@ impl Rack {
             self.initialisation.replace(drive);
             self.follow_drives();
         }
-        if let Some(group) = self.setup.own_group_of(drive) {
-            self.rebuilder.replaced(drive, self.home_of(group), lost_bytes, now);
+        let Some(home) = self.setup.own_group_of(drive).map(|group| self.home_of(group)) else { return };
+        if back {
+            self.rebuilder.returned(drive, home, lost_bytes, now);
+        } else {
+            self.rebuilder.replaced(drive, home, lost_bytes, now);
         }
     }
 
@@ -179,7 +189,11 @@ impl Rack {
             let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
             let missing = self.missing_of(&blob, drive);
             // Nobody wakes a group for what would be in vain.
-            let verdict = match self.can_rebuild(group, &blob, (drive, &missing)) {
+            let can = match self.can_do_with_itself(drive, &missing, false) {
+                Some(_) => Ok(()),
+                None => self.can_rebuild(group, &blob, (drive, &missing)),
+            };
+            let verdict = match can {
                 Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
                 verdict => self.rebuilder.takes(drive, &missing).then_some(verdict),
             };
@@ -257,53 +271,102 @@ impl Rack {
             return Err(Rejection::DataLost);
         }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
-        let target = self.placement.choose_another(group, &others, &blob.drives, blob.stack_bytes);
+        let unfit: Vec<DriveId> = blob.drives.iter().copied().filter(|d| *d != from || !self.takes_back(from)).collect();
+        let target = self.placement.choose_another(group, &others, &unfit, blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
+    }
+
+    /// Whether a stack that was lost with `drive` may be written there again: another is in its place, or it is back.
+    fn takes_back(&self, drive: DriveId) -> bool {
+        !self.drives.has_failed(drive) && !self.retiring.contains(&drive)
+    }
+
+    /// How a rebuild of what a blob, which lacks its stacks on the drives `missing`, has on `from` may do with the stack
+    /// itself: it is copied from a good drive that is retired, or looked for on one that is back. Without the others,
+    /// that is; so it matters only whether its drive is there, if it has to be `now`.
+    fn can_do_with_itself(&self, from: DriveId, missing: &[DriveId], now: bool) -> Option<Itself> {
+        let there = if now { self.drives.is_ready(from) } else { !self.drives.is_away(from) };
+        match () {
+            () if !there || self.drives.has_failed(from) => None,
+            () if self.retiring.contains(&from) && !missing.contains(&from) => Some(Itself::Copied),
+            () if self.takes_back(from) && self.rebuilder.has_returned(from) => Some(Itself::LookedFor),
+            () => None,
+        }
     }
 
     /// Puts a rebuild into service, for the first time or again. True if it ended at once.
     pub(super) fn start_rebuild(&mut self, op: OpId, step: &mut Step) -> bool {
         let Some(state) = self.ops.get(op) else { return true };
-        let Work::Rebuild { blob, group, drives, lost, stack_bytes, in_place, .. } = state.request.work.clone() else {
+        let Work::Rebuild { blob, group, drives, lost, in_place, .. } = state.request.work.clone() else {
             return true;
         };
-        let need = self.setup.spec.code.data;
         let (from, others) = (drives[usize::from(lost)], self.others_of(blob, &drives, lost));
-        let mut stacks = self.drives.ready_stacks(&drives);
-        stacks.retain(|(_, drive)| others.contains(drive));
+        let itself = self.does_with_itself(state, from);
+        let (stacks, need) = match itself {
+            Some(_) => (vec![(lost, from)], 1),
+            None => {
+                let mut stacks = self.drives.ready_stacks(&drives);
+                stacks.retain(|(_, drive)| others.contains(drive));
+                (stacks, self.setup.spec.code.data)
+            }
+        };
         if stacks.len() < usize::from(need) {
             let reason = self.why_too_few(op);
             self.finish(op, Outcome::Failed(reason), step);
             return true;
         }
-        let target = if in_place {
-            let may = self.drives.is_ready(from) && !state.shunned().contains(&from);
-            (may && self.placement.reserve_beside(from, stack_bytes)).then_some(from)
-        } else {
-            let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
-            let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain([&from]).chain(&drives).copied().collect();
-            let target = self.placement.choose_another(group, &others, &unfit, stack_bytes);
-            target.inspect(|target| self.placement.reserve_another(&others, *target, stack_bytes))
-        };
-        let Some(target) = target else {
+        let Some(target) = self.rebuild_target(op, (from, &others), itself) else {
             self.finish(op, Outcome::Failed(Rejection::NoRoom), step);
             return true;
         };
-        assert!(stacks.iter().all(|(index, _)| *index != lost), "the lost stack is not read");
+        assert!(itself.is_some() || stacks.iter().all(|(index, _)| *index != lost), "the lost stack is not read");
         assert!(
             stacks.iter().all(|(_, drive)| !self.drives.has_failed(*drive)),
             "no stack is read from a failed drive"
         );
         assert!(self.drives.is_ready(target), "{target} is ready to be written to");
         assert!(!others.contains(&target), "{target} would have two stacks of {blob}");
-        assert!(in_place == (target == from), "what is lost goes elsewhere, what is damaged to where it lies");
+        assert!(!in_place || target == from, "what is damaged is regenerated where it lies");
         assert!(!self.drives.has_failed(target), "{target} failed, and is not written to");
         let Some(state) = self.ops.get_mut(op) else { return true };
-        state.aim_at(target);
+        state.aim_at(target, itself.is_some());
         let policy = self.setup.policy.read_policy;
-        let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target };
+        let transfer = Transfer::Rebuild { blob, group, drives, lost, stacks, need, policy, target, spare: in_place };
         self.begin_transfer(op, transfer, step);
         false
+    }
+
+    /// Whether and how a rebuild of what lies or lay on `from` does with the stack itself this time.
+    fn does_with_itself(&self, op: &Op, from: DriveId) -> Option<Itself> {
+        let Work::Rebuild { blob, in_place: false, .. } = op.request.work else { return None };
+        let missing = self.rebuilder.missing_of(blob, from);
+        self.can_do_with_itself(from, missing, true).filter(|_| op.may_do_with_itself())
+    }
+
+    /// Where a rebuild of the stack of `from` goes, whose blob lies on `others` beside it; its space is reserved. None
+    /// if nothing has room.
+    fn rebuild_target(
+        &mut self,
+        op: OpId,
+        (from, others): (DriveId, &[DriveId]),
+        itself: Option<Itself>,
+    ) -> Option<DriveId> {
+        let state = self.ops.get(op)?;
+        let Work::Rebuild { group, ref drives, stack_bytes, in_place, .. } = state.request.work else { return None };
+        if in_place {
+            let may = self.drives.is_ready(from) && !state.shunned().contains(&from);
+            return (may && self.placement.reserve_beside(from, stack_bytes)).then_some(from);
+        }
+        if itself == Some(Itself::LookedFor) {
+            self.placement.reserve_found(from, stack_bytes);
+            return Some(from);
+        }
+        let unready = self.setup.members(group).iter().filter(|drive| !self.drives.is_ready(**drive));
+        let of_blob = drives.iter().filter(|drive| **drive != from || !self.takes_back(from));
+        let unfit: Vec<DriveId> = unready.chain(state.shunned()).chain(of_blob).copied().collect();
+        let target = self.placement.choose_another(group, others, &unfit, stack_bytes)?;
+        self.placement.reserve_another(others, target, stack_bytes);
+        Some(target)
     }
 
     /// Those of `drives` that have a stack of `blob`, but for the one at `lost`.
@@ -319,15 +382,16 @@ impl Rack {
         let Some(to) = state.reserved.first().copied() else { return };
         let Work::Rebuild { blob, ref drives, lost: index, in_place, .. } = state.request.work else { return };
         let from = drives[usize::from(index)];
-        assert!(in_place == (from == to), "a stack is not written in the place of the lost one");
-        // Nothing takes the place of a stack that may be better than it.
-        if (read_back || in_place) && state.begin_verify() {
+        assert!(!in_place || from == to, "what is damaged is regenerated where it lies");
+        // What was only looked for was read as a whole. Nothing takes the place of a stack that may be better than it.
+        let was_read = from == to && state.reads_itself();
+        if (read_back || from == to) && !was_read && state.begin_verify() {
             self.begin_transfer(op, Transfer::Verify { drives: vec![to] }, step);
             return;
         }
         state.begin_move();
         let attempt = self.put_into_service(op, step);
-        let removes = !self.drives.has_failed(from) && self.retiring.contains(&from);
+        let removes = from != to && !self.drives.has_failed(from) && self.retiring.contains(&from);
         step.ask(Action::MoveStack { op, attempt, blob, index, from, to, removes });
     }
 
@@ -338,6 +402,20 @@ impl Rack {
         let Work::Rebuild { blob, ref drives, lost, .. } = state.request.work else { return };
         let (drives, tries) = (drives.clone(), state.count_try());
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
+        let from = drives[usize::from(lost)];
+        let of_itself = outcomes.first().filter(|_| state.reads_itself());
+        if let Some(DriveOutcome { result, .. }) = of_itself.filter(|outcome| !fine(outcome.result)) {
+            let was_looked_for = from == target;
+            if !(was_looked_for && result.may_do_better()) {
+                state.give_itself_up();
+            }
+            if self.closing || tries >= TRIES_MAX {
+                self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
+            } else {
+                self.start_rebuild(op, step);
+            }
+            return;
+        }
         let target_fine = outcomes.iter().all(|outcome| outcome.drive != target || fine(outcome.result));
         if !target_fine {
             state.shun(target);
@@ -346,7 +424,7 @@ impl Rack {
         let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
         let left = others.len() - self.drives.failed_count(&others);
-        if target_fine && !some_failed && sources.count() == left {
+        if target_fine && !some_failed && sources.count() == left && of_itself.is_none() {
             self.finish(op, Outcome::Failed(Rejection::DataLost), step);
         } else if self.closing || tries >= TRIES_MAX || (target_fine && !some_failed) {
             self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
@@ -370,13 +448,13 @@ impl Rack {
         let (target, stack_bytes) = state.take_reserved();
         assert!(target.len() == 1, "a rebuild has one target");
         self.placement.settle(&target, stack_bytes, if in_place { 0 } else { stack_bytes });
-        // Of one that was replaced, what was lost is not among the used bytes.
+        // Of one that was replaced, what was lost is not among the used bytes, unless it failed or is retired since.
         if !in_place && (self.drives.has_failed(from) || self.retiring.contains(&from)) {
             self.placement.freed(from, stack_bytes);
         }
         self.stats.rebuilt_bytes += stack_bytes;
         self.finish(op, Outcome::Rebuilt, step);
-        if in_place {
+        if target[0] == from {
             return;
         }
         let moved = StackMove { blob, index, from, to: target[0] };
@@ -385,6 +463,15 @@ impl Rack {
         self.reclaim.follow_move(&moved);
         self.scrubber.follow_move(&moved);
     }
+}
+
+/// How a rebuild does with the stack itself, and without the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Itself {
+    /// It is copied from a good drive that is retired.
+    Copied,
+    /// Its drive was given up and is back: it is read and checked where it lies, and nothing is written.
+    LookedFor,
 }
 
 /// The drive whose stack a rebuild regenerates.

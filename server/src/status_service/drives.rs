@@ -5,7 +5,7 @@ use super::snapshot::drive_report;
 use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
 use crate::error::text;
-use crate::replace;
+use crate::replace::{self, Taken};
 use crate::report::{DriveReport, LostReport};
 use disk::label::DriveUuid;
 use engine::Event;
@@ -42,16 +42,18 @@ impl StatusService {
         let found = self.look(move |rack, _| {
             let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
             let others = rack.rebuilds().filter(|view| view.group == group && view.drive != drive);
-            let left: Vec<_> = others.map(|view| (view.drive, view.left_bytes)).filter(|(_, left)| *left > 0).collect();
+            // What a good drive holds that is retired is not lost, whether or not it is away just now.
+            let left = others.map(|view| (view.drive, view.left_bytes, view.retires));
+            let left: Vec<_> = left.filter(|(_, left, _)| *left > 0).collect();
             Some((rack.spec().code, group, left))
         });
         let Some((code, group, left)) = found.await? else { return Ok(None) };
         let (mut needing, mut unknown) = (Vec::new(), Vec::new());
-        for (other, left_bytes) in left {
+        for (other, left_bytes, retires) in left {
             let lost = self.context.catalog.lost_beside(other, drive).await?;
             if lost.needed {
                 needing.push(other.0);
-            } else if lost.bytes < left_bytes {
+            } else if lost.bytes < left_bytes && !retires {
                 unknown.push(other.0); // what the catalog does not know yet is being written
             }
         }
@@ -81,24 +83,26 @@ impl StatusService {
         Ok(LostReport::of(self.context.catalog.lost_objects(LostReport::NAMED_MAX).await?))
     }
 
-    /// Takes the empty directory in the place of `drive`, which failed.
+    /// Takes the empty directory in the place of `drive`, which failed, or that drive itself, which is back.
     pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
         let labelled = async {
-            let take = move || replace::take(&path, &fresh_label(label).map_err(text)?);
+            let known = self.context.catalog.replacements().await.map_err(text)?.remove(&drive).map(DriveUuid);
+            let take = move || replace::take(&path, &fresh_label(label).map_err(text)?, known);
             tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
         };
         self.replace_with(drive, labelled).await.map(Some)
     }
 
-    /// Takes another drive in the place of `drive`, which failed, once `labelled` has made one of it and said its UUID.
+    /// Takes what is in the place of `drive`, which failed, once `labelled` has found out what that is, and has made a
+    /// drive of it.
     ///
     /// # Errors
     /// [`AdminError`], with what stands against it.
     pub async fn replace_with(
         &self,
         drive: DriveId,
-        labelled: impl Future<Output = Result<DriveUuid, String>>,
+        labelled: impl Future<Output = Result<Taken, String>>,
     ) -> Result<DriveReport, AdminError> {
         let number = drive.0;
         // One at a time, so that nobody writes where somebody else has just looked.
@@ -112,16 +116,23 @@ impl StatusService {
                  sleeps, which `larder drive list` shows"
             )));
         }
-        let uuid = labelled.await.map_err(AdminError::Because)?;
+        let taken = labelled.await.map_err(AdminError::Because)?;
         // Remembered first: what the rack acts upon must hold after a crash as well.
-        let lost_bytes = self.context.catalog.replace_drive(drive, uuid.0).await?;
-        let Some(lost_bytes) = lost_bytes else {
+        let Some(lost_bytes) = taken.remember(&self.context.catalog, drive).await? else {
             return Err(AdminError::Because(replace::not_failed(drive)));
         };
-        tracing::info!(%drive, "another drive took the place of one that failed");
         self.context.counters.absences.note(drive, None);
         self.emulated.replace(drive);
-        self.world.report(Event::DriveReplaced { drive, lost_bytes });
+        self.world.report(match taken {
+            Taken::Another(_) => {
+                tracing::info!(%drive, "another drive took the place of one that failed");
+                Event::DriveReplaced { drive, lost_bytes }
+            }
+            Taken::Itself(_) => {
+                tracing::info!(%drive, "a drive that failed is back; what is still wanted of it is looked for");
+                Event::DriveReturned { drive, lost_bytes }
+            }
+        });
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await
     }
 }

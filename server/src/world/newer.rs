@@ -64,7 +64,7 @@ async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(Fi
 /// The run that wrote a stack of a blob that the catalog does not know, if that was under a newer one: it then has a
 /// higher commit sequence number than this one had when it was opened. What this run wrote does not count (a blob may
 /// have been removed since the drive was listed), nor what was written aside, under a catalog known to be older.
-async fn newer_run(
+pub(super) async fn newer_run(
     context: &Context,
     blob: BlobId,
     name: &FileName,

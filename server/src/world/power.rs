@@ -1,6 +1,7 @@
 //! Power commands: each in a task of its own, so that all drives of a group start together.
 
 use super::newer;
+use super::returned;
 use super::state::World;
 use crate::context::{Context, WorldCounters};
 use catalog::{Catalog, CatalogError, DriveRecord};
@@ -74,12 +75,14 @@ impl World {
 
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
         let command = PowerCommand { drive, attempt, name: "mount", loss: Loss::MountFailed };
+        let aiming = Arc::clone(&self.aiming);
         self.command(command, move |device, context| async move {
             let space = device.mount().await?;
             is_not_replaced(&context, drive, &*device).await?;
             context.counters.absences.note(drive, None);
             // Before anything of the group can be removed.
             newer::look(&context, drive, &*device).await;
+            (context.spawn.clone())(Box::pin(returned::sweep(context, aiming, drive, device)));
             Ok(Some(Event::Mounted { drive, attempt, free_bytes: space.free_bytes }))
         });
     }

@@ -2,7 +2,8 @@
 //! where that lies now.
 //!
 //! A stack that a scrub has found damaged is regenerated as a *spare* beside itself, which takes its place by one step
-//! of the file system once it was read back; so at any moment there is no less than there was.
+//! of the file system once it was read back; so at any moment there is no less than there was. One on a good drive that
+//! is retired is copied, and one on a drive that came back is looked for where it lay.
 //!
 //! Before a stack is written, the catalog takes note of where it will lie; what a crash, or a catalog that could not be
 //! written, has left there is removed before the next rebuild of the blob, or along with it.
@@ -35,17 +36,22 @@ impl World {
     }
 
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
-        let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, .. } = transfer else { return };
-        let in_place = drives[usize::from(lost)] == target;
-        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, in_place, written: None }));
-        assert!(stacks.iter().all(|(index, drive)| *index != lost && *drive != target), "what is lost is no source");
-        let sources = self.with_drives(&stacks);
+        let itself = transfer.itself();
+        let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, spare, .. } = transfer else { return };
+        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, in_place: spare, written: None }));
+        let is_source = |(index, drive): &(u8, DriveId)| *index != lost && *drive != target;
+        assert!(itself.is_some() || stacks.iter().all(is_source), "what is lost is no source");
+        let mut sources = self.with_drives(&stacks);
         let in_service = self.in_service();
         let device = self.drive(target);
-        let (handle, context) = (self.handle.clone(), self.context.clone());
+        let (handle, context, aiming) = (self.handle.clone(), self.context.clone(), Arc::clone(&self.aiming));
         let asked: Vec<DriveId> = stacks.iter().map(|(_, drive)| *drive).chain([target]).collect();
         self.start(async move {
-            let aimed = match aim(&context, &in_service, (blob, &drives), (lost, target)).await {
+            let how = Aim { index: lost, target, spare, looks: itself == Some(target) };
+            let turn = aiming.lock().await;
+            let aimed = aim(&context, &in_service, (blob, &drives), how).await;
+            drop(turn);
+            let aimed = match aimed {
                 Ok(found) => found,
                 Err(error) => {
                     tracing::error!(%blob, %error, "the catalog cannot take note of where a blob's stack is rebuilt");
@@ -65,8 +71,16 @@ impl World {
             );
             // Under a newer catalog it may lie there already, counted.
             let replaces = context.lineage.may_remove();
-            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: in_place };
-            let report = stack::rebuild(described(&context, &found), sources, policy_of(policy), order).await;
+            let described = described(&context, &found);
+            let order = Lost { index: lost, drives: found.drives.clone(), target: device, replaces, beside: spare };
+            let report = match (itself, sources.pop()) {
+                (Some(drive), _) if drive == target => stack::look(described, lost, &order.target).await,
+                (Some(_), Some((_, source))) => stack::copy(described, source, order).await,
+                (_, last) => {
+                    sources.extend(last);
+                    stack::rebuild(described, sources, policy_of(policy), order).await
+                }
+            };
             let outcomes = drive_outcomes(&context, &asked, report.outcomes);
             let written = match report.result {
                 Ok(written) => Some((found, written.payload_crc64)),
@@ -122,18 +136,26 @@ impl World {
         [from, to]: [DriveId; 2],
         removes: bool,
     ) {
-        let Some(Operation::Rebuild(Rebuild { written: Some((written, _)), .. })) = self.operations.get(&op) else {
+        let rebuild = match self.operations.get(&op) {
+            Some(Operation::Rebuild(rebuild)) => rebuild,
+            _ => panic!("{op} is counted, and was not rebuilt"),
+        };
+        let Rebuild { in_place, written: Some((written, _)), .. } = rebuild else {
             panic!("{op} is counted, and was not rebuilt");
         };
         let lies = (written.blob, written.drives.get(usize::from(index)));
         assert_eq!(lies, (blob, Some(&to)), "the stack that is counted is the one that was written");
         let device = self.drive(to);
-        if from == to {
+        if *in_place {
             return self.put_in_place((op, attempt), (written.clone(), index), device);
         }
         let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         self.start(async move {
-            let done = match context.catalog.move_stack(blob, index, [from, to], removes).await {
+            let counted = match from == to {
+                true => context.catalog.count_returned(blob, index, to).await,
+                false => context.catalog.move_stack(blob, index, [from, to], removes).await,
+            };
+            let done = match counted {
                 Ok(true) => {
                     if removes {
                         remove_moved(&context, &in_service, blob).await;
@@ -212,6 +234,17 @@ impl World {
     }
 }
 
+/// Where a rebuild will have its stack, and how.
+#[derive(Clone, Copy)]
+struct Aim {
+    index: u8,
+    target: DriveId,
+    /// Beside the stack that is damaged.
+    spare: bool,
+    /// It may lie there as it was.
+    looks: bool,
+}
+
 /// Takes note of where stack `index` of the blob is written next, and removes what earlier rebuilds of it have left.
 /// The blob; `None` if it does not lie on `drives` any more.
 ///
@@ -221,20 +254,24 @@ async fn aim(
     context: &Context,
     in_service: &InService,
     (blob, drives): (BlobId, &[DriveId]),
-    (index, target): (u8, DriveId),
+    Aim { index, target, spare, looks }: Aim,
 ) -> Result<Option<Blob>, CatalogError> {
     let Some(found) = context.catalog.blob(blob).await?.filter(|found| found.drives == drives) else { return Ok(None) };
-    if found.drives[usize::from(index)] == target {
+    if spare {
         return aim_beside(context, in_service, found, index).await;
     }
-    if !context.catalog.begin_rebuild(&found, index, target).await? {
+    let noted = match found.drives[usize::from(index)] == target {
+        true => context.catalog.begin_return(&found, index).await?,
+        false => context.catalog.begin_rebuild(&found, index, target).await?,
+    };
+    if !noted {
         return Ok(None);
     }
     // Under a newer catalog the lost stack may have been rebuilt already, and be one that must stay.
     if context.lineage.may_remove() {
         let aimed_at = RebuildTarget { drive: target, index, spare: false };
         remove_left_over(context, in_service, blob, Some(aimed_at)).await?;
-        let there = in_service.stack(index, target);
+        let there = in_service.stack(index, target).filter(|_| !looks);
         stack::remove(context.rack_uuid, blob, there.as_slice()).await;
     }
     Ok(Some(found))

@@ -43,6 +43,8 @@ pub struct World {
     pub(super) dead_cursors: BTreeMap<GroupId, Cursor>,
     pub(super) deleting: BTreeMap<OpId, BlobId>,
     pub(super) evacuating: BTreeSet<BlobId>,
+    /// Held by who takes note of where a stack is written, or removes what nobody counts: not both at once.
+    pub(super) aiming: Arc<tokio::sync::Mutex<()>>,
     /// Blobs that are being committed to the catalog.
     pub(super) committing: usize,
     pub(super) starts_persisted: StartsPersisted,
@@ -84,6 +86,7 @@ impl World {
             dead_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
             evacuating: BTreeSet::new(),
+            aiming: Arc::default(),
             committing: 0,
             starts_persisted: futures::future::ready(()).boxed().shared(),
             last_commands,

@@ -193,6 +193,15 @@ impl Blobs {
         lost_bytes
     }
 
+    /// A drive that failed is back with all that lay on it, of which nothing counts until it is looked for; answers with
+    /// the bytes of the stacks that are lost until then.
+    pub(super) fn take_back(&mut self, drive: DriveId) -> u64 {
+        let corrupt = self.corrupt.clone();
+        let lost_bytes = self.replace(drive);
+        self.corrupt = corrupt;
+        lost_bytes
+    }
+
     /// A good drive is to be empty.
     pub(super) fn retire(&mut self, drive: DriveId) {
         self.retiring.insert(drive);
@@ -219,10 +228,17 @@ impl Blobs {
         self.corrupt.contains(&(blob, drive))
     }
 
-    /// Replaces a stack that is unreadable by one that was regenerated beside it; false if its blob is gone.
-    pub(super) fn repair(&mut self, blob: BlobId, drive: DriveId) -> bool {
+    /// A stack that is unreadable, or was lost with the drive that was there before, is in its place again; false if its
+    /// blob is gone.
+    pub(super) fn repair(&mut self, now: Time, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.remove(&(blob, drive));
-        self.known.contains_key(&blob)
+        let Some(found) = self.known.get(&blob) else { return false };
+        if self.lost.remove(&(drive, blob)) {
+            self.used_bytes[drive.index()] += found.stack_bytes;
+            assert!(now >= self.rebuilt_at, "time runs forward");
+            self.rebuilt_at = now;
+        }
+        true
     }
 
     /// A page of the blobs of a group that live, above one and below a number.

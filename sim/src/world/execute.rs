@@ -55,7 +55,10 @@ impl<M: Controller> World<M> {
             Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {
                 let moved = StackMove { blob, index, from, to };
                 let in_place = from == to;
-                let done = if in_place { self.blobs.repair(blob, to) } else { self.blobs.move_stack(self.now, moved) };
+                let done = match in_place {
+                    true => self.blobs.repair(self.now, blob, to),
+                    false => self.blobs.move_stack(self.now, moved),
+                };
                 self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
             }
             Action::ListDead { group, attempt, limit, restart } => {

@@ -18,6 +18,17 @@ impl World<Rack> {
         true
     }
 
+    /// Plugs in a drive again that was given up, and has it taken back; false if the rack does not take it yet.
+    pub fn take_back(&mut self, drive: DriveId) -> bool {
+        if !self.rack.may_be_replaced(drive) {
+            return false;
+        }
+        self.drives.come_back(self.now, drive);
+        let lost_bytes = self.blobs.take_back(drive);
+        self.report(Event::DriveReturned { drive, lost_bytes });
+        true
+    }
+
     /// Starts a drive without the engine's knowledge, as a broken ledger would.
     pub fn spin_up_without_permit(&mut self, drive: DriveId) {
         self.command(drive, Attempt(u32::MAX), CommandKind::SpinUp);

@@ -122,6 +122,39 @@ fn a_good_drive_is_emptied_and_may_be_replaced_while_everything_stays_whole() {
 }
 
 #[test]
+fn a_good_drive_is_emptied_by_itself_where_too_few_others_are_there_to_make_up_for_it() {
+    let mut world = world_of("nas8", 79, |_| {});
+    with_blobs(&mut world, 24, 10 * MB);
+    let (drive, blobs) = fullest(&world);
+    let mates = mates(&world, drive);
+    let dead = *mates.iter().find(|mate| world.blobs.drives_of(blobs[0]).contains(mate)).unwrap();
+    world.kill(dead);
+    world.retire(drive);
+    world.run_for(6 * HOUR);
+    let beside = |blob: &&BlobId| !world.blobs.drives_of(**blob).contains(&drive);
+    let moved = blobs.iter().filter(beside).count();
+    assert!(moved > 0, "k = 2 of a blob are there, and one of them is the retired one");
+    world.revive(dead);
+    world.run_for(48 * HOUR);
+    assert!(world.rack.has_failed(drive) && all_whole(&world), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_drive_that_took_the_place_of_another_is_emptied_with_what_it_lacks() {
+    let mut world = world_of("pelican-mini", 80, |_| {});
+    with_blobs(&mut world, 120, 100 * MB);
+    let (drive, _) = fullest(&world);
+    world.fail(drive);
+    assert!(world.replace(drive));
+    world.run_for(MINUTE);
+    assert!(world.blobs.left_on(drive) > 0, "not all of it is rebuilt");
+    world.retire(drive);
+    world.run_for(48 * HOUR);
+    assert!(world.rack.has_failed(drive), "{:?}", world.rack.rebuilds().collect::<Vec<_>>());
+    assert!(all_whole(&world) && world.blobs.left_on(drive) == 0);
+}
+
+#[test]
 fn failures_come_before_what_is_retired_and_a_retiring_drive_may_fail_itself() {
     for itself in [false, true] {
         let mut world = world_of("pelican-mini", 77, |_| {});

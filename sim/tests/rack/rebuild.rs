@@ -348,14 +348,55 @@ fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_al
         let done = view(&world, drive);
         assert_eq!((world.blobs.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0), "{name}");
         assert_eq!((done.lost_blobs, done.waiting_blobs), (0, 0));
-        {
-            let mut on_it = world.blobs.iter().filter(|(blob, _)| world.blobs.drives_of(*blob).contains(&drive));
-            assert!(on_it.all(|(blob, _)| !blobs.contains(&blob)), "what it held lies elsewhere");
-        }
-        assert!(
-            world.blobs.iter().any(|(blob, _)| world.blobs.drives_of(blob).contains(&drive)),
-            "and new blobs lie on it"
-        );
+        let on_it = |blobs: &[BlobId]| blobs.iter().filter(|blob| world.blobs.drives_of(**blob).contains(&drive)).count();
+        let all: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
+        let (back, new) = (on_it(&blobs), on_it(&all) - on_it(&blobs));
+        assert!(back as u64 <= left && new > 0, "new blobs lie on it, and {back} of {left} that were lost");
+        assert!(all_whole(&world) && is_asleep(&world));
+        survives_deaths(&mut world, drive, blobs);
+    }
+}
+
+#[test]
+fn a_replacement_is_filled_until_its_group_is_even_again() {
+    for (name, seed) in [("pelican-mini", 56), ("nas8", 57)] {
+        let mut world = world_of(name, seed, |_| {});
+        let (drive, blobs) = fail_fullest(&mut world, 240, 100 * MB);
+        assert!(world.replace(drive));
+        world.run_for(6 * 60 * MINUTE);
+        assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (0, 0), "{name}");
+        let mates = mates(&world, drive);
+        let used = |drive: DriveId| world.rack.placement().used_bytes(drive);
+        let mean = mates.iter().map(|mate| used(*mate)).sum::<u64>() / mates.len() as u64;
+        assert!(used(drive) * 10 > mean * 8, "{name}: {} of {mean} bytes are on it", used(drive));
+        assert!(all_whole(&world) && is_asleep(&world));
+        survives_deaths(&mut world, drive, blobs);
+    }
+}
+
+#[test]
+fn a_drive_that_comes_back_is_looked_through_and_what_is_right_counts_again() {
+    for (name, seed) in [("pelican-mini", 58), ("nas8", 59)] {
+        let mut world = world_of(name, seed, |_| {});
+        let (drive, blobs) = half_rebuilt(&mut world, 60, 100 * MB);
+        let (left, before) = (world.blobs.left_on(drive), view(&world, drive).rebuilt_stacks);
+        let still_there = |world: &World| -> Vec<BlobId> {
+            blobs.iter().copied().filter(|blob| world.blobs.drives_of(*blob).contains(&drive)).collect()
+        };
+        let there = still_there(&world);
+        assert!(left > 2 && there.len() as u64 == left);
+        world.blobs.corrupt(there[0], drive);
+        // As many others die as their blobs bear: what is looked for needs none of them.
+        let gone: Vec<DriveId> = mates(&world, drive).into_iter().take(world.rack.spec().code.parity.into()).collect();
+        gone.iter().for_each(|mate| world.kill(*mate));
+        assert!(world.take_back(drive) && !world.take_back(drive), "once");
+        world.run_for(60 * MINUTE);
+        let found = view(&world, drive).rebuilt_stacks - before;
+        assert!(found + 1 >= left, "{name}: {found} of {left} were found");
+        gone.iter().for_each(|mate| world.revive(*mate));
+        world.run_for(6 * 60 * MINUTE);
+        assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (0, 0), "{name}");
+        assert!(there[1..].iter().all(|blob| still_there(&world).contains(blob)), "they lie where they lay");
         assert!(all_whole(&world) && is_asleep(&world));
         survives_deaths(&mut world, drive, blobs);
     }

@@ -1,7 +1,8 @@
 //! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
 //! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
-//! damaged, to where that lies), and the catalog is asked to count only
-//! what was written, and read back from where it was written if the policy says so.
+//! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
+//! what was written, and read back from where it was written if the policy says so. The stack itself is read only from a
+//! good drive that is retired, or from one that came back.
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::layout::Layout;
@@ -33,8 +34,8 @@ pub enum RebuildFault {
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
-    /// A stack is regenerated in its place, and no scrub has found it damaged.
-    #[error("the stack on {0} was not found damaged")]
+    /// A stack is regenerated in its place, and no scrub has found it damaged, nor was it lost with another drive there.
+    #[error("the stack on {0} was not found damaged, nor lost")]
     NotDamaged(DriveId),
     /// The catalog is asked to count a stack that nobody has read back, though the policy says so.
     #[error("what it wrote on {0} was not read back")]
@@ -70,6 +71,8 @@ pub(super) struct Rebuilds {
     failed: BTreeSet<DriveId>,
     /// Drives in the place of one that failed: what that one held may still have to be rebuilt.
     replaced: BTreeSet<DriveId>,
+    /// Of those, the drives that are the very ones that were given up.
+    returned: BTreeSet<DriveId>,
     /// Good drives that are to be empty.
     retiring: BTreeSet<DriveId>,
     open: BTreeMap<OpId, Open>,
@@ -91,12 +94,18 @@ impl Rebuilds {
     pub fn drive_failed(&mut self, drive: DriveId) {
         self.failed.insert(drive);
         self.replaced.remove(&drive);
+        self.returned.remove(&drive);
     }
 
     pub fn drive_replaced(&mut self, drive: DriveId) {
         self.failed.remove(&drive);
         self.retiring.remove(&drive);
         self.replaced.insert(drive);
+    }
+
+    pub fn drive_returned(&mut self, drive: DriveId) {
+        self.drive_replaced(drive);
+        self.returned.insert(drive);
     }
 
     pub fn drive_retiring(&mut self, drive: DriveId) {
@@ -143,7 +152,8 @@ impl Rebuilds {
                     from,
                     target: *target,
                     written: false,
-                    verify: Verify::NotBegun,
+                    // Who looks for a stack reads all of it.
+                    verify: if transfer.itself() == Some(*target) { Verify::Done } else { Verify::NotBegun },
                 };
                 self.open.insert(op, open);
             }
@@ -175,20 +185,25 @@ impl Rebuilds {
     }
 
     fn judge(&self, transfer: &Transfer) -> Result<(), RebuildFault> {
-        let Transfer::Rebuild { blob, group, drives, lost, stacks, need, target, .. } = transfer else {
+        let Transfer::Rebuild { blob, group, drives, lost, stacks, need, target, spare, .. } = transfer else {
             return Ok(());
         };
         let in_place = drives.get(usize::from(*lost)) == Some(target);
-        if in_place && !self.damaged.contains(&(*blob, *lost)) {
+        let may_lie_there = if *spare { self.damaged.contains(&(*blob, *lost)) } else { self.replaced.contains(target) };
+        if (in_place && !may_lie_there) || (*spare && !in_place) {
             return Err(RebuildFault::NotDamaged(*target));
         }
+        let may_read_itself = |drive| {
+            let there = if in_place { self.returned.contains(drive) } else { self.retiring.contains(drive) };
+            there && stacks.len() == 1
+        };
         let from = drives.get(usize::from(*lost)).filter(|drive| in_place || self.may_have_lost(**drive));
         if from.is_none() {
             return Err(RebuildFault::NotFailed(drives.get(usize::from(*lost)).copied().unwrap_or(*target)));
         }
         for (index, drive) in stacks {
             let there = drives.get(usize::from(*index)) == Some(drive);
-            if !there || index == lost || self.failed.contains(drive) {
+            if !there || (index == lost && !may_read_itself(drive)) || self.failed.contains(drive) {
                 return Err(RebuildFault::ReadsLost(*drive));
             }
         }

@@ -254,7 +254,7 @@ fn rebuild_of_group_0(layout: &Layout) -> Transfer {
     let drives: Vec<DriveId> = members[..18].to_vec();
     let stacks = (1..18).map(|index| (index as u8, drives[index])).collect();
     let (blob, group, target) = (BlobId::numbered(5), GroupId(0), members[18]);
-    Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target }
+    Transfer::Rebuild { blob, group, drives, lost: 0, stacks, need: 15, policy: ReadPolicy::All, target, spare: false }
 }
 
 /// Begins a transfer on drives that are all mounted.

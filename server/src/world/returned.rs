@@ -1,0 +1,96 @@
+//! What lies on a drive that failed and is back, and that nobody counts any more.
+//!
+//! While it was away its stacks were rebuilt elsewhere, and blobs were forgotten. When it is mounted, all names on it
+//! are listed once; what the catalog counts there, lost or not, stays: a rebuild looks for it. A stack of a blob that
+//! the catalog has elsewhere, or has given a number and knows no more, is removed, if its own header shows that it is
+//! that one ([`stack::remove`]).
+//!
+//! What cannot be removed, or looked up, is tried again at the next mount.
+//!
+//! Invariants: nothing is removed under a catalog that is older than the rack; nothing that a rebuild may be writing,
+//! and nothing of a blob that was written since the drive came back.
+
+use super::newer;
+use crate::context::Context;
+use catalog::{CatalogError, Known, RebuildTarget};
+use disk::Drive;
+use disk::stack::{self, StackOutcome};
+use model::{BlobId, DriveId};
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Looks through `device`, in the place of `drive`, if it came back and was not looked through.
+pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: DriveId, device: Arc<dyn Drive>) {
+    let blobs_end = match context.catalog.returned_drives().await {
+        Ok(returned) => returned.get(&drive).copied(),
+        Err(error) => {
+            tracing::warn!(%drive, %error, "it is not known whether a drive came back; it is looked up again");
+            None
+        }
+    };
+    let Some(blobs_end) = blobs_end.filter(|_| context.lineage.may_remove()) else { return };
+    let found = Sweep { context: &context, aiming, drive, device, blobs_end };
+    match found.run().await {
+        Ok(removed) => tracing::info!(%drive, removed, "a drive that is back holds nothing any more that nobody counts"),
+        Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
+    }
+}
+
+struct Sweep<'a> {
+    context: &'a Context,
+    aiming: Arc<Mutex<()>>,
+    drive: DriveId,
+    device: Arc<dyn Drive>,
+    /// Numbers of blobs below this were given out when it came back.
+    blobs_end: u64,
+}
+
+impl Sweep<'_> {
+    /// How many stacks were removed.
+    async fn run(&self) -> Result<u64, String> {
+        let names = self.device.list().await.map_err(|error| error.to_string())?;
+        let (mut removed, mut left) = (0, 0);
+        for (blob, index) in names.iter().filter_map(stack::stack_of) {
+            if blob.number >= self.blobs_end {
+                continue;
+            }
+            match self.look_at(blob, index).await.map_err(|error| error.to_string())? {
+                None => {}
+                Some(StackOutcome::Fine) => removed += 1,
+                Some(_) => left += 1,
+            }
+        }
+        if left > 0 {
+            return Err(format!("{left} stacks that nobody counts could not be removed"));
+        }
+        self.context.catalog.forget_returned(self.drive).await.map_err(|error| error.to_string())?;
+        Ok(removed)
+    }
+
+    /// Whether a stack of a blob that the catalog does not know was not written under another catalog.
+    async fn is_forgotten(&self, blob: BlobId, index: u8) -> bool {
+        let name = stack::stack_name(blob, index);
+        matches!(newer::newer_run(self.context, blob, &name, &*self.device).await, Ok(None))
+    }
+
+    /// Removes a stack that nobody counts, and says how that went. None of one that stays.
+    async fn look_at(&self, blob: BlobId, index: u8) -> Result<Option<StackOutcome>, CatalogError> {
+        let _turn = self.aiming.lock().await;
+        let catalog = &self.context.catalog;
+        let is_left_over = match catalog.known_blobs(&[blob]).await?.pop() {
+            Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await?,
+            Some(Known::Nothing) => self.is_forgotten(blob, index).await,
+            _ => false,
+        };
+        if !is_left_over {
+            return Ok(None);
+        }
+        let stack = [(index, Arc::clone(&self.device))];
+        let outcome = stack::remove(self.context.rack_uuid, blob, &stack).await.pop();
+        if outcome == Some(StackOutcome::Fine) {
+            let target = RebuildTarget { drive: self.drive, index, spare: false };
+            catalog.forget_rebuild_targets(blob, &[target]).await?;
+        }
+        Ok(outcome)
+    }
+}
