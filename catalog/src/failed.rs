@@ -46,7 +46,38 @@ impl Catalog {
     /// [`CatalogError::Store`].
     pub async fn fail_drive(&self, drive: DriveId, now_ms: u64) -> Result<bool, CatalogError> {
         let at = key::failed(drive);
-        self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await
+        let new = self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await?;
+        if !new {
+            // Whoever says so now knows more than that it was away.
+            self.change_record(given_up(), |known: &mut GivenUp| _ = known.remove(&drive.0)).await?;
+        }
+        Ok(new)
+    }
+
+    /// Records that `drive` stayed away, at `now_ms`, and was given up: it failed, and may come back. Again changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`], [`CatalogError::Conflict`].
+    pub async fn give_up_drive(&self, drive: DriveId, now_ms: u64) -> Result<(), CatalogError> {
+        let at = key::failed(drive);
+        let (check, write) = self.change_of(given_up(), |known: &mut GivenUp| _ = known.insert(drive.0, now_ms)).await?;
+        let checks = vec![Check::Absent(at.clone()), check];
+        if self.apply(Batch::new(checks, vec![Write::Put(at.clone(), encode(&now_ms)), write])).await?
+            || self.store.get(&at).await?.is_some()
+        {
+            return Ok(());
+        }
+        Err(CatalogError::Conflict)
+    }
+
+    /// The drives that failed since they stayed away, and of which nobody has said more.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn given_up_drives(&self) -> Result<Vec<DriveId>, CatalogError> {
+        let known: GivenUp = self.look_up_one(&given_up()).await?.unwrap_or_default();
+        Ok(known.into_keys().map(DriveId).collect())
     }
 
     /// The drives that failed for good, by number, and when, in milliseconds of the Unix epoch; 0 where that is not
@@ -105,10 +136,19 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
     pub async fn forget_returned(&self, drive: DriveId) -> Result<(), CatalogError> {
+        self.change_record(returned(), |known: &mut Returned| _ = known.remove(&drive.0)).await
+    }
+
+    /// Changes one record.
+    async fn change_record<T: Default + Serialize + Decode>(
+        &self,
+        at: Vec<u8>,
+        change: impl Fn(&mut T),
+    ) -> Result<(), CatalogError> {
         let mut retries = self.retries();
         loop {
             let _permit = retries.next().await?;
-            let (check, write) = self.change_of::<Returned>(returned(), |known| _ = known.remove(&drive.0)).await?;
+            let (check, write) = self.change_of(at.clone(), &change).await?;
             if self.apply(Batch::new(vec![check], vec![write])).await? {
                 return Ok(());
             }
@@ -160,6 +200,7 @@ impl Catalog {
         for (check, write) in [
             self.change_of::<Replacements>(replaced(), |known| _ = known.insert(drive.0, uuid)).await?,
             self.change_of::<Returned>(returned(), note_back).await?,
+            self.change_of::<GivenUp>(given_up(), |known| _ = known.remove(&drive.0)).await?,
             self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?,
         ] {
             checks.push(check);
@@ -345,6 +386,14 @@ impl Catalog {
 
 /// By the number of its place, the UUID of each drive that took the place of one that failed.
 type Replacements = BTreeMap<u32, [u8; 16]>;
+
+/// By the number of its place, when a drive was given up since it stayed away, in milliseconds of the Unix epoch.
+type GivenUp = BTreeMap<u32, u64>;
+
+/// Where the drives are named that were given up since they stayed away.
+fn given_up() -> Vec<u8> {
+    key::meta("given-up-drives")
+}
 
 /// By the number of its place, the end of the blob numbers that had been given out when a drive came back.
 type Returned = BTreeMap<u32, u64>;

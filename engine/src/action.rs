@@ -185,6 +185,13 @@ pub enum Action {
         removes: bool,
     },
 
+    /// Remember that a drive that was given up, and was there just now, is back in service: nothing that blobs have on it
+    /// counts until it is looked for. Answered by `DriveReturned` then; not at all if it cannot be remembered, or if the
+    /// drive has not failed any more.
+    TakeBack {
+        /// Which drive.
+        drive: DriveId,
+    },
     /// Remember, durably, that the drive failed for good, and then say so (`DriveFailed`): it was away for too long, or
     /// it is empty and `retired`. Asked for again after a while if nothing is heard.
     GiveUp {

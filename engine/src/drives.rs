@@ -20,12 +20,17 @@
 //!
 //! The same holds for one whose transfers fail, while its group stays awake without it.
 //!
+//! A drive that was given up since it stayed away may be back, and nobody says so. So it has *trials*: when its group
+//! wakes anyway, an hour after the last time, it is started and mounted with it, which checks its label, and at once
+//! unmounted and stopped again. If all of that went well it is [`Notice::Recognised`]; it is out of service all the
+//! while. One that the operator gave up has none.
+//!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
 //! Invariants:
 //! - a drive is started only right after the ledger granted its permits, and its start was counted;
 //! - permits are given back only by a drive that says that it stands still, or is known to have no power;
-//! - a drive that failed for good is never started.
+//! - a drive that failed for good is never started but for a trial, and never ready.
 
 mod backoff;
 mod phase;
@@ -41,7 +46,7 @@ use crate::ledger::{Ledger, PowerState};
 use crate::policy::PriorityClass;
 use crate::setup::Setup;
 use crate::step::Step;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use backoff::Backoff;
@@ -59,6 +64,9 @@ const TRANSFER_ERRORS_MAX: u32 = 3;
 /// try costs nothing.
 const PAUSE_OWING: Duration = Duration::from_mins(1);
 
+/// The pause between two trials of a drive that was given up.
+const TRIED_EVERY: Duration = Duration::from_hours(1);
+
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
 
 /// A change of a drive that others must follow.
@@ -72,6 +80,8 @@ pub(crate) enum Notice {
     Standby(DriveId),
     /// It was away and is back in service.
     Returned(DriveId),
+    /// It was given up, and was there when it was tried.
+    Recognised(DriveId),
 }
 
 struct Drive {
@@ -111,6 +121,9 @@ pub(crate) struct Drives {
     backoff: Backoff,
     /// Drives that failed by the operator's word, who pulls what is away.
     cut_off: BTreeSet<DriveId>,
+    /// Drives that were given up and may be back; each with the time before which it is not tried again, and whether it
+    /// was mounted in the trial under way.
+    trials: BTreeMap<DriveId, (Time, bool)>,
     /// Drives whose permits lost drives hold: they cannot be written to before one of those gives its own back.
     unpermitted: Vec<DriveId>,
     notices: VecDeque<Notice>,
@@ -148,6 +161,7 @@ impl Drives {
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
             cut_off: BTreeSet::new(),
+            trials: BTreeMap::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
             switch_timeout: setup.switch_timeout(),
@@ -246,7 +260,7 @@ impl Drives {
         for drive in drives {
             let state = &self.states[drive.index()];
             failed += usize::from(state.failed);
-            there += usize::from(!state.phase.is_away() || self.may_recover(*drive));
+            there += usize::from((!state.phase.is_away() && !state.failed) || self.may_recover(*drive));
         }
         match (drives.len() - failed < need, there < need) {
             (true, _) => Err(Rejection::DataLost),
@@ -264,6 +278,31 @@ impl Drives {
                 self.set_phase(*drive, DrivePhase::AwaitingPermit);
             }
         }
+    }
+
+    /// Wants those of `members` that were given up and may be back to be tried, along with the others.
+    pub fn begin_trials(&mut self, members: &[DriveId], now: Time) {
+        for drive in members {
+            let is_still = self.is_away(*drive) && !self.is_permitted(*drive);
+            if let Some((due, mounted)) = self.trials.get_mut(drive).filter(|(due, _)| is_still && *due <= now) {
+                (*due, *mounted) = (now + TRIED_EVERY, false);
+                self.states[drive.index()].renumber();
+                self.set_phase(*drive, DrivePhase::AwaitingPermit);
+            }
+        }
+    }
+
+    /// `drive` was given up, and nobody said that it was pulled: it is tried from `due` on.
+    pub fn may_return(&mut self, drive: DriveId, due: Time) {
+        if self.has_failed(drive) && !self.cut_off.contains(&drive) {
+            self.trials.insert(drive, (due, false));
+        }
+    }
+
+    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled.
+    pub fn may_return_after_all(&mut self, drive: DriveId, due: Time) {
+        self.cut_off.remove(&drive);
+        self.may_return(drive, due);
     }
 
     /// Starts as many waiting members as the ledger grants permits now.
@@ -353,9 +392,15 @@ impl Drives {
         }
     }
 
-    /// `drive` is mounted. False if the answer is late.
-    pub fn mounted(&mut self, drive: DriveId, attempt: Attempt) -> bool {
+    /// `drive` is mounted, and in service. False if the answer is late, or if it was only tried.
+    pub fn mounted(&mut self, drive: DriveId, attempt: Attempt, step: &mut Step) -> bool {
         let answers = self.answers(drive, attempt, DrivePhase::Mounting);
+        if answers && self.has_failed(drive) {
+            // That it is there is all that a trial is for.
+            self.trials.entry(drive).and_modify(|(_, mounted)| *mounted = true);
+            self.command(drive, DrivePhase::Unmounting, step);
+            return false;
+        }
         if answers {
             let state = &mut self.states[drive.index()];
             assert!(!state.failed, "{drive} is ready, and in service");
@@ -391,6 +436,9 @@ impl Drives {
         if phase.is_away() {
             self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
+            if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {
+                self.notices.push_back(Notice::Recognised(drive));
+            }
         } else {
             self.notices.push_back(Notice::Writable(drive));
             self.stand_by(drive);
@@ -464,6 +512,7 @@ impl Drives {
     pub fn fail(&mut self, drive: DriveId, cut_off: bool) -> bool {
         if cut_off {
             self.cut_off.insert(drive);
+            self.trials.remove(&drive);
         }
         if cut_off && self.is_away(drive) {
             self.release_permit(drive);
@@ -472,7 +521,8 @@ impl Drives {
         if new {
             self.tally.fail();
         }
-        if new && !self.phase(drive).is_stopping() {
+        let is_tried = self.phase(drive).is_waking();
+        if (new || is_tried) && !self.phase(drive).is_stopping() {
             self.set_away(drive, Loss::Failed);
         }
         let phase = self.phase(drive);
@@ -492,6 +542,7 @@ impl Drives {
         let state = &mut self.states[drive.index()];
         (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
         self.cut_off.remove(&drive);
+        self.trials.remove(&drive);
         self.tally.replace();
         self.return_to_service(drive);
         assert!(self.phase(drive) == DrivePhase::Standby, "the new {drive} stands still");
@@ -562,7 +613,7 @@ impl Drives {
         if self.tally.all_there() && members.len() >= need {
             return false;
         }
-        let there = members.iter().filter(|drive| !self.is_away(**drive)).count();
+        let there = members.iter().filter(|drive| !self.is_away(**drive) && !self.has_failed(**drive)).count();
         let owes = |drive: DriveId| self.punctuality[drive.index()].missed_within(self.host_slack, now);
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
@@ -599,6 +650,10 @@ impl Drives {
         match self.phase(drive) {
             DrivePhase::AwaitingPermit => {
                 assert!(!self.is_permitted(drive), "{drive} waits for a permit, and has none");
+                if self.has_failed(drive) {
+                    self.set_phase(drive, DrivePhase::Away(Loss::Failed));
+                    return;
+                }
                 self.set_phase(drive, DrivePhase::Standby);
                 if in_vain {
                     self.notices.push_back(Notice::Unwritable(drive));
@@ -626,7 +681,8 @@ impl Drives {
         step.ask(match phase {
             DrivePhase::SpinningUp => {
                 assert!(before == DrivePhase::AwaitingPermit, "{drive} waited for its permits");
-                assert!(!state.failed, "{drive} failed for good, and is not started");
+                let is_tried = self.trials.contains_key(&drive);
+                assert!(!state.failed || is_tried, "{drive} failed for good, and is not started");
                 assert!(self.ledger.state(drive) == PowerState::SpinningUp, "{drive} starts within its permits");
                 Action::SpinUp { drive, attempt }
             }

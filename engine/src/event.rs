@@ -114,6 +114,12 @@ pub enum Event {
         /// Bytes of stacks that blobs had on it and that are not rebuilt.
         lost_bytes: u64,
     },
+    /// The drive, of which it was said that it failed, was given up by the rack in an earlier run since it stayed away
+    /// ([`Action::GiveUp`](crate::Action::GiveUp)), and nobody has pulled it: it may come back. Sent at boot.
+    DriveMayReturn {
+        /// Which drive.
+        drive: DriveId,
+    },
     /// The drive is good, and the operator wants it empty: it gets no new stacks, those that it has move to other
     /// drives of its group, and then it is given up. Also sent at boot, after the reports, of a drive that is being
     /// retired or was, before it is said that it failed.

@@ -117,6 +117,8 @@ pub struct Rack {
     giving_up: BTreeMap<DriveId, u32>,
     /// Drives that the rack gave up itself: nobody has said that they draw no power.
     gave_up: BTreeSet<DriveId>,
+    /// Of those, drives that were there when they were tried, and of which the world was not asked to say more.
+    recognised: Vec<DriveId>,
     jobs: Jobs,
     reclaim: Reclaim,
     rng: Rng,
@@ -150,6 +152,7 @@ impl Rack {
             retiring: BTreeSet::new(),
             giving_up: BTreeMap::new(),
             gave_up: BTreeSet::new(),
+            recognised: Vec::new(),
             jobs: Jobs::default(),
             reclaim: Reclaim::new(groups.len(), class_count),
             rng: Rng::new(seed),
@@ -184,7 +187,7 @@ impl Rack {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
             Event::SpunUp { drive, attempt } => self.drives.spun_up(drive, attempt, step),
-            Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt) => {
+            Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt, step) => {
                 self.placement.set_free(drive, free_bytes);
             }
             Event::Unmounted { drive, attempt } => self.drives.unmounted(drive, attempt, step),
@@ -200,6 +203,7 @@ impl Rack {
             Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, false, step.now),
             Event::DriveReturned { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, true, step.now),
+            Event::DriveMayReturn { drive } => self.drive_may_return(drive, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
@@ -272,6 +276,17 @@ impl Rack {
             self.drives.retry(step);
             self.follow_drives();
         }
+        self.go_on_with_classes(step);
+        self.take_back_recognised(step);
+        self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
+        if !self.closing {
+            let clients_wait = || self.classes.iter().any(Class::has_client);
+            self.checker.poll(step.now, clients_wait, &mut self.migrator, step.actions);
+            self.migrator.poll(step.now, clients_wait, step.actions);
+        }
+    }
+
+    fn go_on_with_classes(&mut self, step: &mut Step) {
         loop {
             for index in 0..self.classes.len() {
                 let class = ClassId(index as u32);
@@ -293,12 +308,6 @@ impl Rack {
             if !(self.queue_rebuilds(step) || others_queued || queues_changed) {
                 break;
             }
-        }
-        self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
-        if !self.closing {
-            let clients_wait = || self.classes.iter().any(Class::has_client);
-            self.checker.poll(step.now, clients_wait, &mut self.migrator, step.actions);
-            self.migrator.poll(step.now, clients_wait, step.actions);
         }
     }
 
@@ -323,6 +332,7 @@ impl Rack {
                         self.class_mut(group).note_standby(group);
                     }
                 }
+                Notice::Recognised(drive) => self.recognised.push(drive),
                 Notice::Returned(drive) => {
                     assert!(!self.drives.has_failed(drive), "{drive} is back in service");
                     if let Some(group) = self.setup.layout.group_of(drive) {

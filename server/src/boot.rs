@@ -187,6 +187,9 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
         tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
         facts.push(Event::DriveFailed { drive });
     }
+    for drive in context.catalog.given_up_drives().await? {
+        facts.push(Event::DriveMayReturn { drive });
+    }
     let returned = context.catalog.returned_drives().await?;
     for (drive, lost_bytes) in lost {
         facts.push(if returned.contains_key(&drive) {

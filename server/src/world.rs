@@ -138,6 +138,7 @@ impl World {
             }
             Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
             Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
+            Action::TakeBack { drive } => self.take_back_drive(drive),
             Action::Job { job, action } => self.act_for_job(job, action),
             Action::MeasureLoad { attempt } => self.measure_load(attempt),
             Action::CheckStaged { attempt, take, limit, bytes_max, load_limit_permille, restart } => {

@@ -266,6 +266,8 @@ class GivenUpAndReplaced(Racks):
     def test_what_is_no_failed_drives_empty_place_is_refused_and_left_alone(self):
         data, objects, drives = self.cold("nas8")
         drive = drives[0]
+        # Without its label nobody knows what lies there.
+        os.remove(os.path.join(self.place(data, drive), LABEL))
         before = tree(self.place(data, drive))
         for running in (False, True):
             server = self.serve(data) if running else None
@@ -329,6 +331,56 @@ class GivenUpAndReplaced(Racks):
         self.all_read(server, objects)
         self.assertEqual(server.stop(), 0)
         self.assertEqual(self.kinds(data, "--deep"), [])
+
+    def test_a_drive_that_comes_back_half_rebuilt_is_recognised_and_merged(self):
+        settings = {**SMALL, "rebuild.after": "10 s", "placement.group_choice": "random"}
+        for by_itself in (False, True):
+            data, objects, drives = self.cold("nas8", 24, settings=settings)
+            gone = drives[0]
+            held = [name for name in os.listdir(self.place(data, gone)) if name.endswith(".stack")]
+            self.assertGreater(len(held), 3)
+            aside = os.path.join(self.root, f"aside-{by_itself}")
+            os.rename(self.place(data, gone), aside)
+            server = self.serve(data)
+            self.all_read(server, objects)
+            server.until("it is given up", lambda _: self.reported(server, gone)["state"] == "failed")
+
+            def half_rebuilt(status):
+                return any(rebuild["rebuilt_stacks"] * 3 > len(held) for rebuild in status["rebuilds"])
+
+            server.until("a part of it is rebuilt", half_rebuilt)
+            # What dies meanwhile is wanted by nobody.
+            dead = sorted(objects)[-2:]
+            for key in dead:
+                server.client().delete_object(Bucket="pantry", Key=key)
+                del objects[key]
+            # One stack that is there still is not what it was.
+            name = os.path.join(aside, sorted(held)[0])
+            with open(name, "r+b") as file:
+                file.seek(9_000)
+                byte = file.read(1)
+                file.seek(9_000)
+                file.write(bytes([byte[0] ^ 1]))
+            os.rename(aside, self.place(data, gone))
+            if by_itself:
+                # It is tried when its group wakes, for which there is a reason now and again.
+                def is_back(_):
+                    key = f"new{len(objects)}"
+                    objects[key] = noise(800_000, key)
+                    server.client().put_object(Bucket="pantry", Key=key, Body=objects[key])
+                    return self.reported(server, gone)["state"] != "failed"
+
+                server.until("it is taken back", is_back)
+            else:
+                self.assertEqual(self.does("replace", data, gone)["state"], "standby")
+            self.until_rebuilt(server, gone)
+            self.all_read(server, objects)
+            server.until_asleep()
+            self.assertEqual(server.stop(), 0)
+            self.assertEqual(self.kinds(data, "--deep"), [])
+            server = self.serve(data)
+            self.all_read(server, objects)
+            self.assertEqual(server.stop(), 0)
 
     def test_what_is_lost_beyond_r_is_named_and_all_else_is_served(self):
         data, objects, drives = self.cold("nas8", settings={**SMALL, "placement.group_choice": "random"})

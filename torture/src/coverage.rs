@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 43] = [
+const EVENTS: [(&str, About); 44] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -38,6 +38,7 @@ const EVENTS: [(&str, About); 43] = [
     ("DriveFailed", About::Drive),
     ("DriveReplaced", About::Drive),
     ("DriveReturned", About::Drive),
+    ("DriveMayReturn", About::Rack),
     ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
     ("StackMoved", About::Group),
@@ -106,7 +107,7 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 /// Everything that cannot be.
 const CANNOT: [Cannot; 5] = [
     (
-        &["DriveReported", "ScrubReported", "Booted", "ChecksReported"],
+        &["DriveReported", "DriveMayReturn", "ScrubReported", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
         "a start says them before anything else happens",
     ),
@@ -267,6 +268,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveFailed { .. } => "DriveFailed",
         Event::DriveReplaced { .. } => "DriveReplaced",
         Event::DriveReturned { .. } => "DriveReturned",
+        Event::DriveMayReturn { .. } => "DriveMayReturn",
         Event::DriveRetiring { .. } => "DriveRetiring",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",

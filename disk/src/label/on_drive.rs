@@ -35,8 +35,13 @@ pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, Dr
 /// The drive must be the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place is not
 /// checked.
 pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result<(), DriveError> {
-    let found = DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid;
+    let found = uuid_of(drive).await?;
     if found == expected { Ok(()) } else { Err(LabelError::Replaced { found, expected }.into()) }
+}
+
+/// The UUID on the label of a mounted drive.
+pub async fn uuid_of(drive: &dyn Drive) -> Result<DriveUuid, DriveError> {
+    Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid)
 }
 
 /// The block that the label is.

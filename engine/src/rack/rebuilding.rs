@@ -22,6 +22,8 @@ use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
 
 /// A retired drive that a write counts on is looked at again after so long.
 const LOOKED_AT_AGAIN: Duration = Duration::from_mins(1);
+/// A drive that was given up has just been tried: it is tried once more after so long.
+const RECOGNISED_FROM: Duration = Duration::from_mins(10);
 /// And that it is empty is said again after so long, if nothing came of it.
 const ASKED_AGAIN: Duration = Duration::from_hours(1);
 
@@ -36,7 +38,11 @@ impl Rack {
         } else {
             self.gave_up.remove(&drive);
         }
-        if !self.drives.fail(drive, !is_own) {
+        let is_new = self.drives.fail(drive, !is_own);
+        if is_own && !self.retiring.contains(&drive) {
+            self.drives.may_return(drive, step.now + RECOGNISED_FROM);
+        }
+        if !is_new {
             return;
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
@@ -60,6 +66,23 @@ impl Rack {
         let home = self.setup.own_group_of(drive).map(|group| self.home_of(group));
         if let Some(lost_bytes) = home.and_then(|home| self.rebuilder.retires(drive, home, now)) {
             self.placement.lose_more(drive, lost_bytes);
+        }
+    }
+
+    /// `drive` was given up by the rack in an earlier run, and nobody has said that it was pulled.
+    pub(super) fn drive_may_return(&mut self, drive: DriveId, now: Time) {
+        if self.drives.knows(drive) && !self.booted {
+            self.gave_up.insert(drive);
+            self.drives.may_return_after_all(drive, now);
+        }
+    }
+
+    /// Drives that were given up, and were there when they were tried, are taken back.
+    pub(super) fn take_back_recognised(&mut self, step: &mut Step) {
+        for drive in core::mem::take(&mut self.recognised) {
+            if self.may_be_replaced(drive) && self.gave_up.contains(&drive) && !self.closing {
+                step.ask(Action::TakeBack { drive });
+            }
         }
     }
 

@@ -76,9 +76,16 @@ impl World {
     pub(super) fn mount(&self, drive: DriveId, attempt: Attempt) {
         let command = PowerCommand { drive, attempt, name: "mount", loss: Loss::MountFailed };
         let aiming = Arc::clone(&self.aiming);
+        // It was given up, and is only tried.
+        let recognised = self.rack.has_failed(drive).then(|| Arc::clone(&self.recognised));
         self.command(command, move |device, context| async move {
             let space = device.mount().await?;
             is_not_replaced(&context, drive, &*device).await?;
+            if let Some(recognised) = recognised {
+                let uuid = label::uuid_of(&*device).await?;
+                recognised.lock().insert(drive, uuid);
+                return Ok(Some(Event::Mounted { drive, attempt, free_bytes: space.free_bytes }));
+            }
             context.counters.absences.note(drive, None);
             // Before anything of the group can be removed.
             newer::look(&context, drive, &*device).await;

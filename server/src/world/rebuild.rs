@@ -183,7 +183,12 @@ impl World {
     /// again.
     pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
         self.start_with(move |handle, context| async move {
-            if let Err(error) = context.catalog.fail_drive(drive, (context.wall)()).await {
+            let now_ms = (context.wall)();
+            let remembered = match retired {
+                true => context.catalog.fail_drive(drive, now_ms).await.map(drop),
+                false => context.catalog.give_up_drive(drive, now_ms).await,
+            };
+            if let Err(error) = remembered {
                 tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
                 return;
             }
@@ -194,6 +199,26 @@ impl World {
             }
             context.counters.absences.note(drive, None);
             handle.report(Event::DriveFailed { drive });
+        });
+    }
+}
+
+impl World {
+    /// Remembers that `drive`, which was given up and has shown its label just now, is back, and reports it then.
+    pub(super) fn take_back_drive(&self, drive: DriveId) {
+        let Some(uuid) = self.recognised.lock().get(&drive).copied() else {
+            return tracing::error!(%drive, "a drive is to be taken back, and has shown no label");
+        };
+        self.start_with(move |handle, context| async move {
+            match context.catalog.take_back_drive(drive, uuid.0).await {
+                Ok(Some(lost_bytes)) => {
+                    tracing::info!(%drive, "a drive that was given up is back; what is still wanted of it is looked for");
+                    context.counters.absences.note(drive, None);
+                    handle.report(Event::DriveReturned { drive, lost_bytes });
+                }
+                Ok(None) => tracing::info!(%drive, "a drive that is back has not failed any more"),
+                Err(error) => tracing::error!(%drive, %error, "that a drive is back could not be remembered"),
+            }
         });
     }
 }

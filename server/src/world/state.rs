@@ -7,11 +7,13 @@ use super::operation::{CheckPlace, InMemory, LastCommands, Operation, StagedCurs
 use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
+use disk::label::DriveUuid;
 use disk::{DeadlineDrive, Deadlines, Drive};
 use engine::thermometer::Thermometer;
 use engine::{Event, JobAction, JobId, Rack};
 use futures::future::FutureExt;
 use model::{BlobId, ClassId, DriveId, DriveSpec, GroupId, OpId, Time};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,6 +45,8 @@ pub struct World {
     pub(super) dead_cursors: BTreeMap<GroupId, Cursor>,
     pub(super) deleting: BTreeMap<OpId, BlobId>,
     pub(super) evacuating: BTreeSet<BlobId>,
+    /// The UUIDs that drives have shown which were given up, when they were tried.
+    pub(super) recognised: Arc<Mutex<BTreeMap<DriveId, DriveUuid>>>,
     /// Held by who takes note of where a stack is written, or removes what nobody counts: not both at once.
     pub(super) aiming: Arc<tokio::sync::Mutex<()>>,
     /// Blobs that are being committed to the catalog.
@@ -86,6 +90,7 @@ impl World {
             dead_cursors: BTreeMap::new(),
             deleting: BTreeMap::new(),
             evacuating: BTreeSet::new(),
+            recognised: Arc::default(),
             aiming: Arc::default(),
             committing: 0,
             starts_persisted: futures::future::ready(()).boxed().shared(),

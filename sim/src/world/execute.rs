@@ -47,6 +47,10 @@ impl<M: Controller> World<M> {
                 let page = self.blobs.page_to_scrub(group, (after, end), limit);
                 self.plan(self.now, Event::ScrubPage { group, attempt, page }, None);
             }
+            Action::TakeBack { drive } => {
+                let lost_bytes = self.blobs.take_back(drive);
+                self.plan(self.now, Event::DriveReturned { drive, lost_bytes }, None);
+            }
             Action::GiveUp { drive, .. } => {
                 self.blobs.fail(drive);
                 self.plan(self.now, Event::DriveFailed { drive }, None);
