@@ -46,7 +46,8 @@ impl Catalog {
     /// [`CatalogError::Store`].
     pub async fn fail_drive(&self, drive: DriveId, now_ms: u64) -> Result<bool, CatalogError> {
         let at = key::failed(drive);
-        let new = self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await?;
+        let new =
+            self.apply(Batch::new(vec![Check::Absent(at.clone())], vec![Write::Put(at, encode(&now_ms))])).await?;
         if !new {
             // Whoever says so now knows more than that it was away.
             self.change_record(given_up(), |known: &mut GivenUp| _ = known.remove(&drive.0)).await?;
@@ -61,7 +62,8 @@ impl Catalog {
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
     pub async fn give_up_drive(&self, drive: DriveId, now_ms: u64) -> Result<(), CatalogError> {
         let at = key::failed(drive);
-        let (check, write) = self.change_of(given_up(), |known: &mut GivenUp| _ = known.insert(drive.0, now_ms)).await?;
+        let (check, write) =
+            self.change_of(given_up(), |known: &mut GivenUp| _ = known.insert(drive.0, now_ms)).await?;
         let checks = vec![Check::Absent(at.clone()), check];
         if self.apply(Batch::new(checks, vec![Write::Put(at.clone(), encode(&now_ms)), write])).await?
             || self.store.get(&at).await?.is_some()

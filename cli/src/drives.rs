@@ -105,7 +105,7 @@ pub fn replace(options: &ChosenDrive) -> anyhow::Result<()> {
     let report = known(report, *drive)?;
     let rest = match report.group {
         Some(group) => {
-            format!("it is an empty drive of group {group} now; the data of the one before is rebuilt on the others")
+            format!("it is a drive of group {group} from now on; what it lacks is rebuilt, on it and on the others")
         }
         None => "it is a spare".to_owned(),
     };

@@ -183,14 +183,29 @@ fn progress(rebuild: &RebuildReport) -> String {
         let left = bytes(*left_bytes);
         return format!("drive {drive} is being retired; {done} have moved within group {group}, {left} left");
     }
+    let (soonest, latest) = (seconds(rebuild.left_min_s), seconds(rebuild.left_max_s));
+    let left = match *left_bytes {
+        0 => "nothing left".to_owned(),
+        left_bytes => format!("{} left in {soonest} to {latest}", bytes(left_bytes)),
+    };
+    let used = bytes(rebuild.used_bytes);
+    match rebuild.there.as_str() {
+        "another" => {
+            return format!(
+                "drive {drive} was replaced; {done} are rebuilt in group {group}, {left}; the new one holds {used}"
+            );
+        }
+        "returned" => {
+            return format!(
+                "drive {drive} is back; {done} are found or rebuilt in group {group}, {left}; {used} count on it"
+            );
+        }
+        _ => {}
+    }
     if *left_bytes == 0 {
         return format!("drive {drive} failed and is rebuilt in group {group}: {done}, nothing left");
     }
-    let (soonest, latest) = (seconds(rebuild.left_min_s), seconds(rebuild.left_max_s));
-    format!(
-        "drive {drive} failed; {done} are rebuilt in group {group}, {} left in {soonest} to {latest}",
-        bytes(*left_bytes)
-    )
+    format!("drive {drive} failed; {done} are rebuilt in group {group}, {left}")
 }
 
 /// The blobs that have lost stacks, the most exposed ones first; `None` if none has.
@@ -471,10 +486,20 @@ mod tests {
             lost_blobs: 0,
             waiting_blobs: 0,
             retires: false,
+            there: "itself".to_owned(),
+            used_bytes: 0,
+            away: false,
             left_min_s: 60.0,
             left_max_s: 7200.0,
         };
-        status.rebuilds = vec![rebuild.clone(), RebuildReport { drive: 8, left_bytes: 0, ..rebuild }];
+        let in_place = |drive, there: &str| RebuildReport {
+            drive,
+            there: there.to_owned(),
+            used_bytes: 2_000_000_000,
+            ..rebuild.clone()
+        };
+        let gone = RebuildReport { drive: 8, left_bytes: 0, ..rebuild.clone() };
+        status.rebuilds = vec![rebuild.clone(), gone, in_place(9, "another"), in_place(10, "returned")];
         status.drives.failed = 2;
         status.exposed = ExposureReport { blobs: vec![1_200, 1, 0], lost_blobs: 0 };
         let text = text(&status);
@@ -482,6 +507,10 @@ mod tests {
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
+            "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h; the \
+             new one holds 2.0 GB",
+            "rebuild   drive 10 is back; 40 stacks of 1.0 GB are found or rebuilt in group 2, 5.0 GB left in 1 min to 2 h; \
+             2.0 GB count on it",
             "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");

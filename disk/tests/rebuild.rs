@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, copy, rebuild, stack_bytes, stack_name,
-    verify, verify_stack,
+    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, copy, rebuild, stack_bytes,
+    stack_name, verify, verify_stack,
 };
 use disk::{BLOCK_BYTES, Drive, FileName, MemoryDrive, RackUuid};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
@@ -71,13 +71,7 @@ impl Rig {
     }
 
     fn lost(&self, index: usize) -> Lost {
-        Lost {
-            index: index as u8,
-            drives: self.homes(index),
-            target: self.target(),
-            replaces: true,
-            beside: false,
-        }
+        Lost { index: index as u8, drives: self.homes(index), target: self.target(), replaces: true, beside: false }
     }
 
     async fn copy(&self, index: usize) -> (Result<(), StackError>, Vec<StackOutcome>) {

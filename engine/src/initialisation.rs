@@ -12,10 +12,11 @@
 //! 3. What was initialised is remembered by drive, so that a later start wakes nothing. A drive that is not there, or
 //!    is not the one it should be, counts as well: it is tried whenever its group wakes, and the group is not woken for
 //!    it at every start.
+//!    A drive that was given up and is back has its group woken, since somebody has to look at it.
 //! 4. A group of which no drive got ready, or whose drives have no starts left for today, waits until the next day,
 //!    unless somebody else wakes it first.
 //!
-//! Invariants: a group is initialised once, and waits for it only until then; one initialisation of a class is queued
+//! Invariants: a group is initialised once, and waits for it only until then or until a drive comes back; one initialisation of a class is queued
 //! at a time.
 
 use alloc::vec;
@@ -78,6 +79,13 @@ impl Initialisation {
         *progress = GroupProgress::Waiting { from: Time::ZERO };
         self.left += 1;
         assert!(self.left <= self.groups.len(), "a group is counted once");
+    }
+
+    /// A drive of `group` is back: the group is to be initialised once more, if it was.
+    pub fn want_again(&mut self, group: GroupId) {
+        if self.groups[group.index()] == GroupProgress::Done {
+            self.want(group);
+        }
     }
 
     /// Groups that are left to be initialised.

@@ -89,6 +89,6 @@ pub use policy::{
     RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
-pub use rebuild::{Exposure, RebuildView};
+pub use rebuild::{Exposure, InPlace, RebuildView};
 pub use thermometer::Heat;
 pub use trace_hash::TraceHasher;

@@ -64,6 +64,18 @@ const PAUSE_MAX: Duration = Duration::from_hours(24);
 const _: () = assert!(PAGE_BLOBS <= WINDOW, "a page fits into the window, so that one page is enough to fill it");
 const _: () = assert!(PAUSE_MIN.as_nanos() > 0 && PAUSE_MIN.as_nanos() < PAUSE_MAX.as_nanos(), "a pause can grow");
 
+/// What is in the place of a drive that is rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InPlace {
+    /// The drive itself, which failed, or is good and retired.
+    Itself,
+    /// Another one, which what was lost goes back to.
+    Another,
+    /// The drive itself, which was given up and is back.
+    Returned,
+}
+
 /// How far a failed drive has been rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RebuildView {
@@ -85,6 +97,10 @@ pub struct RebuildView {
     pub under_way: u32,
     /// The drive is good, and its stacks move away since the operator retires it.
     pub retires: bool,
+    /// What is in the place of the drive.
+    pub there: InPlace,
+    /// Bytes of stacks that count on what is there.
+    pub used_bytes: u64,
     /// How long it may still take, if every drive that is needed is there: alone, and at its share.
     pub forecast: Forecast,
 }
@@ -124,6 +140,7 @@ struct Passes {
     retires: bool,
     /// The drive was given up and is back: its stacks are looked for where they lay, before any is rebuilt.
     returned: bool,
+    there: InPlace,
     phase: RebuildPhase,
     /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
     level: u8,
@@ -157,6 +174,7 @@ impl Passes {
             home,
             retires: false,
             returned: false,
+            there: InPlace::Itself,
             level: 1,
             surveys_from: None,
             begins_anew: false,
@@ -343,6 +361,7 @@ impl Rebuilder {
             return None;
         };
         (passes.unlisted, passes.retires, passes.returned) = (true, false, false);
+        passes.there = InPlace::Itself;
         passes.lost_bytes.take()
     }
 
@@ -379,7 +398,7 @@ impl Rebuilder {
     /// one more drive to rebuild upon.
     pub fn replaced(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, Some(lost_bytes)));
-        (passes.lost_bytes, passes.returned) = (Some(lost_bytes), false);
+        (passes.lost_bytes, passes.returned, passes.there) = (Some(lost_bytes), false, InPlace::Another);
         passes.hasten(now);
     }
 
@@ -387,7 +406,7 @@ impl Rebuilder {
     pub fn returned(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         self.replaced(drive, home, lost_bytes, now);
         if let Some(passes) = self.drives.get_mut(&drive) {
-            passes.returned = true;
+            (passes.returned, passes.there) = (true, InPlace::Returned);
             passes.begin_anew(now);
         }
     }
@@ -676,6 +695,8 @@ impl Rebuilder {
                 waiting_blobs: reported.waiting,
                 under_way: passes.under_way,
                 retires: passes.retires,
+                there: passes.there,
+                used_bytes: used_bytes(*drive),
                 forecast,
             })
         })

@@ -81,7 +81,9 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
     if names.is_empty() {
         let mend = "see that the drive can be written, empty it, and say this again";
         let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
-        return written.map(|()| Taken::Another(fresh.uuid)).map_err(|error| format!("labelling {shown}: {error}; {mend}"));
+        return written
+            .map(|()| Taken::Another(fresh.uuid))
+            .map_err(|error| format!("labelling {shown}: {error}; {mend}"));
     }
     match found {
         Some(found) => Ok(Taken::Another(found.uuid)),

@@ -364,6 +364,16 @@ pub struct RebuildReport {
     /// It is good, and its stacks move away since the operator retires it.
     #[serde(default)]
     pub retires: bool,
+    /// What is in its place: `itself`, `another` drive, which what was lost goes back to, or itself, which was given up
+    /// and is back (`returned`).
+    #[serde(default)]
+    pub there: String,
+    /// Bytes of stacks that count on what is in its place.
+    #[serde(default)]
+    pub used_bytes: u64,
+    /// It is away.
+    #[serde(default)]
+    pub away: bool,
     /// Wall seconds that it may still take at least, if nothing is waited for.
     pub left_min_s: f64,
     /// The same at most, with everybody else taking their full shares.

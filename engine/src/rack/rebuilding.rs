@@ -153,6 +153,9 @@ impl Rack {
         let Some(home) = self.setup.own_group_of(drive).map(|group| self.home_of(group)) else { return };
         if back {
             self.rebuilder.returned(drive, home, lost_bytes, now);
+            if self.booted {
+                self.initialisation.want_again(home.group);
+            }
         } else {
             self.rebuilder.replaced(drive, home, lost_bytes, now);
         }
@@ -294,7 +297,8 @@ impl Rack {
             return Err(Rejection::DataLost);
         }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
-        let unfit: Vec<DriveId> = blob.drives.iter().copied().filter(|d| *d != from || !self.takes_back(from)).collect();
+        let unfit: Vec<DriveId> =
+            blob.drives.iter().copied().filter(|d| *d != from || !self.takes_back(from)).collect();
         let target = self.placement.choose_another(group, &others, &unfit, blob.stack_bytes);
         target.map(|_| ()).ok_or(Rejection::NoRoom)
     }

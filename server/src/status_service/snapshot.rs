@@ -7,7 +7,7 @@ use crate::report::{
 use disk::Clock;
 use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
-use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, PriorityClass, Rack, RebuildView};
+use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, InPlace, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DriveId, GroupId, Time};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         },
         drives: drive_counts(rack),
         groups: group_counts(rack),
-        rebuilds: rack.rebuilds().map(|view| rebuild_report(&view, clock)).collect(),
+        rebuilds: rack.rebuilds().map(|view| rebuild_report(rack, &view, clock)).collect(),
         exposed: exposure_report(rack),
         scrub: scrub_status(rack, now),
         classes: (0..rack.layout().classes.len()).map(|class| class_status(rack, ClassId(class as u32), now)).collect(),
@@ -92,7 +92,12 @@ fn exposure_report(rack: &Rack) -> ExposureReport {
     ExposureReport { blobs: exposure.blobs, lost_blobs: exposure.lost_blobs }
 }
 
-fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
+fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
+    let there = match view.there {
+        InPlace::Itself => "itself",
+        InPlace::Another => "another",
+        InPlace::Returned => "returned",
+    };
     RebuildReport {
         drive: view.drive.0,
         group: view.group.0,
@@ -102,6 +107,9 @@ fn rebuild_report(view: &RebuildView, clock: &dyn Clock) -> RebuildReport {
         lost_blobs: view.lost_blobs,
         waiting_blobs: view.waiting_blobs,
         retires: view.retires,
+        there: there.to_owned(),
+        used_bytes: view.used_bytes,
+        away: matches!(rack.drive_phase(view.drive), DrivePhase::Away(_)),
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
     }

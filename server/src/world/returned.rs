@@ -31,7 +31,9 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
     let Some(blobs_end) = blobs_end.filter(|_| context.lineage.may_remove()) else { return };
     let found = Sweep { context: &context, aiming, drive, device, blobs_end };
     match found.run().await {
-        Ok(removed) => tracing::info!(%drive, removed, "a drive that is back holds nothing any more that nobody counts"),
+        Ok(removed) => {
+            tracing::info!(%drive, removed, "a drive that is back holds nothing any more that nobody counts")
+        }
         Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
     }
 }

@@ -348,7 +348,8 @@ fn a_failed_drive_is_replaced_while_it_is_rebuilt_and_what_it_held_is_rebuilt_al
         let done = view(&world, drive);
         assert_eq!((world.blobs.left_on(drive), done.left_bytes, done.under_way), (0, 0, 0), "{name}");
         assert_eq!((done.lost_blobs, done.waiting_blobs), (0, 0));
-        let on_it = |blobs: &[BlobId]| blobs.iter().filter(|blob| world.blobs.drives_of(**blob).contains(&drive)).count();
+        let on_it =
+            |blobs: &[BlobId]| blobs.iter().filter(|blob| world.blobs.drives_of(**blob).contains(&drive)).count();
         let all: Vec<BlobId> = world.blobs.iter().map(|(blob, _)| blob).collect();
         let (back, new) = (on_it(&blobs), on_it(&all) - on_it(&blobs));
         assert!(back as u64 <= left && new > 0, "new blobs lie on it, and {back} of {left} that were lost");

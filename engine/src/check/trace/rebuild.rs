@@ -189,7 +189,8 @@ impl Rebuilds {
             return Ok(());
         };
         let in_place = drives.get(usize::from(*lost)) == Some(target);
-        let may_lie_there = if *spare { self.damaged.contains(&(*blob, *lost)) } else { self.replaced.contains(target) };
+        let may_lie_there =
+            if *spare { self.damaged.contains(&(*blob, *lost)) } else { self.replaced.contains(target) };
         if (in_place && !may_lie_there) || (*spare && !in_place) {
             return Err(RebuildFault::NotDamaged(*target));
         }
