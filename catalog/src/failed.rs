@@ -119,7 +119,8 @@ impl Catalog {
     /// # Errors
     /// As [`replace_drive`](Self::replace_drive).
     pub async fn take_back_drive(&self, drive: DriveId, uuid: [u8; 16]) -> Result<Option<u64>, CatalogError> {
-        let blobs_end = self.blobs_end().await?;
+        // A number of its own: those that are only reserved are given out later.
+        let blobs_end = self.next_blob_id(0).await?.number;
         self.take_in(drive, uuid, Some(blobs_end)).await
     }
 

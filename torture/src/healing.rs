@@ -122,7 +122,9 @@ async fn every_stack_is_known(running: &Running, at_home: bool) {
     if running.overlay.state().happened.contains_key(&FaultKind::OlderCatalog) {
         return;
     }
-    for (drive, name) in stacks(running) {
+    // What lies on a drive that is back and was not looked through yet is known to nobody.
+    let unseen = running.context.catalog.returned_drives().await.unwrap_or_default();
+    for (drive, name) in stacks(running).into_iter().filter(|(drive, _)| at_home || !unseen.contains_key(drive)) {
         let Some((id, index)) = stack_of(&name) else { continue };
         let Ok(blob) = running.context.catalog.blob(id).await else { continue };
         let is_known = blob.is_some_and(|blob| !at_home || blob.drives.get(usize::from(index)) == Some(&drive));
@@ -207,7 +209,9 @@ impl Healing<'_> {
         };
         for drive in failed {
             self.until("a drive is given up", async || self.give_up(drive).await).await;
-            self.until("a drive is replaced", async || operator::replace(self.running, drive).await).await;
+            let mut back = self.plan.returns && drive.is_multiple_of(2);
+            let replaced = async || operator::replace(self.running, drive, std::mem::take(&mut back)).await;
+            self.until("a drive is replaced", replaced).await;
             self.running.journal.note(|| format!("drive {drive} is replaced"));
         }
     }

@@ -67,11 +67,20 @@ pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: boo
     running.status.fail_drive(number, force).await.is_ok()
 }
 
-/// Puts a new drive into the place of one that was given up. False if it is too early for that.
-pub(crate) async fn replace(running: &Running, drive: usize) -> bool {
+/// Puts a drive into the place of one that was given up: a new one, or, if it is `back` and not dead, that one itself
+/// with all that is on it. False if it is too early for that.
+pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool {
     let id = DriveId(drive as u32);
     running.rack.pull(id);
+    let known = {
+        let state = running.overlay.state();
+        let is_sound = !state.drives[drive].destroyed && !state.drives[drive].is_another;
+        (back && is_sound).then(|| Arc::clone(state.medium(drive)))
+    };
     let labelled = async {
+        if let Some(medium) = known {
+            return label::uuid_of(&*medium).await.map(Taken::Itself).map_err(|error| error.to_string());
+        }
         let medium = Arc::new(MemoryDrive::new(running.spec.capacity_bytes(id)));
         let uuid = {
             let mut state = running.overlay.state();

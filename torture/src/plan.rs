@@ -213,6 +213,8 @@ pub struct Plan {
     pub besieged: bool,
     /// The operator has good drives emptied as well.
     pub retires: bool,
+    /// The operator has drives that were given up taken back, too.
+    pub returns: bool,
     /// The host's disk fails to sync, and its power goes soon after a start.
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
@@ -274,6 +276,9 @@ fn scrub(seed: u64) -> ScrubPolicy {
         step_bytes: pick(rng, &[1, 64 * KIB, 1 << 30]),
     }
 }
+
+/// The number of the habit of taking drives back.
+const RETURNS: u64 = 12;
 
 /// The number of the habit of scrubbing.
 const SCRUBS: u64 = 11;
@@ -415,6 +420,8 @@ impl Plan {
         kinds.extend(SIEGE.into_iter().filter(|_| besieged));
         let retires = seed >= RULED_FROM && has_habit(seed, 11) && !kinds.is_empty();
         kinds.extend(Some(FaultKind::OperatorFailsDrive).filter(|_| retires));
+        let returns = seed >= RULED_FROM && has_habit(seed, RETURNS) && !kinds.is_empty();
+        kinds.extend(Some(FaultKind::OperatorFailsDrive).filter(|_| returns));
         let lulls = has_habit(seed, 1);
         if lulls && !kinds.is_empty() {
             // What it leaves behind in a server shows in a lull, and not after the next start.
@@ -446,6 +453,7 @@ impl Plan {
             lulls,
             besieged,
             retires,
+            returns,
             shaky,
             tags: has_habit(seed, 9),
             lives,
@@ -481,7 +489,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -491,6 +499,7 @@ impl Plan {
             if self.lulls { ", lulls" } else { "" },
             if self.besieged { ", besieged" } else { "" },
             if self.retires { ", drives retired" } else { "" },
+            if self.returns { ", drives taken back" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },

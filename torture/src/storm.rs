@@ -321,8 +321,10 @@ impl Injector<'_> {
         };
         if !given_up.is_empty() && self.rng.below(2) == 0 {
             let drive = given_up[self.rng.below(given_up.len() as u64) as usize];
-            let replaced = crate::operator::replace(self.running, drive).await;
-            return self.running.journal.note(|| format!("the operator replaces drive {drive}: {replaced:?}"));
+            let back = self.plan.returns && self.rng.below(2) == 0;
+            let replaced = crate::operator::replace(self.running, drive, back).await;
+            let what = if back { "takes back" } else { "replaces" };
+            return self.running.journal.note(|| format!("the operator {what} drive {drive}: {replaced:?}"));
         }
         if self.plan.retires && self.rng.below(2) == 0 {
             return crate::operator::retire(self.running, drive).await;

@@ -58,6 +58,18 @@ fn no_rule_is_broken_where_drives_are_retired() {
 }
 
 #[test]
+fn no_rule_is_broken_where_drives_come_back() {
+    let returned = (RULED_FROM..).filter(|seed| Plan::of(*seed).returns);
+    returned.take(40).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
+fn a_retired_drive_that_is_away_keeps_no_other_from_being_given_up() {
+    sound(1_000_358);
+    sound(1_000_518);
+}
+
+#[test]
 fn no_rule_is_broken_where_data_is_hot_and_cold() {
     let ruled = (RULED_FROM..).filter(|seed| Plan::of(*seed).policy.migration.thermometer.is_used());
     ruled.take(24).for_each(|seed| drop(sound(seed)));

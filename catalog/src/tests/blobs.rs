@@ -189,6 +189,53 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
 }
 
 #[tokio::test]
+async fn what_lies_on_a_drive_that_is_back_counts_when_it_was_looked_for() {
+    let catalog = catalog().await;
+    let (id, _) = stored(&catalog, &[10, 20]).await;
+    let found = catalog.blob(id).await.unwrap().unwrap();
+    let given_up = async || catalog.given_up_drives().await.unwrap();
+    catalog.give_up_drive(DriveId(7), 5).await.unwrap();
+    catalog.give_up_drive(DriveId(7), 6).await.unwrap();
+    assert_eq!((given_up().await, catalog.failed_drives().await.unwrap()), (vec![DriveId(7)], vec![(DriveId(7), 5)]));
+    assert!(!catalog.begin_return(&found, 1).await.unwrap(), "it is not back");
+    assert_eq!(catalog.take_back_drive(DriveId(7), [3; 16]).await.unwrap(), Some(found.stack_bytes));
+    assert_eq!(catalog.take_back_drive(DriveId(7), [3; 16]).await.unwrap(), None, "once");
+    assert!(given_up().await.is_empty() && catalog.failed_drives().await.unwrap().is_empty());
+    let end = catalog.returned_drives().await.unwrap().remove(&DriveId(7)).unwrap();
+    assert!(id.number < end && catalog.next_blob_id(7).await.unwrap().number > end);
+    assert!(catalog.is_stack_lost(DriveId(7), id).await.unwrap());
+    assert!(!catalog.begin_return(&found, 0).await.unwrap(), "that one counts");
+    assert!(!catalog.note_left_over(id, DriveId(7), 1).await.unwrap(), "it may be wanted");
+    let target = RebuildTarget { drive: DriveId(7), index: 1, spare: false };
+    for _ in 0..2 {
+        assert!(catalog.begin_return(&found, 1).await.unwrap());
+        assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [target]);
+    }
+    assert!(!catalog.count_returned(id, 1, DriveId(20)).await.unwrap(), "it does not lie there");
+    for _ in 0..2 {
+        assert!(catalog.count_returned(id, 1, DriveId(7)).await.unwrap(), "and once more is the same");
+        assert!(!catalog.is_stack_lost(DriveId(7), id).await.unwrap());
+        assert_eq!(catalog.rebuild_targets(id).await.unwrap(), []);
+    }
+    assert!(!catalog.begin_return(&found, 1).await.unwrap(), "nothing is written over what counts");
+    sound(&catalog).await;
+    // What was rebuilt elsewhere is left over on a drive, unless a rebuild is aimed there.
+    assert!(catalog.begin_rebuild(&found, 1, DriveId(20)).await.unwrap());
+    assert!(!catalog.note_left_over(id, DriveId(20), 1).await.unwrap());
+    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(catalog.note_left_over(id, DriveId(7), 1).await.unwrap());
+    assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [target]);
+    catalog.forget_rebuild_targets(id, &[target]).await.unwrap();
+    catalog.forget_returned(DriveId(7)).await.unwrap();
+    assert!(catalog.returned_drives().await.unwrap().is_empty());
+    // The operator knows more than the rack.
+    catalog.give_up_drive(DriveId(7), 8).await.unwrap();
+    assert!(!catalog.fail_drive(DriveId(7), 9).await.unwrap());
+    assert!(given_up().await.is_empty());
+    sound(&catalog).await;
+}
+
+#[tokio::test]
 async fn an_evacuation_brings_a_version_back_unless_it_left_meanwhile() {
     let catalog = catalog().await;
     let (id, members) = stored(&catalog, &[10, 20]).await;

@@ -1,7 +1,7 @@
 //! What lies on a drive that failed and is back, and that nobody counts any more.
 //!
 //! While it was away its stacks were rebuilt elsewhere, and blobs were forgotten. When it is mounted, all names on it
-//! are listed once; what the catalog counts there, lost or not, stays: a rebuild looks for it. A stack of a blob that
+//! are listed, until nothing on it is lost any more; what the catalog counts there, lost or not, stays: a rebuild looks for it. A stack of a blob that
 //! the catalog has elsewhere, or has given a number and knows no more, is removed, if its own header shows that it is
 //! that one ([`stack::remove`]).
 //!
@@ -32,7 +32,7 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
     let found = Sweep { context: &context, aiming, drive, device, blobs_end };
     match found.run().await {
         Ok(removed) => {
-            tracing::info!(%drive, removed, "a drive that is back holds nothing any more that nobody counts")
+            tracing::info!(%drive, removed, "a drive that is back was looked through for what nobody counts")
         }
         Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
     }
@@ -65,8 +65,17 @@ impl Sweep<'_> {
         if left > 0 {
             return Err(format!("{left} stacks that nobody counts could not be removed"));
         }
-        self.context.catalog.forget_returned(self.drive).await.map_err(|error| error.to_string())?;
+        self.end().await.map_err(|error| error.to_string())?;
         Ok(removed)
+    }
+
+    /// It is looked through no more, unless something on it is still to be looked for: that may be rebuilt elsewhere.
+    async fn end(&self) -> Result<(), CatalogError> {
+        let catalog = &self.context.catalog;
+        if catalog.lost_page(self.drive, None, 1).await?.blobs.is_empty() {
+            catalog.forget_returned(self.drive).await?;
+        }
+        Ok(())
     }
 
     /// Whether a stack of a blob that the catalog does not know was not written under another catalog.

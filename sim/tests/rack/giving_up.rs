@@ -28,6 +28,37 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_and_rebuilt() {
 }
 
 #[test]
+fn a_drive_that_was_given_up_and_is_back_is_recognised_when_its_group_wakes() {
+    let mut world = patient(78);
+    with_blobs(&mut world, 240, 100 * MB);
+    let (drive, blobs) = fullest(&world);
+    world.kill(drive);
+    world.run_for(ALMOST_A_DAY);
+    while world.blobs.left_on(drive) < 2 || world.blobs.left_on(drive) * 2 > blobs.len() as u64 {
+        assert!(world.step(), "it is given up, and half of it rebuilt");
+    }
+    world.revive(drive);
+    assert!(world.rack.has_failed(drive), "nobody has said that it is the one that it was");
+    world.run_for(HOUR);
+    let read = |world: &mut World| assert_eq!(reads(world, blobs[0]), Some(Outcome::Read));
+    read(&mut world);
+    world.run_for(HOUR);
+    read(&mut world);
+    world.run_for(HOUR);
+    assert!(!world.rack.has_failed(drive), "{:?}", world.rack.drive_phase(drive));
+    assert_eq!(world.blobs.left_on(drive), 0);
+    assert!(all_whole(&world) && is_asleep(&world));
+    // The operator's word is that it was pulled: it is not tried.
+    world.fail(drive);
+    world.revive(drive);
+    for _ in 0..3 {
+        world.run_for(HOUR);
+        read(&mut world);
+    }
+    assert!(world.rack.has_failed(drive));
+}
+
+#[test]
 fn one_that_is_back_in_time_was_never_away() {
     let mut world = patient(72);
     with_blobs(&mut world, 60, 10 * MB);
