@@ -692,7 +692,8 @@ impl Drives {
                 Action::Mount { drive, attempt }
             }
             DrivePhase::Unmounting => {
-                assert!(before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
+                let was_tried = state.failed && before == DrivePhase::Mounting;
+                assert!(was_tried || before == DrivePhase::Ready || before.is_away(), "{drive} is mounted, or may be");
                 Action::Unmount { drive, attempt }
             }
             DrivePhase::Stopping => {
