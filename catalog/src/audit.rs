@@ -300,17 +300,20 @@ impl Catalog {
         Ok(())
     }
 
-    /// A rebuild is aimed at a drive on which its blob does not count that stack.
+    /// A rebuild is aimed at a drive on which its blob does not count that stack, or has lost it.
     async fn audit_rebuild_targets(&self, audit: &mut Audit) -> Result<(), CatalogError> {
         let mut walk = Steps::over(Tag::RebuildTarget);
         while let Some(targets) = self.step(audit, &mut walk, target_of).await? {
             let blobs = targets.iter().map(|(_, (blob, _))| key::blob(*blob)).collect();
-            for ((entry, (_, target)), blob) in targets.iter().zip(self.look_up::<Blob>(blobs).await?) {
-                let fits = blob.is_some_and(|blob| {
-                    let counted = blob.drives.get(usize::from(target.index));
-                    // A spare may be left where its stack was before it was rebuilt elsewhere.
-                    counted.is_some_and(|counted| *counted != target.drive || target.spare)
-                });
+            for ((entry, (id, target)), blob) in targets.iter().zip(self.look_up::<Blob>(blobs).await?) {
+                let counted = blob.and_then(|blob| blob.drives.get(usize::from(target.index)).copied());
+                // A spare may be left where its stack was before it was rebuilt elsewhere.
+                let fits = match counted {
+                    Some(counted) if counted == target.drive && !target.spare => {
+                        self.is_stack_lost(counted, *id).await?
+                    }
+                    counted => counted.is_some(),
+                };
                 audit.demand(fits, entry, "no such stack of its blob can lie there uncounted");
             }
         }

@@ -507,10 +507,10 @@ mod tests {
             "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
-            "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h; the \
-             new one holds 2.0 GB",
-            "rebuild   drive 10 is back; 40 stacks of 1.0 GB are found or rebuilt in group 2, 5.0 GB left in 1 min to 2 h; \
-             2.0 GB count on it",
+            "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h; \
+             the new one holds 2.0 GB",
+            "rebuild   drive 10 is back; 40 stacks of 1.0 GB are found or rebuilt in group 2, 5.0 GB left in 1 min to \
+             2 h; 2.0 GB count on it",
             "exposed   1 blob lacks 2 stacks of at most 3, 1,200 blobs lack 1 stack of at most 3",
         ] {
             assert!(text.lines().any(|l| l == line), "{line:?} is not in\n{text}");

@@ -185,9 +185,9 @@ pub enum Action {
         removes: bool,
     },
 
-    /// Remember that a drive that was given up, and was there just now, is back in service: nothing that blobs have on it
-    /// counts until it is looked for. Answered by `DriveReturned` then; not at all if it cannot be remembered, or if the
-    /// drive has not failed any more.
+    /// Remember that a drive that was given up, and was there just now, is back in service: nothing that blobs have on
+    /// it counts until it is looked for. Answered by `DriveReturned` then; not at all if it cannot be remembered, or if
+    /// the drive has not failed any more.
     TakeBack {
         /// Which drive.
         drive: DriveId,

@@ -20,10 +20,7 @@
 //!
 //! The same holds for one whose transfers fail, while its group stays awake without it.
 //!
-//! A drive that was given up since it stayed away may be back, and nobody says so. So it has *trials*: when its group
-//! wakes anyway, an hour after the last time, it is started and mounted with it, which checks its label, and at once
-//! unmounted and stopped again. If all of that went well it is [`Notice::Recognised`]; it is out of service all the
-//! while. One that the operator gave up has none.
+//! A drive that was given up may be back, and is tried with its group (`drives/trials.rs`).
 //!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
@@ -35,6 +32,7 @@
 mod backoff;
 mod phase;
 mod tally;
+mod trials;
 
 pub use phase::DrivePhase;
 
@@ -63,9 +61,6 @@ const TRANSFER_ERRORS_MAX: u32 = 3;
 /// The pause before a drive is tried again that was not even asked, since it owed an answer to something else. Such a
 /// try costs nothing.
 const PAUSE_OWING: Duration = Duration::from_mins(1);
-
-/// The pause between two trials of a drive that was given up.
-const TRIED_EVERY: Duration = Duration::from_hours(1);
 
 const _: () = assert!(FAILURES_MAX > 1, "a drive that is tried again has one failure left");
 
@@ -278,31 +273,6 @@ impl Drives {
                 self.set_phase(*drive, DrivePhase::AwaitingPermit);
             }
         }
-    }
-
-    /// Wants those of `members` that were given up and may be back to be tried, along with the others.
-    pub fn begin_trials(&mut self, members: &[DriveId], now: Time) {
-        for drive in members {
-            let is_still = self.is_away(*drive) && !self.is_permitted(*drive);
-            if let Some((due, mounted)) = self.trials.get_mut(drive).filter(|(due, _)| is_still && *due <= now) {
-                (*due, *mounted) = (now + TRIED_EVERY, false);
-                self.states[drive.index()].renumber();
-                self.set_phase(*drive, DrivePhase::AwaitingPermit);
-            }
-        }
-    }
-
-    /// `drive` was given up, and nobody said that it was pulled: it is tried from `due` on.
-    pub fn may_return(&mut self, drive: DriveId, due: Time) {
-        if self.has_failed(drive) && !self.cut_off.contains(&drive) {
-            self.trials.insert(drive, (due, false));
-        }
-    }
-
-    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled.
-    pub fn may_return_after_all(&mut self, drive: DriveId, due: Time) {
-        self.cut_off.remove(&drive);
-        self.may_return(drive, due);
     }
 
     /// Starts as many waiting members as the ledger grants permits now.

@@ -16,8 +16,8 @@
 //! 4. A group of which no drive got ready, or whose drives have no starts left for today, waits until the next day,
 //!    unless somebody else wakes it first.
 //!
-//! Invariants: a group is initialised once, and waits for it only until then or until a drive comes back; one initialisation of a class is queued
-//! at a time.
+//! Invariants: a group is initialised once, and once more for a drive that comes back; one initialisation of a class is
+//! queued at a time.
 
 use alloc::vec;
 use alloc::vec::Vec;

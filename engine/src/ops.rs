@@ -45,10 +45,18 @@ pub(crate) struct Op {
     wakes: Wakes,
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
-    /// A rebuild may do with the stack itself, where it lies or lay, as long as that was not tried in vain.
-    may_do_with_itself: bool,
-    /// It does so now.
-    reads_itself: bool,
+    itself: ReadsItself,
+}
+
+/// Whether a rebuild does with the stack itself, where it lies or lay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadsItself {
+    /// It may.
+    May,
+    /// It does now.
+    Now,
+    /// That was tried in vain.
+    InVain,
 }
 
 /// The groups that an operation wakes.
@@ -83,8 +91,7 @@ impl Op {
             moving: false,
             wakes: Wakes::Its,
             seemed_lost: false,
-            may_do_with_itself: true,
-            reads_itself: false,
+            itself: ReadsItself::May,
         }
     }
 
@@ -160,13 +167,16 @@ impl Op {
     /// A rebuild is written to `target`, on which its space is reserved. It reads the stack `itself`, or others.
     pub fn aim_at(&mut self, target: DriveId, itself: bool) {
         assert!(self.reserved.is_empty(), "{} has one target", self.request.op);
-        assert!(!itself || self.may_do_with_itself, "{} gave that up", self.request.op);
-        (self.reserved, self.verifying, self.reads_itself) = (vec![target], false, itself);
+        assert!(!itself || self.may_do_with_itself(), "{} gave that up", self.request.op);
+        (self.reserved, self.verifying) = (vec![target], false);
+        if self.may_do_with_itself() {
+            self.itself = if itself { ReadsItself::Now } else { ReadsItself::May };
+        }
     }
 
     /// Whether a rebuild reads the stack itself.
     pub fn reads_itself(&self) -> bool {
-        self.reads_itself
+        self.itself == ReadsItself::Now
     }
 
     /// Begins to read back what was written. False if that was done already.
@@ -184,13 +194,13 @@ impl Op {
 
     /// Whether a rebuild may try to do with the stack itself.
     pub fn may_do_with_itself(&self) -> bool {
-        self.may_do_with_itself
+        self.itself != ReadsItself::InVain
     }
 
     /// The stack itself cannot be read where it lies or lay: from now on it is regenerated from others.
     pub fn give_itself_up(&mut self) {
-        assert!(self.may_do_with_itself, "{} gives up what it tried", self.request.op);
-        self.may_do_with_itself = false;
+        assert!(self.reads_itself(), "{} gives up what it tried", self.request.op);
+        self.itself = ReadsItself::InVain;
     }
 
     /// A rebuild could not be written to `drive`.

@@ -196,10 +196,7 @@ impl Rack {
                 self.drives.command_failed(drive, attempt, loss, step);
             }
             Event::DriveLost { drive, loss } => self.drives.lost(drive, loss),
-            Event::DriveBack { drive } => {
-                self.drives.back(drive);
-                self.absences.settled(drive);
-            }
+            Event::DriveBack { drive } => self.drive_back(drive),
             Event::DriveFailed { drive } => self.drive_failed(drive, step),
             Event::DriveReplaced { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, false, step.now),
             Event::DriveReturned { drive, lost_bytes } => self.drive_replaced(drive, lost_bytes, true, step.now),
@@ -361,6 +358,11 @@ impl Rack {
         }
         assert!(self.classes.iter().all(|class| class.queues.is_empty()), "nothing is queued once the rack closes");
         assert!(self.ops.len() <= self.classes.len(), "one operation in service per class is left");
+    }
+
+    fn drive_back(&mut self, drive: DriveId) {
+        self.drives.back(drive);
+        self.absences.settled(drive);
     }
 
     fn drive_reported(&mut self, report: &DriveReport) {

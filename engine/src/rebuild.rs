@@ -115,6 +115,18 @@ enum RebuildPhase {
     Working { next: Option<BlobId> },
 }
 
+/// What is in the place of a drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum There {
+    Itself,
+    Another,
+    /// It was given up and is back; as long as its stacks are `sought` they are looked for where they lay, before any
+    /// is rebuilt.
+    Returned {
+        sought: bool,
+    },
+}
+
 /// Where a drive belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
@@ -138,9 +150,7 @@ struct Passes {
     home: Home,
     /// The drive is good, and is to be empty: its blobs lack nothing, and come last.
     retires: bool,
-    /// The drive was given up and is back: its stacks are looked for where they lay, before any is rebuilt.
-    returned: bool,
-    there: InPlace,
+    there: There,
     phase: RebuildPhase,
     /// Blobs that have lost so many stacks are rebuilt now ([`exposure`]).
     level: u8,
@@ -173,8 +183,7 @@ impl Passes {
         Self {
             home,
             retires: false,
-            returned: false,
-            there: InPlace::Itself,
+            there: There::Itself,
             level: 1,
             surveys_from: None,
             begins_anew: false,
@@ -287,7 +296,7 @@ impl Passes {
         if self.retires {
             return missing.iter().all(|other| *other == drive);
         }
-        if self.returned {
+        if self.there == (There::Returned { sought: true }) {
             return missing.contains(&drive);
         }
         let is_top = self.surveys_from == Some(self.level);
@@ -312,7 +321,9 @@ impl Passes {
             return;
         }
         self.lost_bytes = self.lost_bytes.map(|_| self.shown_bytes);
-        self.returned &= self.counts.waiting > 0;
+        if self.counts.waiting == 0 && self.there == (There::Returned { sought: true }) {
+            self.there = There::Returned { sought: false };
+        }
         if self.is_over(used_bytes) {
             self.phase = RebuildPhase::Idle { due: Time::MAX };
             self.pause = PAUSE_MIN;
@@ -360,8 +371,7 @@ impl Rebuilder {
             self.drives.insert(drive, Passes::new(home, now, None));
             return None;
         };
-        (passes.unlisted, passes.retires, passes.returned) = (true, false, false);
-        passes.there = InPlace::Itself;
+        (passes.unlisted, passes.retires, passes.there) = (true, false, There::Itself);
         passes.lost_bytes.take()
     }
 
@@ -369,14 +379,14 @@ impl Rebuilder {
     /// was still lost of that one: what is left is all that any drive in this place held.
     pub fn retires(&mut self, drive: DriveId, home: Home, now: Time) -> Option<u64> {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, None));
-        (passes.retires, passes.unlisted, passes.returned) = (true, true, false);
+        (passes.retires, passes.unlisted, passes.there) = (true, true, There::Itself);
         passes.begin_anew(now);
         passes.lost_bytes.take()
     }
 
     /// Whether the stacks of `drive` are looked for where they lay before it was given up and came back.
     pub fn has_returned(&self, drive: DriveId) -> bool {
-        self.drives.get(&drive).is_some_and(|passes| passes.returned)
+        self.drives.get(&drive).is_some_and(|passes| passes.there == There::Returned { sought: true })
     }
 
     /// Whether the stacks of `drive` move away although it is good.
@@ -398,7 +408,7 @@ impl Rebuilder {
     /// one more drive to rebuild upon.
     pub fn replaced(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         let passes = self.drives.entry(drive).or_insert_with(|| Passes::new(home, now, Some(lost_bytes)));
-        (passes.lost_bytes, passes.returned, passes.there) = (Some(lost_bytes), false, InPlace::Another);
+        (passes.lost_bytes, passes.there) = (Some(lost_bytes), There::Another);
         passes.hasten(now);
     }
 
@@ -406,7 +416,7 @@ impl Rebuilder {
     pub fn returned(&mut self, drive: DriveId, home: Home, lost_bytes: u64, now: Time) {
         self.replaced(drive, home, lost_bytes, now);
         if let Some(passes) = self.drives.get_mut(&drive) {
-            (passes.returned, passes.there) = (true, InPlace::Returned);
+            passes.there = There::Returned { sought: true };
             passes.begin_anew(now);
         }
     }
@@ -695,7 +705,11 @@ impl Rebuilder {
                 waiting_blobs: reported.waiting,
                 under_way: passes.under_way,
                 retires: passes.retires,
-                there: passes.there,
+                there: match passes.there {
+                    There::Itself => InPlace::Itself,
+                    There::Another => InPlace::Another,
+                    There::Returned { .. } => InPlace::Returned,
+                },
                 used_bytes: used_bytes(*drive),
                 forecast,
             })

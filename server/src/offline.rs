@@ -72,7 +72,8 @@ impl Offline {
         })
     }
 
-    /// An empty directory is in the place of `drive`, which failed, or that drive itself is back. Nothing if there is no such drive.
+    /// An empty directory is in the place of `drive`, which failed, or that drive itself is back. Nothing if there is
+    /// no such drive.
     ///
     /// # Errors
     /// [`ServerError`].

@@ -64,6 +64,11 @@ fn no_rule_is_broken_where_drives_come_back() {
 }
 
 #[test]
+fn a_stack_that_is_looked_for_where_it_lay_is_no_contradiction() {
+    sound(1_000_172);
+}
+
+#[test]
 fn a_retired_drive_that_is_away_keeps_no_other_from_being_given_up() {
     sound(1_000_358);
     sound(1_000_518);

@@ -1,11 +1,11 @@
 //! Lost stacks are regenerated one by one on other drives of their group ([`crate::rebuild`]).
 //!
-//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself. One on a good
-//! drive that is retired is copied, and one on a drive that came back is looked for; only if it cannot be read there is
-//! it regenerated from others.
+//! A stack that a scrub has found damaged ([`crate::scrub`]) takes the same way, to a place beside itself. One on a
+//! good drive that is retired is copied, and one on a drive that came back is looked for; only if it cannot be read
+//! there is it regenerated from others.
 //!
-//! Invariants: a stack is never read from a drive that failed, nor one that is lost unless it is looked for, nor written
-//! over; nothing is freed on the strength of a write alone.
+//! Invariants: a stack is never read from a drive that failed, nor one that is lost unless it is looked for, nor
+//! written over; nothing is freed on the strength of a write alone.
 
 use super::Rack;
 use super::service::without;
@@ -308,9 +308,9 @@ impl Rack {
         !self.drives.has_failed(drive) && !self.retiring.contains(&drive)
     }
 
-    /// How a rebuild of what a blob, which lacks its stacks on the drives `missing`, has on `from` may do with the stack
-    /// itself: it is copied from a good drive that is retired, or looked for on one that is back. Without the others,
-    /// that is; so it matters only whether its drive is there, if it has to be `now`.
+    /// How a rebuild may do with the stack on `from` itself, of a blob that lacks its stacks on the drives `missing`.
+    /// It is copied from a good drive that is retired, or looked for on one that is back. That needs no others, so all
+    /// that matters is whether its drive is there: `now`, or once its group is awake.
     fn can_do_with_itself(&self, from: DriveId, missing: &[DriveId], now: bool) -> Option<Itself> {
         let there = if now { self.drives.is_ready(from) } else { !self.drives.is_away(from) };
         match () {
@@ -329,13 +329,12 @@ impl Rack {
         };
         let (from, others) = (drives[usize::from(lost)], self.others_of(blob, &drives, lost));
         let itself = self.does_with_itself(state, from);
-        let (stacks, need) = match itself {
-            Some(_) => (vec![(lost, from)], 1),
-            None => {
-                let mut stacks = self.drives.ready_stacks(&drives);
-                stacks.retain(|(_, drive)| others.contains(drive));
-                (stacks, self.setup.spec.code.data)
-            }
+        let (stacks, need) = if itself.is_some() {
+            (vec![(lost, from)], 1)
+        } else {
+            let mut stacks = self.drives.ready_stacks(&drives);
+            stacks.retain(|(_, drive)| others.contains(drive));
+            (stacks, self.setup.spec.code.data)
         };
         if stacks.len() < usize::from(need) {
             let reason = self.why_too_few(op);

@@ -241,8 +241,8 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
     }
     if rebuild.retires && rebuild.away && rebuild.left_bytes > 0 {
         return Some(format!(
-            "drive {drive} is being retired and is away: what the others of its group make up for moves on, and the rest \
-             waits for it; if it will not come back, say `larder drive fail {drive}`"
+            "drive {drive} is being retired and is away: what the others of its group make up for moves on, and the \
+             rest waits for it; if it will not come back, say `larder drive fail {drive}`"
         ));
     }
     (*waiting_blobs > 0).then(|| {

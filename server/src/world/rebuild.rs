@@ -157,7 +157,8 @@ impl World {
             };
             let done = match counted {
                 Ok(true) => {
-                    if removes {
+                    // One that is back may have the stack still, for which it was looked in vain.
+                    if removes || (from != to && !in_service.has_failed(from)) {
                         remove_moved(&context, &in_service, blob).await;
                     }
                     true
@@ -212,7 +213,7 @@ impl World {
         self.start_with(move |handle, context| async move {
             match context.catalog.take_back_drive(drive, uuid.0).await {
                 Ok(Some(lost_bytes)) => {
-                    tracing::info!(%drive, "a drive that was given up is back; what is still wanted of it is looked for");
+                    tracing::info!(%drive, "a drive that was given up is back; what is wanted of it is looked for");
                     context.counters.absences.note(drive, None);
                     handle.report(Event::DriveReturned { drive, lost_bytes });
                 }
@@ -319,7 +320,8 @@ async fn aim_beside(
 }
 
 /// Removes the stacks of `blob` that rebuilds of it have left where it does not count them, but for where the next one
-/// is `aimed_at`. True if none is left, on any drive in service: what lies on one that failed is lost with it.
+/// is `aimed_at`, and for what a blob that lives has lost in its place. True if none is left, on any drive in service:
+/// what lies on one that failed is lost with it.
 pub(super) async fn remove_left_over(
     context: &Context,
     in_service: &InService,
@@ -330,6 +332,12 @@ pub(super) async fn remove_left_over(
     targets.retain(|target| Some(*target) != aimed_at);
     if targets.is_empty() {
         return Ok(true);
+    }
+    // What is lost with a drive that is back may be there and good, until somebody has looked.
+    if let Some(found) = context.catalog.blob(blob).await?
+        && context.catalog.is_blob_living(blob).await?
+    {
+        targets.retain(|target| target.spare || found.drives.get(usize::from(target.index)) != Some(&target.drive));
     }
     let mut gone = Vec::new();
     for target in &targets {

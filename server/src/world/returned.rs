@@ -1,9 +1,9 @@
 //! What lies on a drive that failed and is back, and that nobody counts any more.
 //!
 //! While it was away its stacks were rebuilt elsewhere, and blobs were forgotten. When it is mounted, all names on it
-//! are listed, until nothing on it is lost any more; what the catalog counts there, lost or not, stays: a rebuild looks for it. A stack of a blob that
-//! the catalog has elsewhere, or has given a number and knows no more, is removed, if its own header shows that it is
-//! that one ([`stack::remove`]).
+//! are listed, until nothing on it is lost any more; what the catalog counts there, lost or not, stays: a rebuild looks
+//! for it. A stack of a blob that the catalog has elsewhere, or has given a number and knows no more, is removed, if
+//! its own header shows that it is that one ([`stack::remove`]).
 //!
 //! What cannot be removed, or looked up, is tried again at the next mount.
 //!
@@ -51,21 +51,24 @@ impl Sweep<'_> {
     /// How many stacks were removed.
     async fn run(&self) -> Result<u64, String> {
         let names = self.device.list().await.map_err(|error| error.to_string())?;
-        let (mut removed, mut left) = (0, 0);
+        let (mut removed, mut left, mut pending) = (0, 0, 0);
         for (blob, index) in names.iter().filter_map(stack::stack_of) {
             if blob.number >= self.blobs_end {
                 continue;
             }
             match self.look_at(blob, index).await.map_err(|error| error.to_string())? {
                 None => {}
+                Some(StackOutcome::Unused) => pending += 1,
                 Some(StackOutcome::Fine) => removed += 1,
                 Some(_) => left += 1,
             }
         }
         if left > 0 {
-            return Err(format!("{left} stacks that nobody counts could not be removed"));
+            return Err(format!("{left} stacks that nobody counts could not be removed, and {removed} were"));
         }
-        self.end().await.map_err(|error| error.to_string())?;
+        if pending == 0 {
+            self.end().await.map_err(|error| error.to_string())?;
+        }
         Ok(removed)
     }
 
@@ -93,15 +96,16 @@ impl Sweep<'_> {
             Some(Known::Nothing) => self.is_forgotten(blob, index).await,
             _ => false,
         };
+        let target = RebuildTarget { drive: self.drive, index, spare: false };
         if !is_left_over {
-            return Ok(None);
+            // A rebuild may be writing it, or has left it: that may still come to nothing.
+            let may_be_left = catalog.rebuild_targets(blob).await?.contains(&target);
+            return Ok(may_be_left.then_some(StackOutcome::Unused));
         }
         let stack = [(index, Arc::clone(&self.device))];
         let outcome = stack::remove(self.context.rack_uuid, blob, &stack).await.pop();
-        if outcome == Some(StackOutcome::Fine) {
-            let target = RebuildTarget { drive: self.drive, index, spare: false };
-            catalog.forget_rebuild_targets(blob, &[target]).await?;
-        }
+        // What is still there is noted anew by the next look.
+        catalog.forget_rebuild_targets(blob, &[target]).await?;
         Ok(outcome)
     }
 }

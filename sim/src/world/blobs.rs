@@ -193,8 +193,8 @@ impl Blobs {
         lost_bytes
     }
 
-    /// A drive that failed is back with all that lay on it, of which nothing counts until it is looked for; answers with
-    /// the bytes of the stacks that are lost until then.
+    /// A drive that failed is back with all that lay on it, of which nothing counts until it is looked for; answers
+    /// with the bytes of the stacks that are lost until then.
     pub(super) fn take_back(&mut self, drive: DriveId) -> u64 {
         let corrupt = self.corrupt.clone();
         let lost_bytes = self.replace(drive);
@@ -228,8 +228,8 @@ impl Blobs {
         self.corrupt.contains(&(blob, drive))
     }
 
-    /// A stack that is unreadable, or was lost with the drive that was there before, is in its place again; false if its
-    /// blob is gone.
+    /// A stack that is unreadable, or was lost with the drive that was there before, is in its place again; false if
+    /// its blob is gone.
     pub(super) fn repair(&mut self, now: Time, blob: BlobId, drive: DriveId) -> bool {
         self.corrupt.remove(&(blob, drive));
         let Some(found) = self.known.get(&blob) else { return false };

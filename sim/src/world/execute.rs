@@ -55,15 +55,8 @@ impl<M: Controller> World<M> {
                 self.blobs.fail(drive);
                 self.plan(self.now, Event::DriveFailed { drive }, None);
             }
-            // Of a stack that moved nothing is kept but where it lies.
             Action::MoveStack { op, attempt, blob, index, from, to, removes: _ } => {
-                let moved = StackMove { blob, index, from, to };
-                let in_place = from == to;
-                let done = match in_place {
-                    true => self.blobs.repair(self.now, blob, to),
-                    false => self.blobs.move_stack(self.now, moved),
-                };
-                self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
+                self.move_stack((op, attempt), StackMove { blob, index, from, to });
             }
             Action::ListDead { group, attempt, limit, restart } => {
                 let (blobs, more) = self.blobs.page_dead(group, limit, restart);
@@ -85,6 +78,15 @@ impl<M: Controller> World<M> {
             }
             Action::ReleaseChecked => self.checking.release(),
         }
+    }
+
+    /// Of a stack that moved nothing is kept but where it lies.
+    fn move_stack(&mut self, (op, attempt): (OpId, Attempt), moved: StackMove) {
+        let done = match moved.from == moved.to {
+            true => self.blobs.repair(self.now, moved.blob, moved.to),
+            false => self.blobs.move_stack(self.now, moved),
+        };
+        self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
     }
 
     pub(super) fn command(&mut self, drive: DriveId, attempt: Attempt, kind: CommandKind) {

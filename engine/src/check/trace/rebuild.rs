@@ -1,8 +1,8 @@
 //! The rules of every rebuild, recounted from the events and actions of a trace: it is of a drive that failed, it reads
 //! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
 //! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
-//! what was written, and read back from where it was written if the policy says so. The stack itself is read only from a
-//! good drive that is retired, or from one that came back.
+//! what was written, and read back from where it was written if the policy says so. The stack itself is read only from
+//! a good drive that is retired, or from one that came back.
 
 use crate::action::{Action, Outcome, Transfer};
 use crate::layout::Layout;
@@ -34,7 +34,7 @@ pub enum RebuildFault {
     /// The catalog is asked to count a stack that was not written there.
     #[error("what it wrote, if anything, is not on {0}")]
     NotWritten(DriveId),
-    /// A stack is regenerated in its place, and no scrub has found it damaged, nor was it lost with another drive there.
+    /// A stack is regenerated in its place, and no scrub has found it damaged, nor was it lost with another drive.
     #[error("the stack on {0} was not found damaged, nor lost")]
     NotDamaged(DriveId),
     /// The catalog is asked to count a stack that nobody has read back, though the policy says so.

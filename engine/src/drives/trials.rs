@@ -1,0 +1,40 @@
+//! Trials of drives that were given up.
+//!
+//! A drive that was given up since it stayed away may be back, and nobody says so. So it has *trials*: when its group
+//! wakes anyway, an hour after the last time, it is started and mounted with it, which checks its label, and at once
+//! unmounted and stopped again. If all of that went well it is [`Notice::Recognised`](super::Notice::Recognised); it is
+//! out of service all the while. One that the operator gave up has none.
+
+use super::{DrivePhase, Drives};
+use core::time::Duration;
+use model::{DriveId, Time};
+
+/// The pause between two trials of a drive that was given up.
+const TRIED_EVERY: Duration = Duration::from_hours(1);
+
+impl Drives {
+    /// Wants those of `members` that were given up and may be back to be tried, along with the others.
+    pub fn begin_trials(&mut self, members: &[DriveId], now: Time) {
+        for drive in members {
+            let is_still = self.is_away(*drive) && !self.is_permitted(*drive);
+            if let Some((due, mounted)) = self.trials.get_mut(drive).filter(|(due, _)| is_still && *due <= now) {
+                (*due, *mounted) = (now + TRIED_EVERY, false);
+                self.states[drive.index()].renumber();
+                self.set_phase(*drive, DrivePhase::AwaitingPermit);
+            }
+        }
+    }
+
+    /// `drive` was given up, and nobody said that it was pulled: it is tried from `due` on.
+    pub fn may_return(&mut self, drive: DriveId, due: Time) {
+        if self.has_failed(drive) && !self.cut_off.contains(&drive) {
+            self.trials.insert(drive, (due, false));
+        }
+    }
+
+    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled.
+    pub fn may_return_after_all(&mut self, drive: DriveId, due: Time) {
+        self.cut_off.remove(&drive);
+        self.may_return(drive, due);
+    }
+}
