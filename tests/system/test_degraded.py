@@ -335,6 +335,8 @@ class GivenUpAndReplaced(Racks):
     def comes_back(self, take_back):
         """A drive is given up, partly rebuilt, and comes back; `take_back` waits until it is in service."""
         settings = {**SMALL, "rebuild.after": "10 s", "placement.group_choice": "random", "migrate.pack_size": "310 kB"}
+        # Long enough for a drive that is back to be looked through before it sleeps.
+        settings["idle_timeout"] = "500 s"
         data, objects, drives = self.cold("nas8", 80, settings=settings)
         gone, aside = drives[0], os.path.join(self.root, "aside")
         held = sorted(name for name in os.listdir(self.place(data, gone)) if name.endswith(".stack"))
