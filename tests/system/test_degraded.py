@@ -382,19 +382,6 @@ class GivenUpAndReplaced(Racks):
 
         self.comes_back(replace)
 
-    def test_a_drive_that_comes_back_half_rebuilt_is_recognised_by_itself(self):
-        def wait(server, gone, objects):
-            # It is tried when its group wakes, for which there is a reason now and again.
-            def is_back(_):
-                key = f"new{len(objects)}"
-                objects[key] = noise(310_000, key)
-                server.client().put_object(Bucket="pantry", Key=key, Body=objects[key])
-                return self.reported(server, gone)["state"] != "failed"
-
-            server.until("it is taken back", is_back)
-
-        self.comes_back(wait)
-
     def test_what_is_lost_beyond_r_is_named_and_all_else_is_served(self):
         data, objects, drives = self.cold("nas8", settings={**SMALL, "placement.group_choice": "random"})
         for drive in drives[:2]:
