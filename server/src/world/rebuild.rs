@@ -224,6 +224,26 @@ impl World {
     }
 }
 
+impl World {
+    /// Remembers that `drive`, which was given up and has shown its label just now, is back, and reports it then.
+    pub(super) fn take_back_drive(&self, drive: DriveId) {
+        let Some(uuid) = self.recognised.lock().get(&drive).copied() else {
+            return tracing::error!(%drive, "a drive is to be taken back, and has shown no label");
+        };
+        self.start_with(move |handle, context| async move {
+            match context.catalog.take_back_drive(drive, uuid.0).await {
+                Ok(Some(lost_bytes)) => {
+                    tracing::info!(%drive, "a drive that was given up is back; what is wanted of it is looked for");
+                    context.counters.absences.note(drive, None);
+                    handle.report(Event::DriveReturned { drive, lost_bytes });
+                }
+                Ok(None) => tracing::info!(%drive, "a drive that is back has not failed any more"),
+                Err(error) => tracing::error!(%drive, %error, "that a drive is back could not be remembered"),
+            }
+        });
+    }
+}
+
 /// Removes the old stack of `blob` from the good drive that it has moved from. What cannot be removed now goes with the
 /// next rebuild of the blob, or along with it.
 async fn remove_moved(context: &Context, in_service: &InService, blob: BlobId) {
