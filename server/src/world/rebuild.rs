@@ -136,9 +136,8 @@ impl World {
         [from, to]: [DriveId; 2],
         removes: bool,
     ) {
-        let rebuild = match self.operations.get(&op) {
-            Some(Operation::Rebuild(rebuild)) => rebuild,
-            _ => panic!("{op} is counted, and was not rebuilt"),
+        let Some(Operation::Rebuild(rebuild)) = self.operations.get(&op) else {
+            panic!("{op} is counted, and was not rebuilt")
         };
         let Rebuild { in_place, written: Some((written, _)), .. } = rebuild else {
             panic!("{op} is counted, and was not rebuilt");
@@ -151,9 +150,10 @@ impl World {
         }
         let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         self.start(async move {
-            let counted = match from == to {
-                true => context.catalog.count_returned(blob, index, to).await,
-                false => context.catalog.move_stack(blob, index, [from, to], removes).await,
+            let counted = if from == to {
+                context.catalog.count_returned(blob, index, to).await
+            } else {
+                context.catalog.move_stack(blob, index, [from, to], removes).await
             };
             let done = match counted {
                 Ok(true) => {
@@ -185,9 +185,10 @@ impl World {
     pub(super) fn give_up_drive(&self, drive: DriveId, retired: bool) {
         self.start_with(move |handle, context| async move {
             let now_ms = (context.wall)();
-            let remembered = match retired {
-                true => context.catalog.fail_drive(drive, now_ms).await.map(drop),
-                false => context.catalog.give_up_drive(drive, now_ms).await,
+            let remembered = if retired {
+                context.catalog.fail_drive(drive, now_ms).await.map(drop)
+            } else {
+                context.catalog.give_up_drive(drive, now_ms).await
             };
             if let Err(error) = remembered {
                 tracing::error!(%drive, %error, "that a drive is given up could not be remembered");
@@ -200,26 +201,6 @@ impl World {
             }
             context.counters.absences.note(drive, None);
             handle.report(Event::DriveFailed { drive, pulled: false });
-        });
-    }
-}
-
-impl World {
-    /// Remembers that `drive`, which was given up and has shown its label just now, is back, and reports it then.
-    pub(super) fn take_back_drive(&self, drive: DriveId) {
-        let Some(uuid) = self.recognised.lock().get(&drive).copied() else {
-            return tracing::error!(%drive, "a drive is to be taken back, and has shown no label");
-        };
-        self.start_with(move |handle, context| async move {
-            match context.catalog.take_back_drive(drive, uuid.0).await {
-                Ok(Some(lost_bytes)) => {
-                    tracing::info!(%drive, "a drive that was given up is back; what is wanted of it is looked for");
-                    context.counters.absences.note(drive, None);
-                    handle.report(Event::DriveReturned { drive, lost_bytes });
-                }
-                Ok(None) => tracing::info!(%drive, "a drive that is back has not failed any more"),
-                Err(error) => tracing::error!(%drive, %error, "that a drive is back could not be remembered"),
-            }
         });
     }
 }
@@ -306,9 +287,10 @@ async fn aim(
     if spare {
         return aim_beside(context, in_service, found, index).await;
     }
-    let noted = match found.drives[usize::from(index)] == target {
-        true => context.catalog.begin_return(&found, index).await?,
-        false => context.catalog.begin_rebuild(&found, index, target).await?,
+    let noted = if found.drives[usize::from(index)] == target {
+        context.catalog.begin_return(&found, index).await?
+    } else {
+        context.catalog.begin_rebuild(&found, index, target).await?
     };
     if !noted {
         return Ok(None);

@@ -32,7 +32,7 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
     let found = Sweep { context: &context, aiming, drive, device, blobs_end };
     match found.run().await {
         Ok(removed) => {
-            tracing::info!(%drive, removed, "a drive that is back was looked through for what nobody counts")
+            tracing::info!(%drive, removed, "a drive that is back was looked through for what nobody counts");
         }
         Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
     }

@@ -82,9 +82,10 @@ impl<M: Controller> World<M> {
 
     /// Of a stack that moved nothing is kept but where it lies.
     fn move_stack(&mut self, (op, attempt): (OpId, Attempt), moved: StackMove) {
-        let done = match moved.from == moved.to {
-            true => self.blobs.repair(self.now, moved.blob, moved.to),
-            false => self.blobs.move_stack(self.now, moved),
+        let done = if moved.from == moved.to {
+            self.blobs.repair(self.now, moved.blob, moved.to)
+        } else {
+            self.blobs.move_stack(self.now, moved)
         };
         self.plan(self.now, Event::StackMoved { op, attempt, done }, None);
     }

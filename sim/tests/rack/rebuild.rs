@@ -389,12 +389,16 @@ fn a_drive_that_comes_back_is_looked_through_and_what_is_right_counts_again() {
         world.blobs.corrupt(there[0], drive);
         // As many others die as their blobs bear: what is looked for needs none of them.
         let gone: Vec<DriveId> = mates(&world, drive).into_iter().take(world.rack.spec().code.parity.into()).collect();
-        gone.iter().for_each(|mate| world.kill(*mate));
+        for mate in &gone {
+            world.kill(*mate);
+        }
         assert!(world.take_back(drive) && !world.take_back(drive), "once");
         world.run_for(60 * MINUTE);
         let found = view(&world, drive).rebuilt_stacks - before;
         assert!(found + 1 >= left, "{name}: {found} of {left} were found");
-        gone.iter().for_each(|mate| world.revive(*mate));
+        for mate in &gone {
+            world.revive(*mate);
+        }
         world.run_for(6 * 60 * MINUTE);
         assert_eq!((world.blobs.left_on(drive), view(&world, drive).left_bytes), (0, 0), "{name}");
         assert!(there[1..].iter().all(|blob| still_there(&world).contains(blob)), "they lie where they lay");
