@@ -37,6 +37,7 @@ mod backoff;
 mod phase;
 mod tally;
 mod trials;
+mod unasked;
 
 pub use phase::DrivePhase;
 
@@ -479,37 +480,6 @@ impl Drives {
         }
         self.states[drive.index()].failures = 0;
         self.return_to_service(drive);
-    }
-
-    /// `drive` spins without a permit, or may: it is booked, and sent a stop. Of one that holds its permits nothing is
-    /// new, unless it was given up on.
-    pub fn spins(&mut self, drive: DriveId, step: &mut Step) {
-        if !self.knows(drive) {
-            return;
-        }
-        let phase = self.phase(drive);
-        if !(phase.is_away() || matches!(phase, DrivePhase::Standby | DrivePhase::AwaitingPermit)) {
-            return;
-        }
-        if !self.is_permitted(drive) {
-            self.ledger.found_spinning(drive);
-        }
-        let state = &mut self.states[drive.index()];
-        // It answers, or is to be asked; that it will be back is not announced again.
-        state.lost_by_world = false;
-        if phase.is_away() && !state.failed {
-            self.notices.push_back(Notice::Returned(drive));
-        }
-        self.unpermitted.retain(|other| *other != drive);
-        self.backoff.plan(drive, step.now + self.switch_timeout);
-        self.command(drive, DrivePhase::Unmounting, step);
-        assert!(self.is_permitted(drive) && self.phase(drive).is_stopping(), "{drive} is booked and sent a stop");
-    }
-
-    /// Drives that are away and may spin: they keep their permits.
-    pub fn unstopped(&self) -> impl Iterator<Item = DriveId> + '_ {
-        let all = (0..self.states.len()).map(|index| DriveId(index as u32));
-        all.filter(|drive| self.is_away(*drive) && self.is_permitted(*drive))
     }
 
     /// `drive` failed for good. If the operator says so, it is `cut_off`: whoever says so has pulled it, if it is away.

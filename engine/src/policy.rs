@@ -338,6 +338,9 @@ pub struct RackPolicy {
     /// ([`crate::AbsenceView`]); `None` is never.
     #[serde(default)]
     pub give_up_after: Option<Duration>,
+    /// Whether a drive that was given up so is started with its group now and again: if it is back, it is recognised.
+    #[serde(default)]
+    pub tries_given_up: bool,
     /// Whether a stack that was rebuilt is read back before its blob counts it. It takes as long again as writing it;
     /// the paper does not say that it does so, and its figures leave no time for it. Off in reproductions.
     pub rebuild_read_back: bool,

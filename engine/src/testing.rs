@@ -48,6 +48,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
         checks: CheckPolicy::default(),
         evacuate_permille: 1000,
         give_up_after: None,
+        tries_given_up: false,
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::from_hours(1),

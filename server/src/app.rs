@@ -302,9 +302,8 @@ impl Boot<'_> {
         let seed = wall_ms();
         if let Some(path) = &self.config.trace {
             let header = Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed };
-            let opened = trace_file::create(path, &header);
-            context.trace =
-                Some(opened.map_err(|source| io_error(&format!("writing the trace {}", path.display()), source))?);
+            let failed = |source| io_error(&format!("writing the trace {}", path.display()), source);
+            context.trace = Some(trace_file::create(path, &header).map_err(failed)?);
         }
         let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
         if let Some(most_bytes) = world.ask(|rack, _| boot::object_bytes_max(rack)).await {
@@ -314,13 +313,7 @@ impl Boot<'_> {
         let drives = directories.map(|(path, label)| (label.drive, path));
         HostRoom::of(drives, &self.dir.workshop()).watch(&context, &world).await;
         let jobs = Repartitions::start(context.clone(), world.clone(), spec).await?;
-        let users = Users::open(
-            context.catalog.clone(),
-            self.dir.path().to_owned(),
-            self.dir.credentials(),
-            context.wall.clone(),
-        );
-        let users = Arc::new(users.await?);
+        let users = self.users(&context).await?;
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
@@ -330,6 +323,12 @@ impl Boot<'_> {
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+    }
+
+    async fn users(&self, context: &Context) -> Result<Arc<Users>, ServerError> {
+        let (dir, credentials) = (self.dir.path().to_owned(), self.dir.credentials());
+        let users = Users::open(context.catalog.clone(), dir, credentials, context.wall.clone());
+        Ok(Arc::new(users.await?))
     }
 
     /// The journal of the catalog; or, of a server that serves without it, why there is none.

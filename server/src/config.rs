@@ -51,12 +51,14 @@ pub struct RebuildConfig {
     /// How long a drive is away, in wall time, before it is given up without an operator's word; `None` is never.
     #[serde(deserialize_with = "text::duration_or_never")]
     pub after: Option<Duration>,
+    /// Whether one that was given up so is tried with its group now and again, and taken back if it is there.
+    pub recognise: bool,
 }
 
 impl Default for RebuildConfig {
     /// Long enough for somebody to come and look at a cable.
     fn default() -> Self {
-        Self { after: Some(Duration::from_hours(24)) }
+        Self { after: Some(Duration::from_hours(24)), recognise: false }
     }
 }
 
@@ -656,6 +658,7 @@ impl Config {
             checks: self.check_policy(),
             evacuate_permille: self.evacuate_permille,
             give_up_after: self.rebuild.after.map(|after| after.saturating_mul(self.time_scale)),
+            tries_given_up: self.rebuild.recognise,
             rebuild_read_back: true,
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,

@@ -194,6 +194,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         checks: CheckPolicy::default(),
         evacuate_permille: 1_000,
         give_up_after: None,
+        tries_given_up: false,
         rebuild_read_back: false,
         write_read_back: true,
         checkpoint_interval: Duration::MAX,

@@ -325,6 +325,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         checks: checks(seed),
         evacuate_permille: pick(rng, &[300, 600, 1000]),
         give_up_after: None,
+        tries_given_up: false,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),

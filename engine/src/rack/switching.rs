@@ -83,7 +83,9 @@ impl Rack {
         state.begin_waking(group, now, now + self.setup.switch_timeout());
         self.reclaim.reset(class);
         self.drives.want(self.setup.members(group));
-        self.drives.begin_trials(self.setup.members(group), now);
+        if self.setup.policy.tries_given_up {
+            self.drives.begin_trials(self.setup.members(group), now);
+        }
     }
 
     fn continue_waking(&mut self, class: ClassId, group: GroupId, until: Time, step: &mut Step) -> bool {

@@ -150,6 +150,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         checks: CheckPolicy::default(),
         evacuate_permille: 1000,
         give_up_after: None,
+        tries_given_up: false,
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: HOUR,

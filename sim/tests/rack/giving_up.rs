@@ -29,7 +29,9 @@ fn a_drive_that_stays_away_for_a_day_is_given_up_and_rebuilt() {
 
 #[test]
 fn a_drive_that_was_given_up_and_is_back_is_recognised_when_its_group_wakes() {
-    let mut world = patient(78);
+    let mut world = world_of("pelican-mini", 78, |policy| {
+        (policy.give_up_after, policy.tries_given_up) = (Some(DAY), true);
+    });
     with_blobs(&mut world, 240, 100 * MB);
     let (drive, blobs) = fullest(&world);
     world.kill(drive);

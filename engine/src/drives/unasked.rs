@@ -1,0 +1,41 @@
+//! Drives that spin although nobody has started them, or of which nobody knows whether they do.
+//!
+//! Such a drive is booked, whatever the limits say, and sent a stop. Invariant: it holds its permits until it says that
+//! it stands still.
+
+use super::{DrivePhase, Drives, Notice};
+use crate::step::Step;
+use model::DriveId;
+
+impl Drives {
+    /// `drive` spins without a permit, or may: it is booked, and sent a stop. Of one that holds its permits nothing is
+    /// new, unless it was given up on.
+    pub fn spins(&mut self, drive: DriveId, step: &mut Step) {
+        if !self.knows(drive) {
+            return;
+        }
+        let phase = self.phase(drive);
+        if !(phase.is_away() || matches!(phase, DrivePhase::Standby | DrivePhase::AwaitingPermit)) {
+            return;
+        }
+        if !self.is_permitted(drive) {
+            self.ledger.found_spinning(drive);
+        }
+        let state = &mut self.states[drive.index()];
+        // It answers, or is to be asked; that it will be back is not announced again.
+        state.lost_by_world = false;
+        if phase.is_away() && !state.failed {
+            self.notices.push_back(Notice::Returned(drive));
+        }
+        self.unpermitted.retain(|other| *other != drive);
+        self.backoff.plan(drive, step.now + self.switch_timeout);
+        self.command(drive, DrivePhase::Unmounting, step);
+        assert!(self.is_permitted(drive) && self.phase(drive).is_stopping(), "{drive} is booked and sent a stop");
+    }
+
+    /// Drives that are away and may spin: they keep their permits.
+    pub fn unstopped(&self) -> impl Iterator<Item = DriveId> + '_ {
+        let all = (0..self.states.len()).map(|index| DriveId(index as u32));
+        all.filter(|drive| self.is_away(*drive) && self.is_permitted(*drive))
+    }
+}
