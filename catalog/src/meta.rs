@@ -61,6 +61,23 @@ impl Catalog {
         self.put(key::meta("runs"), encode(&runs)).await
     }
 
+    /// From now on nothing lies on a drive for nothing because this catalog knows nothing of it: it was recovered, or
+    /// was older than its rack, and may lack what is there.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn keep_unknown(&self) -> Result<(), CatalogError> {
+        self.put(key::meta("keeps-unknown"), encode(&true)).await
+    }
+
+    /// Whether what it knows nothing of may be there for something. A record that is damaged says that it may.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn keeps_unknown(&self) -> Result<bool, CatalogError> {
+        Ok(self.read_to_replace::<bool>(&key::meta("keeps-unknown")).await?.is_some())
+    }
+
     /// Why this catalog was found to be older than what it belongs to, if it was.
     pub async fn found_older(&self) -> Result<Option<String>, CatalogError> {
         self.look_up_one(&key::meta("found-older")).await

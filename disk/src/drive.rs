@@ -206,7 +206,7 @@ pub enum DriveError {
 
 impl DriveError {
     /// An error of the operating system, whose kinds are told apart by their numbers.
-    pub(crate) fn of_system(context: String, source: io::Error) -> Self {
+    pub fn of_system(context: String, source: io::Error) -> Self {
         match source.raw_os_error().map(Errno::from_raw_os_error) {
             // What a disk answers for a bad place; ENODATA is the block layer's word for a medium error.
             Some(Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO) => {

@@ -113,7 +113,7 @@ pub struct MemoryDrive {
 }
 
 fn medium_error(what: &str) -> DriveError {
-    DriveError::Io { context: what.to_owned(), source: io::Error::from_raw_os_error(5) }
+    DriveError::of_system(what.to_owned(), io::Error::from_raw_os_error(5))
 }
 
 impl MemoryDrive {
@@ -433,7 +433,7 @@ mod tests {
         let drive = MemoryDrive::new(1 << 20);
         drive.fail_call(2);
         drive.create(&name("a"), 4096).await.unwrap();
-        assert!(matches!(drive.sync(&name("a")).await, Err(DriveError::Io { .. })));
+        assert!(matches!(drive.sync(&name("a")).await, Err(DriveError::Medium { .. })));
         drive.sync(&name("a")).await.unwrap();
         drive.make_unreadable(&name("a"), 10, 1);
         assert!(drive.read_at(&name("a"), 0, Buffer::zeroed(11)).await.is_err());

@@ -88,6 +88,9 @@ pub async fn boot(
     refuse_a_new_catalog(context).await?;
     let Context { lineage, catalog, staging, nonce, .. } = context;
     let runs = lineage::begin_run(lineage, catalog, staging, nonce()).await?;
+    if lineage.is_accepted() {
+        catalog.keep_unknown().await?;
+    }
     let known = sweep::count(context, runs).await?;
     context.spool.wipe().await?;
     context.counters.reads.begin_run(catalog, (context.wall)()).await?;

@@ -70,6 +70,10 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
             place.display()
         )));
     }
+    if dir.has_devices() {
+        let mend = "mount them, each at its place below mounts/, and tell those who build Larder; nothing was changed";
+        return Err(ServerError::Refused(format!("recovery cannot read drives that are whole disks yet; {mend}")));
+    }
     let draft = place.with_file_name(DRAFT);
     remove_drafts(&place)?;
     let loaded = base(dir, options, &draft, watch).await?;
@@ -88,6 +92,13 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
         let mut adoption = Adoption::new(catalog.clone(), order, known_until);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
         drives::adopt_all(dir, &catalog, (&mut adoption, may_be_older), &mut report, watch).await?;
+        if report.base.is_none() && report.blobs == 0 && report.drives_unusable > 0 {
+            return Err(ServerError::Refused(format!(
+                "there is no copy of the catalog, and {} drives cannot be read; make them readable, or name a copy \
+                 with --from: nothing was changed",
+                report.drives_unusable
+            )));
+        }
         let Adopted { objects, bytes, dead, buckets } = adoption.totals;
         (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
         finish(dir, &catalog, &mut report).await?;
@@ -218,6 +229,7 @@ async fn finish(dir: &DataDir, catalog: &Catalog, report: &mut Report) -> Result
         catalog.set_rack_uuid(dir.rack_uuid().0).await?;
     }
     report.owners = catalog.owners_without_keys(ROOT).await?;
+    catalog.keep_unknown().await?;
     let staged = dir.workshop().join("staged");
     if !staged.exists() {
         for made in [&staged, &dir.workshop().join("spool")] {

@@ -98,6 +98,11 @@ struct Sweeping {
     is_certain: bool,
 }
 
+/// One file that cannot be looked at keeps nobody from the others; the next start looks again.
+fn unread(error: &disk::DriveError) {
+    tracing::warn!(%error, "what nobody knows in the workshop could not be looked at");
+}
+
 impl Sweeping {
     /// Sweeps the files, and takes those that are there out of `unseen`.
     async fn files(&self, unseen: &mut RoaringTreemap) -> Result<(), ServerError> {
@@ -146,12 +151,13 @@ impl Sweeping {
         let (mut found, mut judged) = (Vec::new(), Judged::default());
         for at in slots {
             if !self.is_certain {
-                self.context.staging.count_kept(at).await?;
+                self.context.staging.count_kept(at).await.unwrap_or_else(|error| unread(&error));
                 continue;
             }
-            match self.context.staging.count_unknown(at).await? {
-                Some(file) => found.push(file),
-                None => judged.removed += 1,
+            match self.context.staging.count_unknown(at).await {
+                Ok(Some(file)) => found.push(file),
+                Ok(None) => judged.removed += 1,
+                Err(error) => unread(&error),
             }
         }
         judged.add(judge(&self.context, &self.runs, found).await?);

@@ -188,7 +188,7 @@ class FailingDisks(SystemTest):
         objects = {"kept": noise(70_000, 1)}
         client.put_object(Bucket="pantry", Key="kept", Body=objects["kept"])
         for op in ("create", "write", "sync"):
-            for error, reason in ((errno.EIO, "os error 5"), (errno.EROFS, "os error 30")):
+            for error, reason in ((errno.EIO, "os error 5"), (errno.EROFS, "the file system is read-only")):
                 self.faults.arm("fail", [(op, "/staged/s-", 1)], faults.FOREVER, error)
                 self.refused(server, f"{op} {reason}", reason)
         self.faults.arm("fail", [("create", "/staged/s-", 1)], faults.FOREVER, errno.ENOSPC)

@@ -39,7 +39,7 @@ pub(crate) struct FaultyDrive {
 }
 
 fn io_error(what: &str) -> DriveError {
-    DriveError::Io { context: what.to_owned(), source: io::Error::from_raw_os_error(5) }
+    DriveError::of_system(what.to_owned(), io::Error::from_raw_os_error(5))
 }
 
 impl FaultyDrive {

@@ -140,7 +140,7 @@ impl Injector<'_> {
             }
             FaultKind::CatalogFull => self.fill_catalog().await,
             FaultKind::CatalogMisread => {
-                let (every, times) = (self.rng.between(1, 200), self.rng.between(1, 8));
+                let (every, times) = (self.rng.between(1, 200), self.rng.between(1, 40));
                 self.running.power.misread(every, times);
                 self.count(kind, format!("every {every}th read of a record is wrong, {times} times"));
             }

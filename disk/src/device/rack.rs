@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Between two looks at the devices.
 pub const WATCH_EVERY: Duration = Duration::from_secs(2);
 
+/// So long a disk may take to say what it is at: longer than the kernel tries a command again.
+const ANSWER_MAX: Duration = Duration::from_mins(2);
+
 /// The drives of a rack, some of which are devices.
 pub struct DeviceRack {
     drives: Vec<Arc<dyn Drive>>,
@@ -59,13 +62,21 @@ impl DeviceRack {
         self.drives.clone()
     }
 
-    /// Does `work` with each device, all at once, on threads that may block.
-    async fn each<T: Send + 'static>(&self, work: fn(&DeviceState) -> T) -> Vec<(DriveId, T)> {
+    /// Does `work` with each device, all at once, on threads that may block: one that hangs is waited for no longer
+    /// than [`ANSWER_MAX`], and `silence` stands for what it would have said.
+    async fn each<T: Send + Clone + 'static>(&self, work: fn(&DeviceState) -> T, silence: T) -> Vec<(DriveId, T)> {
         let one = |(drive, state): &(DriveId, Arc<DeviceState>)| {
-            let (drive, state) = (*drive, Arc::clone(state));
-            async move { Some((drive, tokio::task::spawn_blocking(move || work(&state)).await.ok()?)) }
+            let (drive, state, silence) = (*drive, Arc::clone(state), silence.clone());
+            let asked = tokio::time::timeout(ANSWER_MAX, tokio::task::spawn_blocking(move || work(&state)));
+            async move {
+                let answer = asked.await;
+                if answer.is_err() {
+                    tracing::warn!(%drive, "a disk has not answered for {ANSWER_MAX:?}");
+                }
+                (drive, answer.ok().and_then(Result::ok).unwrap_or(silence))
+            }
         };
-        futures::future::join_all(self.devices.iter().map(one)).await.into_iter().flatten().collect()
+        futures::future::join_all(self.devices.iter().map(one)).await
     }
 
     fn event_of(&self, drive: DriveId, seen: Seen) -> DriveEvent {
@@ -112,14 +123,15 @@ impl Hardware for DeviceRack {
                 return event;
             }
             tokio::time::sleep(WATCH_EVERY).await;
-            let seen = self.each(DeviceState::look).await;
+            let seen = self.each(DeviceState::look, None).await;
             let events = seen.into_iter().filter_map(|(drive, seen)| Some(self.event_of(drive, seen?)));
             self.unread.lock().extend(events);
         }
     }
 
     async fn spinning(&self) -> Vec<DriveId> {
-        let states = self.each(DeviceState::ask).await;
+        // Of one that does not answer nobody knows whether it spins.
+        let states = self.each(DeviceState::ask, Some(false)).await;
         let gone = states.iter().filter(|(_, asleep)| asleep.is_none());
         let events = gone.map(|(drive, _)| self.event_of(*drive, Seen::Gone));
         self.unread.lock().extend(events);

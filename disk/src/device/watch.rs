@@ -1,6 +1,7 @@
 //! Who touches a disk that sleeps, and disks that come and go.
 
 use super::state::DeviceState;
+use crate::DriveError;
 use crate::counters::{IoCounters, Touch};
 use crate::power::PowerMode;
 
@@ -20,13 +21,21 @@ impl DeviceState {
     /// Asks the disk for its state, whatever is believed of it: whether it is asleep; `None` if it is not there.
     pub(super) fn ask(&self) -> Option<bool> {
         let before = self.disk.counters();
-        let mode = self.disk.mode().ok();
-        let asleep = mode.map(|mode| {
-            if let PowerMode::Unknown(error) = &mode {
-                tracing::warn!(disk = %self.disk.id().display(), %error, "nobody knows whether a disk spins");
+        let unknown = |error: &dyn std::fmt::Display| {
+            tracing::warn!(disk = %self.disk.id().display(), %error, "nobody knows whether a disk spins");
+        };
+        let asleep = match self.disk.mode() {
+            Err(DriveError::Gone(_)) => None,
+            Err(error) => {
+                unknown(&error);
+                Some(false)
             }
-            mode == PowerMode::Standby
-        });
+            Ok(PowerMode::Unknown(error)) => {
+                unknown(&error);
+                Some(false)
+            }
+            Ok(mode) => Some(mode == PowerMode::Standby),
+        };
         let mut sleep = self.sleep.lock();
         sleep.gone = asleep.is_none();
         // The counters from before the question: what touched it meanwhile is not missed.

@@ -137,7 +137,7 @@ fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -
 
 /// True of an error that concerns some bytes rather than the drive as a whole.
 pub(super) fn is_local(error: &DriveError) -> bool {
-    matches!(error, DriveError::Io { .. })
+    matches!(error, DriveError::Medium { .. } | DriveError::Io { .. })
 }
 
 impl FetchOrder {

@@ -104,7 +104,7 @@ async fn shown(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>,
 async fn block(drive: &dyn Drive, name: &FileName, offset: u64) -> Result<Option<Buffer>, DriveError> {
     match drive.read_at(name, offset, Buffer::zeroed(BLOCK_BYTES)).await {
         Ok(block) => Ok(Some(block)),
-        Err(DriveError::Short(_) | DriveError::Io { .. }) => Ok(None),
+        Err(DriveError::Short(_) | DriveError::Medium { .. } | DriveError::Io { .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -19,6 +19,8 @@ impl Drives {
             let is_still = self.is_away(*drive) && !self.is_permitted(*drive);
             if let Some((due, mounted)) = self.trials.get_mut(drive).filter(|(due, _)| is_still && *due <= now) {
                 (*due, *mounted) = (now + TRIED_EVERY, false);
+                // What was planned for it before it was given up.
+                self.backoff.forget(*drive);
                 self.states[drive.index()].renumber();
                 self.set_phase(*drive, DrivePhase::AwaitingPermit);
             }

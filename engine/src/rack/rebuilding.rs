@@ -432,8 +432,9 @@ impl Rack {
         let from = drives[usize::from(lost)];
         let of_itself = outcomes.first().filter(|_| state.reads_itself());
         if let Some(DriveOutcome { result, .. }) = of_itself.filter(|outcome| !fine(outcome.result)) {
-            let was_looked_for = from == target;
-            if !(was_looked_for && result.may_do_better()) {
+            // What is looked for on a drive that is back is read once more only if the drive did not answer.
+            let was_silent = matches!(result, DriveResult::MissedDeadline | DriveResult::NotAsked);
+            if !(from == target && was_silent && tries + 1 < TRIES_MAX) {
                 state.give_itself_up();
             }
             if self.closing || tries >= TRIES_MAX {

@@ -72,7 +72,9 @@ pub(super) async fn newer_run(
 ) -> Result<Option<u64>, DriveError> {
     let block = match device.read_at(name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
         Ok(block) => block,
-        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Io { .. }) => return Ok(None),
+        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Medium { .. } | DriveError::Io { .. }) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let Ok(header) = Header::decode(&block) else { return Ok(None) };

@@ -7,7 +7,8 @@
 //!
 //! What cannot be removed, or looked up, is tried again at the next mount.
 //!
-//! Invariants: nothing is removed under a catalog that is older than the rack; nothing that a rebuild may be writing,
+//! Invariants: nothing is removed under a catalog that is older than the rack, and nothing that is unknown to one that
+//! was recovered or was older once; nothing that a rebuild may be writing,
 //! and nothing of a blob that was written since the drive came back.
 
 use super::newer;
@@ -83,6 +84,10 @@ impl Sweep<'_> {
 
     /// Whether a stack of a blob that the catalog does not know was not written under another catalog.
     async fn is_forgotten(&self, blob: BlobId, index: u8) -> bool {
+        // A catalog that may lack something removes nothing that it does not know.
+        if !matches!(self.context.catalog.keeps_unknown().await, Ok(false)) {
+            return false;
+        }
         let name = stack::stack_name(blob, index);
         matches!(newer::newer_run(self.context, blob, &name, &*self.device).await, Ok(None))
     }
