@@ -3,12 +3,13 @@
 
 use super::error::{DataDirError, failed};
 use disk::device::{DeviceDrive, is_device};
-use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use disk::discover::{Disk, Refusal, Tree, find, survey_with, system_transports};
 use disk::label::DriveLabel;
-use model::{DriveId, RackSpec};
+use disk::power::{CommandPower, PowerControl};
+use model::{DriveId, DrivePower, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where links lie that name disks by what they are.
 const BY_ID: &str = "/dev/disk/by-id";
@@ -35,7 +36,21 @@ pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> 
         return if wipe.is_empty() { Ok(Chosen { disks: Vec::new() }) } else { Err(none_to_wipe(&wipe[0])) };
     }
     let tree = Tree::below("/");
-    judge(rack, wipe, volume, &tree, &survey(&tree, &system_transports))
+    judge(rack, wipe, volume, &tree, &surveyed(rack, &tree))
+}
+
+/// The disks of this machine, each with what its power control says, if that is a command of `rack`'s description.
+fn surveyed(rack: &RackSpec, tree: &Tree) -> Vec<Disk> {
+    let commands = rack.drives.iter().filter_map(|drive| match (&drive.power, drive.path.as_deref()) {
+        (DrivePower::Command(command), Some(path)) => Some((tree.target(path)?, (command, Path::new(path)))),
+        _ => None,
+    });
+    let commands: BTreeMap<PathBuf, _> = commands.collect();
+    let commanded = |node: &Path| -> Option<Box<dyn PowerControl>> {
+        let (command, path) = commands.get(node)?;
+        Some(Box::new(CommandPower::of(command, path)))
+    };
+    survey_with(tree, &system_transports, &commanded)
 }
 
 fn judge(
@@ -103,7 +118,8 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
     }
     if disk.mode.is_none() {
         reasons.push(
-            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory"
+            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory \
+             with power = \"none\", or control its power by a command (`power` in the rack's description)"
                 .to_owned(),
         );
     }
@@ -152,11 +168,12 @@ impl Chosen {
     /// The first disk of which none can be made.
     pub(super) fn make(
         self,
+        owner: Option<(u32, u32)>,
         drive_of: impl Fn(DriveId) -> Result<(DeviceDrive, DriveLabel), DataDirError>,
     ) -> Result<(), DataDirError> {
         for (drive, disk) in self.disks {
             let (device, label) = drive_of(drive)?;
-            let made = device.make(&DriveLabel { device: disk.identity(), ..label });
+            let made = device.make(&DriveLabel { device: disk.identity(), ..label }, owner);
             made.map_err(|error| {
                 failed(&format!("making drive {} of {}", drive.0, disk.name), io::Error::other(error))
             })?;
@@ -295,6 +312,24 @@ mod tests {
         // What an `init` that was killed left behind is its own.
         assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
         assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
+    }
+
+    #[test]
+    fn disks_of_one_serial_number_are_refused_and_nothing_is_written_to_them() {
+        let mut machine = Machine::new();
+        for (disk, twin) in [(0, "sdb"), (1, "sda")] {
+            machine.disks[disk].serial = Some("a".into());
+            machine.disks[disk].refusals = vec![Refusal::SameIdentity(vec![twin.into()])];
+        }
+        let node = machine.folder.path().join("dev/sda");
+        fs::write(&node, "as it was").unwrap();
+        let complaint = machine.complaint(&rack(id), &["sda", "sdb"], None).unwrap();
+        assert_eq!(complaint.lines().count(), 2, "{complaint}");
+        assert!(complaint.contains("drive 0") && complaint.contains("it has the identity of sdb"), "{complaint}");
+        assert_eq!(fs::read_to_string(node).unwrap(), "as it was");
+        // Nor does a number that both have name one of them.
+        let complaint = machine.complaint(&rack(id), &["a"], None).unwrap();
+        assert!(complaint.contains("a is the identity of sda and sdb; name one of them by its path"), "{complaint}");
     }
 
     #[test]
