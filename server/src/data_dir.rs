@@ -7,6 +7,7 @@
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
+//! disks         disks that took the places of others, if any did
 //! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
@@ -18,11 +19,13 @@
 
 mod credentials;
 mod devices;
+mod disks;
 mod error;
 mod identity;
 mod lock;
 
 pub use credentials::{Credentials, endpoint};
+pub(crate) use devices::{disks_of_machine, judge_disk};
 pub use error::DataDirError;
 
 use crate::config::{Config, ConfigError};
@@ -30,12 +33,13 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
+use disks::Disks;
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
-use model::{DriveId, DrivePower, PoolDriveSpec, RackSpec};
+use model::{DriveId, PoolDriveSpec, RackSpec};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -88,6 +92,9 @@ impl<T: Into<String>> From<T> for RackSource {
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
+    /// As it is described.
+    described: RackSpec,
+    /// The same, with the disks that took the places of others.
     rack: RackSpec,
     rack_uuid: RackUuid,
     credentials: Credentials,
@@ -130,7 +137,7 @@ impl DataDir {
         fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
+        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
         let owner = owner_elsewhere(&dir.path)?;
@@ -174,13 +181,19 @@ impl DataDir {
         let identity = Identity::read(&path.join(IDENTITY))?;
         let rack_path = path.join(RACK);
         let text = read_part(&rack_path)?;
-        let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
-        identity.must_fit(&rack, &rack_path)?;
+        let described = model::text::parse(&text, &rack_path.to_string_lossy())?;
+        identity.must_fit(&described, &rack_path)?;
+        let rack = Disks::read(&path, identity.rack_uuid)?.applied(&described)?;
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
         if !path.join(CONFIG).exists() {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
-        Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+        Ok(Self { path, described, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+    }
+
+    /// Where disks are remembered that take the places of others.
+    pub fn register(&self) -> DiskRegister {
+        DiskRegister { path: self.path.clone(), described: self.described.clone(), rack_uuid: self.rack_uuid }
     }
 
     /// Where it is, absolute.
@@ -249,11 +262,7 @@ impl DataDir {
     /// `drive` as a device, if it is one.
     pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
         let (_, label) = self.labels().swap_remove(drive.index());
-        let command = match &self.rack.drive(drive).power {
-            DrivePower::Command(command) => Some(command.clone()),
-            DrivePower::Own | DrivePower::None => None,
-        };
-        let handle = DiskHandle::new(self.device(drive)?, command);
+        let handle = DiskHandle::new(self.device(drive)?, self.rack.drive(drive).power_command().cloned());
         Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
     }
 
@@ -290,11 +299,11 @@ impl DataDir {
     }
 }
 
-/// The user and group of the data directory that is being made, if root makes it for somebody else.
+/// The user and group of the data directory `path`, if root works in one of somebody else's.
 fn owner_elsewhere(path: &Path) -> Result<Option<(u32, u32)>, DataDirError> {
     let of = |path: &Path| fs::metadata(path).map_err(|e| failed("looking for its owner", e));
-    let (owner, made) = (of(path)?, of(&path.join(UNFINISHED))?);
-    Ok(Some((owner.uid(), owner.gid())).filter(|_| made.uid() == 0 && owner.uid() != 0))
+    let (owner, myself) = (of(path)?, of(Path::new("/proc/self"))?);
+    Ok(Some((owner.uid(), owner.gid())).filter(|_| myself.uid() == 0 && owner.uid() != 0))
 }
 
 /// Makes `path` and everything in it the user's and the group's.
@@ -307,6 +316,47 @@ fn give_to(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
         }
     }
     Ok(())
+}
+
+/// The disks of a data directory's rack, which others may take the places of.
+pub struct DiskRegister {
+    path: PathBuf,
+    described: RackSpec,
+    rack_uuid: RackUuid,
+}
+
+impl DiskRegister {
+    /// The rack with the disks as they are now.
+    ///
+    /// # Errors
+    /// If the file of them cannot be read.
+    pub fn rack(&self) -> Result<RackSpec, DataDirError> {
+        Disks::read(&self.path, self.rack_uuid)?.applied(&self.described)
+    }
+
+    /// Whose the files on a new disk are, a user and a group, if not of whoever makes it.
+    ///
+    /// # Errors
+    /// If the data directory cannot be looked at.
+    pub fn owner(&self) -> Result<Option<(u32, u32)>, DataDirError> {
+        owner_elsewhere(&self.path)
+    }
+
+    /// Where the disk that is `drive` is mounted.
+    pub fn mount_point(&self, drive: DriveId) -> PathBuf {
+        mount_point(&self.path, drive)
+    }
+
+    /// The disk to which `link` leads is `drive` from now on.
+    ///
+    /// # Errors
+    /// If that cannot be written down; it is as it was then.
+    pub fn put(&self, drive: DriveId, link: &str) -> Result<(), DataDirError> {
+        let described = self.described.drive(drive).path.clone().unwrap_or_default();
+        let mut disks = Disks::read(&self.path, self.rack_uuid)?;
+        disks.put(drive, link, &described);
+        disks.write(&self.path)
+    }
 }
 
 /// Puts fresh keys into the `credentials` of the data directory `path`, in one step. What else stands there stays.

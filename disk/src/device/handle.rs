@@ -7,6 +7,7 @@ use crate::label::{Device, LabelError};
 use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
 use model::PowerCommand;
+use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +19,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
-    id: PathBuf,
+    id: RwLock<PathBuf>,
     /// The command of the operator's that controls its power, if one does.
     command: Option<PowerCommand>,
     tree: Tree,
@@ -29,7 +30,7 @@ pub struct DiskHandle {
 impl DiskHandle {
     /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
     pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
-        Self { id: id.into(), command, tree: Tree::below("/"), commands: Arc::default() }
+        Self { id: RwLock::new(id.into()), command, tree: Tree::below("/"), commands: Arc::default() }
     }
 
     /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
@@ -39,8 +40,13 @@ impl DiskHandle {
     }
 
     /// Its link.
-    pub fn id(&self) -> &Path {
-        &self.id
+    pub fn id(&self) -> PathBuf {
+        self.id.read().clone()
+    }
+
+    /// From now on it is the disk to which the link `id` leads.
+    pub(super) fn lead_to(&self, id: &Path) {
+        id.clone_into(&mut self.id.write());
     }
 
     /// The kernel's name for it now.
@@ -48,10 +54,10 @@ impl DiskHandle {
     /// # Errors
     /// [`DriveError::Gone`] if it is not there.
     pub fn name(&self) -> Result<String, DriveError> {
-        let target = self.tree.target(&self.id);
+        let target = self.tree.target(self.id());
         let name = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned);
         let there = |name: &String| self.tree.exists(Path::new("sys/block").join(name));
-        name.filter(there).ok_or_else(|| DriveError::Gone(self.id.clone()))
+        name.filter(there).ok_or_else(|| DriveError::Gone(self.id()))
     }
 
     /// The device node of the disk that the kernel calls `name`.
@@ -65,12 +71,12 @@ impl DiskHandle {
     /// If it is not there, or may not be sent commands. A command of the operator's is there even if the disk is not.
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
         if let Some(command) = &self.command {
-            return Ok(Box::new(CommandPower::of(command, &self.id)));
+            return Ok(Box::new(CommandPower::of(command, &self.id())));
         }
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
             let sg = SgDevice::open(&self.node(&name)).map_err(|error| match error {
-                TransportError::Gone => DriveError::Gone(self.id.clone()),
+                TransportError::Gone => DriveError::Gone(self.id()),
                 error => DriveError::Power(error.into()),
             })?;
             Ok(Counted { sg, commands: Arc::clone(&self.commands) })

@@ -67,7 +67,7 @@ impl DeviceState {
         let mut waited = Duration::ZERO;
         while self.disk.is_commanded() && self.disk.name().is_err() {
             if waited >= SPIN_MAX {
-                return Err(DriveError::Gone(self.disk.id().to_owned()));
+                return Err(DriveError::Gone(self.disk.id()));
             }
             std::thread::sleep(POLL);
             waited += POLL;
@@ -97,6 +97,21 @@ impl DeviceState {
         stopped.is_ok()
     }
 
+    /// Mounts it so that nothing is written to it.
+    pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
+        mount::unmount(&self.mount_point)?;
+        let name = self.disk.name()?;
+        let system = self.disk.file_system(&name, &self.volume)?;
+        mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Another disk is in its place: the one to which the link `id` leads.
+    pub(super) fn becomes(&self, id: &Path) {
+        self.disk.lead_to(id);
+        *self.sleep.lock() = Sleep::default();
+        self.ask();
+    }
+
     pub(super) fn unmount(&self) -> Result<(), DriveError> {
         mount::unmount(&self.mount_point)
     }
@@ -118,15 +133,33 @@ impl DeviceState {
     /// Writes the label of a new drive, whose file system is mounted. What Larder makes on it is `owner`'s, a user and
     /// a group, if that is not whoever runs this.
     pub(super) fn label(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
-        let directory = self.directory();
-        let failed = |source| DriveError::Io { context: format!("making {}", directory.display()), source };
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        label::write_directories(&[(directory.clone(), label.clone())])?;
-        if let Some((user, group)) = owner {
-            let made = [directory.clone(), directory.join(label::file_name().as_str())];
-            let given = made.iter().try_for_each(|path| chown(path, Some(user), Some(group)));
-            given.and_then(|()| fs::File::open(&directory)?.sync_all()).map_err(failed)?;
+        self.make_directory()?;
+        label::write_directories(&[(self.directory(), label.clone())])?;
+        if let Some(owner) = owner {
+            self.give_to(owner)?;
         }
-        fs::File::open(&self.mount_point).and_then(|root| root.sync_all()).map_err(failed)
+        self.sync_root()
+    }
+
+    /// Makes the directory and the label in it the user's and the group's.
+    fn give_to(&self, (user, group): (u32, u32)) -> Result<(), DriveError> {
+        let directory = self.directory();
+        let made = [directory.clone(), directory.join(label::file_name().as_str())];
+        let given = made.iter().try_for_each(|path| chown(path, Some(user), Some(group)));
+        let given = given.and_then(|()| fs::File::open(&directory)?.sync_all());
+        given.map_err(|source| DriveError::Io { context: format!("giving {} to its owner", directory.display()), source })
+    }
+
+    /// Makes the directory of its files, unless it is there.
+    pub(super) fn make_directory(&self) -> Result<(), DriveError> {
+        let directory = self.directory();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
+    }
+
+    /// The directory's name is durable then.
+    pub(super) fn sync_root(&self) -> Result<(), DriveError> {
+        let synced = fs::File::open(&self.mount_point).and_then(|root| root.sync_all());
+        synced.map_err(|source| DriveError::Io { context: format!("syncing {}", self.mount_point.display()), source })
     }
 }

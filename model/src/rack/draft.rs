@@ -99,6 +99,14 @@ impl DriveSpec {
     pub fn is_device(&self) -> bool {
         self.path.as_deref().is_some_and(|path| path.starts_with("/dev/"))
     }
+
+    /// The command of the operator's that controls its power, if one does.
+    pub fn power_command(&self) -> Option<&PowerCommand> {
+        match &self.power {
+            DrivePower::Command(command) => Some(command),
+            DrivePower::Own | DrivePower::None => None,
+        }
+    }
 }
 
 /// Who starts and stops the platters of a drive.
