@@ -147,7 +147,10 @@ impl DeviceState {
         let made = [directory.clone(), directory.join(label::file_name().as_str())];
         let given = made.iter().try_for_each(|path| chown(path, Some(user), Some(group)));
         let given = given.and_then(|()| fs::File::open(&directory)?.sync_all());
-        given.map_err(|source| DriveError::Io { context: format!("giving {} to its owner", directory.display()), source })
+        given.map_err(|source| DriveError::Io {
+            context: format!("giving {} to its owner", directory.display()),
+            source,
+        })
     }
 
     /// Makes the directory of its files, unless it is there.
