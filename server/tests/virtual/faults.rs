@@ -290,9 +290,10 @@ fn a_group_that_is_kept_spinning_is_named_with_what_helps() {
         assert_eq!(kept().await, None, "it is not idle for long enough yet");
         tokio::time::sleep(10 * MINUTE).await;
         let group = larder.group_of("o").await.index();
-        let begins = format!("kept spinning, since no starts are left for today: group {group}. The next client costs none; ");
-        let ends = "with more starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep";
-        assert_eq!(kept().await, Some(begins + ends));
+        let said = kept().await.expect("a warning");
+        let begins = format!("kept spinning, since no starts are left for today: group {group}");
+        assert!(said.starts_with(&begins), "{said}");
+        assert!(said.contains("starts_per_day in larder.toml") && said.ends_with("they sleep"), "{said}");
         tokio::time::sleep(24 * HOUR).await;
         assert_eq!(kept().await, None, "a new day");
     });
