@@ -17,11 +17,25 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
 /// on it is executed, is a device, or changes when it is read.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, (point, system), MountFlags::empty(), None)
+}
+
+/// The same, but that nothing at all is written to the device, not even what its journal has.
+pub(super) fn mount_untouched(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, (point, system), MountFlags::RDONLY, Some(c"norecovery"))
+}
+
+fn mount_with(
+    node: &Path,
+    (point, system): (&Path, &str),
+    more: MountFlags,
+    options: Option<&CStr>,
+) -> Result<(), DriveError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
-    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | more;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
-    rustix::mount::mount(node, point, system, flags, None::<&CStr>).map_err(failed)
+    rustix::mount::mount(node, point, system, flags, options).map_err(failed)
 }
 
 /// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.

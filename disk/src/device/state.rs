@@ -71,6 +71,21 @@ impl DeviceState {
         mount::mount(&self.disk.node(&name), &self.mount_point, system)
     }
 
+    /// Mounts it so that nothing is written to it.
+    pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
+        mount::unmount(&self.mount_point)?;
+        let name = self.disk.name()?;
+        let system = self.disk.file_system(&name, &self.volume)?;
+        mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Another disk is in its place: the one to which the link `id` leads.
+    pub(super) fn becomes(&self, id: &Path) {
+        self.disk.lead_to(id);
+        *self.sleep.lock() = Sleep::default();
+        self.ask();
+    }
+
     pub(super) fn unmount(&self) -> Result<(), DriveError> {
         mount::unmount(&self.mount_point)
     }
@@ -91,10 +106,21 @@ impl DeviceState {
 
     /// Writes the label of a new drive, whose file system is mounted.
     pub(super) fn label(&self, label: &DriveLabel) -> Result<(), DriveError> {
+        self.make_directory()?;
+        label::write_directories(&[(self.directory(), label.clone())])?;
+        self.sync_root()
+    }
+
+    /// Makes the directory of its files, unless it is there.
+    pub(super) fn make_directory(&self) -> Result<(), DriveError> {
         let directory = self.directory();
-        let failed = |source| DriveError::Io { context: format!("making {}", directory.display()), source };
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        label::write_directories(&[(directory.clone(), label.clone())])?;
-        fs::File::open(&self.mount_point).and_then(|root| root.sync_all()).map_err(failed)
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
+    }
+
+    /// The directory's name is durable then.
+    pub(super) fn sync_root(&self) -> Result<(), DriveError> {
+        let synced = fs::File::open(&self.mount_point).and_then(|root| root.sync_all());
+        synced.map_err(|source| DriveError::Io { context: format!("syncing {}", self.mount_point.display()), source })
     }
 }
