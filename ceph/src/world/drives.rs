@@ -199,7 +199,7 @@ mod tests {
     fn a_touch_ends_the_sleep_of_a_device_that_only_counts() {
         let folder = tempfile::tempdir().unwrap();
         let stat = |reads: u32| {
-            std::fs::write(folder.path().join("stat"), format!("{reads} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0")).unwrap();
+            fs::write(folder.path().join("stat"), format!("{reads} 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0")).unwrap();
         };
         stat(1);
         let drive = HostDrive::emulated(OsdId(3), "sdx", folder.path().to_owned());
@@ -209,8 +209,8 @@ mod tests {
         stat(2);
         assert_eq!(drive.seen().mode, Mode::Active);
         assert!(!drive.seen().is_write_through);
-        std::fs::create_dir(folder.path().join("queue")).unwrap();
-        std::fs::write(folder.path().join("queue/write_cache"), "write through\n").unwrap();
+        fs::create_dir(folder.path().join("queue")).unwrap();
+        fs::write(folder.path().join("queue/write_cache"), "write through\n").unwrap();
         assert!(drive.seen().is_write_through);
     }
 }
