@@ -206,4 +206,4 @@ async fn within_time(switch: impl Future<Output = Result<(), DriveError>>) -> Re
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,6 @@ use engine::layout::synthesise;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// Five drives of which two may spin and one may start: two groups of two, and a spare.
 const RACK: &str = r#"
 name = "cupboard"
 group_drives = 2
@@ -89,11 +88,15 @@ struct Bench {
     platters: Arc<Mutex<Platters>>,
 }
 
+/// The description of five drives of which two may spin and one may start: two groups of two, and a spare.
+pub(crate) fn described() -> String {
+    let drive = |number| format!("[[drives]]\nslot = [{number}, 0, 0]\ndomains = {{ power = 0, starts = 0 }}\n");
+    RACK.to_owned() + &(0..5).map(drive).collect::<String>()
+}
+
 /// The rack, of which `found` spin at first, and one drive of which does not hear a command.
 fn bench(found: &[u32], deaf: Option<(u32, MemoryCall)>) -> Bench {
-    let drive = |number| format!("[[drives]]\nslot = [{number}, 0, 0]\ndomains = {{ power = 0, starts = 0 }}\n");
-    let text = RACK.to_owned() + &(0..5).map(drive).collect::<String>();
-    let spec = model::text::parse(&text, "rack.toml").unwrap();
+    let spec = model::text::parse(&described(), "rack.toml").unwrap();
     let platters = Arc::new(Mutex::new(Platters::default()));
     platters.lock().turning = found.iter().map(|id| DriveId(*id)).collect();
     let medium = |id: DriveId| {
