@@ -326,7 +326,7 @@ mod tests {
     async fn one_group_is_awake_at_a_time_and_no_spare_is_passed_over() {
         let root = tempfile::tempdir().unwrap();
         let (rack, path) = (root.path().join("cupboard.toml"), root.path().join("d"));
-        fs::write(&rack, described()).unwrap();
+        fs::write(&rack, described(None)).unwrap();
         let options =
             InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
         drop(DataDir::init(&path, &options).unwrap());
