@@ -92,8 +92,8 @@ struct Bench {
 /// controls the power of drive `always_on`.
 pub(crate) fn described(always_on: Option<u32>) -> String {
     let drive = |number| {
-        let power = if always_on == Some(number) { "none" } else { "own" };
-        format!("[[drives]]\nslot = [{number}, 0, 0]\npower = \"{power}\"\ndomains = {{ power = 0, starts = 0 }}\n")
+        let power = if always_on == Some(number) { "power = \"none\"\n" } else { "" };
+        format!("[[drives]]\nslot = [{number}, 0, 0]\n{power}domains = {{ power = 0, starts = 0 }}\n")
     };
     RACK.to_owned() + &(0..5).map(drive).collect::<String>()
 }
