@@ -98,7 +98,7 @@ def a_lost_catalog_is_made_again_group_by_group(results):
 
 def it_is_made_again_from_the_packs_alone(results):
     output = rack.answer(results, "recover from packs")
-    report = json.loads(output[output.index("{"):])
+    report, _ = json.JSONDecoder().raw_decode(output[output.index("{"):])
     assert (report["base"], report["objects"], report["drives_unusable"]) == (None, len(rack.OBJECTS), 0), report
     output = rack.answer(results, "verify again")
     assert "all agree" in output, output
