@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
-//!  unmounted              until at speed            mounted, label checked
-//!     ^                                                     |
+//!  unmounted              until at speed            mounted, label compared,
+//!     ^                                             made writable
+//!     |                                                     |
 //!     +--stop-- unmounted: no late write is left <--unmount-+
 //!     STOP, polled until the disk says standby
 //! ```
@@ -14,8 +15,8 @@
 //!
 //! Invariants:
 //! - nothing is stopped that is mounted: the file system's next write would start it again;
-//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing stays mounted whose label is
-//!   not the expected one;
+//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing is mounted for writing, or
+//!   stays mounted, whose label is not the expected one;
 //! - a disk counts as stopped only if it says so itself.
 
 mod handle;
@@ -24,6 +25,8 @@ mod mount;
 mod rack;
 mod sleep;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use handle::DiskHandle;
@@ -32,7 +35,7 @@ pub use rack::{DeviceRack, RackDrive, WATCH_EVERY};
 pub use state::directory_in;
 
 use crate::directory::{DirectoryDrive, OpenFiles};
-use crate::label::{self, DriveLabel, Label};
+use crate::label::{DriveLabel, Label};
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
 use state::DeviceState;
@@ -48,7 +51,7 @@ pub struct DeviceDrive {
 impl DeviceDrive {
     /// The drive on the disk `id` (a path below /dev/disk/by-id), mounted at `mount_point`, which must carry `label`.
     pub fn new(id: impl Into<PathBuf>, mount_point: impl Into<PathBuf>, label: Label) -> Self {
-        let state = DeviceState::new(id.into(), mount_point.into(), label::volume_name(label.rack));
+        let state = DeviceState::new(id.into(), mount_point.into(), label.clone());
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         Self { state: Arc::new(state), files }
     }
@@ -67,7 +70,7 @@ impl DeviceDrive {
     /// [`DriveError`]; what the disk held is gone then.
     pub fn make(&self, label: &DriveLabel) -> Result<(), DriveError> {
         self.state.make_file_system()?;
-        self.state.mount()?;
+        self.state.mount_new()?;
         let labelled = self.state.label(label);
         // It also shows whether it obeys.
         let stopped = self.state.stop();

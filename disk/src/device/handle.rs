@@ -1,11 +1,11 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Protocol, Role, Tree, protocol_of};
+use crate::discover::{Contents, Protocol, Role, Tree, protocol_of, system_transports};
 use crate::drive::DriveError;
 use crate::label::LabelError;
 use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
-use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
+use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,14 @@ pub(super) const FILE_SYSTEMS: [&str; 2] = ["xfs", "ext4"];
 /// The kernel's size of a sector in /sys.
 const SECTOR_BYTES: u64 = 512;
 
+/// Opens the way of commands to the disk whose device node is at a path.
+pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + Send + Sync;
+
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
     id: PathBuf,
     tree: Tree,
+    transports: Arc<Transports>,
     /// Commands that were sent to it from here.
     commands: Arc<AtomicU64>,
 }
@@ -26,7 +30,12 @@ pub struct DiskHandle {
 impl DiskHandle {
     /// The disk to which the link `id` leads.
     pub fn new(id: impl Into<PathBuf>) -> Self {
-        Self { id: id.into(), tree: Tree::below("/"), commands: Arc::default() }
+        Self::within(id.into(), Tree::below("/"), Arc::new(system_transports))
+    }
+
+    /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
+    pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
+        Self { id, tree, transports, commands: Arc::default() }
     }
 
     /// Its link.
@@ -57,11 +66,11 @@ impl DiskHandle {
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
-            let sg = SgDevice::open(&self.node(&name)).map_err(|error| match error {
+            let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
                 TransportError::Gone => DriveError::Gone(self.id.clone()),
                 error => DriveError::Power(error.into()),
             })?;
-            Ok(Counted { sg, commands: Arc::clone(&self.commands) })
+            Ok(Counted { transport, commands: Arc::clone(&self.commands) })
         };
         Ok(match protocol_of(&self.tree, &name) {
             Protocol::Ata => Box::new(AtaPower::new(open()?)),
@@ -110,13 +119,13 @@ impl DiskHandle {
 
 /// A transport that counts its commands, so that those of others can be known from the kernel's count of all.
 struct Counted {
-    sg: SgDevice,
+    transport: Box<dyn ScsiTransport>,
     commands: Arc<AtomicU64>,
 }
 
 impl ScsiTransport for Counted {
     fn execute(&self, command: &Command) -> Result<Reply, TransportError> {
         self.commands.fetch_add(1, Ordering::SeqCst);
-        self.sg.execute(command)
+        self.transport.execute(command)
     }
 }

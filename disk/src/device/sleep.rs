@@ -8,6 +8,8 @@ pub(super) struct Sleep {
     /// The kernel's counters when it was last seen asleep, and the commands sent from here until then; `None` while it
     /// is not supposed to sleep.
     pub(super) asleep: Option<(IoCounters, u64)>,
+    /// How often it was started from here.
+    pub(super) starts: u64,
     /// It was not there when it was last looked for.
     pub(super) gone: bool,
 }
@@ -21,5 +23,6 @@ impl Sleep {
     /// It is about to be started.
     pub fn ends(&mut self) {
         self.asleep = None;
+        self.starts += 1;
     }
 }

@@ -20,6 +20,13 @@ pub(super) enum Seen {
 impl DeviceState {
     /// Asks the disk for its state, whatever is believed of it: whether it is asleep; `None` if it is not there.
     pub(super) fn ask(&self) -> Option<bool> {
+        let starts = self.sleep.lock().starts;
+        self.ask_since(starts).0
+    }
+
+    /// The same, and whether it was started from here no more often than `starts` times: else the answer may be from
+    /// before the last start, and nothing is supposed because of it.
+    pub(super) fn ask_since(&self, starts: u64) -> (Option<bool>, bool) {
         let before = self.disk.counters();
         let unknown = |error: &dyn std::fmt::Display| {
             tracing::warn!(disk = %self.disk.id().display(), %error, "nobody knows whether a disk spins");
@@ -38,9 +45,12 @@ impl DeviceState {
         };
         let mut sleep = self.sleep.lock();
         sleep.gone = asleep.is_none();
-        // The counters from before the question: what touched it meanwhile is not missed.
-        sleep.asleep = before.filter(|_| asleep == Some(true));
-        asleep
+        let left_alone = sleep.starts == starts;
+        if left_alone {
+            // The counters from before the question: what touched it meanwhile is not missed.
+            sleep.asleep = before.filter(|_| asleep == Some(true));
+        }
+        (asleep, left_alone)
     }
 
     /// Looks for the disk, and at the kernel's counters of it if it is supposed to sleep. Sends it a command only if it
@@ -68,11 +78,16 @@ impl DeviceState {
         if touch == Touch::None {
             return None;
         }
-        // It may have been started from here meanwhile.
-        if self.sleep.lock().asleep != Some(before) {
-            return None;
-        }
-        if self.ask()? {
+        let starts = {
+            let sleep = self.sleep.lock();
+            // It may have been started from here meanwhile.
+            if sleep.asleep != Some(before) {
+                return None;
+            }
+            sleep.starts
+        };
+        let (asleep, left_alone) = self.ask_since(starts);
+        if asleep? || !left_alone {
             return None;
         }
         // Meanwhile what it was woken for is counted as well.
@@ -84,10 +99,13 @@ impl DeviceState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::label::{Label, RackUuid};
+    use model::DriveId;
 
     #[test]
     fn a_disk_that_is_not_there_is_reported_once() {
-        let state = DeviceState::new("/dev/disk/by-id/no-such-disk".into(), "/nowhere".into(), "larder".into());
+        let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
+        let state = DeviceState::new("/dev/disk/by-id/no-such-disk".into(), "/nowhere".into(), label);
         assert_eq!(state.look(), Some(Seen::Gone));
         assert_eq!(state.look(), None);
         assert_eq!(state.ask(), None);
