@@ -157,10 +157,11 @@ pub enum DriveCommand {
     ///
     /// By the catalog alone: no drive wakes. What only a look at the drives shows is named by `larder verify --deep`.
     Lost(List),
-    /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
+    /// Use the empty directory, or the disk, that replaces a failed drive: it is labelled as that drive.
     ///
-    /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
-    Replace(ChosenDrive),
+    /// A disk that holds anything is refused, unless --wipe names it. The data of the failed drive is still rebuilt on
+    /// the other drives of its group. Needs no server; needs root where drives are disks.
+    Replace(Replace),
     /// List the disks of this machine: what each is, whether it is awake, what lies on it, and whether it can be used.
     ///
     /// No disk is started, and none that may be asleep is read. Needs root to ask disks and to read them.
@@ -566,6 +567,18 @@ pub struct Fail {
     /// Even if so many drives of its group failed already that blobs may be lost.
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    pub chosen: ChosenDrive,
+    /// The link of the new disk in /dev/disk/by-id, where the drive is a disk. Without it, the disk that is there.
+    #[arg(long, value_name = "LINK")]
+    pub path: Option<String>,
+    /// The new disk once more, by its path, serial number or World Wide Name, if nothing on it is needed any more.
+    #[arg(long, value_name = "ID")]
+    pub wipe: Option<String>,
 }
 
 #[derive(Debug, Args)]

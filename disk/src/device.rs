@@ -77,6 +77,47 @@ impl DeviceDrive {
         labelled.and(stopped)
     }
 
+    /// Unmounts whatever disk is mounted in its place. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`], above all if it is in use.
+    pub fn clear_place(&self) -> Result<(), DriveError> {
+        self.state.unmount()
+    }
+
+    /// Has `look` look at the directory of the disk's files, in a file system of this rack's that is mounted so that
+    /// nothing is written to the disk. It is awake, and stays so. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn peek<T>(&self, look: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
+        self.state.mount_untouched()?;
+        let seen = look(&self.state.directory());
+        self.state.unmount()?;
+        Ok(seen)
+    }
+
+    /// Has `work` done in the directory of the disk's files, in a file system of this rack's; it is made if it is not
+    /// there. The disk, which is awake, is unmounted and asleep then. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`]; what was done is done then.
+    pub fn complete<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
+        self.state.mount_new()?;
+        let done = self.state.make_directory().map(|()| work(&self.state.directory()));
+        let done = done.and_then(|done| self.state.sync_root().map(|()| done));
+        let stopped = self.state.stop();
+        done.and_then(|done| stopped.map(|()| done))
+    }
+
+    /// Unmounts and stops the disk. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`], above all if it does not say that it stands still.
+    pub fn put_to_sleep(&self) -> Result<(), DriveError> {
+        self.state.stop()
+    }
+
     /// Runs `work` on a thread that may block.
     async fn run<T, F>(&self, work: F) -> Result<T, DriveError>
     where

@@ -7,6 +7,7 @@
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
+//! disks         disks that took the places of others, if any did
 //! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
@@ -18,11 +19,13 @@
 
 mod credentials;
 mod devices;
+mod disks;
 mod error;
 mod identity;
 mod lock;
 
 pub use credentials::{Credentials, endpoint};
+pub(crate) use devices::{disks_of_machine, judge_disk};
 pub use error::DataDirError;
 
 use crate::config::{Config, ConfigError};
@@ -30,6 +33,7 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::device::{self, DeviceDrive, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
+use disks::Disks;
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
@@ -73,6 +77,9 @@ pub struct InitOptions {
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
+    /// As it is described.
+    described: RackSpec,
+    /// The same, with the disks that took the places of others.
     rack: RackSpec,
     rack_uuid: RackUuid,
     credentials: Credentials,
@@ -111,7 +118,7 @@ impl DataDir {
         fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
+        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
         disks.make(|drive| {
@@ -151,13 +158,19 @@ impl DataDir {
         let identity = Identity::read(&path.join(IDENTITY))?;
         let rack_path = path.join(RACK);
         let text = read_part(&rack_path)?;
-        let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
-        identity.must_fit(&rack, &rack_path)?;
+        let described = model::text::parse(&text, &rack_path.to_string_lossy())?;
+        identity.must_fit(&described, &rack_path)?;
+        let rack = Disks::read(&path, identity.rack_uuid)?.applied(&described)?;
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
         if !path.join(CONFIG).exists() {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
-        Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+        Ok(Self { path, described, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+    }
+
+    /// Where disks are remembered that take the places of others.
+    pub fn register(&self) -> DiskRegister {
+        DiskRegister { path: self.path.clone(), described: self.described.clone(), rack_uuid: self.rack_uuid }
     }
 
     /// Where it is, absolute.
@@ -256,6 +269,39 @@ impl DataDir {
         fs::remove_file(self.path.join(UNFINISHED)).map_err(|e| failed("finishing", e))?;
         sync_directory(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_directory)
+    }
+}
+
+/// The disks of a data directory's rack, which others may take the places of.
+pub struct DiskRegister {
+    path: PathBuf,
+    described: RackSpec,
+    rack_uuid: RackUuid,
+}
+
+impl DiskRegister {
+    /// The rack with the disks as they are now.
+    ///
+    /// # Errors
+    /// If the file of them cannot be read.
+    pub fn rack(&self) -> Result<RackSpec, DataDirError> {
+        Disks::read(&self.path, self.rack_uuid)?.applied(&self.described)
+    }
+
+    /// Where the disk that is `drive` is mounted.
+    pub fn mount_point(&self, drive: DriveId) -> PathBuf {
+        mount_point(&self.path, drive)
+    }
+
+    /// The disk to which `link` leads is `drive` from now on.
+    ///
+    /// # Errors
+    /// If that cannot be written down; it is as it was then.
+    pub fn put(&self, drive: DriveId, link: &str) -> Result<(), DataDirError> {
+        let described = self.described.drive(drive).path.clone().unwrap_or_default();
+        let mut disks = Disks::read(&self.path, self.rack_uuid)?;
+        disks.put(drive, link, &described);
+        disks.write(&self.path)
     }
 }
 

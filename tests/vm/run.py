@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
-power (cuts.py); udev's rule (rule.py). usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program
+power (cuts.py); udev's rule (rule.py); how a rack is
+mended (mends.py). usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program
 disk/tests/drives.rs
 
 The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped. The rack
@@ -15,6 +16,7 @@ import tempfile
 import threading
 
 import cuts
+import mends
 import rack
 import rule
 from machine import Unavailable, boot
@@ -302,16 +304,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cache = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else folder
         os.makedirs(cache, exist_ok=True)
-        # Machines that mostly wait, beside those that work one after another.
-        waiting = [(rack.TESTS, lambda: rack.results(binary, cache)),
-                   (CONFORMANCE_TESTS, lambda: conformance(binary, cache, drives))]
-        threads = [threading.Thread(target=counts.add, args=both) for both in waiting]
+        # The first two wait for minutes: machines side by side, each row one after another.
+        rows = [[(rack.TESTS, lambda: rack.results(binary, cache))],
+                [(CONFORMANCE_TESTS, lambda: conformance(binary, cache, drives)),
+                 (mends.TESTS, lambda: mends.results(binary, cache))],
+                [(TESTS, lambda: single_disks(binary, cache)),
+                 (rule.TESTS, lambda: rule.results(binary, cache)),
+                 (rack.SHORT_TESTS, lambda: rack.results(binary, cache, "ext4", rack.SHORT)),
+                 (cuts.TESTS, lambda: cuts.results(binary, cache))]]
+        threads = [threading.Thread(target=lambda row=row: [counts.add(*both) for both in row]) for row in rows]
         for thread in threads:
             thread.start()
-        counts.add(TESTS, lambda: single_disks(binary, cache))
-        counts.add(rule.TESTS, lambda: rule.results(binary, cache))
-        counts.add(rack.SHORT_TESTS, lambda: rack.results(binary, cache, "ext4", rack.SHORT))
-        counts.add(cuts.TESTS, lambda: cuts.results(binary, cache))
         for thread in threads:
             thread.join()
     print(f"vm: {counts.passed} passed, {counts.failed} failed, {counts.skipped} skipped")

@@ -6,6 +6,7 @@ use crate::drive::DriveError;
 use crate::label::LabelError;
 use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
+use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, Tra
 
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
-    id: PathBuf,
+    id: RwLock<PathBuf>,
     tree: Tree,
     transports: Arc<Transports>,
     /// Commands that were sent to it from here.
@@ -35,12 +36,17 @@ impl DiskHandle {
 
     /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
     pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
-        Self { id, tree, transports, commands: Arc::default() }
+        Self { id: RwLock::new(id), tree, transports, commands: Arc::default() }
     }
 
     /// Its link.
-    pub fn id(&self) -> &Path {
-        &self.id
+    pub fn id(&self) -> PathBuf {
+        self.id.read().clone()
+    }
+
+    /// From now on it is the disk to which the link `id` leads.
+    pub(super) fn lead_to(&self, id: &Path) {
+        id.clone_into(&mut self.id.write());
     }
 
     /// The kernel's name for it now.
@@ -48,10 +54,10 @@ impl DiskHandle {
     /// # Errors
     /// [`DriveError::Gone`] if it is not there.
     pub fn name(&self) -> Result<String, DriveError> {
-        let target = self.tree.target(&self.id);
+        let target = self.tree.target(self.id());
         let name = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned);
         let there = |name: &String| self.tree.exists(Path::new("sys/block").join(name));
-        name.filter(there).ok_or_else(|| DriveError::Gone(self.id.clone()))
+        name.filter(there).ok_or_else(|| DriveError::Gone(self.id()))
     }
 
     /// The device node of the disk that the kernel calls `name`.
@@ -67,7 +73,7 @@ impl DiskHandle {
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
             let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
-                TransportError::Gone => DriveError::Gone(self.id.clone()),
+                TransportError::Gone => DriveError::Gone(self.id()),
                 error => DriveError::Power(error.into()),
             })?;
             Ok(Counted { transport, commands: Arc::clone(&self.commands) })

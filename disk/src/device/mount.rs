@@ -21,10 +21,19 @@ const FLAGS: MountFlags =
 /// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there, for
 /// reading alone: all that it may write now is what its own journal says, after a crash.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, point, system, None)
+}
+
+/// The same, but that nothing at all is written to the device, not even what its journal has.
+pub(super) fn mount_untouched(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, point, system, Some(c"norecovery"))
+}
+
+fn mount_with(node: &Path, point: &Path, system: &str, options: Option<&CStr>) -> Result<(), DriveError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
-    rustix::mount::mount(node, point, system, FLAGS | MountFlags::RDONLY, None::<&CStr>).map_err(failed)
+    rustix::mount::mount(node, point, system, FLAGS | MountFlags::RDONLY, options).map_err(failed)
 }
 
 /// Lets what is mounted at `point` be written as well.

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use model::DriveId;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -136,6 +137,12 @@ impl Hardware for DeviceRack {
         let events = gone.map(|(drive, _)| self.event_of(*drive, Seen::Gone));
         self.unread.lock().extend(events);
         states.into_iter().filter(|(_, asleep)| *asleep == Some(false)).map(|(drive, _)| drive).collect()
+    }
+
+    async fn use_disk(&self, drive: DriveId, id: &Path) {
+        let Some((_, state)) = self.devices.iter().find(|(device, _)| *device == drive) else { return };
+        let (state, id) = (Arc::clone(state), id.to_owned());
+        let _ = tokio::task::spawn_blocking(move || state.becomes(&id)).await;
     }
 
     fn woken_by_others(&self) -> u64 {

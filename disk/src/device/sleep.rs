@@ -8,7 +8,7 @@ pub(super) struct Sleep {
     /// The kernel's counters when it was last seen asleep, and the commands sent from here until then; `None` while it
     /// is not supposed to sleep.
     pub(super) asleep: Option<(IoCounters, u64)>,
-    /// How often it was started from here.
+    /// How often it was started from here, mounted, or another disk took its place.
     pub(super) starts: u64,
     /// It was not there when it was last looked for.
     pub(super) gone: bool,

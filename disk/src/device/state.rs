@@ -82,7 +82,7 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Mounts a new file system, which has no label yet.
+    /// Mounts a file system of this rack's that may have no label yet.
     pub(super) fn mount_new(&self) -> Result<(), DriveError> {
         self.mount_for_reading()?;
         mount::make_writable(&self.mount_point)
@@ -95,6 +95,25 @@ impl DeviceState {
         let name = self.disk.name()?;
         let system = self.disk.file_system(&name, &self.volume())?;
         mount::mount(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Mounts it so that nothing is written to it.
+    pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
+        mount::unmount(&self.mount_point)?;
+        let name = self.disk.name()?;
+        let system = self.disk.file_system(&name, &self.volume())?;
+        mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Another disk is in its place: the one to which the link `id` leads.
+    pub(super) fn becomes(&self, id: &Path) {
+        self.disk.lead_to(id);
+        {
+            let mut sleep = self.sleep.lock();
+            // What the disk before it answers counts no more.
+            *sleep = Sleep { starts: sleep.starts + 1, ..Sleep::default() };
+        }
+        self.ask();
     }
 
     pub(super) fn unmount(&self) -> Result<(), DriveError> {
@@ -118,17 +137,28 @@ impl DeviceState {
     /// The error for one of power control: a disk may have gone in the middle of a start.
     fn power_error(&self, error: PowerError) -> DriveError {
         match error {
-            PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id().to_owned()),
+            PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
             error => DriveError::Power(error),
         }
     }
 
     /// Writes the label of a new drive, whose file system is mounted.
     pub(super) fn label(&self, label: &DriveLabel) -> Result<(), DriveError> {
+        self.make_directory()?;
+        label::write_directories(&[(self.directory(), label.clone())])?;
+        self.sync_root()
+    }
+
+    /// Makes the directory of its files, unless it is there.
+    pub(super) fn make_directory(&self) -> Result<(), DriveError> {
         let directory = self.directory();
-        let failed = |source| DriveError::Io { context: format!("making {}", directory.display()), source };
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        label::write_directories(&[(directory.clone(), label.clone())])?;
-        fs::File::open(&self.mount_point).and_then(|root| root.sync_all()).map_err(failed)
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
+    }
+
+    /// The directory's name is durable then.
+    pub(super) fn sync_root(&self) -> Result<(), DriveError> {
+        let synced = fs::File::open(&self.mount_point).and_then(|root| root.sync_all());
+        synced.map_err(|source| DriveError::Io { context: format!("syncing {}", self.mount_point.display()), source })
     }
 }

@@ -5,6 +5,7 @@ use super::error::{DataDirError, failed};
 use disk::device::{DeviceDrive, is_device};
 use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
 use disk::label::DriveLabel;
+use disk::scsi::TransportError;
 use model::{DriveId, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
@@ -114,6 +115,49 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
         ));
     }
     reasons
+}
+
+/// The disks of this machine, of which none but the one that `link` leads to is sent a command: a rack's sleep.
+pub(crate) fn disks_of_machine(tree: &Tree, link: &Path) -> Vec<Disk> {
+    let wanted = tree.target(link).map(|path| tree.real(path));
+    survey(tree, &|path: &Path| {
+        if wanted.as_deref() == Some(path) { system_transports(path) } else { Err(TransportError::Unsupported) }
+    })
+}
+
+/// The disk of this machine to which `link` leads, if it may take the place of `drive`. What lies on it is not needed
+/// any more if `wipe` names it; a file system named `volume` is looked into.
+///
+/// # Errors
+/// Everything that stands against it, each with its mend.
+pub(crate) fn judge_disk(
+    rack: &RackSpec,
+    (drive, link): (DriveId, &str),
+    wipe: Option<&str>,
+    volume: &str,
+    (tree, disks): (&Tree, &[Disk]),
+) -> Result<Disk, String> {
+    let disk = find(tree, disks, link).map_err(|error| format!("{link}: {error}"))?;
+    let reasons = reasons(disk, link, rack.capacity_bytes(drive), wipe.is_some(), Some(volume));
+    if !link.starts_with(BY_ID) {
+        return Err(reasons.into_iter().next().unwrap_or_default());
+    }
+    let mut complaints = Vec::new();
+    match wipe.map(|named| (named, find(tree, disks, named))) {
+        Some((named, Err(error))) => complaints.push(format!("--wipe {named}: {error}")),
+        Some((named, Ok(wiped))) if wiped.name != disk.name => {
+            complaints.push(format!("--wipe {named} is {}, and {link} is {}; name one disk", wiped.name, disk.name));
+        }
+        _ => {}
+    }
+    for (other, path) in of(rack).filter(|(other, _)| *other != drive) {
+        let theirs = find(tree, disks, &path.to_string_lossy());
+        if theirs.is_ok_and(|theirs| theirs.name == disk.name) {
+            complaints.push(format!("{link}: it is the disk of drive {} of this rack; name another", other.0));
+        }
+    }
+    complaints.extend(reasons.into_iter().map(|reason| format!("{link}: {reason}")));
+    if complaints.is_empty() { Ok(disk.clone()) } else { Err(complaints.join("\n")) }
 }
 
 /// Drives of the pool are directories.
@@ -295,6 +339,49 @@ mod tests {
         // What an `init` that was killed left behind is its own.
         assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
         assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
+    }
+
+    impl Machine {
+        /// The name of the disk that is judged to be able to take the place of drive 1, or what stands against it.
+        fn judged(&self, link: &str, wipe: Option<&str>) -> Result<String, String> {
+            // The disks sdg and sdh are none of the rack's.
+            let rack = rack(|letter| if letter < 'g' { id(letter) } else { format!("directory-{letter}") });
+            let tree = Tree::below(self.folder.path());
+            judge_disk(&rack, (DriveId(1), link), wipe, "larderabcdef", (&tree, &self.disks)).map(|disk| disk.name)
+        }
+    }
+
+    #[test]
+    fn a_disk_that_holds_nothing_takes_the_place_of_another() {
+        let machine = Machine::new();
+        assert_eq!(machine.judged(&id('g'), None), Ok("sdg".into()));
+        assert_eq!(machine.judged(&id('b'), None), Ok("sdb".into()), "the one that is there may be back");
+        for (link, said) in [
+            (id('c'), "it is the disk of drive 2 of this rack; name another"),
+            ("/dev/sdg".to_owned(), "/dev/sdg may be another disk after the next start; name"),
+            (format!("{BY_ID}/none"), "there is no disk"),
+        ] {
+            let why = machine.judged(&link, None).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+        assert!(machine.judged(&id('c'), Some(&id('c'))).is_err(), "no word excuses that");
+    }
+
+    #[test]
+    fn what_lies_on_a_new_disk_is_lost_only_if_that_is_said() {
+        let mut machine = Machine::new();
+        machine.disks[6].refusals = vec![Refusal::Holds("a file system (ext4)".into())];
+        machine.disks[7].refusals = vec![Refusal::LardersOwn("larderabcdef".into())];
+        let why = machine.judged(&id('g'), None).unwrap_err();
+        assert!(why.contains(&format!("--wipe {}", id('g'))), "{why}");
+        assert_eq!(machine.judged(&id('g'), Some("sdg")), Ok("sdg".into()));
+        assert!(machine.judged(&id('g'), Some("sdh")).unwrap_err().contains("name one disk"));
+        assert_eq!(machine.judged(&id('h'), None), Ok("sdh".into()), "its label decides");
+        machine.disks[6].refusals = vec![Refusal::NotRead("asleep")];
+        assert!(machine.judged(&id('g'), Some("sdg")).unwrap_err().contains("start it with `larder drive power`"));
+        machine.disks[6].refusals = vec![];
+        machine.disks[6].size_bytes = 1_000_000_000;
+        assert!(machine.judged(&id('g'), None).unwrap_err().contains("write `capacity` for this drive"));
     }
 
     #[test]
