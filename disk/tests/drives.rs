@@ -262,8 +262,14 @@ async fn a_disk_is_a_drive() {
     drive.unmount().await.unwrap();
 
     let other = of_label(Label { drive: DriveId(1), ..label });
+    let written = || {
+        let (counters, _) = DiskHandle::new(&device).counters().unwrap();
+        (counters.writes, counters.written_bytes, counters.flushes)
+    };
+    let before = written();
     assert!(matches!(other.mount().await, Err(DriveError::Label(LabelError::ForeignDrive { .. }))));
     assert!(other.list().await.is_err(), "another place's drive does not stay mounted");
+    assert_eq!(written(), before, "nothing is written to it, not even by its file system");
     stop().await;
 }
 
