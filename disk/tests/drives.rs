@@ -222,17 +222,18 @@ async fn a_disk_is_a_drive() {
     let device = std::env::var("LARDER_TEST_DEVICE").expect("LARDER_TEST_DEVICE names a disk below /dev/disk/by-id");
     let stops = std::env::var("LARDER_TEST_DEVICE_STOPS").as_deref() != Ok("no");
     let root = tempfile::tempdir().unwrap();
-    let of_label = |label| Arc::new(DeviceDrive::new(&device, root.path().join("mounted"), label));
+    let disk = || DiskHandle::new(&device, None);
+    let of_label = |label| Arc::new(DeviceDrive::new(disk(), root.path().join("mounted"), label));
     let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
     let drive = of_label(label.clone());
     let (uuid, labelled_ms) = (disk::DriveUuid([3; 16]), 0);
     let on_drive = disk::DriveLabel { label: label.clone(), uuid, labelled_ms, device: disk::Device::None };
-    let made = drive.make(&on_drive);
+    let made = drive.make(&on_drive, None);
     assert!(stops || matches!(made, Err(DriveError::Power(PowerError::StopIgnored))), "{made:?}");
     let stop = async || {
         if stops {
             drive.stop().await.unwrap();
-            assert_eq!(DiskHandle::new(&device).mode().unwrap(), PowerMode::Standby);
+            assert_eq!(disk().mode().unwrap(), PowerMode::Standby);
         }
     };
 
@@ -263,7 +264,7 @@ async fn a_disk_is_a_drive() {
 
     let other = of_label(Label { drive: DriveId(1), ..label });
     let written = || {
-        let (counters, _) = DiskHandle::new(&device).counters().unwrap();
+        let (counters, _) = disk().counters().unwrap();
         (counters.writes, counters.written_bytes, counters.flushes)
     };
     let before = written();
@@ -364,6 +365,7 @@ fn four_drives() -> RackSpec {
         failure_domains: vec![],
         capacity_bytes: None,
         path: None,
+        power: model::DrivePower::Own,
     };
     let power = Resource { name: "power".into(), limit: DomainLimit::ActiveDrives(1), hard: true };
     RackSpec::validated(RackDraft {

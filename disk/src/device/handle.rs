@@ -1,11 +1,12 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Protocol, Role, Tree, protocol_of, system_transports};
+use crate::discover::{Contents, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
 use crate::drive::DriveError;
-use crate::label::LabelError;
-use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
+use crate::label::{Device, LabelError};
+use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
+use model::PowerCommand;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +23,8 @@ pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, Tra
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
     id: RwLock<PathBuf>,
+    /// The command of the operator's that controls its power, if one does.
+    command: Option<PowerCommand>,
     tree: Tree,
     transports: Arc<Transports>,
     /// Commands that were sent to it from here.
@@ -29,14 +32,20 @@ pub struct DiskHandle {
 }
 
 impl DiskHandle {
-    /// The disk to which the link `id` leads.
-    pub fn new(id: impl Into<PathBuf>) -> Self {
-        Self::within(id.into(), Tree::below("/"), Arc::new(system_transports))
+    /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
+    pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
+        Self { command, ..Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)) }
     }
 
     /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
     pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
-        Self { id: RwLock::new(id), tree, transports, commands: Arc::default() }
+        Self { id: RwLock::new(id), command: None, tree, transports, commands: Arc::default() }
+    }
+
+    /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
+    /// power away.
+    pub fn is_commanded(&self) -> bool {
+        self.command.is_some()
     }
 
     /// Its link.
@@ -68,8 +77,11 @@ impl DiskHandle {
     /// Its power control.
     ///
     /// # Errors
-    /// If it is not there, or may not be sent commands.
+    /// If it is not there, or may not be sent commands. A command of the operator's is there even if the disk is not.
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
+        if let Some(command) = &self.command {
+            return Ok(Box::new(CommandPower::of(command, &self.id())));
+        }
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
             let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
@@ -91,6 +103,17 @@ impl DiskHandle {
     /// As [`DiskHandle::control`].
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
         Ok(self.control()?.mode())
+    }
+
+    /// Another identity than `made_on`, the one that its label was written for: its volume was copied, or it is behind
+    /// a bridge that gives it a name of its own. `None` if it is the same, or nobody can say.
+    pub(super) fn other_than(&self, made_on: &Device) -> Option<String> {
+        let (wwn, serial) = identity_of(&self.tree, &self.name().ok()?);
+        match made_on {
+            Device::None => None,
+            Device::Wwn(made_on) => wwn.filter(|wwn| wwn != made_on),
+            Device::Serial(made_on) => serial.filter(|serial| serial != made_on),
+        }
     }
 
     /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is

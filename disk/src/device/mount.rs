@@ -43,6 +43,22 @@ pub(super) fn make_writable(point: &Path) -> Result<(), DriveError> {
     rustix::mount::mount_remount(point, FLAGS, c"").map_err(failed)
 }
 
+/// Whether something is mounted at `point`. Looks at no file system.
+pub(super) fn is_mounted(point: &Path) -> bool {
+    let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    is_listed(&listed, point)
+}
+
+/// Whether `point` is a mount point in this text of mountinfo.
+fn is_listed(mountinfo: &str, point: &Path) -> bool {
+    let escape = |c: char| match c {
+        ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", c as u32),
+        other => other.to_string(),
+    };
+    let point: String = point.to_string_lossy().chars().map(escape).collect();
+    mountinfo.lines().any(|line| line.split(' ').nth(4) == Some(&point))
+}
+
 /// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.
 pub(super) fn unmount(point: &Path) -> Result<(), DriveError> {
     for tries_left in (0..TRIES).rev() {
@@ -55,4 +71,18 @@ pub(super) fn unmount(point: &Path) -> Result<(), DriveError> {
         }
     }
     unreachable!("the last try returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_found_whatever_their_names() {
+        let listed =
+            "36 35 98:0 / /data/mounts/0000 rw - xfs /dev/sda rw\n37 35 98:0 / /my\\040data/m\\134 rw - xfs x rw\n";
+        assert!(is_listed(listed, Path::new("/data/mounts/0000")) && is_listed(listed, Path::new("/my data/m\\")));
+        assert!(!is_listed(listed, Path::new("/data/mounts")) && !is_listed("", Path::new("/")));
+        assert!(is_mounted(Path::new("/proc")) && !is_mounted(Path::new("/proc/self")));
+    }
 }

@@ -105,8 +105,8 @@ impl Machine {
             let (replay, count) = disks.get(node).ok_or(TransportError::Gone)?;
             Ok(Box::new(Wire(Arc::clone(replay), count.clone())) as Box<dyn ScsiTransport>)
         };
-        let mut state = DeviceState::new(id.clone(), mount_point, label.clone());
-        state.disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open));
+        let disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open));
+        let mut state = DeviceState::new(disk, mount_point, label.clone());
         state.pause = |_| {};
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         DeviceDrive { state: Arc::new(state), files }

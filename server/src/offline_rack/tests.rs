@@ -89,7 +89,15 @@ struct Bench {
 
 /// The rack, of which `found` spin at first, and one drive of which does not hear a command.
 fn bench(found: &[u32], deaf: Option<(u32, MemoryCall)>) -> Bench {
-    let drive = |number| format!("[[drives]]\nslot = [{number}, 0, 0]\ndomains = {{ power = 0, starts = 0 }}\n");
+    bench_with(found, deaf, None)
+}
+
+/// The same, where nobody controls the power of drive `always_on`.
+fn bench_with(found: &[u32], deaf: Option<(u32, MemoryCall)>, always_on: Option<u32>) -> Bench {
+    let drive = |number| {
+        let power = if always_on == Some(number) { "none" } else { "own" };
+        format!("[[drives]]\nslot = [{number}, 0, 0]\npower = \"{power}\"\ndomains = {{ power = 0, starts = 0 }}\n")
+    };
     let text = RACK.to_owned() + &(0..5).map(drive).collect::<String>();
     let spec = model::text::parse(&text, "rack.toml").unwrap();
     let platters = Arc::new(Mutex::new(Platters::default()));
@@ -124,6 +132,21 @@ async fn one_group_is_awake_at_a_time_within_the_budgets() {
     }
     assert_eq!(platters.lock().most, (2, 1), "never more spin, or start, than may");
     assert_eq!(rack.starts().collect::<Vec<_>>(), (0..5).map(|id| (DriveId(id), 1)).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drive_that_nobody_controls_is_used_without_a_permit_and_leaves_the_others_less() {
+    let Bench { mut rack, order, platters } = bench_with(&[], None, Some(1));
+    for group in &order {
+        let awake = rack.wake(group).await;
+        let there: Vec<DriveId> = awake.iter().filter(|(_, answer)| answer.is_ok()).map(|(id, _)| *id).collect();
+        assert!(there.len() == group.len() || there.len() == 1, "one beside it at a time: {there:?}");
+        let others = platters.lock().turning.iter().filter(|id| id.0 != 1).count();
+        assert!(others <= 1, "of two that may spin one always does");
+        rack.rest().await;
+    }
+    assert!(order.iter().any(|group| group.contains(&DriveId(1)) && group.len() == 2), "{order:?}");
+    assert!(rack.starts().all(|(id, starts)| id.0 != 1 && starts == 1));
 }
 
 #[tokio::test(start_paused = true)]
