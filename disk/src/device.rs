@@ -38,7 +38,7 @@ pub use rack::{DeviceRack, RackDrive, WATCH_EVERY};
 pub use state::directory_in;
 
 use crate::directory::{DirectoryDrive, OpenFiles};
-use crate::label::{DriveLabel, Label};
+use crate::label::{self, DriveLabel, Label};
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
 use state::DeviceState;

@@ -1,5 +1,5 @@
-"""What is mended on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and made
-again, a disk replaced by another, with a server and without one.
+"""What is mended on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
+made again, a disk replaced by another, with a server and without one.
 
 The rack is that of rack.py: two groups of two disks, of which two may spin. A fifth disk is the new one."""
 
@@ -11,7 +11,7 @@ from machine import boot
 
 DISKS = rack.DISKS + 1
 SETTINGS = rack.COMMANDS["serve"].rsplit(" && grep", 1)[0]
-# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the state of each after it.
+# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the state of each then.
 TOOLS = rack.TOOLS + """
 most() {
     rm -f /tmp/over; ( while [ ! -e /tmp/over ]; do grep -c /data/mounts /proc/mounts; sleep 0.2; done >/tmp/most ) &
