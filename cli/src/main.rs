@@ -15,6 +15,7 @@ mod disks;
 mod drives;
 mod explain;
 mod human;
+mod init_discover;
 mod ordeal;
 mod output;
 mod plan;
