@@ -196,7 +196,7 @@ impl Migration {
         if self.is_applied && !cluster.is_clean() {
             return Err(MigrateError::NotClean(cluster.unclean_count()));
         }
-        let zone: Zone = admin(&["zone", "get"])?;
+        let zone: Zone = admin(self.ceph, &["zone", "get"])?;
         let listed = self.rgw.buckets().await?;
         let owned: Vec<String> = listed.buckets.bucket.into_iter().map(|bucket| bucket.name).collect();
         let (class, is_applied) = (self.class.clone(), self.is_applied);
@@ -242,7 +242,7 @@ impl Migration {
                 None => "the user has no such bucket".to_owned(),
             }));
         }
-        let stats: BucketStats = admin(&["bucket", "stats", "--bucket", bucket])?;
+        let stats: BucketStats = admin(self.ceph, &["bucket", "stats", "--bucket", bucket])?;
         let placement = stats.placement_rule.split('/').next().unwrap_or_default();
         let placed = zone.placement_pools.iter().find(|known| known.key == placement);
         let class = placed.and_then(|placed| placed.val.storage_classes.get(&self.class));
@@ -434,9 +434,9 @@ impl OneBucket<'_> {
 }
 
 /// What a `radosgw-admin` command prints.
-fn admin<T: serde::de::DeserializeOwned>(arguments: &[&str]) -> Result<T, MigrateError> {
+fn admin<T: serde::de::DeserializeOwned>(ceph: Ceph, arguments: &[&str]) -> Result<T, MigrateError> {
     let argv = tools::words(&[&["radosgw-admin"], arguments].concat());
-    let text = tools::run(&argv, Duration::from_mins(1))?;
+    let text = ceph.program(&argv, ceph.timeout)?;
     Ok(dumps::decode(&argv.join(" "), &text)?)
 }
 
@@ -465,7 +465,8 @@ mod tests {
     fn answers_of_16_2_are_read() {
         let listing: Listing = decode(
             b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
-              <ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>bbb</Name><Prefix></Prefix><MaxKeys>1</MaxKeys><IsTruncated>true</IsTruncated><Contents><Key>a</Key>\
+              <ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>bbb</Name><Prefix></Prefix>\
+              <MaxKeys>1</MaxKeys><IsTruncated>true</IsTruncated><Contents><Key>a</Key>\
               <LastModified>2026-11-25T23:05:32.247Z</LastModified><ETag>&quot;e1&quot;</ETag><Size>60000</Size>\
               <StorageClass>COLD</StorageClass><Type>Normal</Type></Contents><KeyCount>1</KeyCount></ListBucketResult>",
         )
@@ -475,7 +476,8 @@ mod tests {
         let acl: Acl = decode(
             b"<AccessControlPolicy><Owner><ID>larder</ID><DisplayName>x</DisplayName></Owner><AccessControlList><Grant>\
               <Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\">\
-              <ID>larder</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList></AccessControlPolicy>",
+              <ID>larder</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList>\
+              </AccessControlPolicy>",
         )
         .unwrap();
         assert!(acl.is_private_of("larder") && !acl.is_private_of("other"));
