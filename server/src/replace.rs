@@ -2,7 +2,8 @@
 //! the label of the very drive that failed is that drive, and is taken back with all that is on it.
 //!
 //! Invariants: a directory is labelled only if there is nothing in it (but what a fresh file system has); no directory
-//! is made; a label is never written over.
+//! is made; a label is never written over. One without a byte is what a kill in the middle of a labelling has left, and
+//! is no label.
 
 use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid};
@@ -61,6 +62,7 @@ pub(crate) fn has_failed(drive: DriveId) -> String {
 /// Why it does not become a drive, with the mend. Nothing that was there is changed.
 pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
     let (shown, label_name) = (path.display(), label::file_name());
+    remove_blank_label(path)?;
     let names = names_in(path)?;
     let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
     let place = (fresh.label.rack, fresh.label.drive);
@@ -89,6 +91,17 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
         Some(found) => Ok(Taken::Another(found.uuid)),
         None => not_empty("the label of another drive"),
     }
+}
+
+/// Removes a label that a labelling which did not come to its end has left without a byte of its own, if nothing else
+/// is in the directory `path`.
+fn remove_blank_label(path: &Path) -> Result<(), String> {
+    let at = path.join(label::file_name().as_str());
+    let is_blank = fs::read(&at).is_ok_and(|block| block.iter().all(|byte| *byte == 0));
+    if !is_blank || names_in(path)?.len() > 1 {
+        return Ok(());
+    }
+    fs::remove_file(&at).map_err(|error| format!("removing the blank {}: {error}; remove it", at.display()))
 }
 
 /// Everything in the directory `path`, by name, but for what a fresh file system has.
@@ -134,6 +147,20 @@ mod tests {
     fn label(drive: u32) -> DriveLabel {
         let label = Label { rack: RackUuid([7; 16]), rack_name: "cold".into(), drive: DriveId(drive) };
         DriveLabel { label, uuid: DriveUuid([9; 16]), labelled_ms: 5, device: Device::None }
+    }
+
+    #[test]
+    fn a_label_without_a_byte_is_none_unless_something_lies_beside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path().join(label::file_name().as_str());
+        for blank in [&[][..], &[0; 4096]] {
+            fs::write(&at, blank).unwrap();
+            assert_eq!(take(place.path(), &label(4), None), Ok(Taken::Another(DriveUuid([9; 16]))));
+        }
+        fs::write(&at, b"").unwrap();
+        fs::write(place.path().join("a.stack"), b"what lies there").unwrap();
+        assert!(take(place.path(), &label(4), None).unwrap_err().contains("is not empty"));
+        assert_eq!(fs::read(&at).unwrap(), b"");
     }
 
     #[test]

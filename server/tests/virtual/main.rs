@@ -29,6 +29,7 @@ mod repartition_hours;
 mod repartition_jobs;
 mod replay;
 mod retire;
+mod returned;
 mod scrub;
 mod site;
 mod steps;
