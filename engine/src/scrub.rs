@@ -116,6 +116,18 @@ impl AtBlob {
     }
 }
 
+/// What a page is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    /// The list, which goes on behind it, or it is awaited.
+    #[default]
+    Middle,
+    /// The list, which ends with it.
+    Last,
+    /// Blobs that were put off, behind the end of the list.
+    PutOff,
+}
+
 /// The page of a class.
 #[derive(Default)]
 struct Page {
@@ -127,10 +139,7 @@ struct Page {
     blobs: VecDeque<BlobOnDrive>,
     /// Behind which blob the list goes on after it.
     next: Option<BlobId>,
-    /// It was taken, and the list ends with it.
-    is_last: bool,
-    /// It is of blobs that were put off.
-    is_again: bool,
+    part: Part,
     at: Option<AtBlob>,
     /// A step is in service.
     stepping: bool,
@@ -489,13 +498,13 @@ impl Scrubber {
         }
         let page = &mut self.pages[class.index()];
         assert!(page.awaiting.is_none() && page.blobs.is_empty() && page.at.is_none(), "one page at a time");
-        if page.of == Some(group) && page.is_last {
+        if page.of == Some(group) && page.part != Part::Middle {
             self.end_list(class, group, now);
             return None;
         }
         let after = if page.of == Some(group) { page.next.max(pass.done) } else { pass.done };
         (page.of, page.awaiting) = (Some(group), Some(attempt));
-        (page.after, page.next, page.is_last) = (after, None, false);
+        (page.after, page.next, page.part) = (after, None, Part::Middle);
         Some(Action::ListToScrub { group, attempt, after, end: pass.end, limit: PAGE_BLOBS })
     }
 
@@ -524,10 +533,10 @@ impl Scrubber {
         }
         // A page that does not lead on ends the pass, or it would never end.
         page.next = next.filter(|next| page.after.is_none_or(|after| *next > after));
-        page.is_last = page.next.is_none();
+        page.part = if page.next.is_none() { Part::Last } else { Part::Middle };
         page.blobs.extend(blobs.into_iter().take(PAGE_BLOBS as usize));
         state.due = now;
-        if page.blobs.is_empty() && page.is_last {
+        if page.blobs.is_empty() && page.part == Part::Last {
             self.end_list(class, group, now);
         }
     }
@@ -540,7 +549,7 @@ impl Scrubber {
         }
         let put_off = &mut state.put_off;
         // Unless the page was forgotten before they were tried.
-        if !put_off.are_rest || self.pages[class.index()].is_again {
+        if !put_off.are_rest || self.pages[class.index()].part == Part::PutOff {
             put_off.wait(now);
         }
         put_off.are_rest = true;
@@ -548,7 +557,7 @@ impl Scrubber {
         let blobs = put_off.blobs.iter().cloned().collect();
         self.forget_page(class);
         let page = &mut self.pages[class.index()];
-        (page.of, page.blobs, page.is_last, page.is_again, page.own) = (Some(group), blobs, true, true, false);
+        (page.of, page.blobs, page.part, page.own) = (Some(group), blobs, Part::PutOff, false);
     }
 
     /// The page that is awaited of `group` could not be made.
@@ -586,7 +595,7 @@ impl Scrubber {
         counts.repaired_stacks += at.before.difference(&at.bad).count() as u64;
         counts.lost_blobs += u64::from(at.lost);
         counts.unread_stacks += at.unread.len() as u64;
-        if !page.is_again {
+        if page.part != Part::PutOff {
             assert!(state.pass.done.is_none_or(|done| at.blob.blob > done), "a pass goes by the numbers of blobs");
             state.pass.done = Some(at.blob.blob);
         }
@@ -601,7 +610,7 @@ impl Scrubber {
         let Some(at) = page.at.take() else { return true };
         assert!(page.of == Some(group), "{} is of the page of {group}", at.blob.blob);
         let GroupScrub { pass, put_off, due, .. } = &mut self.groups[group.index()];
-        if page.is_again {
+        if page.part == Part::PutOff {
             return true;
         }
         if put_off.blobs.len() >= PUT_OFF_MAX {

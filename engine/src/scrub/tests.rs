@@ -107,9 +107,14 @@ impl Ground {
         }
     }
 
-    /// A pass is due in the second half of its period, and only if it is behind the time.
+    /// A pass is due in the second half of its period, and only if it is behind the time; or if only what was put off is
+    /// left, and the pause after the last try is over.
     fn judge_due(&self, group: GroupId) {
         let pass = self.pass(group);
+        let put_off = &self.scrubber.groups[group.index()].put_off;
+        if put_off.are_rest {
+            return assert!(!pass.complete && !put_off.blobs.is_empty() && self.now >= put_off.until);
+        }
         let elapsed = self.now.since(pass.began).as_secs_f64() / PERIOD.as_secs_f64();
         let covered = pass.counts.stack_bytes as f64 / pass.total_bytes.max(1) as f64;
         assert!(elapsed >= 0.5 && elapsed + 0.002 >= covered.min(0.999), "{elapsed} of the period, {covered} done");
@@ -198,7 +203,7 @@ impl Ground {
         if to < 200 || at.ends_round() {
             return;
         }
-        let is_again = self.scrubber.pages[0].is_again;
+        let is_again = self.scrubber.pages[0].part == Part::PutOff;
         let at = self.scrubber.done(CLASS, group).unwrap();
         let (number, done) = (at.blob.blob.number, &mut self.done[group.index()]);
         assert!(self.restarted || is_again || done.last().is_none_or(|last| *last < number), "by number");
