@@ -8,7 +8,7 @@ mod scrub;
 mod temperature;
 
 pub use scrub::{
-    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus,
+    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus, UnreadBlob,
 };
 pub use temperature::{
     ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,
@@ -441,7 +441,7 @@ pub struct Totals {
     pub refused: u64,
     /// Reads that failed because data is lost.
     pub data_lost: u64,
-    /// Drive starts for clients beyond the day's budget.
+    /// Drive starts beyond the day's budget: for clients and rebuilds, which may exceed it.
     pub starts_over_budget: u64,
     /// Blobs that were written with more than r stacks in a domain that can be lost, since members were away.
     pub crowded_placements: u64,

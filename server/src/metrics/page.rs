@@ -233,7 +233,7 @@ fn spin_downs(page: &mut Page, status: &Status) -> fmt::Result {
     let help = "Wakes for nothing but to initialise a group; among those by background work.";
     page.counter("initialisation_wakes", None, help, totals.initialisation_wakes)?;
     page.counter("drive_starts", None, "Starts of drives.", totals.drive_starts)?;
-    let help = "Starts for clients beyond the day's budget: drives wear faster than rated.";
+    let help = "Starts for clients and rebuilds beyond the day's budget: drives wear faster than rated.";
     page.counter("drive_starts_over_budget", None, help, totals.starts_over_budget)?;
     page.counter("soft_overruns", None, "Starts of drives although a soft limit was reached.", totals.soft_overruns)?;
     let switch = &status.switch;

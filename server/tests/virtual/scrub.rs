@@ -2,6 +2,7 @@
 //! cannot be is said; and no group is woken for it more often than it may be.
 
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
+use crate::steps::next_step;
 use catalog::{Blob, Place};
 use disk::stack::{spare_of, stack_name};
 use disk::{Drive, FileName};
@@ -176,7 +177,7 @@ fn a_crash_at_any_step_of_a_repair_loses_nothing_and_the_next_scrub_goes_on() {
                     assert_eq!(larder.get_retrying(key).await.unwrap(), 1, "{how:?} at step {step}");
                 }
             });
-            step += stride;
+            step = next_step(step, stride);
         }
     }
     println!("{crashed} crashes");
