@@ -327,8 +327,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (rack, path) = (root.path().join("cupboard.toml"), root.path().join("d"));
         fs::write(&rack, described(None)).unwrap();
-        let options =
-            InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
+        let options = InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
         drop(DataDir::init(&path, &options).unwrap());
         fs::remove_file(path.join("catalog.db")).unwrap();
         let dir = DataDir::open_to_recover(&path).unwrap();

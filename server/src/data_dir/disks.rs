@@ -8,6 +8,7 @@ use super::identity::{crc32c, uuid_from};
 use disk::label::RackUuid;
 use model::{DriveId, RackDraft, RackSpec};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::Path;
 
 pub(super) const DISKS: &str = "disks";
@@ -67,7 +68,7 @@ impl Disks {
     pub(super) fn to_text(&self) -> String {
         let mut text = format!("{HEAD}version = {VERSION}\nrack = {}\n", self.rack);
         for (drive, Substitute { link, described }) in &self.substitutes {
-            text.push_str(&format!("drive {} = {link}{FOR}{described}\n", drive.0));
+            let _ = writeln!(text, "drive {} = {link}{FOR}{described}", drive.0);
         }
         let sum = crc32c(text.as_bytes());
         format!("{text}checksum = {sum:08x}\n")
