@@ -33,7 +33,7 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
-use disks::Disks;
+use disks::{DISKS, Disks};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
@@ -353,9 +353,17 @@ impl DiskRegister {
     /// If that cannot be written down; it is as it was then.
     pub fn put(&self, drive: DriveId, link: &str) -> Result<(), DataDirError> {
         let described = self.described.drive(drive).path.clone().unwrap_or_default();
-        let mut disks = Disks::read(&self.path, self.rack_uuid)?;
+        let before = Disks::read(&self.path, self.rack_uuid)?;
+        let mut disks = before.clone();
         disks.put(drive, link, &described);
-        disks.write(&self.path)
+        if disks == before {
+            return Ok(());
+        }
+        let fresh = self.path.join("disks.new");
+        gone(fs::remove_file(&fresh), "disks.new")?;
+        write_new(&fresh, disks.to_text().as_bytes(), 0o644)?;
+        fs::rename(&fresh, self.path.join(DISKS)).map_err(|e| failed("naming the file of disks", e))?;
+        sync_directory(&self.path)
     }
 }
 

@@ -72,7 +72,7 @@ impl DiskExchange {
         let volume = label::volume_name(label.rack);
         let disk = judge_disk(&rack, (drive, &link), choice.wipe.as_deref(), &volume, (&tree, &disks))?;
         let fresh = DriveLabel { device: disk.identity(), ..fresh_label(label).map_err(|error| error.to_string())? };
-        let taken = match self.found(&device, &disk, &fresh, (choice, known))? {
+        let taken = match Self::found(&device, &disk, &fresh, (choice, known))? {
             Some(Found::Itself(uuid)) => {
                 device.put_to_sleep().map_err(|error| about(&link, &error))?;
                 Taken::Itself(uuid)
@@ -93,7 +93,6 @@ impl DiskExchange {
 
     /// What is on `disk`, if that is a file system of this rack's that is not to be wiped; `None` if it gets a new one.
     fn found(
-        &self,
         device: &DeviceDrive,
         disk: &Disk,
         fresh: &DriveLabel,

@@ -37,7 +37,7 @@ pub enum WakeError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// There is no permit for it.
-    #[error("it was not started: the power for it is taken by {0} others that spin and were not stopped; see to these")]
+    #[error("it was not started: its power is taken by drives that spin and were not stopped ({0}); see to these")]
     NoPower(usize),
 }
 
@@ -210,4 +210,4 @@ async fn within_time(switch: impl Future<Output = Result<(), DriveError>>) -> Re
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,7 +11,7 @@ from machine import boot
 
 DISKS = rack.DISKS + 1
 SETTINGS = rack.COMMANDS["serve"].rsplit(" && grep", 1)[0]
-# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the state of each then.
+# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the states after it.
 TOOLS = rack.TOOLS + """
 most() {
     rm -f /tmp/over; ( while [ ! -e /tmp/over ]; do grep -c /data/mounts /proc/mounts; sleep 0.2; done >/tmp/most ) &
@@ -97,7 +97,7 @@ def a_lost_catalog_is_made_again_group_by_group(results):
 
 def it_is_made_again_from_the_packs_alone(results):
     output = rack.answer(results, "recover from packs")
-    report = json.loads(output[output.index("{"):])
+    report, _ = json.JSONDecoder().raw_decode(output[output.index("{"):])
     assert (report["base"], report["objects"], report["drives_unusable"]) == (None, len(rack.OBJECTS), 0), report
     output = rack.answer(results, "verify again")
     assert "all agree" in output, output

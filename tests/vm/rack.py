@@ -234,33 +234,7 @@ COMMANDS = {
     "swapped back": same("eighth") + "until_asleep && " + WITH_STATUS.format("away"),
     "end": "kill $(cat /tmp/pid); for i in $(seq 60); do kill -0 $(cat /tmp/pid) 2>/dev/null || break; sleep 1; done; "
            "states; mount | grep -c /data/mounts; tail -n 60 /tmp/log",
-    # A rack is found, for a data directory that is another user's; and that user serves it with what the drop-in of the
-    # service gives.
-    "discover": "for dev in $dev0 $dev1 $dev2 $dev3; do larder drive power $dev start >/dev/null; done; "
-                "mkdir /mine && mount -t tmpfs -o size=256m tmpfs /mine && chown 990:990 /mine; "
-                "found='larder init --data /mine --discover --spinning 2'; $found; echo $?; ls /mine; "
-                "$found --yes --wipe $id0 --wipe $id1 --wipe $id2 --wipe $id3 && "
-                "ls -ln /mine && states",
-    "as a service": "chgrp 6 /dev/sd*; chmod 660 /dev/sd*; "
-                    "sed -i 's/^#\\?idle_timeout = .*/idle_timeout = \"10 s\"/' /mine/larder.toml; "
-                    "setpriv --reuid 990 --regid 990 --groups 6 --inh-caps=-all,+SERVICE --ambient-caps=-all,+SERVICE "
-                    "--bounding-set=-all,+SERVICE --no-new-privs "
-                    "larder serve --data /mine --port 9001 >/tmp/mine 2>&1 & "
-                    "for i in $(seq 180); do larder status --data /mine --json 2>/dev/null | tr -d ' \\n' | "
-                    "grep -q '\"groups\":{\"total\":2,\"initialised\":2}' && break; sleep 1; done; "
-                    "until_asleep && larder status --data /mine --json | tr -d ' \\n' | "
-                    "grep -o '\"away\":[0-9]*'; code=$?; "
-                    "grep -e '^Uid' -e '^CapEff' /proc/$!/status; kill $!; wait; "
-                    "tail -n 30 /tmp/mine >&2; exit $code",
 }
-# The capabilities of packaging/systemd/larder.service.d/disks.conf, as setpriv calls them.
-DROP_IN = os.path.join(os.path.dirname(__file__), "../../packaging/systemd/larder.service.d/disks.conf")
-
-
-def capabilities():
-    with open(DROP_IN, encoding="utf-8") as file:
-        lines = [line.strip().split("=", 1)[1] for line in file if line.startswith("AmbientCapabilities=")]
-    return ",+".join(name.removeprefix("CAP_").lower() for name in lines[0].split())
 
 
 def answer(results, name, code=0):
@@ -354,30 +328,6 @@ def a_stop_of_the_server_leaves_all_asleep(results):
     assert answer(results, "end").splitlines()[:DISKS + 1] == ["standby"] * DISKS + ["0"], results["end"]
 
 
-def a_rack_is_found_shown_and_made_once_that_is_confirmed(results):
-    output, errors = results["discover"][1:]
-    refusal, made = output.split("\n", 1)
-    assert refusal == "1" and made.startswith("drive "), results["discover"]
-    assert "there is no disk to make a rack of" in errors, results["discover"]
-    assert errors.count("it is a drive of a rack already") == DISKS, results["discover"]
-    survives = "survives  the loss of any 1 drive of each group"
-    for line in ("code      1 + 1", "groups    2 of 2 drives in 1 class", survives):
-        assert line in made, made
-    lines = answer(results, "discover").splitlines()
-    assert lines[-DISKS:] == ["standby"] * DISKS, lines
-    names = ("identity", "catalog.db", "workshop", "rack.toml")
-    files = [line.split() for line in made.splitlines() if line.endswith(names)]
-    assert len(files) == 4 and all(fields[2:4] == ["990", "990"] for fields in files), files
-
-
-def the_service_uses_disks_that_root_made_for_its_user(results):
-    lines = answer(results, "as a service").splitlines()
-    assert '"away":0' in lines, results["as a service"]
-    assert any(line.split()[:2] == ["Uid:", "990"] for line in lines), lines
-    # CAP_SYS_RAWIO is bit 17, CAP_SYS_ADMIN 21: no more than these.
-    assert any(line.split() == ["CapEff:", f"{1 << 17 | 1 << 21:016x}"] for line in lines), lines
-
-
 TESTS = [
     bad_input_is_refused_and_nothing_is_written,
     bare_disks_become_drives_that_sleep,
@@ -392,8 +342,6 @@ TESTS = [
     an_erring_disk_is_done_without,
     disks_that_were_exchanged_while_asleep_are_not_written_and_named,
     a_stop_of_the_server_leaves_all_asleep,
-    a_rack_is_found_shown_and_made_once_that_is_confirmed,
-    the_service_uses_disks_that_root_made_for_its_user,
 ]
 
 
@@ -421,9 +369,7 @@ def results(binary, cache, file_system="xfs", names=tuple(COMMANDS)):
     modules = {"sd_mod": "", "crc32c_generic": "", "ext4": "", "xfs": "",
                "scsi_debug": f"dev_size_mb={DISK_MB} add_host={DISKS} per_host_store=1"}
     texts = {"rack.toml": RACK + "".join(DRIVE.format(number=number) for number in range(DISKS)), "tools": TOOLS}
-    if "as a service" in names:
-        programs.append(program("setpriv"))
-    commands = [f"fs={file_system}; . /tools; {COMMANDS[name].replace('SERVICE', capabilities())}" for name in names]
+    commands = [f"fs={file_system}; . /tools; {COMMANDS[name]}" for name in names]
     answers = boot(f"rack-{file_system}", binary, modules, commands, cache, programs=programs, texts=texts,
                    memory_mb=DISKS * DISK_MB + 1024, waits_s=IDLE_S if "idle" in names else 0)
     return dict(zip(names, answers))
