@@ -15,6 +15,7 @@ use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::backup::{BackupError, BackupReport, backup};
 use crate::certificate::Certificate;
 use crate::context::Context;
+use crate::exchange::{DiskChoice, DiskExchange};
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
@@ -41,7 +42,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
-use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings, woken_by_others};
+use warnings::{
+    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, warnings, woken_by_others,
+};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
 const ABSENCES_NAMED: usize = 5;
@@ -66,6 +69,8 @@ pub struct StatusService {
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
+    /// Puts other disks into the places of drives that are disks.
+    pub(crate) exchange: Option<Arc<DiskExchange>>,
     /// Held by whoever has a drive replaced.
     replacing: tokio::sync::Mutex<()>,
     verifications: Verifications,
@@ -91,6 +96,7 @@ impl StatusService {
             journal: None,
             certificate: None,
             places: Vec::new(),
+            exchange: None,
             replacing,
             verifications: Verifications::default(),
             started,
@@ -210,6 +216,7 @@ impl Admin for StatusService {
         self.notices.add_to(&mut status);
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
+        status.warnings.extend(lost_copies_warning(&self.context).await);
         status.warnings.extend(late_drives(&late));
         status.warnings.extend(unstopped);
         status.warnings.extend(woken_by_others(status.totals.woken_by_others));
@@ -292,8 +299,8 @@ impl Admin for StatusService {
         self.lost().await
     }
 
-    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
-        self.replace(DriveId(drive)).await
+    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
+        self.replace(DriveId(drive), choice).await
     }
 
     async fn scrub(&self) -> Result<ScrubReport, AdminError> {

@@ -29,6 +29,18 @@ pub(super) async fn quarantine_warning(context: &Context) -> Option<String> {
     })
 }
 
+/// Copies of the catalog on drives of which data is lost.
+pub(super) async fn lost_copies_warning(context: &Context) -> Option<String> {
+    let copies = context.catalog.copies().await.ok()?;
+    let lost = copies.iter().filter(|copy| copy.lost).count();
+    (lost > 0).then(|| {
+        format!(
+            "copies of the catalog on drives that are lost with drives or damaged: {lost}. A new one is written by \
+             itself when a group is awake; until then `larder catalog backup` makes one in a file"
+        )
+    })
+}
+
 /// The catalog's disagreements with rack and workshop.
 pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
     let counters = &context.counters;
@@ -118,11 +130,7 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
     if status.totals.data_lost > 0 {
         warnings.push("reads failed because data is lost: the log names the blobs".into());
     }
-    if status.totals.starts_over_budget > 0 {
-        let starts = status.totals.starts_over_budget;
-        let starts = counted(starts, "drive start");
-        warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
-    }
+    warnings.extend(over_budget(status));
     let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
     if !kept.is_empty() {
         warnings.push(format!(
@@ -240,6 +248,13 @@ pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
             named.join(", ")
         )
     })
+}
+
+/// Clients and rebuilds may start drives beyond the budget; that is said.
+fn over_budget(status: &Status) -> Option<String> {
+    let starts = status.totals.starts_over_budget;
+    let starts = counted(Some(starts).filter(|starts| *starts > 0)?, "drive start");
+    Some(format!("{starts} for clients or rebuilds went beyond the day's budget: drives wear faster than rated"))
 }
 
 fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
