@@ -191,7 +191,8 @@ mod windows {
 
     fn pg(name: &str, state: &str, acting: [u32; 2], deep_scrubbed: &str) -> Pg {
         let (state, deep_scrubbed) = (state.to_owned(), deep_scrubbed.to_owned());
-        Pg { name: name.to_owned(), pool: 1, state, bytes: 0, acting: acting.map(OsdId).to_vec(), deep_scrubbed }
+        let acting = acting.map(OsdId).to_vec();
+        Pg { name: name.to_owned(), pool: 1, state, bytes: 0, writes: 0, acting, deep_scrubbed }
     }
 
     #[test]
