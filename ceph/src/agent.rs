@@ -54,8 +54,9 @@ const TRANSITION_MAX: Duration = Duration::from_mins(2);
 /// So long after a deep scrub was asked for it may be asked for again.
 const ASK_AGAIN: Duration = Duration::from_mins(30);
 
-/// A flush is given up when others have written for so many times `settle`.
-const SETTLES_MAX: u32 = 10;
+/// A flush is given up when the drive was looked at so often since and did not settle. Looks are counted and not time:
+/// one may take longer than `settle` where many OSDs are asked, or the machine is busy.
+const FLUSHING_LOOKS_MAX: u32 = 10;
 
 /// What a drive's platters do, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +141,8 @@ struct Drive {
     counters: Option<IoCounters>,
     /// Flushes that the kernel had counted when the last one was asked for.
     flushes_before: u64,
+    /// Looks since then.
+    flushing_looks: u32,
     asked_at: Option<Time>,
     account: Account,
 }
@@ -258,7 +261,18 @@ impl Drive {
             manager.found_asleep(ALONE);
         }
         let counters = seen.counters;
-        Self { osd, manager, phase, since: now, touched_at: now, counters, flushes_before: 0, asked_at: None, account }
+        Self {
+            osd,
+            manager,
+            phase,
+            since: now,
+            touched_at: now,
+            counters,
+            flushes_before: 0,
+            flushing_looks: 0,
+            asked_at: None,
+            account,
+        }
     }
 
     fn enter(&mut self, phase: Phase, now: Time) {
@@ -370,6 +384,7 @@ impl Tick<'_> {
         if !is_kept && drive.manager.kept(ALONE, self.now).is_none() {
             drive.enter(Phase::Flushing, self.now);
             drive.flushes_before = drive.counters.map_or(u64::MAX, |counters| counters.flushes);
+            drive.flushing_looks = 0;
             self.actions.push(Action::Flush(drive.osd));
         }
     }
@@ -377,7 +392,8 @@ impl Tick<'_> {
     fn flushing(&mut self, drive: &mut Drive, seen: &Seen, was_touched: bool) {
         let may_sleep = seen.osd.as_ref().is_some_and(Self::may_sleep);
         let is_settled = !was_touched && self.now.since(drive.touched_at) >= self.settings.settle;
-        if !may_sleep || self.now.since(drive.since) > self.settings.settle * SETTLES_MAX {
+        drive.flushing_looks += 1;
+        if !may_sleep || drive.flushing_looks > FLUSHING_LOOKS_MAX {
             drive.enter(Phase::Spinning, self.now);
         } else if is_settled && drive.is_flushed(&seen.drive) && drive.manager.kept(ALONE, self.now).is_none() {
             drive.enter(Phase::Stopping, self.now);

@@ -281,3 +281,10 @@ fn drives_that_come_and_go_leave_the_others_as_they_are() {
     world.agent.renew(&[], world.now);
     assert_eq!(world.agent.tick(world.now, &[]), []);
 }
+
+#[test]
+fn looks_that_take_long_do_not_keep_it_from_sleeping() {
+    let mut world = World::new(Settings { settle: Duration::from_secs(2), ..settings() });
+    assert_eq!(world.minutes(15), [Action::Flush(OSD)]);
+    assert_eq!(world.minutes(3), [Action::Sleep(OSD)], "a look a minute, and a settled drive after 2 s");
+}
