@@ -8,12 +8,14 @@ mod args;
 mod ceph_agent;
 mod ceph_args;
 mod ceph_convert;
+mod ceph_migrate;
 mod ceph_plan;
 mod cross;
 mod disks;
 mod drives;
 mod explain;
 mod human;
+mod init_discover;
 mod ordeal;
 mod output;
 mod plan;
@@ -103,6 +105,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Ceph(CephCommand::Convert(options)) => ceph_convert::convert(&options),
         Command::Ceph(CephCommand::Revert(options)) => ceph_convert::revert(&options),
         Command::Ceph(CephCommand::Agent(options)) => ceph_agent::agent(&options),
+        Command::Ceph(CephCommand::Migrate(options)) => ceph_migrate::run(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@
 use crate::data_dir::{DataDir, DiskRegister, disks_of_machine, fresh_label, judge_disk};
 use crate::replace::{Found, Taken, look, take};
 use disk::DriveError;
-use disk::device::DeviceDrive;
+use disk::device::{DeviceDrive, DiskHandle};
 use disk::discover::{Disk, Refusal, Tree};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
 use model::DriveId;
@@ -62,15 +62,17 @@ impl DiskExchange {
         let described = rack.drive(drive).path.clone().unwrap_or_default();
         let link = choice.path.clone().unwrap_or(described);
         let (_, label) = self.labels[drive.index()].clone();
-        let device = DeviceDrive::new(&link, self.register.mount_point(drive), label.clone());
+        let command = rack.drive(drive).power_command();
+        let handle = DiskHandle::new(&link, command.cloned());
+        let device = DeviceDrive::new(handle, self.register.mount_point(drive), label.clone());
         // The one that failed may be mounted still, and would be in use by that.
         device.clear_place().map_err(|error| about(&link, &error))?;
         let tree = Tree::below("/");
-        let disks = disks_of_machine(&tree, Path::new(&link));
+        let disks = disks_of_machine(&tree, Path::new(&link), command);
         let volume = label::volume_name(label.rack);
         let disk = judge_disk(&rack, (drive, &link), choice.wipe.as_deref(), &volume, (&tree, &disks))?;
         let fresh = DriveLabel { device: disk.identity(), ..fresh_label(label).map_err(|error| error.to_string())? };
-        let taken = match self.found(&device, &disk, &fresh, (choice, known))? {
+        let taken = match Self::found(&device, &disk, &fresh, (choice, known))? {
             Some(Found::Itself(uuid)) => {
                 device.put_to_sleep().map_err(|error| about(&link, &error))?;
                 Taken::Itself(uuid)
@@ -80,7 +82,8 @@ impl DiskExchange {
                 taken.map_err(|error| about(&link, &error))??
             }
             None => {
-                device.make(&fresh).map_err(|error| about(&link, &error))?;
+                let owner = self.register.owner().map_err(|error| error.to_string())?;
+                device.make(&fresh, owner).map_err(|error| about(&link, &error))?;
                 Taken::Another(fresh.uuid)
             }
         };
@@ -90,7 +93,6 @@ impl DiskExchange {
 
     /// What is on `disk`, if that is a file system of this rack's that is not to be wiped; `None` if it gets a new one.
     fn found(
-        &self,
         device: &DeviceDrive,
         disk: &Disk,
         fresh: &DriveLabel,

@@ -73,8 +73,8 @@ impl Offline {
         })
     }
 
-    /// An empty directory or the disk of this `choice` is in the place of `drive`, which failed, or that drive itself is
-    /// back. Nothing if there is no such drive.
+    /// An empty directory or the disk of this `choice` is in the place of `drive`, which failed, or that drive itself
+    /// is back. Nothing if there is no such drive.
     ///
     /// # Errors
     /// [`ServerError`].

@@ -37,7 +37,7 @@ pub enum WakeError {
     #[error(transparent)]
     Drive(#[from] DriveError),
     /// There is no permit for it.
-    #[error("it was not started: the power for it is taken by {0} others that spin and were not stopped; see to these")]
+    #[error("it was not started: its power is taken by drives that spin and were not stopped ({0}); see to these")]
     NoPower(usize),
 }
 
@@ -102,7 +102,9 @@ impl OfflineRack {
             }
             answers.extend(self.start(std::mem::take(&mut next)).await);
         }
-        let others = self.ledger.active_drives() - self.awake.len();
+        // Those that are always on have no permits.
+        let permitted = self.awake.iter().filter(|id| !self.ledger.is_always_on(**id)).count();
+        let others = self.ledger.active_drives() - permitted;
         answers.extend(waiting.into_iter().map(|id| (id, Err(WakeError::NoPower(others)))));
         answers
     }
@@ -110,7 +112,9 @@ impl OfflineRack {
     /// Starts and mounts `ids`, which have permits, all at once.
     async fn start(&mut self, ids: Vec<DriveId>) -> Vec<(DriveId, Result<Arc<dyn Drive>, WakeError>)> {
         self.awake.extend(&ids);
-        for id in ids.iter().filter(|id| self.ledger.state(**id) == PowerState::SpinningUp) {
+        let starts =
+            |id: &&DriveId| self.ledger.state(**id) == PowerState::SpinningUp && !self.ledger.is_always_on(**id);
+        for id in ids.iter().filter(starts) {
             *self.starts.entry(*id).or_default() += 1;
         }
         let start = async |id: DriveId| {
@@ -206,4 +210,4 @@ async fn within_time(switch: impl Future<Output = Result<(), DriveError>>) -> Re
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

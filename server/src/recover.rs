@@ -304,3 +304,59 @@ fn put_in_place(place: &Path, draft: &Path) -> Result<Option<String>, ServerErro
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io_error("syncing", dir, error))?;
     Ok(replaced)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::data_dir::InitOptions;
+    use crate::offline_rack::tests::described;
+    use model::DriveId;
+    use parking_lot::Mutex;
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    struct Seen {
+        awake: Vec<DriveId>,
+        times: BTreeMap<DriveId, u32>,
+        passes: Vec<Pass>,
+    }
+
+    #[tokio::test]
+    async fn one_group_is_awake_at_a_time_and_no_spare_is_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        let (rack, path) = (root.path().join("cupboard.toml"), root.path().join("d"));
+        fs::write(&rack, described(None)).unwrap();
+        let options =
+            InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
+        drop(DataDir::init(&path, &options).unwrap());
+        fs::remove_file(path.join("catalog.db")).unwrap();
+        let dir = DataDir::open_to_recover(&path).unwrap();
+        let seen = Mutex::new(Seen::default());
+        let watch = |step: Step<'_>| {
+            let mut seen = seen.lock();
+            match step {
+                Step::Awake(drives) => {
+                    assert!(seen.awake.is_empty(), "the group before it rests");
+                    seen.awake = drives.to_vec();
+                    drives.iter().for_each(|drive| *seen.times.entry(*drive).or_default() += 1);
+                }
+                Step::Asleep => seen.awake.clear(),
+                Step::Group(pass) => {
+                    assert!(seen.awake.is_empty(), "it is through when it rests");
+                    seen.passes.push(pass);
+                }
+                Step::Unusable(what) => panic!("{what}"),
+                _ => {}
+            }
+        };
+        recover_directory(&dir, &Options::default(), &watch).await.unwrap();
+        let seen = seen.into_inner();
+        // Without a journal, copies of it are looked for first.
+        assert_eq!(seen.times, (0..5).map(|drive| (DriveId(drive), 2)).collect());
+        let done: Vec<(u64, u64, u64)> =
+            seen.passes.iter().map(|pass| (pass.groups_done, pass.groups, pass.drives)).collect();
+        assert_eq!(done, [(1, 3, 2), (2, 3, 4), (3, 3, 5), (1, 3, 2), (2, 3, 4), (3, 3, 5)]);
+        assert!(path.join("catalog.db").exists() && seen.awake.is_empty());
+    }
+}

@@ -8,7 +8,7 @@ mod scrub;
 mod temperature;
 
 pub use scrub::{
-    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus,
+    DamagedStackReport, LostObject, ScrubCounts, ScrubFindingReport, ScrubGroup, ScrubReport, ScrubStatus, UnreadBlob,
 };
 pub use temperature::{
     ChangeReport, DryRunReport, MoveEstimate, MoveReport, ObjectTotal, RuleName, RuleReport, RuleTotal,
@@ -274,9 +274,9 @@ pub struct SwitchStatus {
 pub struct PowerStatus {
     /// Watts all drives draw now.
     pub watts: f64,
-    /// Watts with every drive in standby.
+    /// Watts with every drive in standby that ever is.
     pub standby_watts: f64,
-    /// Drives spinning or spinning up.
+    /// Drives spinning or spinning up; those without power control at all times.
     pub active_drives: u64,
     /// The most there may be.
     pub active_drives_max: u64,
@@ -297,6 +297,9 @@ pub struct DriveCounts {
     pub away: u64,
     /// Failed for good, by the operator's word.
     pub failed: u64,
+    /// Without power control, and not in use: they count as spinning.
+    #[serde(default)]
+    pub always_on: u64,
 }
 
 /// The groups of the rack.

@@ -1,18 +1,17 @@
-"""What is mended on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and made
-again, a disk replaced by another, with a server and without one.
+"""What is mended on a rack of whole disks in a virtual machine: verified while no server runs, its catalog lost and
+made again, a disk replaced by another, with a server and without one.
 
 The rack is that of rack.py: two groups of two disks, of which two may spin. A fifth disk is the new one."""
 
 import json
 import re
-import shutil
 
 import rack
-from machine import Unavailable, boot
+from machine import boot
 
 DISKS = rack.DISKS + 1
 SETTINGS = rack.COMMANDS["serve"].rsplit(" && grep", 1)[0]
-# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the state of each after it.
+# `most COMMAND` runs it, and prints the most drives that were mounted at once meanwhile, and the states after it.
 TOOLS = rack.TOOLS + """
 most() {
     rm -f /tmp/over; ( while [ ! -e /tmp/over ]; do grep -c /data/mounts /proc/mounts; sleep 0.2; done >/tmp/most ) &
@@ -98,7 +97,7 @@ def a_lost_catalog_is_made_again_group_by_group(results):
 
 def it_is_made_again_from_the_packs_alone(results):
     output = rack.answer(results, "recover from packs")
-    report = json.loads(output[output.index("{"):])
+    report, _ = json.JSONDecoder().raw_decode(output[output.index("{"):])
     assert (report["base"], report["objects"], report["drives_unusable"]) == (None, len(rack.OBJECTS), 0), report
     output = rack.answer(results, "verify again")
     assert "all agree" in output, output
@@ -141,17 +140,14 @@ TESTS = [
 
 
 def results(binary, cache):
-    mkfs = next((found for name in ("mkfs.xfs", "mkfs.ext4")
-                 if (found := shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin"))), None)
-    if mkfs is None:
-        raise Unavailable("neither mkfs.xfs nor mkfs.ext4 is installed (Debian: xfsprogs)")
     modules = {"sd_mod": "", "crc32c_generic": "", "ext4": "", "xfs": "",
                "scsi_debug": f"dev_size_mb={rack.DISK_MB} add_host={DISKS} per_host_store=1"}
     drives = "".join(rack.DRIVE.format(number=number) for number in range(rack.DISKS))
     texts = {"rack.toml": rack.RACK + drives, "tools": TOOLS}
     commands = [f". /tools; {command}" for command in COMMANDS.values()]
     memory_mb = DISKS * rack.DISK_MB + 1024
-    answers = boot(binary, modules, commands, cache, programs=[mkfs], texts=texts, memory_mb=memory_mb)
+    answers = boot("mends", binary, modules, commands, cache, programs=[rack.program("mkfs.xfs")], texts=texts,
+                   memory_mb=memory_mb)
     return dict(zip(COMMANDS, answers))
 
 

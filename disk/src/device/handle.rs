@@ -1,11 +1,12 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Protocol, Role, Tree, protocol_of};
+use crate::discover::{Contents, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
 use crate::drive::DriveError;
-use crate::label::LabelError;
-use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
-use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
+use crate::label::{Device, LabelError};
+use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
+use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
+use model::PowerCommand;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,18 +17,35 @@ pub(super) const FILE_SYSTEMS: [&str; 2] = ["xfs", "ext4"];
 /// The kernel's size of a sector in /sys.
 const SECTOR_BYTES: u64 = 512;
 
+/// Opens the way of commands to the disk whose device node is at a path.
+pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + Send + Sync;
+
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
     id: RwLock<PathBuf>,
+    /// The command of the operator's that controls its power, if one does.
+    command: Option<PowerCommand>,
     tree: Tree,
+    transports: Arc<Transports>,
     /// Commands that were sent to it from here.
     commands: Arc<AtomicU64>,
 }
 
 impl DiskHandle {
-    /// The disk to which the link `id` leads.
-    pub fn new(id: impl Into<PathBuf>) -> Self {
-        Self { id: RwLock::new(id.into()), tree: Tree::below("/"), commands: Arc::default() }
+    /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
+    pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
+        Self { command, ..Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)) }
+    }
+
+    /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
+    pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
+        Self { id: RwLock::new(id), command: None, tree, transports, commands: Arc::default() }
+    }
+
+    /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
+    /// power away.
+    pub fn is_commanded(&self) -> bool {
+        self.command.is_some()
     }
 
     /// Its link.
@@ -59,15 +77,18 @@ impl DiskHandle {
     /// Its power control.
     ///
     /// # Errors
-    /// If it is not there, or may not be sent commands.
+    /// If it is not there, or may not be sent commands. A command of the operator's is there even if the disk is not.
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
+        if let Some(command) = &self.command {
+            return Ok(Box::new(CommandPower::of(command, &self.id())));
+        }
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
-            let sg = SgDevice::open(&self.node(&name)).map_err(|error| match error {
+            let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
                 TransportError::Gone => DriveError::Gone(self.id()),
                 error => DriveError::Power(error.into()),
             })?;
-            Ok(Counted { sg, commands: Arc::clone(&self.commands) })
+            Ok(Counted { transport, commands: Arc::clone(&self.commands) })
         };
         Ok(match protocol_of(&self.tree, &name) {
             Protocol::Ata => Box::new(AtaPower::new(open()?)),
@@ -82,6 +103,17 @@ impl DiskHandle {
     /// As [`DiskHandle::control`].
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
         Ok(self.control()?.mode())
+    }
+
+    /// Another identity than `made_on`, the one that its label was written for: its volume was copied, or it is behind
+    /// a bridge that gives it a name of its own. `None` if it is the same, or nobody can say.
+    pub(super) fn other_than(&self, made_on: &Device) -> Option<String> {
+        let (wwn, serial) = identity_of(&self.tree, &self.name().ok()?);
+        match made_on {
+            Device::None => None,
+            Device::Wwn(made_on) => wwn.filter(|wwn| wwn != made_on),
+            Device::Serial(made_on) => serial.filter(|serial| serial != made_on),
+        }
     }
 
     /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is
@@ -116,13 +148,13 @@ impl DiskHandle {
 
 /// A transport that counts its commands, so that those of others can be known from the kernel's count of all.
 struct Counted {
-    sg: SgDevice,
+    transport: Box<dyn ScsiTransport>,
     commands: Arc<AtomicU64>,
 }
 
 impl ScsiTransport for Counted {
     fn execute(&self, command: &Command) -> Result<Reply, TransportError> {
         self.commands.fetch_add(1, Ordering::SeqCst);
-        self.sg.execute(command)
+        self.transport.execute(command)
     }
 }

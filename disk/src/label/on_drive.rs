@@ -2,13 +2,13 @@
 //!
 //! Invariant: no label is written over another one.
 
-use super::{DriveLabel, DriveUuid, Label, LabelError};
+use super::{Device, DriveLabel, DriveUuid, Label, LabelError};
 use crate::buffer::Buffer;
 use crate::drive::{Drive, DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,20 @@ pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, Dr
     Ok(expected.compare(&read(drive).await?)?)
 }
 
+/// As [`check`], of the drive whose files are in `directory`. Reads the label alone, and writes nothing. Blocks.
+pub(crate) fn check_directory(directory: &Path, expected: &Label) -> Result<DriveLabel, DriveError> {
+    let path = directory.join(FILE);
+    let mut block = [0; BLOCK_BYTES];
+    match fs::File::open(&path).and_then(|mut file| file.read_exact(&mut block)) {
+        Ok(()) => Ok(expected.compare(&block)?),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(LabelError::Damaged(FormatError::Length(0)).into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(LabelError::Missing.into()),
+        Err(error) => Err(DriveError::of_system(format!("reading {}", path.display()), error)),
+    }
+}
+
 /// The drive must be the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place is not
 /// checked.
 pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result<(), DriveError> {
@@ -42,6 +56,11 @@ pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result
 /// The UUID on the label of a mounted drive.
 pub async fn uuid_of(drive: &dyn Drive) -> Result<DriveUuid, DriveError> {
     Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid)
+}
+
+/// The disk that the label of a mounted drive was written for.
+pub async fn device_of(drive: &dyn Drive) -> Result<Device, DriveError> {
+    Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.device)
 }
 
 /// The block that the label is.

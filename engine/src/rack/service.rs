@@ -115,7 +115,7 @@ impl Rack {
 
     /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
     fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
-        let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
+        let is_exhausted = |drive: &DriveId| !self.drives.may_start(&[*drive], PriorityClass::Background, now);
         self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
     }
 

@@ -19,7 +19,7 @@ use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
-use model::{ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
+use model::{BlobId, ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
 
 impl Rack {
     /// The rack's description.
@@ -61,6 +61,11 @@ impl Rack {
         let spins = self.drives.ledger.state(drive) == PowerState::Active;
         assert!(phase != DrivePhase::Ready || spins, "{drive} is ready under a permit");
         phase
+    }
+
+    /// Whether nobody controls the power of `drive`: it counts as spinning at all times.
+    pub fn is_always_on(&self, drive: DriveId) -> bool {
+        self.drives.ledger.is_always_on(drive)
     }
 
     /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard
@@ -243,6 +248,11 @@ impl Rack {
     /// How far the scrub of each group is; nothing if blobs are not scrubbed.
     pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
         self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// The blobs that scrubs could not read yet, and read again, by group.
+    pub fn scrubs_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
+        self.scrubber.all_put_off()
     }
 
     /// Whether a step of the scrub of `group` is in service.

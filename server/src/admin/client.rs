@@ -289,8 +289,8 @@ impl Client {
         self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
     }
 
-    /// Has the empty directory or the chosen disk that replaces drive `drive`, which failed, used; `None` if there is no
-    /// such drive.
+    /// Has the empty directory or the chosen disk that replaces drive `drive`, which failed, used; `None` if there is
+    /// no such drive.
     ///
     /// # Errors
     /// When no server answers, or it refuses.

@@ -59,7 +59,7 @@ fn status() -> Status {
             problem: Some("it is broken".into()),
         }),
         power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
-        drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
+        drives: DriveCounts { standby: 88, ready: 8, ..DriveCounts::default() },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
         scrub: ScrubStatus::default(),

@@ -3,14 +3,13 @@
 //! Text lines, the last of which is the CRC-32C of those before. `drive 3 = NEW for OLD` means that drive 3 is the disk
 //! to which the link NEW leads, as long as the description names OLD for it. Who changes the description has the word.
 
-use super::error::{DataDirError, damaged, failed, read_part, refused};
+use super::error::{DataDirError, damaged, read_part, refused};
 use super::identity::{crc32c, uuid_from};
-use super::{sync_directory, write_new};
 use disk::label::RackUuid;
 use model::{DriveId, RackDraft, RackSpec};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fmt::Write;
+use std::path::Path;
 
 pub(super) const DISKS: &str = "disks";
 const HEAD: &str = "Larder disks\n";
@@ -66,10 +65,10 @@ impl Disks {
         if found.to_text() == text { Ok(found) } else { Err(bad()) }
     }
 
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text = format!("{HEAD}version = {VERSION}\nrack = {}\n", self.rack);
         for (drive, Substitute { link, described }) in &self.substitutes {
-            text.push_str(&format!("drive {} = {link}{FOR}{described}\n", drive.0));
+            let _ = writeln!(text, "drive {} = {link}{FOR}{described}", drive.0);
         }
         let sum = crc32c(text.as_bytes());
         format!("{text}checksum = {sum:08x}\n")
@@ -99,15 +98,6 @@ impl Disks {
             self.substitutes.insert(drive, substitute);
         }
     }
-
-    /// Writes them into the data directory `dir`, in one step.
-    pub(super) fn write(&self, dir: &Path) -> Result<(), DataDirError> {
-        let fresh: PathBuf = dir.join("disks.new");
-        super::gone(fs::remove_file(&fresh), "disks.new")?;
-        write_new(&fresh, self.to_text().as_bytes(), 0o644)?;
-        fs::rename(&fresh, dir.join(DISKS)).map_err(|e| failed("naming the file of disks", e))?;
-        sync_directory(dir)
-    }
 }
 
 #[cfg(test)]
@@ -128,7 +118,7 @@ mod tests {
     fn it_is_read_as_it_was_written_and_damage_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(Disks::read(dir.path(), RackUuid([7; 16])).unwrap().substitutes.len(), 0, "there is none");
-        disks().write(dir.path()).unwrap();
+        std::fs::write(dir.path().join(DISKS), disks().to_text()).unwrap();
         assert_eq!(Disks::read(dir.path(), RackUuid([7; 16])).unwrap(), disks());
         assert!(Disks::read(dir.path(), RackUuid([8; 16])).unwrap_err().to_string().contains("is of rack 07070707"));
         let text = disks().to_text();

@@ -171,13 +171,14 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
 fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let power = &status.power;
     page.gauge("power", WATTS, "Power of all drives, by the ledger.", power.watts)?;
-    page.gauge("power_standby", WATTS, "Power with every drive in standby.", power.standby_watts)?;
+    page.gauge("power_standby", WATTS, "Power with every drive in standby that ever is.", power.standby_watts)?;
     page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
     page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
     page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
     let drives = &status.drives;
     let states = [
         ("standby", drives.standby),
+        ("always on", drives.always_on),
         ("moving", drives.moving),
         ("ready", drives.ready),
         ("away", drives.away),
