@@ -6,14 +6,17 @@
 //! 64 writers and packed by 50,000, each by the batches that a server makes of it, behind a log that forgets
 //! everything, so that it is not the disk's syncs that are measured. They come in runs: directories of 1,000 files,
 //! in no order, as trees are copied. With `random` behind the numbers every key comes in no order: the most room a
-//! B+tree takes.
+//! B+tree takes. Then a snapshot of each is written, and a catalog made of it again, as `larder recover` does: checked
+//! as a whole, loaded, and opened.
 #![allow(clippy::unwrap_used)]
 
 use catalog::{
     Acl, Blob, Bucket, Catalog, Checksum, ChecksumKind, CommitLog, ListRequest, LogError, LogRecord, Member, Object,
-    PartLengths, PutCondition, Sequence, SqliteOptions, SqliteStore, VersionId,
+    PartLengths, PutCondition, Sequence, SqliteOptions, SqliteStore, VersionId, load_snapshot,
 };
 use model::{ClassId, DriveId, GroupId};
+use std::fs::File;
+use std::io::BufWriter;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -196,6 +199,31 @@ async fn pack(catalog: &Catalog, mut members: Vec<Member>) {
     assert_eq!(committed.moved.len(), members.len());
 }
 
+/// A snapshot of the catalog, and a catalog that is made of it again.
+async fn restore(site: &Site) {
+    let (snapshot, again) = (site.path.with_extension("snapshot"), site.path.with_extension("again"));
+    let (count, began) = (site.count, Instant::now());
+    let mut file = BufWriter::new(File::create(&snapshot).unwrap());
+    let totals = site.catalog.snapshot([7; 16], WRITTEN_MS, &mut file).await.unwrap();
+    file.into_inner().unwrap().sync_all().unwrap();
+    let written = began.elapsed().as_secs_f64();
+    let began = Instant::now();
+    let loaded = tokio::task::block_in_place(|| load_snapshot(&snapshot, &[], &again).unwrap());
+    let took = began.elapsed().as_secs_f64();
+    assert_eq!((loaded.records, loaded.damaged), (totals.records, 0));
+    let began = Instant::now();
+    let restored = Site::open(&again).await;
+    assert!(restored.head_object(BUCKET, &site.some(1)).await.is_ok(), "it is a catalog");
+    println!(
+        "{count} objects: a snapshot of {:.3} GB, {} records, written in {written:.1} s; made a catalog again in \
+         {took:.1} s, {:.2} us for each object, which opens in {:.1} s",
+        totals.bytes as f64 / 1e9,
+        totals.records,
+        took * 1e6 / count as f64,
+        began.elapsed().as_secs_f64()
+    );
+}
+
 /// How long each of `count` requests took, sorted, in microseconds.
 #[derive(Default)]
 struct Times(Vec<f64>);
@@ -260,6 +288,7 @@ async fn main() {
             bytes as f64 / 1e9,
             took * 1e6 / count as f64
         );
+        restore(&site).await;
         sites.push((site, Measured::default()));
     }
     for turn in 0..TURNS {

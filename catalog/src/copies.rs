@@ -56,6 +56,15 @@ pub struct CatalogCopy {
     pub made_ms: u64,
     /// The blob that it lies in, once it is on drives.
     pub blob: Option<BlobId>,
+    /// Data of that blob is lost, as far as is known: nothing can be recovered from it.
+    pub lost: bool,
+}
+
+impl CatalogCopy {
+    /// Whether it is on drives, and nothing of it is known to be lost.
+    pub fn is_sound(&self) -> bool {
+        self.blob.is_some() && !self.lost
+    }
 }
 
 /// How far the copies on drives lead.
@@ -105,9 +114,9 @@ pub fn may_have_copy(blob: BlobId) -> bool {
     blob.nonce & MARK_MASK == MARK
 }
 
-/// The chain of those of `copies` that are on drives, if there is a snapshot.
+/// The chain of those of `copies` that are sound on drives, if there is a snapshot.
 pub fn chain_of(copies: &[CatalogCopy]) -> Option<CopyChain> {
-    let stored = || copies.iter().filter(|copy| copy.blob.is_some());
+    let stored = || copies.iter().filter(|copy| copy.is_sound());
     let snapshots = stored().filter_map(|copy| match copy.content? {
         CopyContent::Snapshot(number) => Some((number, copy)),
         CopyContent::Segment(..) => None,
@@ -144,9 +153,15 @@ impl Catalog {
             let page = self.placed_page(CATALOG_BUCKET, "", after.as_deref(), PAGE).await?;
             copies.extend(page.objects.into_iter().map(|(key, placed)| copy_of(key, &placed)));
             if !page.truncated {
-                return Ok(copies);
+                break;
             }
         }
+        for copy in &mut copies {
+            if let Some(blob) = copy.blob {
+                copy.lost = self.is_blob_lost(blob).await?;
+            }
+        }
+        Ok(copies)
     }
 
     /// The bucket of the copies, which is made if there is none.
@@ -174,6 +189,7 @@ fn copy_of(key: String, placed: &PlacedObject) -> CatalogCopy {
         bytes: object.bytes,
         made_ms: object.modified_ms,
         blob,
+        lost: false,
     }
 }
 
@@ -207,6 +223,7 @@ mod tests {
             bytes: 10,
             made_ms: 5,
             blob: on_drives.then(|| BlobId::new(1, copy_nonce(77))),
+            lost: false,
         }
     }
 
@@ -235,6 +252,13 @@ mod tests {
         let chain = chain_of(&copies).unwrap_or_default();
         assert_eq!((chain.snapshot, chain.last), (Sequence(20), Sequence(30)));
         assert_eq!((chain.segments, chain.segment_bytes), (2, 20));
+        let lost = |at: usize| {
+            let mut copies = copies.clone();
+            copies[at].lost = true;
+            chain_of(&copies).unwrap_or_default()
+        };
+        assert_eq!((lost(1).snapshot, lost(1).last), (Sequence(10), Sequence(30)), "the snapshot before");
+        assert_eq!((lost(4).snapshot, lost(4).last), (Sequence(20), Sequence(25)), "up to the gap");
     }
 
     #[test]

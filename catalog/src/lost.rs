@@ -1,10 +1,11 @@
 //! Objects of which data is lost, as far as the catalog tells: more than r stacks of their blob were on drives that
-//! failed.
+//! failed. Copies of the catalog are no objects of anybody, and are not among them.
 //!
 //! Keys lead to blobs and not the other way round, so naming the objects takes a pass over all objects; one serves so
 //! many blobs.
 
 use crate::catalog::{Catalog, STEP};
+use crate::copies::CATALOG_BUCKET;
 use crate::error::CatalogError;
 use crate::record::{Blob, Place};
 use model::{BlobId, DriveId};
@@ -49,13 +50,17 @@ impl Catalog {
     /// [`CatalogError::Store`].
     pub async fn lost_objects(&self, limit: usize) -> Result<LostObjects, CatalogError> {
         let (blobs, cut) = self.lost_blobs().await?;
-        let mut lost = LostObjects { blobs: blobs.len() as u64, cut, ..LostObjects::default() };
+        let (mut lost, mut copies) = (LostObjects { cut, ..LostObjects::default() }, BTreeSet::new());
         let mut after = None;
         while !blobs.is_empty() {
             let page = self.sound_objects(after.as_ref(), STEP).await?;
             for (bucket, key, placed) in page.items {
                 let Place::Stored { blob, .. } = placed.place else { continue };
                 let Some(drives) = blobs.get(&blob).filter(|_| placed.object.bytes > 0) else { continue };
+                if bucket == CATALOG_BUCKET {
+                    copies.insert(blob);
+                    continue;
+                }
                 lost.count += 1;
                 if lost.objects.len() < limit {
                     let (bytes, drives) = (placed.object.bytes, drives.clone());
@@ -67,7 +72,22 @@ impl Catalog {
                 break;
             }
         }
+        lost.blobs = (blobs.len() - copies.len()) as u64;
         Ok(lost)
+    }
+
+    /// Whether data of `id` is lost by what is known: a scrub has found so, it has lost more than r stacks to drives
+    /// that failed, or nothing is known of where it lies.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn is_blob_lost(&self, id: BlobId) -> Result<bool, CatalogError> {
+        let Some(blob) = self.blob(id).await? else { return Ok(true) };
+        if self.scrub_finding(id).await?.is_some_and(|found| !found.lost.is_empty()) {
+            return Ok(true);
+        }
+        let failed: Vec<DriveId> = self.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
+        Ok(self.lost_drives_of(&blob, &failed).await?.len() > usize::from(blob.code_parity))
     }
 
     /// The blobs in which something lives and that have lost more than r stacks, each with the drives of these; and

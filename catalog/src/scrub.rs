@@ -185,6 +185,14 @@ impl Catalog {
         Ok(())
     }
 
+    /// What scrubs have found of `blob`, if that is anything.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn scrub_finding(&self, blob: BlobId) -> Result<Option<ScrubFinding>, CatalogError> {
+        self.look_up_one(&key::scrub_finding(blob)).await
+    }
+
     /// A page of what scrubs have found, by blob.
     ///
     /// # Errors

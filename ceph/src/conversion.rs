@@ -259,7 +259,10 @@ fn returned(record: &OsdRecord, osd: &Osd) -> Next<OsdStep> {
         let is = if osd.has_db { "with" } else { "without" };
         return Next::Refused(format!("{} was made {is} a block.db, by other hands; see what it is", osd.id));
     }
-    let chosen = || if osd.is_in { Next::Done } else { Next::Do(OsdStep::In) };
+    // Monitors take an OSD that runs for the first time in by themselves (`mon_osd_auto_mark_new_in`), with its whole
+    // weight. Another reweight than that is somebody's will.
+    let is_weighted = osd.reweight != REWEIGHT_WHOLE || record.reweight == REWEIGHT_WHOLE;
+    let chosen = || if osd.is_in && is_weighted { Next::Done } else { Next::Do(OsdStep::In) };
     shaped(record, osd).unwrap_or_else(chosen)
 }
 

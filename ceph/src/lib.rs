@@ -10,6 +10,7 @@
 //! - [`conversion`] is how one OSD, or one pool, is converted and reverted: what comes next, given what is.
 //! - [`agent`] decides when a drive sleeps and when it is woken for its deep scrub. It is the engine's spin-down
 //!   manager.
+//! - [`lifecycle`] says how the thermometer's rules move objects of RGW into a cold storage class.
 //! - [`world`] runs commands with deadlines, reads counters, sends drives to standby, and does what those say.
 //!
 //! Invariants: everything but `world` is pure, with time as an argument. Nothing is done to a cluster unless every
@@ -23,6 +24,7 @@ pub mod cluster;
 pub mod conversion;
 pub mod crush_rule;
 pub mod dumps;
+pub mod lifecycle;
 pub mod plan;
 pub mod record;
 pub mod world;

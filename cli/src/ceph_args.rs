@@ -14,6 +14,9 @@ pub enum CephCommand {
     Revert(CephConvert),
     /// Let the drives of this host's cold OSDs sleep, and wake them for deep scrubs, until it is ended.
     Agent(CephAgent),
+    /// Move objects of RGW into a cold storage class by the rules of larder.toml: say what would be done, or do it with
+    /// --apply.
+    Migrate(CephMigrate),
 }
 
 #[derive(Debug, Args)]
@@ -132,4 +135,39 @@ pub struct CephAgent {
     /// Where Larder remembers starts and wakes.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/larder/ceph")]
     pub state: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct CephMigrate {
+    /// A larder.toml whose `[[thermometer.rule]]`s say what is cold.
+    #[arg(long, value_name = "FILE")]
+    pub rules: PathBuf,
+    /// RGW: `http://HOST:PORT`. The keys of the user who owns the buckets are in AWS_ACCESS_KEY_ID and
+    /// AWS_SECRET_ACCESS_KEY.
+    #[arg(long, value_name = "URL")]
+    pub endpoint: String,
+    /// A bucket; may be repeated. By default all of the user.
+    #[arg(long = "bucket", value_name = "BUCKET")]
+    pub buckets: Vec<String>,
+    /// The storage class of what is cold.
+    #[arg(long, value_name = "CLASS", default_value = "COLD")]
+    pub storage_class: String,
+    /// The device class of cold OSDs.
+    #[arg(long, value_name = "CLASS", default_value = "cold")]
+    pub cold_class: String,
+    /// Copies a second, at most.
+    #[arg(long, value_name = "COPIES", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate: u32,
+    /// Do it, and not only print it. Stopped, it goes on when it is asked again.
+    #[arg(long)]
+    pub apply: bool,
+    /// Copy only while every drive of the class's pool turns for deep scrubs anyway, and wait for that.
+    #[arg(long, requires = "apply")]
+    pub in_window: bool,
+    /// So long after a deep scrub a drive still turns: at most the agent's idle time.
+    #[arg(long, value_name = "TIME", default_value = "10 min", value_parser = model::text::duration)]
+    pub window: Duration,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }

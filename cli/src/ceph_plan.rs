@@ -12,15 +12,14 @@ use std::process::ExitCode;
 
 /// `larder ceph plan`: exit code 1 for a cluster that is not suitable.
 pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
-    let cluster = match &options.dumps {
-        Some(folder) => dump_files::read(folder)?,
-        None => {
-            let mut cluster = live()?;
-            if let Err(error) = Ceph::default().mark_encrypted(&mut cluster) {
-                tracing::warn!(%error, "whether OSDs are encrypted is not known");
-            }
-            cluster
+    let cluster = if let Some(folder) = &options.dumps {
+        dump_files::read(folder)?
+    } else {
+        let mut cluster = live()?;
+        if let Err(error) = Ceph::default().mark_encrypted(&mut cluster) {
+            tracing::warn!(%error, "whether OSDs are encrypted is not known");
         }
+        cluster
     };
     let milliwatts = |watts: f64| (watts * 1000.0).round() as u32;
     let options_of_plan = Options {

@@ -8,6 +8,7 @@ mod args;
 mod ceph_agent;
 mod ceph_args;
 mod ceph_convert;
+mod ceph_migrate;
 mod ceph_plan;
 mod cross;
 mod disks;
@@ -104,6 +105,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Ceph(CephCommand::Convert(options)) => ceph_convert::convert(&options),
         Command::Ceph(CephCommand::Revert(options)) => ceph_convert::revert(&options),
         Command::Ceph(CephCommand::Agent(options)) => ceph_agent::agent(&options),
+        Command::Ceph(CephCommand::Migrate(options)) => ceph_migrate::run(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
-//!  unmounted              until at speed            mounted, label checked
-//!     ^                                                     |
+//!  unmounted              until at speed            mounted, label compared,
+//!     ^                                             made writable
+//!     |                                                     |
 //!     +--stop-- unmounted: no late write is left <--unmount-+
 //!     STOP, polled until the disk says standby
 //! ```
@@ -17,8 +18,8 @@
 //!
 //! Invariants:
 //! - nothing is stopped that is mounted: the file system's next write would start it again;
-//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing stays mounted whose label is
-//!   not the expected one;
+//! - nothing is mounted that does not carry the name of this rack's volumes, and nothing is mounted for writing, or
+//!   stays mounted, whose label is not the expected one;
 //! - a disk counts as stopped only if it says so itself.
 
 mod handle;
@@ -27,6 +28,8 @@ mod mount;
 mod rack;
 mod sleep;
 mod state;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use handle::DiskHandle;
@@ -51,7 +54,7 @@ pub struct DeviceDrive {
 impl DeviceDrive {
     /// The drive on `disk`, mounted at `mount_point`, which must carry `label`.
     pub fn new(disk: DiskHandle, mount_point: impl Into<PathBuf>, label: Label) -> Self {
-        let state = DeviceState::new(disk, mount_point.into(), label::volume_name(label.rack));
+        let state = DeviceState::new(disk, mount_point.into(), label.clone());
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         Self { state: Arc::new(state), files }
     }
@@ -70,7 +73,7 @@ impl DeviceDrive {
     /// [`DriveError`]; what the disk held is gone then.
     pub fn make(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
         self.state.make_file_system()?;
-        self.state.mount()?;
+        self.state.mount_new()?;
         let labelled = self.state.label(label, owner);
         // It also shows whether it obeys.
         let stopped = self.state.stop();
@@ -117,7 +120,7 @@ impl DeviceDrive {
     /// # Errors
     /// [`DriveError`]; what was done is done then.
     pub fn complete<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
-        self.state.mount()?;
+        self.state.mount_new()?;
         let done = self.state.make_directory().map(|()| work(&self.state.directory()));
         let done = done.and_then(|done| self.state.sync_root().map(|()| done));
         let stopped = self.state.stop();

@@ -11,6 +11,7 @@
 
 mod on_drive;
 
+pub(crate) use on_drive::check_directory;
 pub use on_drive::{check, check_replacement, device_of, file_name, uuid_of, write, write_directories};
 
 use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, other_version};

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use disk::device::{DeviceDrive, DiskHandle};
+use disk::power::{PowerError, PowerMode};
 use disk::{
     Buffer, Clock, DeadlineDrive, Deadlines, DirectoryDrive, Drive, DriveError, DriveEventKind, EmulatedRack,
     FUSE_RESET, FileName, IoMode, Label, LabelError, MemoryCall, MemoryDrive, OpenFiles, RackUuid, TokioClock, label,
@@ -210,6 +212,66 @@ async fn a_drive_that_is_held_to_deadlines_is_a_drive() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let inner = DirectoryDrive::open(directory.path()).unwrap();
     conforms_but_for_room(&DeadlineDrive::new(Arc::new(inner), clock, deadlines)).await;
+}
+
+/// All that is on the disk is lost. With `LARDER_TEST_DEVICE_STOPS=no` it is one that accepts a stop and spins on, as
+/// QEMU's do.
+#[tokio::test]
+#[ignore = "needs a disk of its own, LARDER_TEST_DEVICE=/dev/disk/by-id/...; `./test --only vm` runs it"]
+async fn a_disk_is_a_drive() {
+    let device = std::env::var("LARDER_TEST_DEVICE").expect("LARDER_TEST_DEVICE names a disk below /dev/disk/by-id");
+    let stops = std::env::var("LARDER_TEST_DEVICE_STOPS").as_deref() != Ok("no");
+    let root = tempfile::tempdir().unwrap();
+    let disk = || DiskHandle::new(&device, None);
+    let of_label = |label| Arc::new(DeviceDrive::new(disk(), root.path().join("mounted"), label));
+    let label = Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) };
+    let drive = of_label(label.clone());
+    let (uuid, labelled_ms) = (disk::DriveUuid([3; 16]), 0);
+    let on_drive = disk::DriveLabel { label: label.clone(), uuid, labelled_ms, device: disk::Device::None };
+    let made = drive.make(&on_drive, None);
+    assert!(stops || matches!(made, Err(DriveError::Power(PowerError::StopIgnored))), "{made:?}");
+    let stop = async || {
+        if stops {
+            drive.stop().await.unwrap();
+            assert_eq!(disk().mode().unwrap(), PowerMode::Standby);
+        }
+    };
+
+    wake(&*drive).await;
+    assert_eq!(drive.list().await.unwrap(), [label::file_name()]);
+    drive.remove(&label::file_name()).await.unwrap();
+    conforms_but_for_room(&*drive).await;
+    let (clock, span) = (Arc::new(TokioClock::starting_at(Time::ZERO, 1)), Duration::from_mins(1));
+    let deadlines =
+        Deadlines { read: span, write: span, sync: span, spin_up: span, mount: span, unmount: span, stop: span };
+    conforms_but_for_room(&DeadlineDrive::new(Arc::clone(&drive) as Arc<dyn Drive>, clock, deadlines)).await;
+    let (empty, file) = (drive.space().await.unwrap(), name("a.stack"));
+    drive.create(&file, CAPACITY_BYTES).await.unwrap();
+    let used = empty.free_bytes - drive.space().await.unwrap().free_bytes;
+    assert!((CAPACITY_BYTES..CAPACITY_BYTES + (1 << 20)).contains(&used), "{used}");
+    drive.write_at(&file, 4096, Buffer::copy_of(&[9; 8192])).await.unwrap();
+    drive.sync(&file).await.unwrap();
+    label::write(&*drive, &on_drive).await.unwrap();
+
+    drive.unmount().await.unwrap();
+    assert!(drive.read_at(&file, 4096, Buffer::zeroed(1)).await.is_err(), "nothing is reached that is not mounted");
+    assert!(drive.create(&name("b"), 4096).await.is_err(), "nothing is written below a mount point");
+    stop().await;
+    wake(&*drive).await;
+    let back = drive.read_at(&file, 4095, Buffer::zeroed(8194)).await.unwrap();
+    assert_eq!((back[0], &back[1..8193], back[8193]), (0, &[9; 8192][..], 0));
+    drive.unmount().await.unwrap();
+
+    let other = of_label(Label { drive: DriveId(1), ..label });
+    let written = || {
+        let (counters, _) = disk().counters().unwrap();
+        (counters.writes, counters.written_bytes, counters.flushes)
+    };
+    let before = written();
+    assert!(matches!(other.mount().await, Err(DriveError::Label(LabelError::ForeignDrive { .. }))));
+    assert!(other.list().await.is_err(), "another place's drive does not stay mounted");
+    assert_eq!(written(), before, "nothing is written to it, not even by its file system");
+    stop().await;
 }
 
 /// Somebody opens files ahead and polls for none of them while he waits for one more.

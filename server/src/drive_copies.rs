@@ -3,7 +3,9 @@
 //! `engine::snapshots` decides when a copy is due, and which of the old ones stay. A copy is put like an object, into a
 //! bucket that no client can name (`catalog/src/copies.rs`), and written by the world into a pack of its own; once the
 //! catalog has it there, older ones are removed, whose room comes back as that of any object does. One copy is under
-//! way at a time. A copy that did not come to its end, for whatever reason, is removed and made anew.
+//! way at a time. A copy that did not come to its end, for whatever reason, is removed and made anew. One of which data
+//! is known to be lost, by a scrub or with drives, counts for nothing, so that another is due; it is removed once the
+//! sound ones lead as far.
 
 use crate::backup::{BackupEnded, in_a_thread};
 use crate::config::JournalConfig;
@@ -150,7 +152,7 @@ impl DriveCopies {
         self.lacks_since = self.lacks_since.or(Some(now)).filter(|_| lacks);
         let wall_ms = (self.store.context.wall)();
         let age = |made_ms: u64| Duration::from_millis(wall_ms.saturating_sub(made_ms));
-        let last_ms = copies.iter().filter(|copy| copy.blob.is_some()).map(|copy| copy.made_ms).max();
+        let last_ms = copies.iter().filter(|copy| copy.is_sound()).map(|copy| copy.made_ms).max();
         // About as large as what is to be written: only whether there is room at all.
         let bytes = status.snapshot_bytes.max(1);
         let is_awake =
@@ -219,12 +221,15 @@ impl DriveCopies {
 /// Those of `copies` that no recovery needs: what newer ones on drives have, and what is left in the workshop.
 fn superseded(copies: &[CatalogCopy]) -> Vec<CatalogCopy> {
     let numbers = copies.iter().filter_map(|copy| match copy.content {
-        Some(CopyContent::Snapshot(number)) if copy.blob.is_some() => Some(number.0),
+        Some(CopyContent::Snapshot(number)) if copy.is_sound() => Some(number.0),
         _ => None,
     });
+    let chain = chain_of(copies);
+    let leads_to = |number: Sequence| chain.as_ref().is_some_and(|chain| number <= chain.last);
     let kept = oldest_kept(&mut numbers.collect::<Vec<_>>());
     let is_superseded = |copy: &&CatalogCopy| match copy.content {
         _ if copy.blob.is_none() => true,
+        Some(CopyContent::Snapshot(number) | CopyContent::Segment(_, number)) if copy.lost => leads_to(number),
         Some(CopyContent::Snapshot(number)) => kept.is_some_and(|kept| number.0 < kept),
         Some(CopyContent::Segment(_, last)) => kept.is_some_and(|kept| last.0 <= kept),
         // A newer Larder's.
@@ -270,5 +275,30 @@ fn object(bytes: u64) -> Object {
         acl: Acl::Private,
         tags: Vec::new(),
         parts: PartLengths::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::BlobId;
+
+    fn copy(content: CopyContent, lost: bool) -> CatalogCopy {
+        let key = content.key();
+        let blob = Some(BlobId::new(1, catalog::copy_nonce(7)));
+        CatalogCopy { content: Some(content), key, version: VersionId(1), bytes: 10, made_ms: 5, blob, lost }
+    }
+
+    #[test]
+    fn a_lost_copy_stays_until_sound_ones_lead_as_far_and_keeps_no_older_one_from_staying() {
+        let snapshot = |number| CopyContent::Snapshot(Sequence(number));
+        let segment = |before, last| CopyContent::Segment(Sequence(before), Sequence(last));
+        let removed = |copies: &[CatalogCopy]| superseded(copies).into_iter().map(|copy| copy.key).collect::<Vec<_>>();
+        let lost = [copy(snapshot(10), false), copy(snapshot(20), true), copy(segment(20, 30), true)];
+        assert!(removed(&lost).is_empty(), "nothing else leads as far");
+        let anew = [&lost[..], &[copy(snapshot(25), false)]].concat();
+        assert_eq!(removed(&anew), [snapshot(20).key()]);
+        let all = [&anew[..], &[copy(segment(25, 40), false)]].concat();
+        assert_eq!(removed(&all), [snapshot(20).key(), segment(20, 30).key()]);
     }
 }

@@ -2,7 +2,8 @@
 //! the label of the very drive that failed is that drive, and is taken back with all that is on it.
 //!
 //! Invariants: a directory is labelled only if there is nothing in it (but what a fresh file system has); no directory
-//! is made; a label is never written over. Drives that are whole disks are replaced in `exchange.rs`.
+//! is made; a label is never written over. One without a byte is what a kill in the middle of a labelling has left, and
+//! is no label. Drives that are whole disks are replaced in `exchange.rs`.
 
 use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
@@ -101,6 +102,7 @@ pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Resu
 /// # Errors
 /// As those of [`look`], and of the label. Nothing that was there is changed.
 pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
+    remove_blank_label(path)?;
     match look(path, &fresh.label, known)? {
         Found::Itself(uuid) => Ok(Taken::Itself(uuid)),
         Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
@@ -111,6 +113,17 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
             written.map_err(|error| format!("labelling {}: {error}; {mend}", path.display()))
         }
     }
+}
+
+/// Removes a label that a labelling which did not come to its end has left without a byte of its own, if nothing else
+/// is in the directory `path`.
+fn remove_blank_label(path: &Path) -> Result<(), String> {
+    let at = path.join(label::file_name().as_str());
+    let is_blank = fs::read(&at).is_ok_and(|block| block.iter().all(|byte| *byte == 0));
+    if !is_blank || names_in(path)?.len() > 1 {
+        return Ok(());
+    }
+    fs::remove_file(&at).map_err(|error| format!("removing the blank {}: {error}; remove it", at.display()))
 }
 
 /// Everything in the directory `path`, by name, but for what a fresh file system has.
@@ -162,6 +175,20 @@ mod tests {
     fn label(drive: u32) -> DriveLabel {
         let label = Label { rack: RackUuid([7; 16]), rack_name: "cold".into(), drive: DriveId(drive) };
         DriveLabel { label, uuid: DriveUuid([9; 16]), labelled_ms: 5, device: Device::None }
+    }
+
+    #[test]
+    fn a_label_without_a_byte_is_none_unless_something_lies_beside_it() {
+        let place = tempfile::tempdir().unwrap();
+        let at = place.path().join(label::file_name().as_str());
+        for blank in [&[][..], &[0; 4096]] {
+            fs::write(&at, blank).unwrap();
+            assert_eq!(take(place.path(), &label(4), None), Ok(Taken::Another(DriveUuid([9; 16]))));
+        }
+        fs::write(&at, b"").unwrap();
+        fs::write(place.path().join("a.stack"), b"what lies there").unwrap();
+        assert!(take(place.path(), &label(4), None).unwrap_err().contains("is not empty"));
+        assert_eq!(fs::read(&at).unwrap(), b"");
     }
 
     #[test]

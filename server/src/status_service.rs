@@ -42,7 +42,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
-use warnings::{catalog_warnings, damaged_records, late_drives, quarantine_warning, warnings, woken_by_others};
+use warnings::{
+    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, warnings, woken_by_others,
+};
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
 const ABSENCES_NAMED: usize = 5;
@@ -214,6 +216,7 @@ impl Admin for StatusService {
         self.notices.add_to(&mut status);
         status.warnings.extend(quarantine_warning(&self.context).await);
         status.warnings.extend(catalog_warnings(&self.context));
+        status.warnings.extend(lost_copies_warning(&self.context).await);
         status.warnings.extend(late_drives(&late));
         status.warnings.extend(unstopped);
         status.warnings.extend(woken_by_others(status.totals.woken_by_others));

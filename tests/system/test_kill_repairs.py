@@ -18,7 +18,8 @@ import test_pool
 from harness import BINARY, BRISK, FILES, SystemTest, larder, noise
 from test_recover import lose
 
-LOG, STACK, SPARE, STAGED, JOURNAL, CATALOG = "catalog.db-wal", ".stack", ".spare", "/staged/s-", "/journal/", "catalog.db"
+CATALOG, LOG, JOURNAL = "catalog.db", "catalog.db-wal", "/journal/"
+STACK, SPARE, STAGED = ".stack", ".spare", "/staged/s-"
 GONE = (botocore.exceptions.BotoCoreError, OSError, http.client.HTTPException)
 SETTINGS = {
     **BRISK,

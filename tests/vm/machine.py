@@ -12,8 +12,11 @@ import shutil
 import struct
 import subprocess
 import sys
+import tempfile
+import time
 
-BOOT_TIMEOUT_S = 600
+# Beyond what the commands of a boot wait on purpose.
+BOOT_TIMEOUT_S = 900
 PACKAGES = {"kernel": "linux-image-amd64", "busybox": "busybox-static"}
 MARK = "@@larder"
 
@@ -65,8 +68,10 @@ def vmlinux(folder, cache):
     except lzma.LZMAError as error:
         raise Unavailable(f"the kernel is not packed with xz: {error}") from error
     path = os.path.join(cache, "vmlinux")
-    with open(path, "wb") as file:
+    # Another machine may boot from it at this moment.
+    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
         file.write(elf)
+    os.replace(file.name, path)
     return path
 
 
@@ -95,7 +100,19 @@ def module_files(folder, names):
 
 
 def shared_libraries(binary):
-    return re.findall(r"(/\S+) \(0x", run("ldd", binary))
+    listed = run("ldd", binary)
+    if "not found" in listed:
+        raise Unavailable(f"{binary} needs libraries that are not here")
+    return re.findall(r"(/\S+) \(0x", listed)
+
+
+def stripped(program, cache):
+    """A program without its symbols."""
+    with tempfile.NamedTemporaryFile(dir=cache, delete=False) as file:
+        run("strip", "-o", file.name, program)
+    path = os.path.join(cache, "stripped-" + os.path.basename(program))
+    os.replace(file.name, path)
+    return path
 
 
 def initramfs(path, files, folders, links=()):
@@ -136,57 +153,91 @@ def init_script(modules, parameters, commands):
     return "\n".join([*lines, "poweroff -f", ""]).encode()
 
 
-def boot(binary, modules, commands, cache, disks=(), programs=(), texts=None, memory_mb=1024):
-    """Runs `commands` with `larder` on the path; per command (exit code, output, errors). `modules` are names of
-    modules with their parameters, `disks` image files at SATA ports, `programs` paths of this machine's programs that
-    are to be there as well, `texts` the texts of further files by their paths."""
-    qemu = shutil.which("qemu-system-x86_64")
-    if not qemu:
-        raise Unavailable("qemu-system-x86_64 is not installed (Debian: qemu-system-x86)")
-    kernel = unpacked(PACKAGES["kernel"], cache)
-    busybox = os.path.join(unpacked(PACKAGES["busybox"], cache), "bin/busybox")
-    loaded = module_files(kernel, modules)
-    plain = os.path.join(cache, "larder")
-    run("strip", "-o", plain, binary)
-    files, folders = {}, {"bin", "proc", "sys", "dev", "tmp", "modules", "mnt"}
-    copies = {"bin/busybox": busybox, "bin/larder": plain,
-              **{path.lstrip("/"): path for path in programs},
-              **{lib.lstrip("/"): lib for program in (binary, *programs) for lib in shared_libraries(program)},
-              **{f"modules/{os.path.basename(path)}": path for path in loaded}}
-    for name, source in copies.items():
-        with open(source, "rb") as file:
-            files[name] = (0o755, file.read())
-    for name, text in (texts or {}).items():
-        files[name] = (0o644, text.encode())
-    for name in files:
-        parts = name.split("/")[:-1]
-        folders |= {"/".join(parts[:depth + 1]) for depth in range(len(parts))}
-    files["init"] = (0o755, init_script(loaded, modules, commands))
-    archive = os.path.join(cache, "initramfs")
-    initramfs(archive, files, sorted(folders), [("bin/sh", "busybox")])
-    command = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", str(memory_mb), "-no-reboot",
-               "-display", "none", "-nodefaults", "-serial", "stdio", "-kernel", vmlinux(kernel, cache),
-               "-initrd", archive, "-append", "console=ttyS0 quiet panic=-1 rdinit=/init"]
-    for number, disk in enumerate(disks):
-        command += ["-device", "ahci,id=ahci"] if number == 0 else []
-        command += ["-drive", f"file={disk},format=raw,if=none,id=disk{number}",
-                    "-device", f"ide-hd,drive=disk{number},bus=ahci.{number},serial=VM-{number}"]
-    console = os.path.join(cache, "console")
-    with open(console, "w", encoding="utf-8") as out:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True,
-                              errors="replace", timeout=BOOT_TIMEOUT_S, check=False)
-    with open(console, encoding="utf-8", errors="replace") as written:
-        return results(written.read(), len(commands), done.stderr)
+class Machine:
+    """A machine that is ready to boot, as `name`. With `larder` on the path it runs `commands`; `modules` are names of
+    modules with their parameters, `disks` image files at SATA ports with their serial numbers, `virtio` image files as
+    virtio's disks with their cache modes, `programs` paths of this machine's programs that are to be there as well (or
+    pairs of the path there and here), `texts` the texts of further files by their paths, `waits_s` how long the
+    commands wait on purpose, in seconds."""
+
+    def __init__(self, name, binary, modules, commands, cache, disks=(), programs=(), texts=None, memory_mb=1024,
+                 waits_s=0, virtio=()):
+        qemu = shutil.which("qemu-system-x86_64")
+        if not qemu:
+            raise Unavailable("qemu-system-x86_64 is not installed (Debian: qemu-system-x86)")
+        kernel = unpacked(PACKAGES["kernel"], cache)
+        self.name, self.commands, self.timeout_s = name, commands, BOOT_TIMEOUT_S + waits_s
+        self.archive, self.console = (os.path.join(cache, f"{name}.{kind}") for kind in ("initramfs", "console"))
+        self.pack(binary, module_files(kernel, modules), modules, cache, programs, texts or {})
+        self.qemu = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", str(memory_mb),
+                     "-no-reboot", "-display", "none", "-nodefaults", "-serial", "stdio",
+                     "-kernel", vmlinux(kernel, cache), "-initrd", self.archive,
+                     # On a busy machine the check of the timer fails, and the kernel gives up.
+                     "-append", "console=ttyS0 quiet panic=-1 no_timer_check rdinit=/init"]
+        for number, (image, serial) in enumerate(disks):
+            self.qemu += ["-device", "ahci,id=ahci"] if number == 0 else []
+            self.qemu += ["-drive", f"file={image},format=raw,if=none,id=disk{number}",
+                          "-device", f"ide-hd,drive=disk{number},bus=ahci.{number},serial={serial}"]
+        for number, (image, mode) in enumerate(virtio):
+            self.qemu += ["-drive", f"file={image},format=raw,if=none,id=virtio{number},cache={mode}",
+                          "-device", f"virtio-blk-pci,drive=virtio{number}"]
+
+    def pack(self, binary, loaded, modules, cache, programs, texts):
+        """Writes the initramfs."""
+        busybox = os.path.join(unpacked(PACKAGES["busybox"], cache), "bin/busybox")
+        programs = [pair if isinstance(pair, tuple) else (pair, pair) for pair in [("bin/larder", binary), *programs]]
+        copies = {"bin/busybox": busybox,
+                  **{there.lstrip("/"): stripped(here, cache) for there, here in programs},
+                  **{lib.lstrip("/"): lib for _, here in programs for lib in shared_libraries(here)},
+                  **{f"modules/{os.path.basename(path)}": path for path in loaded}}
+        files = {}
+        for there, source in copies.items():
+            with open(source, "rb") as file:
+                files[there] = (0o755, file.read())
+        for there, text in texts.items():
+            files[there] = (0o644, text.encode())
+        folders = {"bin", "proc", "sys", "dev", "tmp", "modules", "mnt"}
+        for there in files:
+            parts = there.split("/")[:-1]
+            folders |= {"/".join(parts[:depth + 1]) for depth in range(len(parts))}
+        files["init"] = (0o755, init_script(loaded, modules, self.commands))
+        initramfs(self.archive, files, sorted(folders), [("bin/sh", "busybox")])
+
+    def start(self):
+        """Switches it on; its process. What it writes is in the file `console`."""
+        with open(self.console, "w", encoding="utf-8") as out:
+            return subprocess.Popen(self.qemu, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+
+    def written(self):
+        with open(self.console, encoding="utf-8", errors="replace") as console:
+            return console.read().replace("\r", "")
+
+    def results(self):
+        """Runs all commands and powers off; of each (exit code, output, errors)."""
+        started = time.monotonic()
+        qemu = self.start()
+        try:
+            qemu.wait(self.timeout_s)
+        finally:
+            qemu.kill()
+            qemu.wait()
+            print(f"machine {self.name}: {time.monotonic() - started:.0f} s", flush=True)
+        return results(self.written(), len(self.commands))
 
 
-def results(console, count, errors):
-    text = console.replace("\r", "")
+def boot(*what, **further):
+    """Boots a [`Machine`]; of each command (exit code, output, errors)."""
+    return Machine(*what, **further).results()
+
+
+def results(text, count):
+    """Takes apart what was written to the console by `count` commands."""
     found = []
     for number in range(count):
         one = re.search(rf"{MARK} begin {number}\n(.*?)\n{MARK} errors {number}\n(.*?)\n{MARK} end {number} (\d+)",
                         text, re.S)
         if not one:
-            print(text[-4000:], errors, sep="\n", file=sys.stderr)
+            print(text[-4000:], file=sys.stderr)
             raise RuntimeError(f"the machine did not come to the end of command {number}")
         found.append((int(one.group(3)), one.group(1).strip(), one.group(2).strip()))
     return found

@@ -5,10 +5,9 @@ The rack is that of rack.py: two groups of two disks, of which two may spin. A f
 
 import json
 import re
-import shutil
 
 import rack
-from machine import Unavailable, boot
+from machine import boot
 
 DISKS = rack.DISKS + 1
 SETTINGS = rack.COMMANDS["serve"].rsplit(" && grep", 1)[0]
@@ -141,17 +140,14 @@ TESTS = [
 
 
 def results(binary, cache):
-    mkfs = next((found for name in ("mkfs.xfs", "mkfs.ext4")
-                 if (found := shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin"))), None)
-    if mkfs is None:
-        raise Unavailable("neither mkfs.xfs nor mkfs.ext4 is installed (Debian: xfsprogs)")
     modules = {"sd_mod": "", "crc32c_generic": "", "ext4": "", "xfs": "",
                "scsi_debug": f"dev_size_mb={rack.DISK_MB} add_host={DISKS} per_host_store=1"}
     drives = "".join(rack.DRIVE.format(number=number) for number in range(rack.DISKS))
     texts = {"rack.toml": rack.RACK + drives, "tools": TOOLS}
     commands = [f". /tools; {command}" for command in COMMANDS.values()]
     memory_mb = DISKS * rack.DISK_MB + 1024
-    answers = boot(binary, modules, commands, cache, programs=[mkfs], texts=texts, memory_mb=memory_mb)
+    answers = boot("mends", binary, modules, commands, cache, programs=[rack.program("mkfs.xfs")], texts=texts,
+                   memory_mb=memory_mb)
     return dict(zip(COMMANDS, answers))
 
 

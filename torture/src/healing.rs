@@ -305,6 +305,9 @@ impl Healing<'_> {
             return;
         }
         self.running.journal.note(|| "everything is scrubbed".to_owned());
+        if self.plan.meddles {
+            _ = self.running.status.pause_scrub(false).await;
+        }
         let asked = self.running.context.clock.now();
         self.running.world.report(Event::ScrubRequested { group: None });
         let scrubbed = async || {

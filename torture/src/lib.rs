@@ -48,6 +48,6 @@ mod trace_judge;
 pub use coverage::{Coverage, Pair, cannot, pairs};
 pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
-pub use plan::{Item, Life, LifeEnd, Plan, RULED_FROM, RackShape};
+pub use plan::{Item, Life, LifeEnd, MEDDLED_FROM, Plan, RULED_FROM, RackShape};
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};

@@ -1,11 +1,12 @@
-//! The operator: gives up drives for good, has good ones emptied, and puts others into their places.
+//! The operator: gives up drives for good, has good ones emptied, puts others into their places, and meddles with
+//! scrubs.
 
 use crate::kinds::FaultKind;
 use crate::site::{RACK, Running};
 use disk::MemoryDrive;
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use engine::DrivePhase;
-use model::DriveId;
+use model::{DriveId, Rng};
 use server::admin::Admin;
 use server::replace::Taken;
 use std::sync::Arc;
@@ -57,6 +58,19 @@ pub(crate) async fn retire(running: &Running, drive: usize) {
     let retired = running.status.retire_drive(number).await;
     running.journal.note(|| format!("the operator retires drive {number}: {:?}", retired.as_ref().map(drop)));
     running.overlay.count(FaultKind::OperatorFailsDrive);
+}
+
+/// Asks for a scrub of a group or of all, or has scrubs pause or go on.
+pub(crate) async fn meddle(running: &Running, rng: &mut Rng) {
+    let Some(groups) = running.world.ask(|rack, _| rack.layout().groups.len() as u64).await else { return };
+    let (word, group) = (rng.below(6), rng.below(groups));
+    let answer = match word {
+        0 => running.status.pause_scrub(true).await.map(drop),
+        1 | 2 => running.status.pause_scrub(false).await.map(drop),
+        3 => running.status.start_scrub(None).await.map(drop),
+        _ => running.status.start_scrub(Some(group as u32)).await.map(drop),
+    };
+    running.journal.note(|| format!("the operator meddles with scrubs ({word}, group {group}): {answer:?}"));
 }
 
 /// Gives up `drive` for good, if it may be lost by now. True if that is done.

@@ -215,6 +215,8 @@ pub struct Plan {
     pub retires: bool,
     /// The operator has drives that were given up taken back, too.
     pub returns: bool,
+    /// The operator asks for scrubs, and has them pause and go on.
+    pub meddles: bool,
     /// The host's disk fails to sync, and its power goes soon after a start.
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
@@ -234,6 +236,9 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
 /// Runs from this number on may have rules about hot and cold, and check their workshop: those below it are named by
 /// tests and pages for what they found, and stay what they were.
 pub const RULED_FROM: u64 = 1_000_000;
+
+/// Runs from this number on may have an operator who meddles with scrubs: those below stay what they were.
+pub const MEDDLED_FROM: u64 = 3_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
 /// rest.
@@ -455,6 +460,7 @@ impl Plan {
             besieged,
             retires,
             returns,
+            meddles: seed >= MEDDLED_FROM && has_habit(seed, SCRUBS),
             shaky,
             tags: has_habit(seed, 9),
             lives,
@@ -490,7 +496,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -501,6 +507,7 @@ impl Plan {
             if self.besieged { ", besieged" } else { "" },
             if self.retires { ", drives retired" } else { "" },
             if self.returns { ", drives taken back" } else { "" },
+            if self.meddles { ", scrubs asked for and paused" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },

@@ -31,6 +31,10 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
             continue;
         }
         let mut rng = Stream::Storm { round, fault }.of(plan.seed);
+        if plan.meddles && rng.below(5) == 0 {
+            crate::operator::meddle(running, &mut rng).await;
+            continue;
+        }
         let mut kind = kinds[rng.below(kinds.len() as u64) as usize];
         if plan.besieged && rng.below(4) == 0 {
             kind = FaultKind::OperatorFailsDrive;

@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{Plan, RULED_FROM, Report, Totals, history, run, shrink};
+use torture::{MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -90,6 +90,12 @@ fn no_rule_is_broken_where_the_workshop_is_checked() {
     assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
     let met = |event| totals.coverage.get(event).map_or(0, |states| states.values().sum::<u64>());
     assert!(met("StagedChecked") > 500 && met("ChecksReported") > 10, "passes ran, and starts went on with them");
+}
+
+#[test]
+fn no_rule_is_broken_where_scrubs_are_asked_for_and_paused() {
+    let meddled = (MEDDLED_FROM..).filter(|seed| Plan::of(*seed).meddles && !Plan::of(*seed).kinds.is_empty());
+    meddled.take(24).for_each(|seed| drop(sound(seed)));
 }
 
 #[test]

@@ -248,6 +248,12 @@ fn the_reweight_is_given_back() {
     assert_eq!(record.reweight, 55_705);
     follow(&record, &mut cluster, 99);
     assert_eq!(cluster.osds[&OSD].reweight, 55_705);
+    // The monitors take it in by themselves, and do not know of it.
+    cluster.osds.get_mut(&OSD).unwrap().reweight = crate::cluster::REWEIGHT_WHOLE;
+    assert_eq!(follow(&record, &mut cluster, 99), [OsdStep::In]);
+    assert_eq!(cluster.osds[&OSD].reweight, 55_705);
+    cluster.osds.get_mut(&OSD).unwrap().reweight = 50_000;
+    assert_eq!(next_for_osd(&record, &cluster), Next::Done, "an operator's");
     let host = crate::world::HostCommands::default();
     let command = crate::world::convert::osd_commands(OsdStep::In, &record, &host)[0].join(" ");
     assert!(command.ends_with("osd reweight 3 0.849991"), "{command}");

@@ -89,7 +89,8 @@ def main(words):
         case ["osd", "pool", "set", name, flag, value]:
             pool_flag(name, flag, value == "1")
         case ["create", number, has_db]:
-            osd_changes(number, state=["exists", "up"], up=1, uuid=f"made {os.getpid()}")
+            # The monitors take an OSD that runs for the first time in by themselves.
+            osd_changes(number, state=["exists", "up"], up=1, uuid=f"made {os.getpid()}", **{"in": 1, "weight": 1})
             metadata(number, has_db)
         case ["start", number]:
             osd_changes(number, state=["exists", "up"], up=1)

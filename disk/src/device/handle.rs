@@ -1,11 +1,11 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Protocol, Role, Tree, identity_of, protocol_of};
+use crate::discover::{Contents, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
 use crate::drive::DriveError;
 use crate::label::{Device, LabelError};
 use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
-use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
+use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
 use model::PowerCommand;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,16 @@ pub(super) const FILE_SYSTEMS: [&str; 2] = ["xfs", "ext4"];
 /// The kernel's size of a sector in /sys.
 const SECTOR_BYTES: u64 = 512;
 
+/// Opens the way of commands to the disk whose device node is at a path.
+pub(super) type Transports = dyn Fn(&Path) -> Result<Box<dyn ScsiTransport>, TransportError> + Send + Sync;
+
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
     id: RwLock<PathBuf>,
     /// The command of the operator's that controls its power, if one does.
     command: Option<PowerCommand>,
     tree: Tree,
+    transports: Arc<Transports>,
     /// Commands that were sent to it from here.
     commands: Arc<AtomicU64>,
 }
@@ -30,7 +34,12 @@ pub struct DiskHandle {
 impl DiskHandle {
     /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
     pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
-        Self { id: RwLock::new(id.into()), command, tree: Tree::below("/"), commands: Arc::default() }
+        Self { command, ..Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)) }
+    }
+
+    /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
+    pub(super) fn within(id: PathBuf, tree: Tree, transports: Arc<Transports>) -> Self {
+        Self { id: RwLock::new(id), command: None, tree, transports, commands: Arc::default() }
     }
 
     /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
@@ -75,11 +84,11 @@ impl DiskHandle {
         }
         let name = self.name()?;
         let open = || -> Result<Counted, DriveError> {
-            let sg = SgDevice::open(&self.node(&name)).map_err(|error| match error {
+            let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
                 TransportError::Gone => DriveError::Gone(self.id()),
                 error => DriveError::Power(error.into()),
             })?;
-            Ok(Counted { sg, commands: Arc::clone(&self.commands) })
+            Ok(Counted { transport, commands: Arc::clone(&self.commands) })
         };
         Ok(match protocol_of(&self.tree, &name) {
             Protocol::Ata => Box::new(AtaPower::new(open()?)),
@@ -139,13 +148,13 @@ impl DiskHandle {
 
 /// A transport that counts its commands, so that those of others can be known from the kernel's count of all.
 struct Counted {
-    sg: SgDevice,
+    transport: Box<dyn ScsiTransport>,
     commands: Arc<AtomicU64>,
 }
 
 impl ScsiTransport for Counted {
     fn execute(&self, command: &Command) -> Result<Reply, TransportError> {
         self.commands.fetch_add(1, Ordering::SeqCst);
-        self.sg.execute(command)
+        self.transport.execute(command)
     }
 }

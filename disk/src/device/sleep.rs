@@ -8,6 +8,8 @@ pub(super) struct Sleep {
     /// The kernel's counters when it was last seen asleep, and the commands sent from here until then; `None` while it
     /// is not supposed to sleep.
     pub(super) asleep: Option<(IoCounters, u64)>,
+    /// How often it was started from here, mounted, or another disk took its place.
+    pub(super) starts: u64,
     /// It was last seen standing still, and nobody here has started it since. Unlike its counters, that is known of one
     /// whose power was taken away.
     pub(super) stands_still: bool,
@@ -25,6 +27,7 @@ impl Sleep {
     /// It is about to be started.
     pub fn ends(&mut self) {
         self.asleep = None;
+        self.starts += 1;
         self.stands_still = false;
     }
 }

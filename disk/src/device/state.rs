@@ -5,8 +5,9 @@ use super::mkfs;
 use super::mount;
 use super::sleep::Sleep;
 use crate::DriveError;
-use crate::label::{self, DriveLabel};
+use crate::label::{self, DriveLabel, Label};
 use crate::power::{PowerError, PowerMode, trial};
+use crate::scsi::TransportError;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -30,13 +31,15 @@ pub fn directory_in(mount_point: &Path) -> PathBuf {
 pub(super) struct DeviceState {
     pub(super) disk: DiskHandle,
     mount_point: PathBuf,
-    volume: String,
+    expected: Label,
     pub(super) sleep: Mutex<Sleep>,
+    /// Waits between two questions.
+    pub(super) pause: fn(Duration),
 }
 
 impl DeviceState {
-    pub(super) fn new(disk: DiskHandle, mount_point: PathBuf, volume: String) -> Self {
-        Self { disk, mount_point, volume, sleep: Mutex::default() }
+    pub(super) fn new(disk: DiskHandle, mount_point: PathBuf, expected: Label) -> Self {
+        Self { disk, mount_point, expected, sleep: Mutex::default(), pause: std::thread::sleep }
     }
 
     /// The directory of its files, while it is mounted.
@@ -44,21 +47,26 @@ impl DeviceState {
         directory_in(&self.mount_point)
     }
 
+    /// The name of its file system.
+    fn volume(&self) -> String {
+        label::volume_name(self.expected.rack)
+    }
+
     /// Makes its file system. All that was on the disk is gone.
     pub(super) fn make_file_system(&self) -> Result<(), DriveError> {
         let name = self.disk.name()?;
-        mkfs::make_file_system(&self.disk.node(&name), &self.volume)
+        mkfs::make_file_system(&self.disk.node(&name), &self.volume())
             .map_err(|error| DriveError::Io { context: name, source: io::Error::other(error) })
     }
 
     pub(super) fn start(&self) -> Result<(), DriveError> {
         self.sleep.lock().ends();
         let control = self.disk.control()?;
-        control.start().map_err(DriveError::Power)?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut std::thread::sleep) {
+        control.start().map_err(|error| self.power_error(error))?;
+        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut |pause| (self.pause)(pause)) {
             Ok(Some(_)) => self.await_disk(),
             Ok(None) => Err(DriveError::NoAnswer(SPIN_MAX)),
-            Err(error) => Err(DriveError::Power(error)),
+            Err(error) => Err(self.power_error(error)),
         }
     }
 
@@ -69,18 +77,36 @@ impl DeviceState {
             if waited >= SPIN_MAX {
                 return Err(DriveError::Gone(self.disk.id()));
             }
-            std::thread::sleep(POLL);
+            (self.pause)(POLL);
             waited += POLL;
         }
         Ok(())
     }
 
+    /// Mounts it. A disk with another label is not written, not even by its file system.
     pub(super) fn mount(&self) -> Result<(), DriveError> {
+        self.mount_for_reading()?;
+        let labelled = label::check_directory(&self.directory(), &self.expected);
+        if let Err(error) = labelled.and_then(|_| mount::make_writable(&self.mount_point)) {
+            // The first error is the one that counts.
+            let _ = self.unmount();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Mounts a file system of this rack's that may have no label yet.
+    pub(super) fn mount_new(&self) -> Result<(), DriveError> {
+        self.mount_for_reading()?;
+        mount::make_writable(&self.mount_point)
+    }
+
+    fn mount_for_reading(&self) -> Result<(), DriveError> {
         self.sleep.lock().ends();
         // What a server that was killed left mounted, on whatever disk it was.
         mount::unmount(&self.mount_point)?;
         let name = self.disk.name()?;
-        let system = self.disk.file_system(&name, &self.volume)?;
+        let system = self.disk.file_system(&name, &self.volume())?;
         mount::mount(&self.disk.node(&name), &self.mount_point, system)
     }
 
@@ -101,14 +127,18 @@ impl DeviceState {
     pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
         mount::unmount(&self.mount_point)?;
         let name = self.disk.name()?;
-        let system = self.disk.file_system(&name, &self.volume)?;
+        let system = self.disk.file_system(&name, &self.volume())?;
         mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
     }
 
     /// Another disk is in its place: the one to which the link `id` leads.
     pub(super) fn becomes(&self, id: &Path) {
         self.disk.lead_to(id);
-        *self.sleep.lock() = Sleep::default();
+        {
+            let mut sleep = self.sleep.lock();
+            // What the disk before it answers counts no more.
+            *sleep = Sleep { starts: sleep.starts + 1, ..Sleep::default() };
+        }
         self.ask();
     }
 
@@ -119,14 +149,22 @@ impl DeviceState {
     pub(super) fn stop(&self) -> Result<(), DriveError> {
         self.unmount()?;
         let control = self.disk.control()?;
-        control.stop().map_err(DriveError::Power)?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut std::thread::sleep) {
+        control.stop().map_err(|error| self.power_error(error))?;
+        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut |pause| (self.pause)(pause)) {
             Ok(Some(_)) => {
                 self.sleep.lock().begins(self.disk.counters());
                 Ok(())
             }
             Ok(None) => Err(DriveError::Power(PowerError::StopIgnored)),
-            Err(error) => Err(DriveError::Power(error)),
+            Err(error) => Err(self.power_error(error)),
+        }
+    }
+
+    /// The error for one of power control: a disk may have gone in the middle of a start.
+    fn power_error(&self, error: PowerError) -> DriveError {
+        match error {
+            PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
+            error => DriveError::Power(error),
         }
     }
 

@@ -20,6 +20,13 @@ pub(super) enum Seen {
 impl DeviceState {
     /// Asks the disk for its state, whatever is believed of it: whether it is asleep; `None` if it is not there.
     pub(super) fn ask(&self) -> Option<bool> {
+        let starts = self.sleep.lock().starts;
+        self.ask_since(starts).0
+    }
+
+    /// The same, and whether it was started from here no more often than `starts` times: else the answer may be from
+    /// before the last start, and nothing is supposed because of it.
+    pub(super) fn ask_since(&self, starts: u64) -> (Option<bool>, bool) {
         let before = self.disk.counters();
         let unknown = |error: &dyn std::fmt::Display| {
             tracing::warn!(disk = %self.disk.id().display(), %error, "nobody knows whether a disk spins");
@@ -38,10 +45,13 @@ impl DeviceState {
         };
         let mut sleep = self.sleep.lock();
         sleep.gone = asleep.is_none();
-        sleep.stands_still = asleep == Some(true);
-        // The counters from before the question: what touched it meanwhile is not missed.
-        sleep.asleep = before.filter(|_| asleep == Some(true));
-        asleep
+        let left_alone = sleep.starts == starts;
+        if left_alone {
+            sleep.stands_still = asleep == Some(true);
+            // The counters from before the question: what touched it meanwhile is not missed.
+            sleep.asleep = before.filter(|_| asleep == Some(true));
+        }
+        (asleep, left_alone)
     }
 
     /// Looks for the disk, and at the kernel's counters of it if it is supposed to sleep. Sends it a command only if it
@@ -97,11 +107,16 @@ impl DeviceState {
         if touch == Touch::None {
             return None;
         }
-        // It may have been started from here meanwhile.
-        if self.sleep.lock().asleep != Some(before) {
-            return None;
-        }
-        if self.ask()? {
+        let starts = {
+            let sleep = self.sleep.lock();
+            // It may have been started from here meanwhile.
+            if sleep.asleep != Some(before) {
+                return None;
+            }
+            sleep.starts
+        };
+        let (asleep, left_alone) = self.ask_since(starts);
+        if asleep? || !left_alone {
             return None;
         }
         // Meanwhile what it was woken for is counted as well.
@@ -115,14 +130,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::handle::DiskHandle;
     use super::*;
-    use model::PowerCommand;
+    use crate::label::{Label, RackUuid};
+    use model::{DriveId, PowerCommand};
     use std::path::Path;
     use std::time::Duration;
+
+    fn label() -> Label {
+        Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) }
+    }
 
     #[test]
     fn a_disk_that_is_not_there_is_reported_once() {
         let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", None);
-        let state = DeviceState::new(disk, "/nowhere".into(), "larder".into());
+        let state = DeviceState::new(disk, "/nowhere".into(), label());
         assert_eq!(state.look(), Some(Seen::Gone));
         assert_eq!(state.look(), None);
         assert_eq!(state.ask(), None);
@@ -134,7 +154,7 @@ mod tests {
             ["/bin/sh", "-c", RELAY, "relay"].map(str::to_owned).into_iter().chain([folder.display().to_string()]);
         let command = PowerCommand { argv: argv.collect(), timeout: Duration::from_secs(20) };
         let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", Some(command));
-        DeviceState::new(disk, folder.join("mounted"), "larder".into())
+        DeviceState::new(disk, folder.join("mounted"), label())
     }
 
     const RELAY: &str = r#"

@@ -8,7 +8,7 @@ use crate::drive::{Drive, DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,20 @@ pub async fn write(drive: &dyn Drive, label: &DriveLabel) -> Result<(), DriveErr
 /// The label of the drive, which must be the expected one; [`DriveError::Label`] gives the difference.
 pub async fn check(drive: &dyn Drive, expected: &Label) -> Result<DriveLabel, DriveError> {
     Ok(expected.compare(&read(drive).await?)?)
+}
+
+/// As [`check`], of the drive whose files are in `directory`. Reads the label alone, and writes nothing. Blocks.
+pub(crate) fn check_directory(directory: &Path, expected: &Label) -> Result<DriveLabel, DriveError> {
+    let path = directory.join(FILE);
+    let mut block = [0; BLOCK_BYTES];
+    match fs::File::open(&path).and_then(|mut file| file.read_exact(&mut block)) {
+        Ok(()) => Ok(expected.compare(&block)?),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(LabelError::Damaged(FormatError::Length(0)).into())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(LabelError::Missing.into()),
+        Err(error) => Err(DriveError::of_system(format!("reading {}", path.display()), error)),
+    }
 }
 
 /// The drive must be the one that replaced a failed drive; [`DriveError::Label`] gives the difference. Its place is not

@@ -106,12 +106,12 @@ fn bench(found: &[u32], deaf: Option<(u32, MemoryCall)>) -> Bench {
 /// The same, where nobody controls the power of drive `always_on`.
 fn bench_with(found: &[u32], deaf: Option<(u32, MemoryCall)>, always_on: Option<u32>) -> Bench {
     let spec = model::text::parse(&described(always_on), "rack.toml").unwrap();
-    let platters = Arc::new(Mutex::new(Platters::default()));
+    let (platters, deaf) = (Arc::new(Mutex::new(Platters::default())), deaf.map(Arc::new));
     platters.lock().turning = found.iter().map(|id| DriveId(*id)).collect();
     let medium = |id: DriveId| {
         let (medium, platters, deaf) = (MemoryDrive::new(1 << 20), Arc::clone(&platters), deaf.clone());
         medium.hang(move |call| {
-            if deaf == Some((id.0, call.clone())) {
+            if deaf.as_deref() == Some(&(id.0, call.clone())) {
                 return Some(2 * SWITCH_MAX);
             }
             platters.lock().see(id, call);

@@ -29,6 +29,18 @@ pub(super) async fn quarantine_warning(context: &Context) -> Option<String> {
     })
 }
 
+/// Copies of the catalog on drives of which data is lost.
+pub(super) async fn lost_copies_warning(context: &Context) -> Option<String> {
+    let copies = context.catalog.copies().await.ok()?;
+    let lost = copies.iter().filter(|copy| copy.lost).count();
+    (lost > 0).then(|| {
+        format!(
+            "copies of the catalog on drives that are lost with drives or damaged: {lost}. A new one is written by \
+             itself when a group is awake; until then `larder catalog backup` makes one in a file"
+        )
+    })
+}
+
 /// The catalog's disagreements with rack and workshop.
 pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
     let counters = &context.counters;

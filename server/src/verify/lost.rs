@@ -9,7 +9,7 @@
 use super::gathered::{DiscardedPayload, LostBlob};
 use super::{Finding, FindingKind, PAGE, Verification};
 use crate::error::ServerError;
-use catalog::{Blob, Place};
+use catalog::{Blob, CATALOG_BUCKET, Place};
 use disk::stack::{Policy, StackReader};
 use model::BlobId;
 use std::collections::BTreeMap;
@@ -17,6 +17,8 @@ use std::ops::Range;
 
 /// Objects of a blob that are named in what is found of it.
 const NAMED_MAX: usize = 5;
+const ANOTHER_COPY: &str = "nothing, if the server runs: it writes another copy by itself; until then `larder catalog \
+                            backup` makes one in a file";
 
 impl Verification<'_> {
     /// `blob` cannot be read as a whole. Its objects are listed with those of others.
@@ -57,7 +59,8 @@ impl Verification<'_> {
                 }
                 let what = format!("{bytes} bytes at byte {offset} of the blob cannot be read");
                 let kind = if lost.may_come_back { FindingKind::ObjectUnavailable } else { FindingKind::ObjectLost };
-                let found = Finding::new(kind, what, lost.mend).object(Some(object)).blob(blob);
+                let mend = if bucket == CATALOG_BUCKET { ANOTHER_COPY } else { lost.mend };
+                let found = Finding::new(kind, what, mend).object(Some(object)).blob(blob);
                 self.found(found);
             }
             after = page.next;

@@ -10,6 +10,7 @@
 
 use super::operation::{Operation, Rebuild};
 use super::outcome::{described, drive_outcomes, policy_of};
+use super::returned;
 use super::state::World;
 use crate::context::Context;
 use catalog::{Blob, Catalog, CatalogError, RebuildTarget};
@@ -149,6 +150,7 @@ impl World {
             return self.put_in_place((op, attempt), (written.clone(), index), device);
         }
         let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
+        let (aiming, back) = (Arc::clone(&self.aiming), self.drive(from));
         self.start(async move {
             let counted = if from == to {
                 context.catalog.count_returned(blob, index, to).await
@@ -175,6 +177,9 @@ impl World {
                 }
             };
             handle.report(Event::StackMoved { op, attempt, done });
+            if done && !in_service.has_failed(from) {
+                returned::sweep_if_rebuilt(context, aiming, from, back).await;
+            }
         });
     }
 }

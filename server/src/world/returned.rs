@@ -5,7 +5,8 @@
 //! for it. A stack of a blob that the catalog has elsewhere, or has given a number and knows no more, is removed, if
 //! its own header shows that it is that one ([`stack::remove`]).
 //!
-//! What cannot be removed, or looked up, is tried again at the next mount.
+//! What cannot be removed, or looked up, is tried again at the next mount. What a rebuild may be writing is looked at
+//! again when the last stack that was lost there has its place.
 //!
 //! Invariants: nothing is removed under a catalog that is older than the rack, and nothing that is unknown to one that
 //! was recovered or was older once; nothing that a rebuild may be writing,
@@ -36,6 +37,20 @@ pub(super) async fn sweep(context: Context, aiming: Arc<Mutex<()>>, drive: Drive
             tracing::info!(%drive, removed, "a drive that is back was looked through for what nobody counts");
         }
         Err(error) => tracing::warn!(%drive, error, "a drive that is back is looked through again when it is mounted"),
+    }
+}
+
+/// A stack that was lost on `drive` has its place, there or elsewhere: if nothing is lost there any more, the drive is
+/// looked through once more.
+pub(super) async fn sweep_if_rebuilt(context: Context, aiming: Arc<Mutex<()>>, drive: DriveId, device: Arc<dyn Drive>) {
+    let known = async {
+        let is_back = context.catalog.returned_drives().await?.contains_key(&drive);
+        Ok::<_, CatalogError>(is_back && context.catalog.lost_page(drive, None, 1).await?.blobs.is_empty())
+    };
+    match known.await {
+        Ok(true) => sweep(context, aiming, drive, device).await,
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%drive, %error, "a drive that is back is looked through when it is mounted"),
     }
 }
 

@@ -9,7 +9,7 @@ use model::{DriveId, Rng};
 use server::admin::Admin;
 
 /// The same as `larder drive fail`.
-async fn fail(larder: &Larder, drive: DriveId) {
+pub(crate) async fn fail(larder: &Larder, drive: DriveId) {
     let report = larder.status().fail_drive(drive.0, true).await.unwrap().unwrap();
     assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
 }
@@ -30,7 +30,7 @@ pub(crate) async fn fullest(larder: &Larder, keys: &[String]) -> DriveId {
     (0..larder.context.drives.len() as u32).map(DriveId).max_by_key(|drive| on(*drive)).unwrap()
 }
 
-async fn left_bytes(larder: &Larder, drive: DriveId) -> u64 {
+pub(crate) async fn left_bytes(larder: &Larder, drive: DriveId) -> u64 {
     larder.ask(move |rack| rack.rebuilds().find(|view| view.drive == drive).map_or(0, |view| view.left_bytes)).await
 }
 

@@ -1,0 +1,93 @@
+//! The copy of an object onto itself with another storage class: what must be said for nothing to be lost, and what is
+//! left alone because something would be.
+//!
+//! What was seen of RGW 16.2.15 (`tests/ceph/rgw.py`, docs/decisions):
+//! - Metadata are replaced as a whole, so that all of them are sent again. Tags are lost even if they are sent.
+//! - `x-amz-copy-source-if-match` is not looked at; the same without `-source` is. Both are sent.
+//! - A PUT, a DELETE or a change of tags that comes while the copy runs wins; the copy then does nothing and reports
+//!   success all the same. So the object is looked at again behind it.
+//! - The ETag stays, that of a multipart upload as well; the parts are gone.
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+/// Carries the moment at which the object's bytes came into being, in milliseconds of the Unix epoch.
+pub const CREATED: &str = "x-amz-meta-larder-created";
+
+/// Larger objects are not copied by one request.
+pub const COPY_BYTES_MAX: u64 = 5 << 30;
+
+/// Headers that S3 keeps with an object, beside `x-amz-meta-`.
+const KEPT: [&str; 6] =
+    ["content-type", "cache-control", "content-disposition", "content-encoding", "content-language", "expires"];
+
+/// Headers of what a copy would lose or cannot read, and how to call that.
+const LOST: [(&str, &str); 6] = [
+    ("x-amz-tagging-count", "has tags, which a copy loses"),
+    ("x-amz-website-redirect-location", "redirects, which a copy may lose"),
+    ("x-amz-server-side-encryption", "is encrypted"),
+    ("x-amz-server-side-encryption-customer-algorithm", "is encrypted"),
+    ("x-amz-object-lock-mode", "is locked"),
+    ("x-amz-object-lock-legal-hold", "is locked"),
+];
+
+/// What `HEAD` says of an object, and the ACL's answer.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The headers of the answer.
+    pub headers: HeaderMap,
+    /// Its length.
+    pub bytes: u64,
+    /// Whether the asking user owns it, and nobody else has a grant.
+    pub is_private: bool,
+}
+
+impl Seen {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Its storage class.
+    pub fn class(&self) -> &str {
+        self.text("x-amz-storage-class").unwrap_or("STANDARD")
+    }
+
+    /// When its bytes came into being, in milliseconds of the Unix epoch: as an earlier copy noted it, or
+    /// `last_modified_ms`.
+    pub fn created_ms(&self, last_modified_ms: u64) -> u64 {
+        let noted = self.text(CREATED).and_then(|text| text.parse().ok());
+        noted.filter(|noted: &u64| *noted <= last_modified_ms).unwrap_or(last_modified_ms)
+    }
+
+    /// Why it is left alone, if it is.
+    pub fn obstacle(&self) -> Option<&'static str> {
+        let lost = LOST.iter().find(|(name, _)| self.headers.contains_key(*name)).map(|(_, what)| *what);
+        let is_odd = self.text("x-rgw-object-type").is_some_and(|kind| kind != "Normal");
+        lost.or(is_odd.then_some("can be appended to"))
+            .or((!self.is_private).then_some("is another's or has grants, which a copy loses"))
+            .or((self.bytes > COPY_BYTES_MAX).then_some("is larger than 5 GiB, which one request does not copy"))
+            .or((!self.headers.contains_key("etag")).then_some("has no ETag to hold a copy to"))
+            .or((!self.headers.contains_key("last-modified")).then_some("has no date to hold a copy to"))
+    }
+
+    /// The headers of the copy of `source` (`/bucket/key`, percent-encoded) onto itself with `class`.
+    pub fn request(&self, source: &HeaderValue, class: &HeaderValue, created_ms: u64) -> HeaderMap {
+        assert!(self.obstacle().is_none(), "nothing is lost by it");
+        let mut headers = HeaderMap::new();
+        let kept = |name: &HeaderName| KEPT.contains(&name.as_str()) || name.as_str().starts_with("x-amz-meta-");
+        for (name, value) in self.headers.iter().filter(|(name, _)| kept(name)) {
+            headers.append(name.clone(), value.clone());
+        }
+        for (name, of) in [("match", "etag"), ("unmodified-since", "last-modified")] {
+            for kind in ["x-amz-copy-source-if-", "x-amz-copy-if-"] {
+                let name = HeaderName::from_bytes(format!("{kind}{name}").as_bytes());
+                let name = name.unwrap_or_else(|_| unreachable!("letters and dashes are a name"));
+                headers.insert(name, self.headers[of].clone());
+            }
+        }
+        headers.insert("x-amz-copy-source", source.clone());
+        headers.insert("x-amz-storage-class", class.clone());
+        headers.insert("x-amz-metadata-directive", HeaderValue::from_static("REPLACE"));
+        headers.insert(CREATED, HeaderValue::from(created_ms));
+        headers
+    }
+}

@@ -1,0 +1,495 @@
+//! Moves objects of RGW into a cold storage class as [`BucketRules`] says: sets lifecycle configurations, and copies.
+//!
+//! It remembers nothing: what was moved has the cold class, and a listing says so. Stopped or killed it goes on when
+//! asked again. Copies are paced, and stop while a placement group is not active+clean.
+
+use crate::agent::stamp;
+use crate::cluster::Cluster;
+use crate::dumps::{self, DumpError};
+use crate::lifecycle::copy::Seen;
+use crate::lifecycle::{BucketRules, RulePlan, Way, is_own_rule, window};
+use crate::plan::{Options, PoolRole, plan};
+use crate::world::rgw::answers::Entry;
+use crate::world::rgw::{Rgw, RgwError, signing};
+use crate::world::tools::{self, Ceph, CephError};
+use disk::{Clock, TokioClock, clock};
+use engine::thermometer::{Facts, Thermometer};
+use http::StatusCode;
+use http::header::{HeaderValue, InvalidHeaderValue};
+use model::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// So long between two looks at the cluster while objects are copied, and while a window is waited for.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+/// Why a migration ended before its end. Asked again it goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The cluster cannot be asked.
+    #[error(transparent)]
+    Ceph(#[from] CephError),
+    /// RGW cannot be asked, or refused.
+    #[error(transparent)]
+    Rgw(#[from] RgwError),
+    /// A dump cannot be read.
+    #[error(transparent)]
+    Dump(#[from] DumpError),
+    /// The storage class is no name that a request can have.
+    #[error("`{0}` is no name of a storage class")]
+    Class(String, #[source] InvalidHeaderValue),
+    /// The cluster is busy with itself.
+    #[error("{0} placement groups are not active+clean; asked again when they are, it goes on")]
+    NotClean(usize),
+    /// RGW dates an object in no way that is known.
+    #[error("{key} was written at `{moment}`, which is no moment")]
+    Moment {
+        /// The object.
+        key: String,
+        /// What RGW says.
+        moment: String,
+    },
+}
+
+/// What is to be moved, and how.
+pub struct Migration {
+    /// The cluster.
+    pub ceph: Ceph,
+    /// Its gateway, by a user who owns the buckets.
+    pub rgw: Rgw,
+    /// The rules.
+    pub thermometer: Thermometer,
+    /// The storage class.
+    pub class: String,
+    /// The device class of cold OSDs.
+    pub cold_class: String,
+    /// These buckets alone; all of the user if it is empty.
+    pub buckets: Vec<String>,
+    /// Copies a second, at most.
+    pub copies_per_s: u32,
+    /// Whether it is done, or only said.
+    pub is_applied: bool,
+    /// Copies only while the drives turn for deep scrubs anyway, and so long after.
+    pub window: Option<Duration>,
+}
+
+/// Objects and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Total {
+    /// How many.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Total {
+    fn add(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What was, or would be, done.
+#[derive(Debug, Serialize)]
+pub struct MigrationReport {
+    /// Whether it was done.
+    pub is_applied: bool,
+    /// The storage class.
+    pub class: String,
+    /// The buckets.
+    pub buckets: Vec<BucketReport>,
+    /// Buckets that rules name and that cannot be migrated at all, and why.
+    pub refused: BTreeMap<String, String>,
+}
+
+/// What became of a bucket's lifecycle configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LifecycleState {
+    /// No rule needs one.
+    NotNeeded,
+    /// It has another's.
+    Foreign,
+    /// It would be set.
+    Wanted,
+    /// It was set.
+    Set,
+    /// The one that Larder had set is not needed any more.
+    Removed,
+}
+
+/// One bucket.
+#[derive(Debug, Serialize)]
+pub struct BucketReport {
+    /// Its name.
+    pub bucket: String,
+    /// The pool of its cold class.
+    pub pool: String,
+    /// What becomes of each rule.
+    pub rules: Vec<RulePlan>,
+    /// Its lifecycle configuration.
+    pub lifecycle: LifecycleState,
+    /// Objects that have the class.
+    pub cold: Total,
+    /// Objects that RGW will move, due by now. Those that rules name by tags are not among them.
+    pub by_lifecycle: Total,
+    /// Objects that are due to be copied.
+    pub by_copy: Total,
+    /// Of these the ones that were copied.
+    pub copied: Total,
+    /// Objects that no rule calls cold by now.
+    pub hot: Total,
+    /// Objects that are due and left alone, by the reason.
+    pub left: BTreeMap<String, Total>,
+}
+
+/// What `radosgw-admin zone get` prints.
+#[derive(Deserialize)]
+struct Zone {
+    placement_pools: Vec<Placement>,
+}
+
+#[derive(Deserialize)]
+struct Placement {
+    key: String,
+    val: PlacementPools,
+}
+
+#[derive(Deserialize)]
+struct PlacementPools {
+    storage_classes: BTreeMap<String, StorageClass>,
+}
+
+#[derive(Deserialize)]
+struct StorageClass {
+    data_pool: Option<String>,
+}
+
+/// What `radosgw-admin bucket stats` prints.
+#[derive(Deserialize)]
+struct BucketStats {
+    placement_rule: String,
+}
+
+/// What became of one object.
+enum Copied {
+    Done,
+    Left(String),
+    Hot,
+}
+
+/// One bucket on its way.
+struct OneBucket<'a> {
+    rules: &'a BucketRules,
+    report: BucketReport,
+    user: &'a str,
+    copies: u64,
+    looked_at: Option<Time>,
+    clock: TokioClock,
+}
+
+impl Migration {
+    /// Does it, or says what it would do.
+    pub async fn run(&mut self) -> Result<MigrationReport, MigrateError> {
+        let cluster = self.ceph.cluster()?;
+        if self.is_applied && !cluster.is_clean() {
+            return Err(MigrateError::NotClean(cluster.unclean_count()));
+        }
+        let zone: Zone = admin(self.ceph, &["zone", "get"])?;
+        let listed = self.rgw.buckets().await?;
+        let owned: Vec<String> = listed.buckets.bucket.into_iter().map(|bucket| bucket.name).collect();
+        let (class, is_applied) = (self.class.clone(), self.is_applied);
+        let mut report = MigrationReport { is_applied, class, buckets: Vec::new(), refused: BTreeMap::new() };
+        for bucket in self.named(&owned) {
+            match self.pool(&cluster, &zone, &owned, &bucket)? {
+                Err(reason) => drop(report.refused.insert(bucket, reason)),
+                Ok(pool) => report.buckets.push(self.bucket(bucket, pool, &listed.owner.id).await?),
+            }
+        }
+        Ok(report)
+    }
+
+    /// The buckets that are meant: all of the user that a rule can be about, and those that rules name.
+    fn named(&self, owned: &[String]) -> Vec<String> {
+        let by_rules = self.thermometer.rules.iter().filter_map(|rule| rule.bucket.clone());
+        let is_meant = |name: &String| self.buckets.is_empty() || self.buckets.contains(name);
+        let mut all: Vec<String> = owned.iter().cloned().chain(by_rules).filter(is_meant).collect();
+        all.extend(self.buckets.iter().cloned());
+        all.sort();
+        all.dedup();
+        let rules = &self.thermometer.rules;
+        let matters = |name: &String| rules.iter().any(|rule| rule.bucket.as_ref().is_none_or(|named| named == name));
+        all.into_iter().filter(matters).collect()
+    }
+
+    /// The pool of `bucket`'s cold class, or why it cannot be migrated.
+    fn pool(
+        &self,
+        cluster: &Cluster,
+        zone: &Zone,
+        owned: &[String],
+        bucket: &str,
+    ) -> Result<Result<String, String>, MigrateError> {
+        if !owned.iter().any(|name| name == bucket) {
+            return Ok(Err(match cluster.pool(bucket) {
+                Some(_) => {
+                    "it is a pool, not a bucket: RADOS moves no object between pools, changing a pool's name under \
+                            clients breaks them, and its redirects are unsafe; give the whole pool the rule \
+                            (`larder ceph convert pool/NAME`)"
+                        .to_owned()
+                }
+                None => "the user has no such bucket".to_owned(),
+            }));
+        }
+        let stats: BucketStats = admin(self.ceph, &["bucket", "stats", "--bucket", bucket])?;
+        let placement = stats.placement_rule.split('/').next().unwrap_or_default();
+        let placed = zone.placement_pools.iter().find(|known| known.key == placement);
+        let class = placed.and_then(|placed| placed.val.storage_classes.get(&self.class));
+        let Some(pool) = class.and_then(|class| class.data_pool.clone()) else {
+            return Ok(Err(format!(
+                "placement {placement} has no storage class {} with a pool of its own",
+                self.class
+            )));
+        };
+        let options = Options { pools: vec![pool.clone()], cold_class: self.cold_class.clone(), ..Options::default() };
+        let plan = plan(cluster, &options);
+        let is_ready = |role: PoolRole, rule: &Option<String>| role == PoolRole::HotPrimary && rule.is_none();
+        Ok(match plan.pool(&pool) {
+            Some(known) if is_ready(known.role, &known.new_rule) => Ok(pool),
+            _ => Err(format!(
+                "pool {pool} of class {} has no hot-primary rule, so that every read would wake drives \
+                 (`larder ceph convert pool/{pool} --pool {pool}`)",
+                self.class
+            )),
+        })
+    }
+
+    async fn bucket(&mut self, bucket: String, pool: String, user: &str) -> Result<BucketReport, MigrateError> {
+        let ids = self.rgw.lifecycle(&bucket).await?;
+        let is_taken = ids.iter().any(|id| !is_own_rule(id));
+        let rules = BucketRules::of(&self.thermometer, &bucket, is_taken);
+        let lifecycle = self.set_lifecycle(&bucket, &rules, &ids, is_taken).await?;
+        let report = BucketReport {
+            bucket,
+            pool,
+            rules: rules.plans.clone(),
+            lifecycle,
+            cold: Total::default(),
+            by_lifecycle: Total::default(),
+            by_copy: Total::default(),
+            copied: Total::default(),
+            hot: Total::default(),
+            left: BTreeMap::new(),
+        };
+        let clock = TokioClock::starting_at(Time::from_nanos(clock::since_epoch().as_nanos() as u64), 1);
+        let mut one = OneBucket { rules: &rules, report, user, copies: 0, looked_at: None, clock };
+        let is_versioned = rules.copies() && self.rgw.is_versioned(&one.report.bucket).await?;
+        let mut after = String::new();
+        loop {
+            let (entries, is_truncated) = self.rgw.list(&one.report.bucket, &after).await?;
+            for entry in &entries {
+                self.object(&mut one, entry, is_versioned).await?;
+            }
+            match entries.last().filter(|_| is_truncated) {
+                Some(last) => after.clone_from(&last.key),
+                None => return Ok(one.report),
+            }
+        }
+    }
+
+    async fn set_lifecycle(
+        &mut self,
+        bucket: &str,
+        rules: &BucketRules,
+        ids: &[String],
+        is_taken: bool,
+    ) -> Result<LifecycleState, MigrateError> {
+        let wanted = rules.lifecycle(&self.class);
+        if is_taken {
+            return Ok(LifecycleState::Foreign);
+        }
+        if wanted.is_none() && ids.is_empty() {
+            return Ok(LifecycleState::NotNeeded);
+        }
+        let state = if wanted.is_some() { LifecycleState::Set } else { LifecycleState::Removed };
+        if !self.is_applied {
+            return Ok(if wanted.is_some() { LifecycleState::Wanted } else { LifecycleState::NotNeeded });
+        }
+        self.rgw.set_lifecycle(bucket, wanted).await?;
+        Ok(state)
+    }
+
+    async fn object(&mut self, one: &mut OneBucket<'_>, entry: &Entry, is_versioned: bool) -> Result<(), MigrateError> {
+        if entry.storage_class == self.class {
+            one.report.cold.add(entry.size);
+            return Ok(());
+        }
+        let moment = || MigrateError::Moment { key: entry.key.clone(), moment: entry.last_modified.clone() };
+        let written_ms = written_ms(&entry.last_modified).ok_or_else(moment)?;
+        let Some(way) = one.way(&entry.key, entry.size, written_ms) else {
+            one.report.hot.add(entry.size);
+            return Ok(());
+        };
+        if way != Way::Copy {
+            one.report.by_lifecycle.add(entry.size);
+            return Ok(());
+        }
+        one.report.by_copy.add(entry.size);
+        let copied = match (is_versioned, self.is_applied) {
+            (true, _) => Copied::Left("its bucket keeps versions, of which a copy makes one more".to_owned()),
+            (false, false) => return Ok(()),
+            (false, true) => self.paced(one, entry, written_ms).await?,
+        };
+        match copied {
+            Copied::Done => one.report.copied.add(entry.size),
+            Copied::Left(reason) => one.report.left.entry(reason).or_default().add(entry.size),
+            Copied::Hot => one.report.hot.add(entry.size),
+        }
+        Ok(())
+    }
+
+    /// Copies an object when its turn has come.
+    async fn paced(&mut self, one: &mut OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
+        let due = |looked: Time| one.clock.now().since(looked) >= LOOK_EVERY;
+        if one.looked_at.is_none_or(due) {
+            self.look(one).await?;
+        }
+        let started = one.clock.now();
+        let copied = self.copy(one, entry, ms).await?;
+        one.copies += 1;
+        one.clock.sleep_until(started + Duration::from_secs(1) / self.copies_per_s.max(1)).await;
+        Ok(copied)
+    }
+
+    /// Looks at the cluster: an error if it is not clean; waits for a window if copies are held to them.
+    async fn look(&mut self, one: &mut OneBucket<'_>) -> Result<(), MigrateError> {
+        let mut is_said = false;
+        loop {
+            let cluster = self.ceph.cluster()?;
+            if !cluster.is_clean() {
+                return Err(MigrateError::NotClean(cluster.unclean_count()));
+            }
+            let now = Time::from_nanos(clock::since_epoch().as_nanos() as u64);
+            one.looked_at = Some(one.clock.now());
+            let Some(span) = self.window else { return Ok(()) };
+            let pgs = dumps::pgs(&self.ceph.json(&["pg", "ls-by-pool", &one.report.pool])?)?;
+            if window::is_open(&pgs, now, span) {
+                return Ok(());
+            }
+            if !is_said {
+                tracing::info!(pool = one.report.pool, "waiting until every drive of the pool was deep-scrubbed");
+                is_said = true;
+            }
+            one.clock.sleep_until(one.clock.now() + LOOK_EVERY / 5).await;
+        }
+    }
+
+    /// Looks at an object anew, and copies it if it still is as it must be.
+    async fn copy(&mut self, one: &OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
+        match self.try_copy(one, entry, ms).await {
+            Err(MigrateError::Rgw(error)) => match error.status() {
+                Some(StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND) => {
+                    Ok(Copied::Left("changed meanwhile".to_owned()))
+                }
+                Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR) | None => Err(error.into()),
+                Some(status) => Ok(Copied::Left(format!("RGW answers {status}"))),
+            },
+            done => done,
+        }
+    }
+
+    async fn try_copy(&mut self, one: &OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
+        let path = format!("/{}/{}", one.report.bucket, entry.key);
+        let header = |text: &str| HeaderValue::from_str(text).map_err(|error| MigrateError::Class(text.into(), error));
+        let is_private = self.rgw.acl(&path).await?.is_private_of(one.user);
+        let headers = self.rgw.head(&path).await?;
+        let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+        let seen = Seen { bytes: length.unwrap_or(u64::MAX), headers, is_private };
+        let created_ms = seen.created_ms(ms);
+        if seen.class() != "STANDARD" {
+            return Ok(Copied::Left("changed meanwhile".to_owned()));
+        }
+        if let Some(obstacle) = seen.obstacle() {
+            return Ok(Copied::Left(obstacle.to_owned()));
+        }
+        if one.way(&entry.key, seen.bytes, created_ms) != Some(Way::Copy) {
+            return Ok(Copied::Hot);
+        }
+        let request = seen.request(&header(&signing::path(&path))?, &header(&self.class)?, created_ms);
+        self.rgw.copy(&path, request).await?;
+        let is_moved = self.rgw.head(&path).await?.get("x-amz-storage-class") == Some(&header(&self.class)?);
+        Ok(if is_moved { Copied::Done } else { Copied::Left("changed meanwhile".to_owned()) })
+    }
+}
+
+impl OneBucket<'_> {
+    /// How an object without tags is moved, if it is due.
+    fn way(&self, key: &str, bytes: u64, created_ms: u64) -> Option<Way> {
+        let now_ms = clock::since_epoch().as_millis() as u64;
+        let (bucket, tags) = (&*self.report.bucket, &[][..]);
+        let facts = Facts { bucket, key, tags, bytes, created_ms, read_ms: None, reads: 0, is_read_through: false };
+        self.rules.due(&facts, now_ms).map(|plan| plan.way)
+    }
+}
+
+/// What a `radosgw-admin` command prints.
+fn admin<T: serde::de::DeserializeOwned>(ceph: Ceph, arguments: &[&str]) -> Result<T, MigrateError> {
+    let argv = tools::words(&[&["radosgw-admin"], arguments].concat());
+    let text = ceph.program(&argv, ceph.timeout)?;
+    Ok(dumps::decode(&argv.join(" "), &text)?)
+}
+
+/// The milliseconds of the Unix epoch that `2026-11-25T23:05:32.247Z` says.
+fn written_ms(moment: &str) -> Option<u64> {
+    let whole = stamp::parse(moment)?.as_nanos() / 1_000_000;
+    // Without a fraction it is the end of the second, so that nothing moves before its time.
+    let fraction = moment.split_once('.').and_then(|(_, rest)| rest.get(..3)?.parse::<u64>().ok());
+    Some(whole + fraction.unwrap_or(999))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::world::rgw::answers::{Acl, Failure, Lifecycle, Listing, decode};
+
+    #[test]
+    fn moments_of_a_listing_are_read() {
+        assert_eq!(written_ms("2024-02-29T12:00:00.247Z"), Some(1_709_208_000_247));
+        assert_eq!(written_ms("2024-02-29T12:00:00Z"), Some(1_709_208_000_999));
+        assert_eq!(written_ms("yesterday"), None);
+    }
+
+    #[test]
+    fn answers_of_16_2_are_read() {
+        let listing: Listing = decode(
+            b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\
+              <ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>bbb</Name><Prefix></Prefix>\
+              <MaxKeys>1</MaxKeys><IsTruncated>true</IsTruncated><Contents><Key>a</Key>\
+              <LastModified>2026-11-25T23:05:32.247Z</LastModified><ETag>&quot;e1&quot;</ETag><Size>60000</Size>\
+              <StorageClass>COLD</StorageClass><Type>Normal</Type></Contents><KeyCount>1</KeyCount></ListBucketResult>",
+        )
+        .unwrap();
+        let entry = &listing.contents[0];
+        assert_eq!((&*entry.key, entry.size, &*entry.storage_class), ("a", 60_000, "COLD"));
+        let acl: Acl = decode(
+            b"<AccessControlPolicy><Owner><ID>larder</ID><DisplayName>x</DisplayName></Owner><AccessControlList><Grant>\
+              <Grantee xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\">\
+              <ID>larder</ID></Grantee><Permission>FULL_CONTROL</Permission></Grant></AccessControlList>\
+              </AccessControlPolicy>",
+        )
+        .unwrap();
+        assert!(acl.is_private_of("larder") && !acl.is_private_of("other"));
+        let lifecycle: Lifecycle = decode(
+            b"<LifecycleConfiguration><Rule><ID>mine</ID><Prefix>log/</Prefix><Status>Enabled</Status></Rule><Rule>\
+              <ID>larder-1</ID></Rule></LifecycleConfiguration>",
+        )
+        .unwrap();
+        assert_eq!(lifecycle.rule.iter().map(|rule| &*rule.id).collect::<Vec<_>>(), ["mine", "larder-1"]);
+        let failure: Failure = decode(b"<Error><Code>SlowDown</Code><RequestId>1</RequestId></Error>").unwrap();
+        assert_eq!(failure.code, "SlowDown");
+        let copied = b"<CopyObjectResult><LastModified>x</LastModified><ETag>e</ETag></CopyObjectResult>";
+        assert_eq!(decode::<Failure>(copied).unwrap().code, "");
+    }
+}

@@ -1,0 +1,392 @@
+//! Whole drives over made-up disks: what disks, translators and bridges answer, one answer after another, at the
+//! boundary of SG_IO. Pauses take no time: a disk that answers 200 times that it is becoming ready took 200 pauses,
+//! 40 s.
+#![allow(clippy::unwrap_used, clippy::unnecessary_wraps)] // answers are wrapped as a `Replay` takes them
+
+use super::handle::DiskHandle;
+use super::*;
+use crate::discover::Tree;
+use crate::label::{RackUuid, volume_name};
+use crate::power::PowerError;
+use crate::scsi::{Command, Recorded, Replay, Reply, ScsiTransport, TransportError};
+use crate::{DriveEventKind, Hardware, LabelError};
+use model::DriveId;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fs;
+use std::iter::{once, repeat_n};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Where a disk of each kind is below /sys/devices, and its vendor.
+const SAS: (&str, &str) = ("pci0000:00/host0/port-0:1/end_device-0:1/target0:0:1/0:0:1:0", "SEAGATE");
+const SATA: (&str, &str) = ("pci0000:00/ata3/host2/target2:0:0/2:0:0:0", "ATA");
+const USB: (&str, &str) = ("pci0000:00/usb2/2-1/host5/target5:0:0/5:0:0:0", "Generic");
+const SIZE_BYTES: u64 = 8 << 20;
+const RACK: RackUuid = RackUuid([7; 16]);
+
+type Disks = Arc<Mutex<HashMap<PathBuf, (Arc<Replay>, PathBuf)>>>;
+
+/// A made-up machine: its files, and what its disks answer.
+struct Machine {
+    folder: TempDir,
+    disks: Disks,
+}
+
+/// The way to a disk. The kernel counts each command.
+struct Wire(Arc<Replay>, PathBuf);
+
+impl ScsiTransport for Wire {
+    fn execute(&self, command: &Command) -> Result<Reply, TransportError> {
+        let text = fs::read_to_string(&self.1).unwrap();
+        let count = u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).unwrap();
+        fs::write(&self.1, format!("{:#x}\n", count + 1)).unwrap();
+        self.0.execute(command)
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for directory in ["sys/block", "dev/disk/by-id"] {
+            fs::create_dir_all(folder.path().join(directory)).unwrap();
+        }
+        Self { folder, disks: Disks::default() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Plugs in a disk that the kernel calls `name`. Counters begin anew; what lies on it stays.
+    fn plug(&self, name: &str, kind: (&str, &str), replay: Replay) -> Arc<Replay> {
+        let block = self.path(&format!("sys/devices/{}/block/{name}", kind.0));
+        fs::create_dir_all(&block).unwrap();
+        if !block.join("device").exists() {
+            symlink("../..", block.join("device")).unwrap();
+        }
+        symlink(format!("../devices/{}/block/{name}", kind.0), self.path(&format!("sys/block/{name}"))).unwrap();
+        symlink(format!("../../{name}"), self.path(&format!("dev/disk/by-id/{name}"))).unwrap();
+        fs::write(block.join("device/vendor"), kind.1).unwrap();
+        fs::write(block.join("size"), format!("{}\n", SIZE_BYTES / 512)).unwrap();
+        fs::write(block.join("stat"), "0 0 0 0 0 0 0 0 0 0 0\n").unwrap();
+        fs::write(block.join("device/iorequest_cnt"), "0x0\n").unwrap();
+        let node = self.path(&format!("dev/{name}"));
+        fs::OpenOptions::new().create(true).append(true).open(&node).unwrap().set_len(SIZE_BYTES).unwrap();
+        let replay = Arc::new(replay);
+        let node = fs::canonicalize(node).unwrap();
+        self.disks.lock().insert(node, (Arc::clone(&replay), block.join("device/iorequest_cnt")));
+        replay
+    }
+
+    fn pull(&self, name: &str) {
+        for path in [format!("sys/block/{name}"), format!("dev/disk/by-id/{name}")] {
+            fs::remove_file(self.path(&path)).unwrap();
+        }
+        self.disks.lock().remove(&fs::canonicalize(self.path(&format!("dev/{name}"))).unwrap());
+    }
+
+    /// Somebody reads from it so often, since the kernel found it.
+    fn reads(&self, name: &str, reads: u64) {
+        let stat = format!("{reads} 0 {} 0 0 0 0 0 0 0 0\n", 8 * reads);
+        fs::write(self.path(&format!("sys/block/{name}/stat")), stat).unwrap();
+    }
+
+    /// The drive on the disk that the kernel calls `name`.
+    fn drive(&self, name: &str) -> DeviceDrive {
+        let label = Label { rack: RACK, rack_name: "here".into(), drive: DriveId(0) };
+        let id = PathBuf::from(format!("/dev/disk/by-id/{name}"));
+        let mount_point = self.path("mounts").join(name);
+        let disks = Arc::clone(&self.disks);
+        let open = move |node: &Path| {
+            let disks = disks.lock();
+            let (replay, count) = disks.get(node).ok_or(TransportError::Gone)?;
+            Ok(Box::new(Wire(Arc::clone(replay), count.clone())) as Box<dyn ScsiTransport>)
+        };
+        let disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open));
+        let mut state = DeviceState::new(disk, mount_point, label.clone());
+        state.pause = |_| {};
+        let files = DirectoryDrive::at(state.directory()).with_label(label);
+        DeviceDrive { state: Arc::new(state), files }
+    }
+
+    fn rack(&self, names: &[&str]) -> DeviceRack {
+        DeviceRack::new(names.iter().map(|name| RackDrive::Device(self.drive(name))))
+    }
+}
+
+fn good() -> Recorded {
+    Ok(Reply::default())
+}
+
+fn check(key: u8, asc: u8, ascq: u8) -> Recorded {
+    Ok(Reply::check_fixed(key, asc, ascq))
+}
+
+/// What REQUEST SENSE answers in its data.
+fn state(key: u8, asc: u8, ascq: u8) -> Recorded {
+    Ok(Reply::good(&Reply::check_fixed(key, asc, ascq).sense))
+}
+
+/// What libata answers to a pass-through with CK_COND, with this count.
+fn registers(count: u8) -> Recorded {
+    Ok(Reply::check(&[0x72, 1, 0, 0x1d, 0, 0, 0, 14, 9, 12, 0, 0, 0, count, 0, 0, 0, 0, 0, 0, 0x40, 0x50]))
+}
+
+/// A SAS disk that obeys, with these states one after another.
+fn sas(states: impl IntoIterator<Item = Recorded>) -> Replay {
+    Replay::default()
+        .with(Command::start(), [good()])
+        .with(Command::stop(), [good()])
+        .with(Command::test_unit_ready(), [good()])
+        .with(Command::request_sense(), states)
+}
+
+const STARTING: (u8, u8, u8) = (2, 4, 1);
+const STANDBY: (u8, u8, u8) = (2, 4, 2);
+const TURNING: (u8, u8, u8) = (0, 0, 0);
+
+fn is(mode: (u8, u8, u8)) -> Recorded {
+    state(mode.0, mode.1, mode.2)
+}
+
+/// A SATA disk that obeys, with these power modes one after another.
+fn sata(modes: impl IntoIterator<Item = u8>, ready: impl IntoIterator<Item = Recorded>) -> Replay {
+    Replay::default()
+        .with(Command::start(), [good()])
+        .with(Command::ata_standby_immediate(), [registers(0)])
+        .with(Command::test_unit_ready(), ready)
+        .with(Command::ata_check_power_mode(), modes.into_iter().map(registers))
+}
+
+fn sent(replay: &Replay, command: Command) -> usize {
+    replay.asked().iter().filter(|asked| **asked == command).count()
+}
+
+#[tokio::test]
+async fn a_start_that_takes_40_s_is_waited_for() {
+    let machine = Machine::new();
+    let disk = machine.plug("sda", SAS, sas(repeat_n(is(STARTING), 200).chain(once(is(TURNING)))));
+    machine.drive("sda").spin_up().await.unwrap();
+    assert_eq!((sent(&disk, Command::start()), sent(&disk, Command::request_sense())), (1, 201));
+    // Its translator answers FFh from the moment on at which the platters move.
+    let ready = repeat_n(check(2, 4, 1), 200).chain(once(good()));
+    let disk = machine.plug("sdb", SATA, sata([0xff], ready));
+    machine.drive("sdb").spin_up().await.unwrap();
+    assert_eq!((sent(&disk, Command::start()), sent(&disk, Command::test_unit_ready())), (1, 201));
+}
+
+#[tokio::test]
+async fn a_start_that_never_ends_is_given_up() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([is(STARTING)]));
+    machine.plug("sdb", SATA, sata([0], [good()]));
+    for name in ["sda", "sdb"] {
+        let error = machine.drive(name).spin_up().await.unwrap_err();
+        assert!(matches!(error, DriveError::NoAnswer(after) if after == Duration::from_mins(2)), "{error}");
+    }
+    // One that refuses says so at once: it needs an enclosure that lets it, or is defective.
+    let disk = machine.plug("sdc", SAS, Replay::default().with(Command::start(), [check(4, 0x3e, 1)]));
+    let refused = PowerError::Refused { key: 4, asc: 0x3e, ascq: 1 };
+    let error = machine.drive("sdc").spin_up().await.unwrap_err();
+    assert!(matches!(error, DriveError::Power(error) if error == refused));
+    assert_eq!(disk.asked(), [Command::start()]);
+}
+
+#[tokio::test]
+async fn a_disk_that_goes_in_the_middle_of_a_start_is_gone() {
+    let machine = Machine::new();
+    let no_connect = Ok(Reply { host_status: crate::scsi::HOST_NO_CONNECT, ..Reply::default() });
+    for (name, end) in [("sda", Err(TransportError::Gone)), ("sdb", no_connect)] {
+        machine.plug(name, SAS, sas(repeat_n(is(STARTING), 50).chain(once(end))));
+        let error = machine.drive(name).spin_up().await.unwrap_err();
+        assert!(matches!(&error, DriveError::Gone(id) if id.ends_with(name)), "{error}");
+        machine.pull(name);
+        let error = machine.drive(name).spin_up().await.unwrap_err();
+        assert!(matches!(error, DriveError::Gone(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_is_over_when_the_disk_says_so() {
+    let machine = Machine::new();
+    let stopping = repeat_n(is(TURNING), 20).chain(once(is(STANDBY)));
+    let disk = machine.plug("sda", SAS, sas(stopping));
+    machine.drive("sda").stop().await.unwrap();
+    assert_eq!((sent(&disk, Command::stop()), sent(&disk, Command::request_sense())), (1, 21));
+    machine.plug("sdb", SATA, sata(repeat_n(0xff, 20).chain(once(0)), [good()]));
+    machine.drive("sdb").stop().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_ignores_a_stop_counts_as_spinning() {
+    let machine = Machine::new();
+    machine.plug("sda", SATA, sata([0xff], [good()]));
+    // A bridge that swallows what it does not know, and answers GOOD.
+    let swallows = Replay::default()
+        .with(Command::start(), [good()])
+        .with(Command::ata_standby_immediate(), [good()])
+        .with(Command::ata_check_power_mode(), [good()]);
+    machine.plug("sdb", USB, swallows);
+    // One that translates a stop by itself, answers for the disk and rejects what would prove it.
+    let answers = Replay::default()
+        .with(Command::stop(), [good()])
+        .with(Command::request_sense(), [is(STANDBY)])
+        .with(Command::ata_check_power_mode(), [check(5, 0x24, 0)]);
+    machine.plug("sdc", USB, answers);
+    machine.plug("sdd", SAS, sas([is(STANDBY)]));
+    let rack = machine.rack(&["sda", "sdb", "sdc", "sdd"]);
+    let drives = rack.drives();
+    let mut errors = Vec::new();
+    for drive in &drives[..3] {
+        errors.push(match drive.stop().await.unwrap_err() {
+            DriveError::Power(error) => error,
+            other => panic!("{other}"),
+        });
+    }
+    let rejected = PowerError::Refused { key: 5, asc: 0x20, ascq: 0 };
+    assert_eq!(errors, [PowerError::StopIgnored, PowerError::NoAtaStatus, rejected]);
+    drives[3].stop().await.unwrap();
+    assert_eq!(rack.spinning().await, [0, 1, 2].map(DriveId));
+    let started = drives[1].spin_up().await.unwrap_err();
+    assert!(matches!(started, DriveError::Power(PowerError::NoAtaStatus)), "{started}");
+    // Nobody supposes that they sleep, so that nothing which happens to them is news.
+    for name in ["sda", "sdb", "sdc"] {
+        machine.reads(name, 5);
+    }
+    assert_eq!(news(&rack).await, None);
+}
+
+/// What happens within a minute. It ends between two looks: one that nobody waits for takes its news along.
+async fn news(rack: &DeviceRack) -> Option<(u32, DriveEventKind)> {
+    let event = tokio::time::timeout(Duration::from_secs(59), rack.news()).await;
+    event.ok().map(|event| (event.drive.0, event.news))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_disk_is_left_alone_until_somebody_touches_it() {
+    let machine = Machine::new();
+    // Asleep after the stop and when it is asked; then awake, and asleep again after the next stop.
+    let states = [STANDBY, STANDBY, TURNING, STANDBY, STANDBY];
+    let disk = machine.plug("sda", SAS, sas(states.map(is)));
+    let rack = machine.rack(&["sda"]);
+    rack.drives()[0].stop().await.unwrap();
+    let asked = disk.asked().len();
+    assert_eq!(news(&rack).await, None);
+    assert_eq!(disk.asked().len(), asked, "no command was sent to it");
+    // Somebody asks it something, which does not wake it: it is asked as well, once, and nothing is reported.
+    let count = machine.path("sys/block/sda/device/iorequest_cnt");
+    fs::write(&count, "0x40\n").unwrap();
+    assert_eq!(news(&rack).await, None);
+    assert_eq!((disk.asked().len(), rack.woken_by_others()), (asked + 1, 0));
+    // Somebody reads it.
+    machine.reads("sda", 2);
+    assert_eq!(news(&rack).await, Some((0, DriveEventKind::Spins)));
+    assert_eq!(rack.woken_by_others(), 1);
+    assert_eq!(news(&rack).await, None, "it is reported once");
+    rack.drives()[0].stop().await.unwrap();
+    assert_eq!(news(&rack).await, None, "what it did while awake is no touch");
+    // A read that it served from its cache.
+    machine.reads("sda", 3);
+    assert_eq!(news(&rack).await, None);
+    assert_eq!(rack.woken_by_others(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_is_started_from_here_is_not_woken_by_others() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([STANDBY, TURNING].map(is)));
+    let rack = machine.rack(&["sda"]);
+    let drive = &rack.drives()[0];
+    drive.stop().await.unwrap();
+    drive.spin_up().await.unwrap();
+    machine.reads("sda", 100);
+    assert_eq!(news(&rack).await, None);
+    assert_eq!(rack.woken_by_others(), 0);
+}
+
+/// The answer of a disk that is asked because somebody touched it comes when it was started from here already.
+#[tokio::test(start_paused = true)]
+async fn a_start_in_the_middle_of_a_question_is_no_wake_by_others() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([STANDBY, STANDBY, TURNING].map(is)));
+    let drive = machine.drive("sda");
+    drive.stop().await.unwrap();
+    let starts = drive.state.sleep.lock().starts;
+    drive.state.sleep.lock().ends();
+    assert_eq!(drive.state.ask_since(starts), (Some(true), false));
+    assert!(drive.state.sleep.lock().asleep.is_none(), "what it answered before the start is forgotten");
+    machine.reads("sda", 100);
+    assert_eq!(drive.state.look(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn disks_that_go_and_come_back_are_asked_for_their_state() {
+    let machine = Machine::new();
+    let plugged = |state| machine.plug("sda", SAS, sas([is(state)]));
+    plugged(STANDBY);
+    let rack = machine.rack(&["sda"]);
+    assert_eq!(rack.spinning().await, []);
+    for (state, kind) in [(STANDBY, DriveEventKind::Back), (TURNING, DriveEventKind::Spins)] {
+        machine.pull("sda");
+        assert_eq!(news(&rack).await, Some((0, DriveEventKind::Pulled)));
+        assert_eq!(news(&rack).await, None, "it is reported once");
+        let disk = plugged(state);
+        assert_eq!(news(&rack).await, Some((0, kind)));
+        assert_eq!(news(&rack).await, None);
+        assert_eq!(sent(&disk, Command::start()) + sent(&disk, Command::stop()), 0, "it is only asked");
+    }
+    // Not there when the server starts.
+    machine.pull("sda");
+    assert_eq!(rack.spinning().await, []);
+    assert_eq!(news(&rack).await, Some((0, DriveEventKind::Pulled)));
+    assert_eq!(rack.woken_by_others(), 0, "whoever pulls a disk does not wake it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sleeping_disk_that_is_counted_anew_is_asked() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([is(STANDBY)]));
+    let rack = machine.rack(&["sda"]);
+    rack.drives()[0].stop().await.unwrap();
+    // Another cable, between two looks: there all the time, as far as anybody saw.
+    for (state, kind) in [(STANDBY, None), (TURNING, Some((0, DriveEventKind::Spins)))] {
+        machine.reads("sda", 50);
+        assert_eq!(news(&rack).await, None, "it sleeps on");
+        machine.pull("sda");
+        let disk = machine.plug("sda", SAS, sas([is(state)]));
+        assert_eq!(news(&rack).await, kind);
+        assert_eq!(sent(&disk, Command::request_sense()), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_took_anothers_place_is_not_mounted_and_not_written() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([is(TURNING)]));
+    let drive = machine.drive("sda");
+    let node = machine.path("dev/sda");
+    let mount_of = async |name: Option<&str>| {
+        let mut bytes = vec![0; SIZE_BYTES as usize];
+        if let Some(name) = name {
+            bytes[..4].copy_from_slice(b"XFSB");
+            bytes[108..108 + name.len()].copy_from_slice(name.as_bytes());
+        }
+        fs::write(&node, &bytes).unwrap();
+        let error = drive.mount().await.unwrap_err();
+        assert!(fs::read(&node).unwrap() == bytes, "nothing was written");
+        assert!(!machine.path("mounts").exists(), "nothing was mounted");
+        error
+    };
+    assert!(matches!(mount_of(None).await, DriveError::Label(LabelError::Missing)));
+    let other = volume_name(RackUuid([8; 16]));
+    let error = mount_of(Some(&other)).await;
+    let expected = volume_name(RACK);
+    assert!(
+        matches!(&error, DriveError::Label(LabelError::OtherVolume { found, expected: wanted })
+            if *found == other && *wanted == expected),
+        "{error}"
+    );
+}
