@@ -18,19 +18,13 @@
 //!    that cannot be made good like that is regenerated in its place, as an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A blob with too few good fragments is read once more,
 //!    too, before it counts as lost.
-//! 5. A blob that cannot be read now, since too few of its drives are there, is *put off*. At the end of the list the
-//!    pass is complete if nothing was put off; if something was, those blobs alone are read again after a pause that
-//!    doubles from one try to the next. What is put off still when the period ends is counted as unread, and is read
-//!    by the next pass, which begins then.
-//! 6. The next pass begins with the next period, and not before.
+//! 5. At the end of the list the pass is complete. The next one begins with the next period, and not before.
 //!
 //! Where a pass is, is remembered durably after each page ([`Action::PersistScrub`]); what was done since the last time
-//! is done again after a crash. While something is put off, what is remembered is where the pass was before the first
-//! such blob.
+//! is done again after a crash.
 //!
-//! Invariants: memory is a page for each class, and a record and at most `PUT_OFF_MAX` blobs for each group; a page
-//! counts only if it is the one awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is
-//! paused; a pass is complete only if each of its blobs was read, died, or has lost too many drives ever to be read.
+//! Invariants: memory is a page for each class and a record for each group; a page counts only if it is the one
+//! awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
 
 #[cfg(test)]
 mod tests;
@@ -51,10 +45,6 @@ use model::{Attempt, BlobId, ClassId, GroupId, OpId, Time};
 const PAGE_BLOBS: u32 = 32;
 /// Between two wakes of a group for its pass alone, and before what could not be listed is asked for again.
 const PAUSE: Duration = Duration::from_mins(10);
-/// Blobs of a group that are put off at most; at one more the pass waits where it is.
-const PUT_OFF_MAX: usize = 1_000;
-/// The pause before what was put off is read again doubles so often: to nearly two days.
-const DOUBLINGS_MAX: u32 = 8;
 
 /// How far the scrub of a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +57,6 @@ pub struct ScrubView {
     pub period_ends: Time,
     /// Whether the period before ended before the pass did.
     pub overdue: bool,
-    /// Blobs that are put off, since they could not be read yet.
-    pub put_off_blobs: u64,
-    /// Every other blob of the pass is done.
-    pub rest_is_done: bool,
 }
 
 /// The blob that a class is at.
@@ -116,18 +102,6 @@ impl AtBlob {
     }
 }
 
-/// What a page is of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Part {
-    /// The list, which goes on behind it, or it is awaited.
-    #[default]
-    Middle,
-    /// The list, which ends with it.
-    Last,
-    /// Blobs that were put off, behind the end of the list.
-    PutOff,
-}
-
 /// The page of a class.
 #[derive(Default)]
 struct Page {
@@ -139,7 +113,8 @@ struct Page {
     blobs: VecDeque<BlobOnDrive>,
     /// Behind which blob the list goes on after it.
     next: Option<BlobId>,
-    part: Part,
+    /// It was taken, and the list ends with it.
+    is_last: bool,
     at: Option<AtBlob>,
     /// A step is in service.
     stepping: bool,
@@ -159,29 +134,6 @@ struct GroupScrub {
     dirty: bool,
     /// When something is to be done about it that nothing else brings about.
     due: Time,
-    put_off: PutOff,
-}
-
-/// The blobs of a pass that could not be read yet.
-#[derive(Clone, Default)]
-struct PutOff {
-    blobs: Vec<BlobOnDrive>,
-    /// Where the pass was before the first of them, and its counts then.
-    before: (Option<BlobId>, ScrubCounts),
-    /// All others are done.
-    are_rest: bool,
-    /// They are not read before.
-    until: Time,
-    /// Times that it came to nothing.
-    tries: u32,
-}
-
-impl PutOff {
-    /// They were tried, and are tried again after a while.
-    fn wait(&mut self, now: Time) {
-        self.until = now + PAUSE * (1 << self.tries.min(DOUBLINGS_MAX));
-        self.tries += 1;
-    }
 }
 
 /// The next thing to do in a group.
@@ -233,24 +185,19 @@ impl Scrubber {
     /// At boot: where the pass of `group` was.
     pub fn report(&mut self, group: GroupId, pass: ScrubPass) {
         if let Some(state) = self.groups.get_mut(group.index()) {
-            *state = GroupScrub { pass, known: true, ..GroupScrub::default() };
+            *state = GroupScrub { pass, known: true, dirty: false, due: Time::ZERO };
         }
     }
 
     /// A group whose pass was never begun begins with it, over stacks of `used_bytes`. A pass that was completed in an
-    /// earlier period, or of which only what was put off is left, gives way to the next.
+    /// earlier period gives way to the next.
     pub fn begin_due(&mut self, group: GroupId, used_bytes: u64, now: Time) {
         let Some(period) = self.period() else { return };
-        let state = &self.groups[group.index()];
-        let through = state.pass.complete || state.put_off.are_rest;
-        let over = through && now >= state.pass.began + period;
+        let state = &mut self.groups[group.index()];
+        let over = state.pass.complete && now >= state.pass.began + period;
         if state.known && !over {
             return;
         }
-        if !state.pass.complete {
-            self.count_unread(group, now);
-        }
-        let state = &self.groups[group.index()];
         let periods = if state.known { now.nanos_since(state.pass.began) / period.as_nanos().max(1) as u64 } else { 0 };
         let began = if state.known { state.pass.began + times(period, periods) } else { now };
         self.begin(group, began, used_bytes, false);
@@ -267,31 +214,11 @@ impl Scrubber {
         self.begin(group, now, used_bytes, true);
     }
 
-    /// The pass of `group` ends with what is put off, if that is all that is left of it.
-    fn count_unread(&mut self, group: GroupId, now: Time) {
-        let state = &mut self.groups[group.index()];
-        if !state.put_off.are_rest {
-            return;
-        }
-        let counts = &mut state.pass.counts;
-        for blob in &state.put_off.blobs {
-            counts.blobs += 1;
-            counts.stack_bytes += blob.stack_bytes.saturating_mul(blob.drives.len() as u64);
-            counts.unread_stacks += blob.drives.len() as u64;
-        }
-        state.pass.last = Some(ScrubbedPass { ended: now, counts: *counts });
-        for class in (0..self.pages.len()).map(|class| ClassId(class as u32)) {
-            if self.pages[class.index()].of == Some(group) {
-                self.forget_page(class);
-            }
-        }
-    }
-
     fn begin(&mut self, group: GroupId, began: Time, total_bytes: u64, requested: bool) {
         let state = &mut self.groups[group.index()];
         let ScrubPass { serial, last, own_wakes, .. } = state.pass;
         let pass = ScrubPass { serial, began, total_bytes, last, own_wakes, requested, ..ScrubPass::default() };
-        *state = GroupScrub { pass, known: true, dirty: true, ..GroupScrub::default() };
+        *state = GroupScrub { pass, known: true, dirty: true, due: Time::ZERO };
     }
 
     /// Asks to remember where the pass of `group` is, if that has changed.
@@ -301,11 +228,7 @@ impl Scrubber {
             return None;
         }
         state.pass.serial += 1;
-        let mut pass = state.pass;
-        if !state.put_off.blobs.is_empty() {
-            (pass.done, pass.counts) = state.put_off.before;
-        }
-        Some(Action::PersistScrub { group, pass })
+        Some(Action::PersistScrub { group, pass: state.pass })
     }
 
     /// When something is to be done about a pass, beyond `now`.
@@ -321,12 +244,9 @@ impl Scrubber {
     /// complete; if not, when it may be due.
     fn next_look(&self, group: GroupId, now: Time) -> Time {
         let Some(period) = self.period() else { return Time::MAX };
-        let GroupScrub { pass, put_off, .. } = &self.groups[group.index()];
+        let pass = &self.groups[group.index()].pass;
         if pass.complete {
             return pass.began + period;
-        }
-        if put_off.are_rest {
-            return put_off.until;
         }
         if pass.requested {
             return now;
@@ -450,11 +370,9 @@ impl Scrubber {
 
     /// Whether a step may begin in `group`, which has had no work of others since then.
     pub fn may_begin(&self, class: ClassId, group: GroupId, idle_since: Time, now: Time) -> bool {
-        let (state, page) = (&self.groups[group.index()], &self.pages[class.index()]);
+        let state = &self.groups[group.index()];
         let open = !self.is_off() && state.known && !state.pass.complete;
-        let put_off = state.put_off.are_rest || state.put_off.blobs.len() >= PUT_OFF_MAX;
-        let waits = put_off && now < state.put_off.until;
-        open && !waits && (page.own || now < idle_since + self.policy.ride_along)
+        open && (self.pages[class.index()].own || now < idle_since + self.policy.ride_along)
     }
 
     /// The group of `class` that was up goes to sleep. Its page stays, and where it was in a blob.
@@ -489,8 +407,7 @@ impl Scrubber {
         if page.at.is_some() { Next::Step } else { Next::Page }
     }
 
-    /// Asks for the next page of `group`. `None` if it was the last: the pass is complete, or goes on later with what
-    /// was put off.
+    /// Asks for the next page of `group`. `None` if it was the last: the pass is complete.
     pub fn list(&mut self, class: ClassId, group: GroupId, attempt: Attempt, now: Time) -> Option<Action> {
         let pass = self.groups[group.index()].pass;
         if self.pages[class.index()].of != Some(group) {
@@ -498,13 +415,13 @@ impl Scrubber {
         }
         let page = &mut self.pages[class.index()];
         assert!(page.awaiting.is_none() && page.blobs.is_empty() && page.at.is_none(), "one page at a time");
-        if page.of == Some(group) && page.part != Part::Middle {
-            self.end_list(class, group, now);
+        if page.of == Some(group) && page.is_last {
+            self.complete(class, group, now);
             return None;
         }
         let after = if page.of == Some(group) { page.next.max(pass.done) } else { pass.done };
         (page.of, page.awaiting) = (Some(group), Some(attempt));
-        (page.after, page.next, page.part) = (after, None, Part::Middle);
+        (page.after, page.next, page.is_last) = (after, None, false);
         Some(Action::ListToScrub { group, attempt, after, end: pass.end, limit: PAGE_BLOBS })
     }
 
@@ -533,31 +450,12 @@ impl Scrubber {
         }
         // A page that does not lead on ends the pass, or it would never end.
         page.next = next.filter(|next| page.after.is_none_or(|after| *next > after));
-        page.part = if page.next.is_none() { Part::Last } else { Part::Middle };
+        page.is_last = page.next.is_none();
         page.blobs.extend(blobs.into_iter().take(PAGE_BLOBS as usize));
         state.due = now;
-        if page.blobs.is_empty() && page.part == Part::Last {
-            self.end_list(class, group, now);
+        if page.blobs.is_empty() && page.is_last {
+            self.complete(class, group, now);
         }
-    }
-
-    /// Every blob of the list was read, or put off.
-    fn end_list(&mut self, class: ClassId, group: GroupId, now: Time) {
-        let state = &mut self.groups[group.index()];
-        if state.put_off.blobs.is_empty() {
-            return self.complete(class, group, now);
-        }
-        let put_off = &mut state.put_off;
-        // Unless the page was forgotten before they were tried.
-        if !put_off.are_rest || self.pages[class.index()].part == Part::PutOff {
-            put_off.wait(now);
-        }
-        put_off.are_rest = true;
-        state.due = put_off.until;
-        let blobs = put_off.blobs.iter().cloned().collect();
-        self.forget_page(class);
-        let page = &mut self.pages[class.index()];
-        (page.of, page.blobs, page.part, page.own) = (Some(group), blobs, Part::PutOff, false);
     }
 
     /// The page that is awaited of `group` could not be made.
@@ -587,7 +485,6 @@ impl Scrubber {
         let at = page.at.take()?;
         assert!(page.of == Some(group), "{} is of the page of {group}", at.blob.blob);
         let state = &mut self.groups[group.index()];
-        state.put_off.blobs.retain(|other| other.blob != at.blob.blob);
         let counts = &mut state.pass.counts;
         counts.blobs += 1;
         counts.stack_bytes += at.blob.stack_bytes.saturating_mul(at.blob.drives.len() as u64);
@@ -595,42 +492,10 @@ impl Scrubber {
         counts.repaired_stacks += at.before.difference(&at.bad).count() as u64;
         counts.lost_blobs += u64::from(at.lost);
         counts.unread_stacks += at.unread.len() as u64;
-        if page.part != Part::PutOff {
-            assert!(state.pass.done.is_none_or(|done| at.blob.blob > done), "a pass goes by the numbers of blobs");
-            state.pass.done = Some(at.blob.blob);
-        }
+        assert!(state.pass.done.is_none_or(|done| at.blob.blob > done), "a pass goes by the numbers of blobs");
+        state.pass.done = Some(at.blob.blob);
         state.dirty = true;
         Some(at)
-    }
-
-    /// The blob that the class is at, of `group`, cannot be read now: the pass goes on with others, and comes back to
-    /// it. False if so many are put off that the pass waits at this one.
-    pub fn put_off(&mut self, class: ClassId, group: GroupId, now: Time) -> bool {
-        let page = &mut self.pages[class.index()];
-        let Some(at) = page.at.take() else { return true };
-        assert!(page.of == Some(group), "{} is of the page of {group}", at.blob.blob);
-        let GroupScrub { pass, put_off, due, .. } = &mut self.groups[group.index()];
-        if page.part == Part::PutOff {
-            return true;
-        }
-        if put_off.blobs.len() >= PUT_OFF_MAX {
-            put_off.wait(now);
-            *due = put_off.until;
-            page.at = Some(AtBlob::new(at.blob));
-            return false;
-        }
-        if put_off.blobs.is_empty() {
-            put_off.before = (pass.done, pass.counts);
-        }
-        pass.done = Some(at.blob.blob);
-        put_off.blobs.push(at.blob);
-        true
-    }
-
-    /// The blobs that are put off, by group.
-    pub fn all_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
-        let groups = self.groups.iter().enumerate();
-        groups.flat_map(|(id, state)| state.put_off.blobs.iter().map(move |blob| (GroupId(id as u32), blob.blob)))
     }
 
     /// Whether the page of `class` is done, so that it is time to remember where its pass is.
@@ -661,9 +526,6 @@ impl Scrubber {
                 moved.follow(blob.blob, &mut blob.drives);
             }
         }
-        for blob in self.groups.iter_mut().flat_map(|state| &mut state.put_off.blobs) {
-            moved.follow(blob.blob, &mut blob.drives);
-        }
     }
 
     /// The payload bytes at which the step of a blob of `bytes` ends that begins at `from`, with stripes of
@@ -682,8 +544,6 @@ impl Scrubber {
             pass: state.pass,
             period_ends: state.pass.began + period.unwrap_or_default(),
             overdue: self.is_overdue(GroupId(id as u32), now),
-            put_off_blobs: state.put_off.blobs.len() as u64,
-            rest_is_done: state.pass.complete || state.put_off.are_rest,
         })
     }
 }

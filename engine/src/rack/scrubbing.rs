@@ -7,7 +7,7 @@ use super::Rack;
 use crate::action::{Outcome, Rejection, Transfer};
 use crate::budget::StartBudget;
 use crate::class::ClassPhase;
-use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
+use crate::event::{DriveOutcome, DriveResult, Request, Work};
 use crate::ops::Op;
 use crate::policy::PriorityClass;
 use crate::scrub::{AtBlob, Need, Next, ScrubPage, Scrubbed, Scrubber};
@@ -185,11 +185,8 @@ impl Rack {
                 Next::Done => return false,
                 Next::Wait => true,
                 Next::Page => self.list_to_scrub(class, group, step),
-                Next::Step => match self.begin_scrub_step(class, group, step) {
-                    Begun::Step => return true,
-                    Begun::Nothing => continue,
-                    Begun::Waits => return false,
-                },
+                Next::Step if self.begin_scrub_step(class, group, step) => return true,
+                Next::Step => continue,
             };
             if waits {
                 // The page comes back by an event; there is no moment at which to look before.
@@ -216,21 +213,17 @@ impl Rack {
         is_asked
     }
 
-    /// Begins the next step in the blob that `class` is at, unless that cannot be read now, or need not be.
-    fn begin_scrub_step(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> Begun {
+    /// Begins the next step in the blob that `class` is at. False if that cannot be read now, or need not be.
+    fn begin_scrub_step(&mut self, class: ClassId, group: GroupId, step: &mut Step) -> bool {
         let code = self.setup.spec.code;
-        let Some(at) = self.scrubber.at(class) else { return Begun::Nothing };
+        let Some(at) = self.scrubber.at(class) else { return false };
         let (from, blob) = (at.from, at.blob.clone());
         let stacks = self.drives.ready_stacks(&blob.drives);
         let is_ready = |index: &u8| stacks.iter().any(|(ready, _)| ready == index);
         at.unread.extend((0_u8..).take(blob.drives.len()).filter(|index| !is_ready(index)));
-        if blob.living && stacks.len() < usize::from(code.data) && self.may_be_there_later(&blob, stacks.len()) {
-            let goes_on = self.scrubber.put_off(class, group, step.now);
-            return if goes_on { Begun::Nothing } else { Begun::Waits };
-        }
         if !blob.living || stacks.len() < usize::from(code.data) {
             self.scrub_blob_done(class, group, step);
-            return Begun::Nothing;
+            return false;
         }
         let to = self.scrubber.step_end(from, blob.bytes, code.stripe_bytes());
         assert!(from < to && to <= blob.bytes, "a step of {} reads something of it", blob.blob);
@@ -241,13 +234,7 @@ impl Rack {
         self.scrubber.set_stepping(class, true);
         let transfer = Transfer::Scrub { blob: blob.blob, group, drives, stacks, need: code.data, from, to };
         self.begin_transfer(op, transfer, step);
-        Begun::Step
-    }
-
-    /// Whether enough drives of `blob`, of which so many were asked, may be there at another time.
-    fn may_be_there_later(&self, blob: &BlobOnDrive, asked: usize) -> bool {
-        let failed = self.drives.failed_count(&blob.drives);
-        failed <= usize::from(self.setup.spec.code.parity) && asked + failed < blob.drives.len()
+        true
     }
 
     /// A step is over.
@@ -269,13 +256,7 @@ impl Rack {
         let gone = self.drives.failed_count(&at.blob.drives);
         let all_answered = outcomes.len() + gone == at.blob.drives.len() && outcomes.iter().all(has_answered);
         if !done && !all_answered {
-            let blob = at.blob.clone();
-            let later = self.may_be_there_later(&blob, outcomes.len()) || may_do_better(outcomes);
-            if later {
-                self.scrubber.put_off(class, group, step.now);
-            } else {
-                self.scrub_blob_done(class, group, step);
-            }
+            self.scrub_blob_done(class, group, step);
             return self.finish(op, Outcome::Scrubbed(Scrubbed::Unread), step);
         }
         at.lost |= !done;
@@ -323,22 +304,6 @@ impl AtBlob {
             }
         }
     }
-}
-
-/// What became of the attempt to begin a step.
-enum Begun {
-    /// It is in service.
-    Step,
-    /// The pass is through with the blob for now.
-    Nothing,
-    /// The pass waits at the blob.
-    Waits,
-}
-
-/// Whether a blob that could not be read may be at another time: a drive did not do what it can, or none was asked.
-fn may_do_better(outcomes: &[DriveOutcome]) -> bool {
-    let unused = |outcome: &DriveOutcome| outcome.result == DriveResult::Unused;
-    outcomes.iter().any(|outcome| outcome.result.may_do_better()) || outcomes.iter().all(unused)
 }
 
 /// Whether a drive has said how its stack is.

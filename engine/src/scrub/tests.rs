@@ -107,14 +107,9 @@ impl Ground {
         }
     }
 
-    /// A pass is due in the second half of its period, and only if it is behind the time; or if only what was put off
-    /// is left, and the pause after the last try is over.
+    /// A pass is due in the second half of its period, and only if it is behind the time.
     fn judge_due(&self, group: GroupId) {
         let pass = self.pass(group);
-        let put_off = &self.scrubber.groups[group.index()].put_off;
-        if put_off.are_rest {
-            return assert!(!pass.complete && self.now >= put_off.until);
-        }
         let elapsed = self.now.since(pass.began).as_secs_f64() / PERIOD.as_secs_f64();
         let covered = pass.counts.stack_bytes as f64 / pass.total_bytes.max(1) as f64;
         assert!(elapsed >= 0.5 && elapsed + 0.002 >= covered.min(0.999), "{elapsed} of the period, {covered} done");
@@ -186,11 +181,6 @@ impl Ground {
     fn step(&mut self, group: GroupId) {
         self.scrubber.set_stepping(CLASS, true);
         self.scrubber.set_stepping(CLASS, false);
-        // Seldom: a restart goes back to the first of them.
-        if self.rng.below(300) == 0 {
-            assert!(self.scrubber.put_off(CLASS, group, self.now), "there is room");
-            return;
-        }
         let to = {
             let at = self.scrubber.at(CLASS).unwrap();
             let from = at.from;
@@ -204,22 +194,15 @@ impl Ground {
         if to < 200 || at.ends_round() {
             return;
         }
-        let is_again = self.scrubber.pages[0].part == Part::PutOff;
         let at = self.scrubber.done(CLASS, group).unwrap();
         let (number, done) = (at.blob.blob.number, &mut self.done[group.index()]);
-        assert!(self.restarted || is_again || done.last().is_none_or(|last| *last < number), "by number");
+        assert!(self.restarted || done.last().is_none_or(|last| *last < number), "by number");
         done.push(number);
     }
 
     /// The server ends and starts again; what was remembered last is restated.
     fn restart(&mut self) {
-        let groups = (0..3).map(GroupId);
-        let remembered = groups.map(|group| {
-            self.scrubber.groups[group.index()].dirty = true;
-            let Some(Action::PersistScrub { pass, .. }) = self.scrubber.persist(group) else { unreachable!() };
-            pass
-        });
-        let passes: Vec<ScrubPass> = remembered.collect();
+        let passes: Vec<ScrubPass> = self.scrubber.groups.iter().map(|state| state.pass).collect();
         self.scrubber = Scrubber::new(policy(), 3, 1);
         for (index, pass) in passes.into_iter().enumerate() {
             self.scrubber.report(GroupId(index as u32), pass);
@@ -287,88 +270,6 @@ fn what_is_switched_off_or_paused_is_never_due() {
     assert!(paused.to_look_at(Time::MAX).is_empty() && !paused.is_due(GroupId(0), Time::MAX));
     paused.pause(false);
     assert!(paused.is_due(GroupId(0), Time::ZERO + PERIOD), "it goes on where it was");
-}
-
-/// A scrubber whose only group has a pass over `count` blobs in memory.
-fn with_page(count: u64) -> Scrubber {
-    let group = GroupId(0);
-    let mut scrubber = Scrubber::new(policy(), 1, 1);
-    scrubber.begin_due(group, count * 300, Time::ZERO);
-    let Some(Action::ListToScrub { .. }) = scrubber.list(CLASS, group, Attempt(1), Time::ZERO) else { unreachable!() };
-    let page = ScrubPage { blobs: (1..=count).map(blob).collect(), next: None, end: count + 1 };
-    scrubber.page(CLASS, (group, Attempt(1)), page, Time::ZERO);
-    scrubber
-}
-
-#[test]
-fn a_pass_that_could_not_read_a_blob_is_not_complete_and_reads_it_again_with_growing_pauses() {
-    let (group, mut now) = (GroupId(0), Time::from_secs(60));
-    let mut scrubber = with_page(3);
-    for number in 1..=3 {
-        assert_eq!(scrubber.next(CLASS, group), Next::Step);
-        if number == 2 {
-            assert!(scrubber.put_off(CLASS, group, now));
-        } else {
-            scrubber.done(CLASS, group).unwrap();
-        }
-    }
-    for tries in 0..12 {
-        assert_eq!(scrubber.next(CLASS, group), Next::Page);
-        assert!(scrubber.list(CLASS, group, Attempt(2), now).is_none(), "there is no more of the list");
-        let view = scrubber.views(now).next().unwrap();
-        assert!(!view.pass.complete && view.rest_is_done && view.put_off_blobs == 1);
-        let Some(Action::PersistScrub { pass, .. }) = scrubber.persist(group).or_else(|| {
-            scrubber.groups[0].dirty = true;
-            scrubber.persist(group)
-        }) else {
-            unreachable!()
-        };
-        assert_eq!((pass.done, pass.counts.blobs), (Some(BlobId::numbered(1)), 1), "a restart goes back to it");
-        let pause = PAUSE * (1 << tries.min(DOUBLINGS_MAX));
-        assert_eq!(scrubber.deadline(now), now + pause);
-        let (before, after) = (now + pause - Duration::from_secs(1), now + pause);
-        scrubber.own(CLASS);
-        assert!(!scrubber.is_due(group, before) && !scrubber.may_begin(CLASS, group, before, before));
-        assert!(scrubber.is_due(group, after) && scrubber.may_begin(CLASS, group, after, after));
-        now = after;
-        assert_eq!(scrubber.next(CLASS, group), Next::Step);
-        assert_eq!(scrubber.at(CLASS).unwrap().blob.blob, BlobId::numbered(2));
-        if tries < 11 {
-            assert!(scrubber.put_off(CLASS, group, now));
-        }
-    }
-    scrubber.done(CLASS, group).unwrap();
-    assert!(scrubber.list(CLASS, group, Attempt(3), now).is_none());
-    let view = scrubber.views(now).next().unwrap();
-    assert!(view.pass.complete && view.put_off_blobs == 0);
-    assert_eq!((view.pass.done, view.pass.counts.blobs), (Some(BlobId::numbered(3)), 3));
-}
-
-#[test]
-fn what_is_put_off_when_the_period_ends_counts_as_unread_and_the_next_pass_begins() {
-    let (group, now) = (GroupId(0), Time::from_secs(60));
-    let mut scrubber = with_page(1);
-    assert_eq!(scrubber.next(CLASS, group), Next::Step);
-    assert!(scrubber.put_off(CLASS, group, now));
-    assert!(scrubber.list(CLASS, group, Attempt(2), now).is_none());
-    scrubber.begin_due(group, 300, Time::ZERO + PERIOD);
-    let view = scrubber.views(Time::ZERO + PERIOD).next().unwrap();
-    assert_eq!(view.pass.last.unwrap().counts.unread_stacks, STACKS);
-    assert_eq!((view.pass.began, view.put_off_blobs, view.pass.done), (Time::ZERO + PERIOD, 0, None));
-    assert_eq!(scrubber.next(CLASS, group), Next::Page, "from the first blob on");
-}
-
-#[test]
-fn a_pass_waits_where_it_is_once_too_many_blobs_are_put_off() {
-    let (group, now) = (GroupId(0), Time::from_secs(60));
-    let mut scrubber = with_page(1);
-    scrubber.groups[0].put_off.blobs = (10..10 + PUT_OFF_MAX as u64).map(blob).collect();
-    scrubber.own(CLASS);
-    assert_eq!(scrubber.next(CLASS, group), Next::Step);
-    assert!(!scrubber.put_off(CLASS, group, now));
-    assert!(!scrubber.may_begin(CLASS, group, now, now) && scrubber.may_begin(CLASS, group, now, now + PAUSE));
-    assert_eq!(scrubber.next(CLASS, group), Next::Step);
-    assert_eq!(scrubber.at(CLASS).unwrap().blob.blob, BlobId::numbered(1), "and goes on there");
 }
 
 #[test]

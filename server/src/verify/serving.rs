@@ -109,8 +109,7 @@ impl Verification<'_> {
             let is_done = |group: &GroupDrives| {
                 let view = views.iter().find(|view| Some(view.group) == group.group);
                 // A group that another server has is its to scrub.
-                // What could not be read is read again when its drives are there, and is not waited for.
-                view.is_none_or(|view| view.rest_is_done && view.pass.began >= asked)
+                view.is_none_or(|view| view.pass.complete && view.pass.began >= asked)
             };
             if let Some(at) = left.iter().position(is_done) {
                 let group = left.remove(at);
