@@ -7,6 +7,7 @@ use super::sleep::Sleep;
 use crate::DriveError;
 use crate::label::{self, DriveLabel};
 use crate::power::{PowerError, PowerMode, trial};
+use crate::smart::Smart;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -32,11 +33,13 @@ pub(super) struct DeviceState {
     mount_point: PathBuf,
     volume: String,
     pub(super) sleep: Mutex<Sleep>,
+    /// Held while it is started or stopped, or asked for its health, which could start it again.
+    commanded: Mutex<()>,
 }
 
 impl DeviceState {
     pub(super) fn new(id: PathBuf, mount_point: PathBuf, volume: String) -> Self {
-        Self { disk: DiskHandle::new(id), mount_point, volume, sleep: Mutex::default() }
+        Self { disk: DiskHandle::new(id), mount_point, volume, sleep: Mutex::default(), commanded: Mutex::default() }
     }
 
     /// The directory of its files, while it is mounted.
@@ -52,6 +55,7 @@ impl DeviceState {
     }
 
     pub(super) fn start(&self) -> Result<(), DriveError> {
+        let _commanded = self.commanded.lock();
         self.sleep.lock().ends();
         let control = self.disk.control()?;
         control.start().map_err(DriveError::Power)?;
@@ -76,6 +80,7 @@ impl DeviceState {
     }
 
     pub(super) fn stop(&self) -> Result<(), DriveError> {
+        let _commanded = self.commanded.lock();
         self.unmount()?;
         let control = self.disk.control()?;
         control.stop().map_err(DriveError::Power)?;
@@ -87,6 +92,12 @@ impl DeviceState {
             Ok(None) => Err(DriveError::Power(PowerError::StopIgnored)),
             Err(error) => Err(DriveError::Power(error)),
         }
+    }
+
+    /// What it says of its own health, if its platters turn.
+    pub(super) fn health(&self) -> Result<Option<Smart>, DriveError> {
+        let _commanded = self.commanded.lock();
+        self.disk.health()
     }
 
     /// Writes the label of a new drive, whose file system is mounted.
