@@ -192,8 +192,13 @@ COMMANDS = {
     "erring": "member fourth; echo offline >/sys/block/$dev/device/state; " + same("fourth") +
               "grep -c 'would not start' /tmp/log; code=$?; echo running >/sys/block/$dev/device/state; sleep 8; "
               "until_asleep && exit $code",
+    "health": "larder drive list --data /data --json | tr ',' '\\n' | grep -c '\"read_ms\":'; "
+              "larder drive list --data /data --json | tr ',' '\\n' | grep -c '\"allow_restart\":'",
     "end": "kill $(cat /tmp/pid); for i in $(seq 60); do kill -0 $(cat /tmp/pid) 2>/dev/null || break; sleep 1; done; "
            "states; mount | grep -c /data/mounts; tail -n 60 /tmp/log",
+    "measured": "larder drive measure --data /data --json >/tmp/measured && grep -c '# measured$' /data/rack.toml; "
+                "sed -n 's/.*\"written\": *\\([a-z]*\\).*/\\1/p' /tmp/measured; larder plan /data/rack.toml >/dev/null "
+                "&& echo planned; states",
 }
 
 
@@ -268,6 +273,16 @@ def a_stop_of_the_server_leaves_all_asleep(results):
     assert answer(results, "end").splitlines()[:DISKS + 1] == ["standby"] * DISKS + ["0"], results["end"]
 
 
+def disks_say_how_they_are_while_they_are_awake_anyway(results):
+    asked, habits = map(int, answer(results, "health").splitlines())
+    assert asked >= 2 and habits == DISKS, results["health"]
+
+
+def disks_are_measured_and_the_description_has_the_figures(results):
+    expected = ["7", "true", "planned"] + ["standby"] * DISKS
+    assert answer(results, "measured").splitlines() == expected, results["measured"]
+
+
 TESTS = [
     bad_input_is_refused_and_nothing_is_written,
     bare_disks_become_drives_that_sleep,
@@ -279,7 +294,9 @@ TESTS = [
     a_disk_that_another_program_woke_is_noticed_counted_and_stopped,
     a_pulled_disk_is_noticed_done_without_and_taken_back,
     an_erring_disk_is_done_without,
+    disks_say_how_they_are_while_they_are_awake_anyway,
     a_stop_of_the_server_leaves_all_asleep,
+    disks_are_measured_and_the_description_has_the_figures,
 ]
 
 
