@@ -7,6 +7,9 @@
 //! catalog has. Of two that the catalog learns of, the one with the higher number is newer; of two copies of one
 //! version, that in the blob that was begun later. What was deleted or changed after `known_until` comes back as it was
 //! packed: nothing but the catalog knew better.
+//!
+//! No record of the catalog has a lock, and nobody who deletes asks for one. So a blob in which an object is under a
+//! legal hold or retained is not adopted at all: what cannot be disproved must not be forgotten.
 
 use crate::catalog::Catalog;
 use crate::error::CatalogError;
@@ -16,6 +19,7 @@ use crate::object::{Living, leave_workshop, mark_dead};
 use crate::record::{Blob, Bucket, Member, Object, Part, Place, PlacedObject, encode};
 use crate::seal::Sequence;
 use crate::store::{Batch, Check, Store, Write};
+use model::BlobId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,6 +45,29 @@ pub struct FoundMember {
     pub owner: String,
     /// Its parts, if it was uploaded in some.
     pub parts: Vec<Part>,
+    /// It was under a legal hold or retained when it was packed.
+    pub locked: bool,
+}
+
+/// The reason why a blob was not adopted.
+#[derive(Debug, thiserror::Error)]
+pub enum AdoptError {
+    /// The catalog could not.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// Objects in it are locked, and the catalog would forget that.
+    #[error(
+        "blob {blob} holds {locked} objects under a legal hold or retention, {first} first. This Larder knows no locks and \
+         would let them be deleted; recover with the newer one that has locked them"
+    )]
+    Locked {
+        /// The blob.
+        blob: BlobId,
+        /// How many.
+        locked: usize,
+        /// The first of them, as `s3://bucket/key`.
+        first: String,
+    },
 }
 
 /// What became of the members of blobs that were found.
@@ -85,8 +112,9 @@ impl Adoption {
     /// Adopts `blob`, which the catalog does not have, or only as one that was begun; it was begun at `begun`.
     ///
     /// # Errors
-    /// [`CatalogError`].
-    pub async fn adopt(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), CatalogError> {
+    /// [`AdoptError`]. If objects are locked, nothing was changed.
+    pub async fn adopt(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), AdoptError> {
+        refuse_locked(blob, &members)?;
         self.enter(blob).await?;
         self.skip_numbers(blob, &members).await?;
         let mut newest: BTreeMap<(String, String), FoundMember> = BTreeMap::new();
@@ -233,6 +261,13 @@ impl Adoption {
         self.totals.bytes += bytes;
         Ok(())
     }
+}
+
+fn refuse_locked(blob: &Blob, members: &[FoundMember]) -> Result<(), AdoptError> {
+    let mut locked = members.iter().filter(|member| member.locked);
+    let Some(first) = locked.next() else { return Ok(()) };
+    let name = format!("s3://{}/{}", first.bucket, first.key);
+    Err(AdoptError::Locked { blob: blob.blob, locked: 1 + locked.count(), first: name })
 }
 
 fn age_of(at: &[u8], value: &crate::seal::Sealed) -> Result<Age, CatalogError> {

@@ -64,7 +64,7 @@ mod store;
 mod unreadable;
 mod upload;
 
-pub use adopt::{Adopted, Adoption, FoundMember};
+pub use adopt::{AdoptError, Adopted, Adoption, FoundMember};
 pub use audit::Audit;
 pub use authority::Authority;
 pub use blob::{CommitBlob, DeadPage, DeadRecord};

@@ -2,21 +2,22 @@
 //! beside an OSD that knows nothing of it. Pure: [`Agent::tick`] gets the time and what was seen, and says what to do.
 //!
 //! ```text
-//!            idle long enough, nothing reserved, clean,            no I/O since for
-//!            a start left today, nothing to scrub: Flush            `settle`: Sleep
+//!            idle long enough, nothing reserved, clean,            flushed, and no I/O
+//!            a start left today, nothing to scrub: Flush            since for `settle`: Sleep
 //! Spinning ------------------------------------------> Flushing ----------------------> Stopping
 //!    ^  ^                                                  |                                |
-//!    |  '---------------- others write on -----------------'                                v
+//!    |  '------- others write on, or no flush is seen -----'                                v
 //!    '--- it turns: woken by others, or by Start when a deep scrub is due -------------- Asleep
 //! ```
 //!
-//! Whether the drive may sleep, how long after its start, and what its budget of starts allows, is the engine's to say:
-//! [`StartBudget`] and [`SpinDownPolicy`]. One wake serves flush and deep scrub together: while a drive turns anyway,
-//! every placement group whose deep scrub is older than half the period is scrubbed, and it is woken when one is older
-//! than the whole.
+//! Whether the drive may sleep, how long after its last I/O and its start, and what its budget of starts allows, is the
+//! engine's to say: each drive has a [`SpinDownManager`] of its own, the one that the simulator has. One wake serves
+//! flush and deep scrub together: while a drive turns anyway, every placement group whose deep scrub is older than half
+//! the period is scrubbed, and it is woken when one is older than the whole.
 //!
-//! Invariants: nothing is put to sleep while the cluster was not seen (`None`); a drive whose budget is used up spins
-//! until the next day; a wake is counted once, whoever caused it.
+//! Invariants: nothing is put to sleep while the cluster was not seen (`None`), nor before the kernel has counted a
+//! flush of the drive's cache, unless it writes through; a drive whose budget is used up spins until the next day; a
+//! wake is counted once, whoever caused it.
 
 pub mod stamp;
 #[cfg(test)]
@@ -25,9 +26,7 @@ mod tests;
 use crate::cluster::{OsdId, Pg};
 use crate::record::Record;
 use disk::{IoCounters, Touch};
-use engine::budget::StartBudget;
-use engine::spin_down::Spinning;
-use engine::{PriorityClass, SpinDownPolicy};
+use engine::spin_down::{NodePolicy, SpinDownManager};
 use model::{DriveId, Time};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -35,13 +34,8 @@ use std::time::Duration;
 /// The operator's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// So long without I/O before a drive sleeps: the cluster's down-out interval and a grace at least, so that an OSD
-    /// that fails is out, and its recovery reserved, before (the paper, section III-B).
-    pub idle: Duration,
-    /// Starts of a drive on one day.
-    pub starts_per_day: u32,
-    /// The engine's policy.
-    pub spin_down: SpinDownPolicy,
+    /// The engine's policy: idle timer, budget of starts (the paper, section III-B).
+    pub node: NodePolicy,
     /// Every placement group is deep-scrubbed once in so long.
     pub deep_scrub_every: Duration,
     /// So long without I/O after the flush before the drive is stopped.
@@ -49,6 +43,10 @@ pub struct Settings {
     /// So long a drive is kept spinning for deep scrubs that do not end.
     pub window_max: Duration,
 }
+
+/// So much longer than the cluster's down-out interval a drive turns, at least: an OSD that fails is noticed within
+/// seconds, and its recovery is reserved within seconds of its being out. `larder reproduce serviceable` has the same.
+pub const RECOVERY_GRACE: Duration = Duration::from_mins(1);
 
 /// So long a drive may take to stand still, or to be at speed.
 const TRANSITION_MAX: Duration = Duration::from_mins(2);
@@ -77,6 +75,8 @@ pub struct DriveSeen {
     pub counters: Option<IoCounters>,
     /// Its mode.
     pub mode: Mode,
+    /// Whether it has no cache that must be flushed; the kernel sends such a drive no flushes.
+    pub is_write_through: bool,
 }
 
 /// What was seen of an OSD in the cluster.
@@ -129,16 +129,17 @@ pub enum Phase {
 }
 
 /// One drive.
-#[derive(Clone, Debug)]
 struct Drive {
     osd: OsdId,
-    id: DriveId,
+    manager: SpinDownManager,
     phase: Phase,
     /// When the phase began.
     since: Time,
     /// The last I/O that was seen.
-    idle_since: Time,
+    touched_at: Time,
     counters: Option<IoCounters>,
+    /// Flushes that the kernel had counted when the last one was asked for.
+    flushes_before: u64,
     asked_at: Option<Time>,
     account: Account,
 }
@@ -188,26 +189,41 @@ impl Record for AgentRecord {
 /// The agent of a host.
 pub struct Agent {
     settings: Settings,
-    budget: StartBudget,
     drives: Vec<Drive>,
 }
+
+/// The drive of a manager that has one.
+const ALONE: DriveId = DriveId(0);
 
 impl Agent {
     /// An agent of the drives of `osds`, which are as `seen`. `remembered` is what an earlier one knew.
     pub fn new(settings: Settings, osds: &[(OsdId, DriveSeen)], remembered: Option<&AgentRecord>, now: Time) -> Self {
-        assert!(!osds.is_empty(), "an agent has drives");
-        let mut budget = StartBudget::new(osds.len(), settings.starts_per_day);
-        let drive = |(index, (osd, seen)): (usize, &(OsdId, DriveSeen))| {
-            let known = remembered.and_then(|record| record.drives.iter().find(|drive| drive.osd == *osd));
-            let account = known.map(|drive| drive.account).unwrap_or_default();
-            let id = DriveId(index as u32);
-            budget.restore(id, account.day, account.starts);
-            let phase = if seen.mode == Mode::Standby { Phase::Asleep } else { Phase::Spinning };
-            let (counters, asked_at) = (seen.counters, None);
-            Drive { osd: *osd, id, phase, since: now, idle_since: now, counters, asked_at, account }
+        let known = |osd| remembered.and_then(|record| record.drives.iter().find(|drive| drive.osd == osd));
+        let drive = |(osd, seen): &(OsdId, DriveSeen)| {
+            Drive::new(&settings, *osd, seen, known(*osd).map(|drive| drive.account).unwrap_or_default(), now)
         };
-        let drives = osds.iter().enumerate().map(drive).collect();
-        Self { settings, budget, drives }
+        let drives = osds.iter().map(drive).collect();
+        Self { settings, drives }
+    }
+
+    /// From now on it has the drives of `osds`, in that order. What it knows of those that it had it goes on knowing.
+    pub fn renew(&mut self, osds: &[(OsdId, DriveSeen)], now: Time) {
+        let mut had = std::mem::take(&mut self.drives);
+        for (osd, seen) in osds {
+            let drive = match had.iter().position(|drive| drive.osd == *osd) {
+                Some(at) => had.swap_remove(at),
+                None => Drive::new(&self.settings, *osd, seen, Account::default(), now),
+            };
+            self.drives.push(drive);
+        }
+    }
+
+    /// The flush of `osd` that was asked for has failed: its drive turns on, and is flushed when it was idle again.
+    pub fn flush_failed(&mut self, osd: OsdId, now: Time) {
+        let is_flushing = |drive: &&mut Drive| drive.osd == osd && drive.phase == Phase::Flushing;
+        if let Some(drive) = self.drives.iter_mut().find(is_flushing) {
+            drive.enter(Phase::Spinning, now);
+        }
     }
 
     /// What to do, given what was `seen` of each drive, in the order of [`Agent::new`].
@@ -215,7 +231,7 @@ impl Agent {
         assert_eq!(seen.len(), self.drives.len(), "every drive is looked at");
         let mut actions = Vec::new();
         for (drive, seen) in self.drives.iter_mut().zip(seen) {
-            let mut tick = Tick { settings: &self.settings, budget: &mut self.budget, now, actions: &mut actions };
+            let mut tick = Tick { settings: &self.settings, now, actions: &mut actions };
             tick.drive(drive, seen);
         }
         actions
@@ -233,10 +249,40 @@ impl Agent {
     }
 }
 
+impl Drive {
+    fn new(settings: &Settings, osd: OsdId, seen: &DriveSeen, account: Account, now: Time) -> Self {
+        let mut manager = SpinDownManager::new(settings.node, 1, now);
+        manager.restore(ALONE, account.day, account.starts);
+        let phase = if seen.mode == Mode::Standby { Phase::Asleep } else { Phase::Spinning };
+        if phase == Phase::Asleep {
+            manager.found_asleep(ALONE);
+        }
+        let counters = seen.counters;
+        Self { osd, manager, phase, since: now, touched_at: now, counters, flushes_before: 0, asked_at: None, account }
+    }
+
+    fn enter(&mut self, phase: Phase, now: Time) {
+        (self.phase, self.since) = (phase, now);
+        match phase {
+            Phase::Spinning => self.manager.used(ALONE, now),
+            Phase::Asleep => self.manager.found_asleep(ALONE),
+            Phase::Flushing | Phase::Stopping | Phase::Starting => {}
+        }
+    }
+
+    fn count_start(&mut self, now: Time) {
+        (self.account.day, self.account.starts) = self.manager.started(ALONE, now, now);
+    }
+
+    /// Whether the kernel has counted a flush since one was asked for.
+    fn is_flushed(&self, seen: &DriveSeen) -> bool {
+        seen.is_write_through || seen.counters.is_some_and(|counters| counters.flushes > self.flushes_before)
+    }
+}
+
 /// One look at a drive.
 struct Tick<'a> {
     settings: &'a Settings,
-    budget: &'a mut StartBudget,
     now: Time,
     actions: &'a mut Vec<Action>,
 }
@@ -244,17 +290,20 @@ struct Tick<'a> {
 impl Tick<'_> {
     fn drive(&mut self, drive: &mut Drive, seen: &Seen) {
         let was_touched = self.note_touch(drive, seen.drive.counters);
+        if let Some(osd) = &seen.osd {
+            drive.manager.reserve_recovery(ALONE, osd.is_reserved);
+        }
         let mode = seen.drive.mode;
         let in_phase = self.now.since(drive.since);
         match drive.phase {
             Phase::Spinning => self.spinning(drive, seen.osd.as_ref()),
-            Phase::Flushing => self.flushing(drive, seen.osd.as_ref(), was_touched),
-            Phase::Stopping if mode == Mode::Standby => self.enter(drive, Phase::Asleep),
+            Phase::Flushing => self.flushing(drive, seen, was_touched),
+            Phase::Stopping if mode == Mode::Standby => drive.enter(Phase::Asleep, self.now),
             Phase::Stopping if mode == Mode::Active && was_touched => self.woken(drive),
             Phase::Asleep if mode == Mode::Active => self.woken(drive),
             Phase::Asleep => self.asleep(drive, seen.osd.as_ref()),
             Phase::Starting if mode == Mode::Active => self.turns(drive),
-            Phase::Stopping | Phase::Starting if in_phase >= TRANSITION_MAX => self.enter(drive, Phase::Spinning),
+            Phase::Stopping | Phase::Starting if in_phase >= TRANSITION_MAX => drive.enter(Phase::Spinning, self.now),
             Phase::Stopping | Phase::Starting => {}
         }
     }
@@ -267,32 +316,24 @@ impl Tick<'_> {
         };
         drive.counters = counters;
         if was_touched {
-            drive.idle_since = self.now;
+            drive.touched_at = self.now;
+        }
+        // The flush is I/O, too, but no use of the drive.
+        if was_touched && drive.phase != Phase::Flushing {
+            drive.manager.used(ALONE, self.now);
         }
         was_touched
-    }
-
-    fn enter(&mut self, drive: &mut Drive, phase: Phase) {
-        drive.phase = phase;
-        drive.since = self.now;
-        if phase == Phase::Spinning {
-            drive.idle_since = self.now;
-        }
-    }
-
-    fn count_start(&mut self, drive: &mut Drive) {
-        (drive.account.day, drive.account.starts) = self.budget.record(drive.id, self.now);
     }
 
     /// Somebody else made it turn.
     fn woken(&mut self, drive: &mut Drive) {
         drive.account.other_wakes += 1;
-        self.count_start(drive);
+        drive.count_start(self.now);
         self.turns(drive);
     }
 
     fn turns(&mut self, drive: &mut Drive) {
-        self.enter(drive, Phase::Spinning);
+        drive.enter(Phase::Spinning, self.now);
         drive.asked_at = None;
         self.actions.push(Action::Window(drive.osd));
     }
@@ -325,22 +366,21 @@ impl Tick<'_> {
 
     fn spinning(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>) {
         let Some(osd) = osd.filter(|osd| Self::may_sleep(osd)) else { return };
-        let is_exhausted = !self.budget.may_start(drive.id, self.now, PriorityClass::Background);
-        let spinning = Spinning { ready_at: drive.since, is_exhausted, recovery_reserved: osd.is_reserved };
-        let stays_until = self.settings.spin_down.stays_until(&spinning, self.now);
         let is_kept = self.scrubs(drive, osd);
-        if !is_kept && self.now >= (drive.idle_since + self.settings.idle).max(stays_until) {
-            self.enter(drive, Phase::Flushing);
+        if !is_kept && drive.manager.kept(ALONE, self.now).is_none() {
+            drive.enter(Phase::Flushing, self.now);
+            drive.flushes_before = drive.counters.map_or(u64::MAX, |counters| counters.flushes);
             self.actions.push(Action::Flush(drive.osd));
         }
     }
 
-    fn flushing(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>, was_touched: bool) {
-        let may_sleep = osd.is_some_and(Self::may_sleep);
+    fn flushing(&mut self, drive: &mut Drive, seen: &Seen, was_touched: bool) {
+        let may_sleep = seen.osd.as_ref().is_some_and(Self::may_sleep);
+        let is_settled = !was_touched && self.now.since(drive.touched_at) >= self.settings.settle;
         if !may_sleep || self.now.since(drive.since) > self.settings.settle * SETTLES_MAX {
-            self.enter(drive, Phase::Spinning);
-        } else if !was_touched && self.now.since(drive.idle_since) >= self.settings.settle {
-            self.enter(drive, Phase::Stopping);
+            drive.enter(Phase::Spinning, self.now);
+        } else if is_settled && drive.is_flushed(&seen.drive) && drive.manager.kept(ALONE, self.now).is_none() {
+            drive.enter(Phase::Stopping, self.now);
             drive.account.sleeps += 1;
             self.actions.push(Action::Sleep(drive.osd));
         }
@@ -349,10 +389,10 @@ impl Tick<'_> {
     fn asleep(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>) {
         let Some(osd) = osd.filter(|osd| Self::may_sleep(osd)) else { return };
         let is_due = !self.due(osd, self.settings.deep_scrub_every).is_empty();
-        if is_due && self.budget.may_start(drive.id, self.now, PriorityClass::Background) {
+        if is_due && drive.manager.starts_today(ALONE, self.now) < self.settings.node.starts_per_day {
             drive.account.own_wakes += 1;
-            self.count_start(drive);
-            self.enter(drive, Phase::Starting);
+            drive.count_start(self.now);
+            drive.enter(Phase::Starting, self.now);
             self.actions.push(Action::Start(drive.osd));
         }
     }

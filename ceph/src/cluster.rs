@@ -1,6 +1,7 @@
 //! A cluster as far as planning and conversion need it: OSDs, pools, CRUSH rules, placement groups. Plain values that a
 //! test can write down.
 
+use model::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,6 +17,9 @@ impl fmt::Display for OsdId {
     }
 }
 
+/// What `reweight` is of an OSD that gets all that its CRUSH weight gives it.
+pub const REWEIGHT_WHOLE: u32 = 65_536;
+
 /// One OSD.
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, as Ceph has it")]
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +34,13 @@ pub struct Osd {
     pub is_in: bool,
     /// Whether it was destroyed, and its number waits for a new one.
     pub is_destroyed: bool,
+    /// Whether it was announced (`ceph osd new`) and has never run since; what else is known is of its predecessor.
+    pub is_new: bool,
+    /// Its share of what its CRUSH weight gives it (`ceph osd reweight`), in parts of [`REWEIGHT_WHOLE`]; 0 if it is
+    /// out.
+    pub reweight: u32,
+    /// Whether it is known to be encrypted (dmcrypt). A directory of dumps does not say it.
+    pub is_encrypted: bool,
     /// Its device class.
     pub class: Option<String>,
     /// How willingly it is a primary, in thousandths.
@@ -52,6 +63,8 @@ pub struct Osd {
     pub devices: Vec<String>,
     /// Those of its data alone.
     pub data_devices: Vec<String>,
+    /// Whether its data lie in a file of a file system, and not on a device.
+    pub is_in_file: bool,
     /// The CRUSH buckets above it, from the nearest on: type and name.
     pub places: Vec<(String, String)>,
 }
@@ -89,6 +102,8 @@ pub struct Pool {
     pub applications: Vec<String>,
     /// The flags of it, as Ceph names them.
     pub flags: Vec<String>,
+    /// When it was made, if that is known.
+    pub created: Option<Time>,
 }
 
 /// A step of a CRUSH rule that chooses.
@@ -134,6 +149,8 @@ pub struct Pg {
     pub state: String,
     /// Bytes of its objects, counted once.
     pub bytes: u64,
+    /// Writes that clients have asked of it since it was made.
+    pub writes: u64,
     /// The OSDs that serve it, the primary first; a place that nobody has is left out.
     pub acting: Vec<OsdId>,
     /// When its last deep scrub ended, as Ceph writes it.
@@ -158,6 +175,8 @@ pub struct Cluster {
     pub crush_version: u64,
     /// The share of an OSD, in thousandths, from which on Ceph warns that it is nearly full.
     pub nearfull_permille: u64,
+    /// When its placement groups were as they are here, if that is known.
+    pub seen_at: Option<Time>,
     /// Its OSDs.
     pub osds: BTreeMap<OsdId, Osd>,
     /// Its pools by number.

@@ -11,10 +11,13 @@
 //!
 //! The OSD is destroyed, not purged: number and place in the CRUSH map stay (Ceph's documentation, "Replacing an OSD").
 //!
+//! A run that was killed while an OSD was made anew may leave one that was announced and never ran (`ceph osd new`
+//! comes before its devices are written): there is nothing on it, and it is destroyed and made again.
+//!
 //! Invariant: no step is next while a placement group is not active+clean, except those that bring an OSD back as it
 //! was (Start, and In of an OSD that was not made anew).
 
-use crate::cluster::{Cluster, Osd, OsdId};
+use crate::cluster::{Cluster, Osd, OsdId, REWEIGHT_WHOLE};
 use crate::crush_rule::HotPrimary;
 use crate::plan::HOT_ONLY_RULE;
 use crate::record::Record;
@@ -64,10 +67,18 @@ pub struct OsdRecord {
     pub converted: Shape,
     /// The identity of the OSD that must be made anew to get there; `None` if it need not.
     pub replaces: Option<String>,
+    /// Its share of what its CRUSH weight gives it, in parts of [`REWEIGHT_WHOLE`]; taking an OSD out and in again
+    /// forgets it.
+    #[serde(default = "whole")]
+    pub reweight: u32,
     /// The device of its data.
     pub data: String,
     /// The device of its `block.db` when it is converted.
     pub db: String,
+}
+
+fn whole() -> u32 {
+    REWEIGHT_WHOLE
 }
 
 impl Record for OsdRecord {
@@ -120,6 +131,7 @@ impl OsdRecord {
             original: Shape::of(osd),
             converted,
             replaces: None,
+            reweight: if osd.is_in { osd.reweight } else { REWEIGHT_WHOLE },
             data,
             db,
         };
@@ -130,7 +142,8 @@ impl OsdRecord {
     /// From now on it leads to `goal`; `osd` is how it is now.
     pub fn turn(&mut self, osd: &Osd, goal: Goal) {
         self.goal = goal;
-        let is_other = osd.has_db != self.wanted().has_db;
+        // Of one that never ran it is not known what it has; there is nothing on it to keep.
+        let is_other = osd.has_db != self.wanted().has_db || osd.is_new;
         self.replaces = (is_other && !osd.is_destroyed).then(|| osd.uuid.clone());
     }
 
@@ -163,7 +176,7 @@ pub fn has_effect(step: OsdStep, record: &OsdRecord, cluster: &Cluster) -> bool 
         OsdStep::Class => osd.class == record.wanted().class,
         OsdStep::Affinity => osd.affinity_permille == record.wanted().affinity_permille,
         OsdStep::Create | OsdStep::Start => osd.is_up,
-        OsdStep::In => osd.is_in,
+        OsdStep::In => osd.is_in && osd.reweight.abs_diff(record.reweight) <= 1,
     }
 }
 
@@ -240,7 +253,7 @@ fn shaped(record: &OsdRecord, osd: &Osd) -> Option<Next<OsdStep>> {
 /// The OSD that is there now runs, has its shape, and is chosen.
 fn returned(record: &OsdRecord, osd: &Osd) -> Next<OsdStep> {
     if !osd.is_up {
-        return Next::Do(OsdStep::Start);
+        return Next::Do(if osd.is_new { OsdStep::Destroy } else { OsdStep::Start });
     }
     if osd.has_db != record.wanted().has_db {
         let is = if osd.has_db { "with" } else { "without" };

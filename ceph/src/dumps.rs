@@ -2,7 +2,8 @@
 //!
 //! What was tried: 16.2 (Pacific).
 
-use crate::cluster::{Cluster, Osd, OsdId, Pg, Pool, Rule, Take};
+use crate::agent::stamp;
+use crate::cluster::{Cluster, Osd, OsdId, Pg, Pool, REWEIGHT_WHOLE, Rule, Take};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use std::collections::{BTreeMap, HashMap};
@@ -62,6 +63,8 @@ struct PoolEntry {
     #[serde(default)]
     flags_names: String,
     #[serde(default)]
+    create_time: String,
+    #[serde(default)]
     application_metadata: BTreeMap<String, serde_json::Value>,
 }
 
@@ -77,7 +80,13 @@ struct OsdEntry {
     #[serde(rename = "in")]
     is_in: u32,
     primary_affinity: f64,
+    #[serde(default = "whole")]
+    weight: f64,
     state: Vec<String>,
+}
+
+fn whole() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize)]
@@ -138,7 +147,7 @@ struct DfEntry {
     kb_used: u64,
 }
 
-/// Of a destroyed OSD the number alone is left.
+/// Of a destroyed OSD the number alone is left, or what its daemon last said.
 #[derive(Default, Deserialize)]
 struct Metadata {
     id: u32,
@@ -150,6 +159,8 @@ struct Metadata {
     devices: String,
     #[serde(default)]
     bluestore_bdev_devices: String,
+    #[serde(default)]
+    bluestore_bdev_access_mode: String,
     #[serde(default, deserialize_with = "flag")]
     bluefs_dedicated_db: Option<bool>,
     #[serde(default, deserialize_with = "flag")]
@@ -168,6 +179,8 @@ struct PgDump {
 
 #[derive(Deserialize)]
 struct PgMap {
+    #[serde(default)]
+    stamp: String,
     pg_stats: Vec<PgEntry>,
 }
 
@@ -184,6 +197,8 @@ struct PgEntry {
 #[derive(Deserialize)]
 struct PgSum {
     num_bytes: u64,
+    #[serde(default)]
+    num_write: u64,
 }
 
 /// What `ceph pg ls-by-osd` prints.
@@ -221,6 +236,7 @@ fn pg(entry: PgEntry) -> Option<Pg> {
         pool,
         state: entry.state,
         bytes: entry.stat_sum.num_bytes,
+        writes: entry.stat_sum.num_write,
         acting: acting.map(OsdId).collect(),
         deep_scrubbed: entry.last_deep_scrub_stamp,
         name: entry.pgid,
@@ -239,6 +255,7 @@ fn assembled(dump: OsdDump, crush: &CrushDump, df: &OsdDf, metadata: Vec<Metadat
         fsid: dump.fsid,
         crush_version: dump.crush_version,
         nearfull_permille: permille(dump.nearfull_ratio),
+        seen_at: stamp::parse(&pgs.pg_map.stamp),
         osds: osds.collect(),
         pools: dump.pools.into_iter().map(|entry| (entry.pool, pool(entry))).collect(),
         rules: crush.rules.iter().map(|entry| (entry.rule_id, rule(entry))).collect(),
@@ -259,6 +276,7 @@ fn pool(entry: PoolEntry) -> Pool {
         is_tiered: !entry.tiers.is_empty() || entry.tier_of >= 0,
         applications: entry.application_metadata.into_keys().collect(),
         flags: entry.flags_names.split(',').map(str::to_owned).collect(),
+        created: stamp::parse(&entry.create_time),
         name: entry.pool_name,
     }
 }
@@ -318,12 +336,16 @@ impl<'a> Tree<'a> {
     fn osd(&self, entry: OsdEntry, df: Option<&DfEntry>, metadata: Option<Metadata>) -> Osd {
         let metadata = metadata.unwrap_or_default();
         let has_db = metadata.bluefs_dedicated_db == Some(true);
+        let is = |word: &str| entry.state.iter().any(|state| state == word);
         Osd {
             id: OsdId(entry.osd),
             uuid: entry.uuid,
             is_up: entry.up == 1,
             is_in: entry.is_in == 1,
-            is_destroyed: entry.state.iter().any(|state| state == "destroyed"),
+            is_destroyed: is("destroyed"),
+            is_new: is("new"),
+            reweight: (entry.weight * f64::from(REWEIGHT_WHOLE)).round() as u32,
+            is_encrypted: false,
             class: self.classes.get(&i64::from(entry.osd)).map(|&class| class.to_owned()),
             affinity_permille: (entry.primary_affinity * 1000.0).round() as u32,
             weight: self.weights.get(&i64::from(entry.osd)).copied().unwrap_or(0),
@@ -335,6 +357,7 @@ impl<'a> Tree<'a> {
             hostname: metadata.hostname,
             devices: names(&metadata.devices),
             data_devices: names(&metadata.bluestore_bdev_devices),
+            is_in_file: metadata.bluestore_bdev_access_mode == "file",
             places: self.places(entry.osd),
         }
     }

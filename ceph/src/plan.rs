@@ -4,7 +4,8 @@
 //! 2. The hot class is the fastest device class into which one copy of the hot-primary pools fits beside what lies
 //!    there, with the largest failure domain of it lost (`choice`). OSDs of slower classes go cold; in a cluster of
 //!    one class as many as leave that room.
-//! 3. Room, moved bytes, starts, watts, and what a failed hot OSD wakes follow (`effects`).
+//! 3. Each host needs hot devices for `block.db`, and the data of an OSD that is out room on others (`hosts`).
+//! 4. Room, moved bytes, starts, watts, and what a failed hot OSD wakes follow (`effects`).
 //!
 //! Cold OSDs get a device class of their own. So rules that take another class leave them alone, and a cluster in which
 //! only some OSDs are converted is an ordinary one.
@@ -13,13 +14,14 @@
 
 mod choice;
 mod effects;
+mod hosts;
 mod roles;
 #[cfg(test)]
 pub(crate) mod tests;
 mod types;
 
 pub use types::{
-    HOT_ONLY_RULE, HOT_PRIMARY_RULE, HotFailure, Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room,
+    HOT_ONLY_RULE, HOT_PRIMARY_RULE, HotFailure, Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room, Writes,
 };
 
 use crate::cluster::Cluster;
@@ -47,10 +49,12 @@ pub fn plan(cluster: &Cluster, options: &Options) -> Plan {
         cold: choice.cold_room,
         moved_bytes: 0,
         starts_per_day_max: options.starts_per_day(),
+        writes: None,
         saved_mw: choice.cold.len() as u64 * u64::from(options.spinning_mw.saturating_sub(options.standby_mw)),
         hot_failure: None,
     };
-    effects::add(cluster, &choice, &mut plan, &mut notes);
+    hosts::judge(cluster, &plan.osds, &mut notes);
+    effects::add(cluster, &choice, options, &mut plan, &mut notes);
     plan.is_suitable = notes.reasons.is_empty();
     plan.reasons = notes.reasons;
     plan.warnings = notes.warnings;

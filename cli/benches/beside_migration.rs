@@ -1,8 +1,11 @@
 //! What migration costs clients of staged data: `cargo bench -p larder --bench beside_migration`. Four clients put and
 //! get small objects that stay in the workshop, over HTTP on the loopback, a fixed number of requests a second each, so
-//! that a slow answer does not hide the ones behind it. Three servers in turns: nothing moves; objects of 8 MB move
-//! meanwhile, paced; the same unpaced, which is in one block. The emulated drives lie on the same disk, and what they
-//! do takes the same processor: this is the whole of what migration costs here, not pacing's part alone.
+//! that a slow answer does not hide the ones behind it. Servers in turns: nothing moves; objects of 8 MB move
+//! meanwhile, paced in blocks of several sizes; unpaced, which is in one block; and paced above the critical threshold,
+//! where moving takes more of the time and PUTs are delayed. The emulated drives lie on the same disk, and what they do
+//! takes the same processor: this is the whole of what migration costs here, not pacing's part alone.
+//!
+//! `-- ROUNDS SECONDS` are 3 and 20 by default.
 #![allow(clippy::unwrap_used)]
 
 mod client;
@@ -13,7 +16,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 3;
 const CLIENTS: u64 = 4;
 /// Each client asks so often.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -22,19 +24,30 @@ const LARGE_BYTES: usize = 8 << 20;
 const LARGE: u64 = 96;
 /// Memory of the process: see `docs/limits.md`, "Memory in all".
 const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Clients ask for so long where nothing moves, and no longer where something does.
-const LONGEST: Duration = Duration::from_secs(20);
+
+/// What is looked at: its name, the settings of the workshop, and those of migration.
+type Kind = (&'static str, &'static str, &'static str);
+/// A workshop that is never too full.
+const ROOMY: &str = "capacity = \"4 GB\"\nregular = 1.0\ncritical = 1.0\n";
+/// What is to move fills more than the critical share of it.
+const TIGHT: &str = "capacity = \"1 GB\"\nregular = 0.03\ncritical = 0.5\n";
+const KINDS: [Kind; 7] = [
+    ("nothing moves", ROOMY, ""),
+    ("blocks of 256 kB", ROOMY, "older_than = \"0 s\"\nlinger = \"0 s\"\nblock_size = \"256 kB\"\n"),
+    ("blocks of 1 MB", ROOMY, "older_than = \"0 s\"\nlinger = \"0 s\"\nblock_size = \"1 MB\"\n"),
+    ("blocks of 4 MB", ROOMY, "older_than = \"0 s\"\nlinger = \"0 s\"\nblock_size = \"4 MB\"\n"),
+    ("blocks of 16 MB", ROOMY, "older_than = \"0 s\"\nlinger = \"0 s\"\nblock_size = \"16 MB\"\n"),
+    ("unpaced", ROOMY, "older_than = \"0 s\"\nlinger = \"0 s\"\nblock_size = \"1 TB\"\n"),
+    ("4 MB, above critical", TIGHT, "block_size = \"4 MB\"\n"),
+];
 
 /// The settings of a server: small objects stay, large ones move if `moves` says so.
-fn settings(moves: &str) -> String {
+fn settings(workshop: &str, moves: &str) -> String {
     format!(
-        "time_scale = 100\nidle_timeout = \"20 s\"\nstarts_per_day = 10000\n[workshop]\ncapacity = \"4 GB\"\n\
-         spool = \"100 MB\"\nregular = 1.0\ncritical = 1.0\n[migrate]\nmin_size = \"1 MB\"\npack_size = \"64 MB\"\n\
-         window = 4\nscan_interval = \"100 ms\"\n{moves}"
+        "time_scale = 100\nidle_timeout = \"20 s\"\nstarts_per_day = 10000\n[workshop]\nspool = \"100 MB\"\n{workshop}\
+         [migrate]\nmin_size = \"1 MB\"\npack_size = \"64 MB\"\nwindow = 4\nscan_interval = \"100 ms\"\n{moves}"
     )
 }
-
-const MOVING: &str = "older_than = \"0 s\"\nlinger = \"0 s\"\n";
 
 /// The latencies of PUTs and of GETs.
 #[derive(Default)]
@@ -79,9 +92,10 @@ fn ask(server: &Server, number: u64, ended: &AtomicBool) -> Latencies {
     found
 }
 
-/// The latencies on a server with `moves`, and how long it was looked at.
-fn run(data: &Path, moves: &str) -> (Latencies, Duration) {
-    let server = Server::start(data, &settings(""));
+/// The latencies on a server of this kind, how long it was looked at, which is no longer than `longest`, and how many
+/// bytes moved.
+fn run(data: &Path, (_, workshop, moves): Kind, longest: Duration) -> (Latencies, Duration, u64) {
+    let server = Server::start(data, &settings(ROOMY, ""));
     let mut client = Client::of(&server);
     client.ask("PUT", "/shelf", b"", 200);
     for number in 0..LARGE {
@@ -90,7 +104,7 @@ fn run(data: &Path, moves: &str) -> (Latencies, Duration) {
     }
     drop(client);
     server.stop();
-    let server = Server::start(data, &settings(moves));
+    let server = Server::start(data, &settings(workshop, moves));
     let (ended, began) = (AtomicBool::new(false), Instant::now());
     let large_bytes = LARGE * LARGE_BYTES as u64;
     let latencies = thread::scope(|scope| {
@@ -102,7 +116,7 @@ fn run(data: &Path, moves: &str) -> (Latencies, Duration) {
                 })
             })
             .collect();
-        while began.elapsed() < LONGEST && server.status("staged_bytes") > large_bytes / 20 {
+        while began.elapsed() < longest && server.status("staged_bytes") > large_bytes / 20 {
             thread::sleep(Duration::from_millis(500));
         }
         ended.store(true, Ordering::Relaxed);
@@ -112,10 +126,10 @@ fn run(data: &Path, moves: &str) -> (Latencies, Duration) {
         }
         all
     });
-    let took = began.elapsed();
+    let (took, moved) = (began.elapsed(), large_bytes.saturating_sub(server.status("staged_bytes")));
     assert!(server.peak_bytes() < MEMORY_BYTES_MAX, "{} MB", server.peak_bytes() >> 20);
     server.stop();
-    (latencies, took)
+    (latencies, took, moved)
 }
 
 fn main() {
@@ -123,19 +137,21 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let unpaced = format!("{MOVING}block_size = \"1 TB\"\n");
-    let kinds = [("nothing moves", ""), ("paced", MOVING), ("unpaced", &unpaced)];
-    let mut all: [(Latencies, Duration); 3] = Default::default();
-    for _ in 0..ROUNDS {
-        for ((_, moves), (latencies, took)) in kinds.iter().zip(&mut all) {
+    let numbers: Vec<u64> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
+    let rounds = numbers.first().copied().unwrap_or(3);
+    let longest = Duration::from_secs(numbers.get(1).copied().unwrap_or(20));
+    let mut all: [(Latencies, Duration, u64); KINDS.len()] = Default::default();
+    for _ in 0..rounds {
+        for (kind, (latencies, took, moved)) in KINDS.into_iter().zip(&mut all) {
             let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-            let (found, lasted) = run(&dir.path().join("data"), moves);
+            let (found, lasted, bytes) = run(&dir.path().join("data"), kind, longest);
             latencies.extend(found);
-            *took += lasted;
+            (*took, *moved) = (*took + lasted, *moved + bytes);
         }
     }
     println!("{CLIENTS} clients, a request each {} ms, {} MB to move", INTERVAL.as_millis(), LARGE * 8);
-    for ((name, _), (mut latencies, took)) in kinds.into_iter().zip(all) {
+    for ((name, ..), (mut latencies, took, moved)) in KINDS.into_iter().zip(all) {
         latencies.print(name, took);
+        println!("{:22} {:>5.1} MB/s moved", "", moved as f64 / 1e6 / took.as_secs_f64());
     }
 }

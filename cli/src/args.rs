@@ -157,10 +157,11 @@ pub enum DriveCommand {
     ///
     /// By the catalog alone: no drive wakes. What only a look at the drives shows is named by `larder verify --deep`.
     Lost(List),
-    /// Use the empty directory that replaces a failed drive: it is labelled as that drive.
+    /// Use the empty directory, or the disk, that replaces a failed drive: it is labelled as that drive.
     ///
-    /// The data of the failed drive is still rebuilt on the other drives of its group. Needs no server.
-    Replace(ChosenDrive),
+    /// A disk that holds anything is refused, unless --wipe names it. The data of the failed drive is still rebuilt on
+    /// the other drives of its group. Needs no server; needs root where drives are disks.
+    Replace(Replace),
     /// List the disks of this machine: what each is, whether it is awake, what lies on it, and whether it can be used.
     ///
     /// No disk is started, and none that may be asleep is read. Needs root to ask disks and to read them.
@@ -497,8 +498,23 @@ pub struct Init {
     #[command(flatten)]
     pub data: Data,
     /// A shipped rack's name, or the path of a description.
-    #[arg(long, value_name = "RACK")]
-    pub rack: String,
+    #[arg(long, value_name = "RACK", required_unless_present = "discover")]
+    pub rack: Option<String>,
+    /// Describe a rack of the disks of this machine, show it, and make it once that is confirmed. As root.
+    #[arg(long, conflicts_with_all = ["rack", "time_scale"])]
+    pub discover: bool,
+    /// How many of the disks may spin at once; asked for on a terminal if neither this nor --watts is given.
+    #[arg(long, value_name = "N", requires = "discover", value_parser = clap::value_parser!(u32).range(1..))]
+    pub spinning: Option<u32>,
+    /// How many watts all disks may draw together, those asleep included.
+    #[arg(long, value_name = "W", requires = "discover", conflicts_with = "spinning")]
+    pub watts: Option<u32>,
+    /// The code, such as 4+2: stripes of so many fragments of data and of redundancy [default: by the group's size].
+    #[arg(long, value_name = "K+R", requires = "discover", value_parser = code_wish)]
+    pub code: Option<CodeWish>,
+    /// Do not ask whether the disks that were found may be used.
+    #[arg(long, requires = "discover")]
+    pub yes: bool,
     /// How many times faster than a real rack an emulated one runs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub time_scale: u32,
@@ -506,6 +522,23 @@ pub struct Init {
     /// Without it, a disk that holds anything is refused. May be given several times.
     #[arg(long, value_name = "ID")]
     pub wipe: Vec<String>,
+}
+
+/// A code as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeWish {
+    /// Fragments of data in a stripe, at least 1.
+    pub data: u8,
+    /// Fragments of redundancy.
+    pub parity: u8,
+}
+
+fn code_wish(text: &str) -> Result<CodeWish, String> {
+    let parts = text.split_once('+').and_then(|(data, parity)| Some((data.parse().ok()?, parity.parse().ok()?)));
+    match parts {
+        Some((data @ 1.., parity)) if u32::from(data) + u32::from(parity) <= 255 => Ok(CodeWish { data, parity }),
+        _ => Err("a code is a number of fragments of data and one of redundancy, 255 in all, such as 4+2".into()),
+    }
 }
 
 #[derive(Debug, Args)]
@@ -587,6 +620,18 @@ pub struct Fail {
     /// Even if so many drives of its group failed already that blobs may be lost.
     #[arg(long)]
     pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Replace {
+    #[command(flatten)]
+    pub chosen: ChosenDrive,
+    /// The link of the new disk in /dev/disk/by-id, where the drive is a disk. Without it, the disk that is there.
+    #[arg(long, value_name = "LINK")]
+    pub path: Option<String>,
+    /// The new disk once more, by its path, serial number or World Wide Name, if nothing on it is needed any more.
+    #[arg(long, value_name = "ID")]
+    pub wipe: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -706,10 +751,24 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_a_usage_error() {
-        for wrong in ["quickstart --time-scale 0", "quickstart --port 65536", "serve --prot 1", "init", "", "explain x"]
-        {
+        for wrong in [
+            "quickstart --time-scale 0",
+            "quickstart --port 65536",
+            "serve --prot 1",
+            "init",
+            "init --rack nas8 --discover",
+            "init --rack nas8 --spinning 2",
+            "init --discover --code 0+2",
+            "init --discover --code 200+56",
+            "init --discover --spinning 0",
+            "init --discover --spinning 2 --watts 60",
+            "",
+            "explain x",
+        ] {
             assert_eq!(parse(wrong).unwrap_err().exit_code(), 2, "{wrong}");
         }
+        let Command::Init(options) = parse("init --discover --spinning 4 --code 4+2 --yes").unwrap() else { panic!() };
+        assert_eq!((options.spinning, options.code), (Some(4), Some(CodeWish { data: 4, parity: 2 })));
         let Command::Quickstart(options) = parse("quickstart --idle-timeout 30s --port 0").unwrap() else {
             panic!("not quickstart")
         };

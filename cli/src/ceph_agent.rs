@@ -8,7 +8,8 @@ use ceph::OsdId;
 use ceph::agent::{AgentRecord, Settings};
 use ceph::record;
 use ceph::world::Ceph;
-use ceph::world::serve::{Scope, idle, serve};
+use ceph::world::lock::{self, Lock};
+use ceph::world::serve::{Scope, node_policy, serve};
 use ceph::world::windows::Windows;
 use engine::SpinDownPolicy;
 use std::time::Duration;
@@ -23,14 +24,20 @@ pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
     }
     let scope = scope(options)?;
     if options.release {
+        let is_own_host = hostname().is_ok_and(|name| name == scope.host);
+        if is_own_host && Lock::is_taken(&scope.folder, lock::AGENT) {
+            bail!(
+                "an agent runs on this host and owns them; end it (`systemctl stop larder-ceph-agent`), and it gives \
+                 them back"
+            );
+        }
         let was_last = Windows::new(scope.ceph, &scope.host).release()?;
         let text = if was_last { "given back" } else { "left: another host's agent has them as well" };
         return Ok(print(&format!("the scrub windows are {text}\n"))?);
     }
+    let spin_down = SpinDownPolicy { min_gap: options.min_gap, keeps_exhausted: true };
     let settings = Settings {
-        idle: idle(&scope, options.idle)?,
-        starts_per_day: options.starts_per_day,
-        spin_down: SpinDownPolicy { min_gap: options.min_gap, keeps_exhausted: true },
+        node: node_policy(&scope, options.idle, options.starts_per_day, spin_down)?,
         deep_scrub_every: options.deep_scrub_every,
         settle: options.every,
         window_max: WINDOW_MAX,

@@ -102,7 +102,7 @@ pub struct CephAgent {
     /// This host, as `ceph osd metadata` calls it. By default its name.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// So long without I/O before a drive sleeps. By default, and at least, the cluster's down-out interval and 5 min.
+    /// So long without I/O before a drive sleeps. By default, and at least, the cluster's down-out interval and 1 min.
     #[arg(long, value_name = "TIME", value_parser = model::text::duration)]
     pub idle: Option<Duration>,
     /// So long a drive turns after a start, at least.

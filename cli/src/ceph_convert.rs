@@ -2,14 +2,17 @@
 
 use crate::ceph_args::CephConvert;
 use crate::ceph_plan::{live, planned};
+use crate::human::bytes;
 use crate::output::print;
 use anyhow::{Context, bail};
 use ceph::conversion::{Goal, OsdRecord, PoolRecord, PoolRule, PoolStep, outline, revert_obstacle};
 use ceph::plan::{OsdPlan, OsdRole, Plan, PoolRole, plan};
 use ceph::record;
 use ceph::world::convert::{Converter, Progress, osd_commands, pool_command};
+use ceph::world::db::{self, DbError};
 use ceph::world::{Ceph, HostCommands};
 use ceph::{Cluster, Osd, OsdId};
+use disk::discover::Tree;
 use std::path::Path;
 use std::time::Duration;
 
@@ -42,7 +45,8 @@ pub fn revert(options: &CephConvert) -> anyhow::Result<()> {
 }
 
 fn go(options: &CephConvert, goal: Goal) -> anyhow::Result<()> {
-    let cluster = live()?;
+    let mut cluster = live()?;
+    Ceph::default().mark_encrypted(&mut cluster).context("whether OSDs are encrypted cannot be read")?;
     match subject(&options.what)? {
         Subject::Osd(osd) => {
             let record = osd_record(options, &cluster, osd, goal)?;
@@ -82,7 +86,26 @@ fn osd_record(options: &CephConvert, cluster: &Cluster, id: OsdId, goal: Goal) -
     }
     let db =
         options.db.clone().context("name the device of its metadata with --db; it must always spin, or be flash")?;
+    check_db(options, &db, osd, (cluster, &plan))?;
     Ok(OsdRecord::new(cluster, osd, &plan.cold_class, data_device(options, osd)?, db))
+}
+
+/// Whether `db` is a device that does not sleep. Own commands may take other things than devices.
+fn check_db(options: &CephConvert, db: &str, osd: &Osd, (cluster, plan): (&Cluster, &Plan)) -> anyhow::Result<()> {
+    let part = |id| plan.osd(id).map(|part| (part.role, part.db_bytes));
+    let is_cold = |id| matches!(part(id), Some((OsdRole::Cold | OsdRole::GoesCold, _)));
+    let wanted_bytes = part(osd.id).map_or(0, |(_, bytes)| bytes);
+    match db::check(&Tree::below("/"), db, osd, cluster, is_cold) {
+        Err(DbError::NotADevice(_)) if options.create_command.is_some() => Ok(()),
+        Ok(device) if device.bytes < wanted_bytes => {
+            let (has, wants) = (bytes(device.bytes), bytes(wanted_bytes));
+            Ok(print(&format!(
+                "# note: {db} has {has}, and 4 % of {} are {wants}; metadata beyond it wake the drive\n",
+                osd.id
+            ))?)
+        }
+        checked => Ok(checked.map(drop)?),
+    }
 }
 
 fn data_device(options: &CephConvert, osd: &Osd) -> anyhow::Result<String> {

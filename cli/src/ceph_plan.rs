@@ -5,7 +5,7 @@ use crate::human::{bytes, count, counted, table, watts};
 use crate::output::show;
 use anyhow::Context;
 use ceph::Cluster;
-use ceph::plan::{Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room, plan};
+use ceph::plan::{HOT_PRIMARY_RULE, Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room, Writes, plan};
 use ceph::world::{Ceph, dump_files};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -14,7 +14,13 @@ use std::process::ExitCode;
 pub fn run(options: &CephPlan) -> anyhow::Result<ExitCode> {
     let cluster = match &options.dumps {
         Some(folder) => dump_files::read(folder)?,
-        None => live()?,
+        None => {
+            let mut cluster = live()?;
+            if let Err(error) = Ceph::default().mark_encrypted(&mut cluster) {
+                tracing::warn!(%error, "whether OSDs are encrypted is not known");
+            }
+            cluster
+        }
     };
     let milliwatts = |watts: f64| (watts * 1000.0).round() as u32;
     let options_of_plan = Options {
@@ -55,10 +61,7 @@ fn text(plan: &Plan) -> String {
     line(format!("hot   class {}: {}", plan.hot_class, room(&plan.hot, &plan.domain)));
     line(format!("cold  class {}: {}", plan.cold_class, room(&plan.cold, &plan.domain)));
     line(format!("the new rules move {} (expected), the first copies among them", bytes(plan.moved_bytes)));
-    line(format!(
-        "starts of a drive: one or two a week for deep scrubs, one for each batch of writes; {} a day are allowed",
-        plan.starts_per_day_max
-    ));
+    line(starts(plan));
     line(format!("saved while all cold drives sleep: {}", watts(plan.saved_mw as f64 / 1000.0)));
     if let Some(failure) = plan.hot_failure.filter(|_| plan.cold.osds > 0) {
         line(format!(
@@ -77,9 +80,40 @@ fn text(plan: &Plan) -> String {
     }
     if plan.is_suitable {
         line("suitable".to_owned());
-        next(plan).into_iter().for_each(line);
+        next(plan).into_iter().for_each(&mut line);
+        rule(plan).into_iter().for_each(line);
     }
     text
+}
+
+/// How often a cold drive is started.
+fn starts(plan: &Plan) -> String {
+    let allowed = plan.starts_per_day_max;
+    let scrubs = "one or two a week for deep scrubs";
+    match plan.writes {
+        None => format!("starts of a drive: {scrubs}, one for each batch of writes; {allowed} a day are allowed"),
+        Some(Writes { per_day, starts_per_day, asleep_permille }) => format!(
+            "starts of a cold drive: {scrubs}, and {starts_per_day:.1} a day for {per_day:.1} writes a day, if these \
+             come one by one; it sleeps {} % of the time; {allowed} starts a day are allowed",
+            asleep_permille / 10
+        ),
+    }
+}
+
+/// The rule that hot-primary pools get, and the primary affinity of cold OSDs.
+fn rule(plan: &Plan) -> Vec<String> {
+    let is_new = plan.pools.iter().any(|pool| pool.new_rule.as_deref() == Some(HOT_PRIMARY_RULE));
+    let osds = plan.osds.iter().filter(|osd| osd.role == OsdRole::GoesCold);
+    let osds: Vec<String> = osds.map(|osd| osd.osd.to_string()).collect();
+    let mut lines = Vec::new();
+    if is_new {
+        lines.push("the rule, in which the system fills in the first number that is free:".to_owned());
+        lines.extend(plan.rule().text(0, true).lines().filter(|line| !line.contains("\tid ")).map(str::to_owned));
+    }
+    if !osds.is_empty() {
+        lines.push(format!("primary affinity 0: {}", osds.join(", ")));
+    }
+    lines
 }
 
 /// The commands that come next.

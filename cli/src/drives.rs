@@ -2,11 +2,12 @@
 //! drive retire`: empties a good one. `larder drive replace`: uses another one in its place. `larder drive lost`: the
 //! objects that are lost. All but the first need no server.
 
-use crate::args::{ChosenDrive, Fail, List};
+use crate::args::{ChosenDrive, Fail, List, Replace};
 use crate::human::{self, bytes, counted};
 use crate::output::{ask, show, wait_for};
 use crate::temperature::date;
 use server::admin::{Client, ClientError};
+use server::exchange::DiskChoice;
 use server::offline::Offline;
 use server::report::{DriveReport, HealthReport, LostObjectReport, LostReport};
 
@@ -95,11 +96,14 @@ fn names_of_lost(lost: &LostReport) -> String {
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.
-pub fn replace(options: &ChosenDrive) -> anyhow::Result<()> {
-    let ChosenDrive { data, drive, json } = options;
+pub fn replace(options: &Replace) -> anyhow::Result<()> {
+    let Replace { chosen: ChosenDrive { data, drive, json }, path, wipe } = options;
+    let choice = DiskChoice { path: path.clone(), wipe: wipe.clone() };
     let report = wait_for(async {
-        match Client::of(&data.data)?.replace_drive(*drive).await {
-            Err(ClientError::NoServer(dir)) => anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive).await?),
+        match Client::of(&data.data)?.replace_drive(*drive, &choice).await {
+            Err(ClientError::NoServer(dir)) => {
+                anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive, &choice).await?)
+            }
             answer => Ok(answer?),
         }
     })?;

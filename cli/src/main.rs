@@ -14,6 +14,7 @@ mod disks;
 mod drives;
 mod explain;
 mod human;
+mod init_discover;
 mod measure;
 mod ordeal;
 mod output;

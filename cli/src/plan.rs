@@ -9,7 +9,7 @@ use engine::layout::{Bound, Layout, Warning, synthesise};
 use model::{Code, DriveId, DriveSpec, GroupId, RackSpec};
 use serde::Serialize;
 use server::data_dir::read_rack;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// The plan as JSON. Groups and classes are numbered by their places in their lists.
@@ -28,7 +28,25 @@ struct PlanReport<'a> {
     bound: &'a Bound,
     watts: PlannedPower,
     capacity_bytes: u64,
+    survives: Survived<'a>,
     warnings: Vec<Message<'a>>,
+}
+
+/// What may be lost at once without an object.
+#[derive(Debug, Serialize)]
+struct Survived<'a> {
+    /// Any so many drives of each group.
+    drives_of_group: u8,
+    /// So many drives of a group can be rebuilt inside it, one after the other, before there is no room.
+    rebuilds_in_group: u32,
+    /// One domain of each of these kinds, which takes the media of several drives with it, but for so many groups.
+    domains: Vec<SurvivedDomain<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SurvivedDomain<'a> {
+    kind: &'a str,
+    groups_at_risk: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,7 +91,12 @@ pub fn plan(options: &Plan) -> anyhow::Result<()> {
 /// The layout of `spec`, verified by code that shares nothing with the synthesis.
 fn checked(spec: &RackSpec) -> anyhow::Result<Layout> {
     let layout = synthesise(spec)?;
-    if let Err(violations) = check::layout(spec, &layout) {
+    verified(spec, &layout)?;
+    Ok(layout)
+}
+
+fn verified(spec: &RackSpec, layout: &Layout) -> anyhow::Result<()> {
+    if let Err(violations) = check::layout(spec, layout) {
         let shown: Vec<String> = violations.iter().take(3).map(ToString::to_string).collect();
         bail!(
             "the layout found for {} is wrong ({}); please report this with the description",
@@ -81,7 +104,7 @@ fn checked(spec: &RackSpec) -> anyhow::Result<Layout> {
             shown.join("; ")
         );
     }
-    Ok(layout)
+    Ok(())
 }
 
 fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> PlanReport<'a> {
@@ -106,8 +129,64 @@ fn report<'a>(spec: &'a RackSpec, layout: &'a Layout) -> PlanReport<'a> {
             starting_drives_max: layout.drives_starting_max(spec),
         },
         capacity_bytes: grouped.map(|drive| spec.capacity_bytes(*drive)).sum(),
+        survives: survived(spec, layout),
         warnings: layout.warnings.iter().map(|warning| Message { warning, message: warning.to_string() }).collect(),
     }
+}
+
+/// A domain whose loss takes several drives costs a blob r stacks at most where they are spread so, which the layout
+/// says where they are not.
+fn survived<'a>(spec: &'a RackSpec, layout: &Layout) -> Survived<'a> {
+    let kinds = spec.failure_domains.iter().enumerate().filter(|(_, kind)| kind.loses_media);
+    let shared = kinds.filter(|(column, _)| {
+        let domains = spec.drives.iter().map(|drive| drive.failure_domains[*column]);
+        domains.collect::<BTreeSet<_>>().len() < spec.drives.len()
+    });
+    let at_risk = |name: &str| {
+        let groups = layout.warnings.iter().find_map(|warning| match warning {
+            Warning::Spread { failure_domain, groups } if failure_domain == name => Some(*groups),
+            _ => None,
+        });
+        groups.unwrap_or(0)
+    };
+    let none = layout.groups.len() as u32;
+    let of_kind = |(_, kind): (usize, &'a model::FailureDomains)| SurvivedDomain {
+        kind: &kind.name,
+        groups_at_risk: if spec.code.parity == 0 { none } else { at_risk(&kind.name) },
+    };
+    Survived {
+        drives_of_group: spec.code.parity,
+        rebuilds_in_group: spec.group_drives - spec.code.stacks() as u32,
+        domains: shared.map(of_kind).collect(),
+    }
+}
+
+/// The same as a sentence.
+fn survival(survived: &Survived<'_>) -> String {
+    let Survived { drives_of_group, rebuilds_in_group, domains } = survived;
+    if *drives_of_group == 0 {
+        return "no loss of a drive: the code has no redundancy".to_owned();
+    }
+    let mut text = format!("the loss of any {} of each group at once", counted(u64::from(*drives_of_group), "drive"));
+    for SurvivedDomain { kind, groups_at_risk } in domains {
+        let _ = match groups_at_risk {
+            0 => write!(text, ", or of any one `{kind}`"),
+            groups => write!(text, ", or of any one `{kind}` but in {}", counted(u64::from(*groups), "group")),
+        };
+    }
+    let _ = match rebuilds_in_group {
+        0 => write!(text, "; what is lost is rebuilt on a new drive only"),
+        drives => {
+            write!(text, "; {} of a group can be rebuilt on its others", counted(u64::from(*drives), "lost drive"))
+        }
+    };
+    text
+}
+
+/// The plan of a rack, for people.
+pub fn described_by(spec: &RackSpec, layout: &Layout) -> anyhow::Result<String> {
+    verified(spec, layout)?;
+    Ok(text(spec, layout, &report(spec, layout)))
 }
 
 fn described<'a>(spec: &'a RackSpec, layout: &Layout, drive: &DriveSpec) -> PlannedDrive<'a> {
@@ -155,6 +234,7 @@ fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
         watts(active)
     );
     row(&mut text, "power", shown);
+    row(&mut text, "survives", survival(&report.survives));
     let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
     row(&mut text, "spares", if spares.is_empty() { "none".to_owned() } else { runs(&spares) });
     for warning in &report.warnings {
@@ -225,6 +305,29 @@ mod tests {
             let (json, text) = planned(name);
             assert!(!json["groups"].as_array().unwrap().is_empty() && !text.is_empty());
         }
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said() {
+        let sentence = |rack: &str| {
+            let (_, text) = planned(rack);
+            text.lines().find_map(|line| line.strip_prefix("survives ")).unwrap().trim().to_owned()
+        };
+        assert_eq!(
+            sentence("nas8"),
+            "the loss of any 1 drive of each group at once; 1 lost drive of a group can be rebuilt on its others"
+        );
+        let pelican = sentence("pelican");
+        assert!(
+            pelican.starts_with("the loss of any 3 drives of each group at once, or of any one `tray`"),
+            "{pelican}"
+        );
+        assert_eq!(planned("nas8").0["survives"]["rebuilds_in_group"], 1);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.toml");
+        let (_, nas8) = model::text::SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
+        std::fs::write(&path, nas8.replace("r = 1", "r = 0")).unwrap();
+        assert_eq!(sentence(path.to_str().unwrap()), "no loss of a drive: the code has no redundancy");
     }
 
     #[test]

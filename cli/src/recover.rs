@@ -1,16 +1,20 @@
 //! `larder catalog backup` and `larder recover`: a copy of the catalog, and a catalog that is made again.
 
 use crate::args::{Backup, Recover};
-use crate::human::{bytes, count, counted};
+use crate::human::{bytes, count, counted, seconds};
 use crate::output::{self, wait_for};
 use crate::temperature::date;
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 use server::admin::Client;
+use server::clock::monotonic;
 use server::data_dir::DataDir;
-use server::recover::{Base, Options, Report, Source, Step, recover_directory};
+use server::recover::{Base, Options, Pass, Report, Source, Step, recover_directory};
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// `larder catalog backup`.
 pub fn backup(options: &Backup) -> anyhow::Result<()> {
@@ -29,27 +33,72 @@ pub fn backup(options: &Backup) -> anyhow::Result<()> {
 pub fn recover(options: &Recover) -> anyhow::Result<()> {
     let dir = DataDir::open_to_recover(&options.data.data)?;
     let how = Options { from: options.from.clone(), replace: options.replace };
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} groups") {
-        bar.set_style(style);
-    }
-    let watch = |step: Step<'_>| match step {
-        Step::Base(base) => bar.suspend(|| tracing::info!("the catalog is made again from {}", described(base))),
-        Step::Copies(groups) => {
-            bar.suspend(|| tracing::info!("the workshop has no journal: copies of it are looked for on the drives"));
-            bar.set_length(groups);
-        }
-        Step::Groups(groups) => {
-            bar.set_position(0);
-            bar.set_length(groups);
-        }
-        Step::Group => bar.inc(1),
-        Step::Unusable(what) => bar.suspend(|| tracing::warn!("{what}")),
-    };
-    let report = wait_for(async { Ok(recover_directory(&dir, &how, &watch).await?) });
-    bar.finish_and_clear();
+    let progress = Progress::new();
+    let report = wait_for(async { Ok(recover_directory(&dir, &how, &|step| progress.step(&step)).await?) });
+    progress.bar.finish_and_clear();
     let report = report?;
     if options.json { output::print_json(&report) } else { Ok(output::print(&text(&report))?) }
+}
+
+/// The progress on standard error: a bar if that is a terminal, and else a line for each group and for some thousand
+/// blobs of a large one.
+struct Progress {
+    bar: ProgressBar,
+    began: Mutex<Instant>,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let bar = if std::io::stderr().is_terminal() { ProgressBar::new(0) } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, began: Mutex::new(monotonic()) }
+    }
+
+    fn step(&self, step: &Step<'_>) {
+        match step {
+            Step::Base(base) => {
+                self.bar.suspend(|| tracing::info!("the catalog is made again from {}", described(*base)));
+            }
+            Step::Copies(groups) => {
+                let what = "the workshop has no journal: copies of it are looked for on the drives";
+                self.bar.suspend(|| tracing::info!("{what}"));
+                self.begin(*groups);
+            }
+            Step::Groups(groups) => self.begin(*groups),
+            Step::Awake(_) | Step::Asleep => {}
+            Step::Blobs(pass) | Step::Group(pass) => {
+                let line = line(*pass, self.began.lock().elapsed());
+                self.bar.set_position(pass.groups_done);
+                self.bar.set_message(line.clone());
+                if self.bar.is_hidden() {
+                    eprintln!("{line}");
+                }
+            }
+            Step::Unusable(what) => self.bar.suspend(|| tracing::warn!("{what}")),
+        }
+    }
+
+    fn begin(&self, groups: u64) {
+        *self.began.lock() = monotonic();
+        self.bar.set_position(0);
+        self.bar.set_length(groups);
+    }
+}
+
+/// How far a pass is that began so long ago. The groups that are left take as long as those before, as far as anybody
+/// knows.
+fn line(pass: Pass, elapsed: Duration) -> String {
+    let Pass { groups, groups_done, drives, blobs, bytes: size } = pass;
+    let left = groups - groups_done;
+    let to_go = match groups_done {
+        _ if left == 0 => String::new(),
+        0 => ", nobody knows how long the rest takes".to_owned(),
+        done => format!(", about {} left", seconds(elapsed.as_secs_f64() / done as f64 * left as f64)),
+    };
+    let (drives, blobs, size) = (counted(drives, "drive"), counted(blobs, "blob"), bytes(size));
+    format!("{groups_done} of {}: {drives}, {blobs} of {size}{to_go}", counted(groups, "group"))
 }
 
 /// What it is made from before the drives are looked at.
@@ -111,4 +160,20 @@ fn text(report: &Report) -> String {
     }
     row("next", "`larder verify` compares it with workshop and drives; then start the server".into());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_far_it_is_and_how_long_the_rest_takes() {
+        let mut pass = Pass { groups: 12, groups_done: 3, drives: 17, blobs: 1_204, bytes: 12_300_000_000 };
+        let shown = line(pass, Duration::from_mins(1));
+        assert_eq!(shown, "3 of 12 groups: 17 drives, 1,204 blobs of 12.3 GB, about 3 min left");
+        pass.groups_done = 12;
+        assert_eq!(line(pass, Duration::from_mins(4)), "12 of 12 groups: 17 drives, 1,204 blobs of 12.3 GB");
+        pass.groups_done = 0;
+        assert!(line(pass, Duration::ZERO).ends_with("nobody knows how long the rest takes"));
+    }
 }

@@ -2,13 +2,14 @@
 
 use crate::args::{Data, Init, Quickstart, Serve};
 use crate::human::counted;
+use crate::init_discover;
 use crate::output;
 use anyhow::{Context, bail};
 use engine::IdleTimeout;
 use server::REGION;
 use server::app;
 use server::config::Config;
-use server::data_dir::{DataDir, InitOptions, endpoint, read_rack};
+use server::data_dir::{DataDir, InitOptions, RackSource, endpoint, read_rack};
 use server::notices::{self, Notices};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -83,7 +84,7 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
         settings.push(("listen", format!("\"{listen}\"")));
     }
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
-    let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings, wipe: Vec::new() })?;
+    let dir = DataDir::init(&options.data.data, &InitOptions { rack: rack.into(), settings, wipe: Vec::new() })?;
     tracing::info!(
         "made an emulated {} of {} in {}",
         dir.rack().name,
@@ -99,10 +100,17 @@ pub fn init(options: &Init) -> anyhow::Result<()> {
         ("time_scale", options.time_scale.to_string()),
         ("migrate.older_than", format!("\"{MIGRATE_OLDER_THAN}\"")),
     ];
-    let dir = DataDir::init(
-        &options.data.data,
-        &InitOptions { rack: options.rack.clone(), settings, wipe: options.wipe.clone() },
-    )?;
+    if DataDir::exists(&options.data.data) {
+        bail!(
+            "{0} is a Larder data directory already; start it with `larder serve --data {0}`",
+            options.data.data.display()
+        );
+    }
+    let rack = match &options.rack {
+        Some(named) => RackSource::Named(named.clone()),
+        None => RackSource::Text(init_discover::description(options)?),
+    };
+    let dir = DataDir::init(&options.data.data, &InitOptions { rack, settings, wipe: options.wipe.clone() })?;
     let path = options.data.data.display();
     output::print(&format!(
         "made {path} for the rack {} of {}\n\

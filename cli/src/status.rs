@@ -83,8 +83,9 @@ fn text(status: &Status) -> String {
     row(
         "drives",
         format!(
-            "{} asleep, {} moving, {} ready, {} away{}",
+            "{} asleep{}, {} moving, {} ready, {} away{}",
             count(drives.standby),
+            if drives.always_on > 0 { format!(", {} always on", count(drives.always_on)) } else { String::new() },
             count(drives.moving),
             count(drives.ready),
             count(drives.away),
@@ -373,7 +374,7 @@ mod tests {
                 fuse_trips: 0,
                 unstopped_drives: 0,
             },
-            drives: DriveCounts { standby: 1152, moving: 0, ready: 0, away: 0, failed: 0 },
+            drives: DriveCounts { standby: 1152, ..DriveCounts::default() },
             groups: GroupCounts { total: 48, initialised: 48 },
             rebuilds: vec![],
             exposed: ExposureReport::default(),

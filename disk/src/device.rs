@@ -7,6 +7,9 @@
 //!     +--stop-- unmounted: no late write is left <--unmount-+
 //!     STOP, polled until the disk says standby
 //! ```
+//! What starts and stops it is the disk itself, or a command of the operator's, which may take its power away: then it
+//! is gone while it sleeps, and waited for when it is started.
+//!
 //! The disk is named by its link in /dev/disk/by-id, which is followed anew for each command: the kernel's name (`sda`)
 //! may be another disk's tomorrow. On the mounted file system all is done by a [`DirectoryDrive`], in the directory
 //! `larder` of its root: while nothing is mounted there is no such directory, so that a late request finds nothing to
@@ -51,9 +54,9 @@ pub struct DeviceDrive {
 }
 
 impl DeviceDrive {
-    /// The drive on the disk `id` (a path below /dev/disk/by-id), mounted at `mount_point`, which must carry `label`.
-    pub fn new(id: impl Into<PathBuf>, mount_point: impl Into<PathBuf>, label: Label) -> Self {
-        let state = DeviceState::new(id.into(), mount_point.into(), label::volume_name(label.rack));
+    /// The drive on `disk`, mounted at `mount_point`, which must carry `label`.
+    pub fn new(disk: DiskHandle, mount_point: impl Into<PathBuf>, label: Label) -> Self {
+        let state = DeviceState::new(disk, mount_point.into(), label::volume_name(label.rack));
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         Self { state: Arc::new(state), files }
     }
@@ -66,14 +69,14 @@ impl DeviceDrive {
     }
 
     /// Makes a drive of the disk, which is awake and of which nothing is needed any more: a file system, with `label`
-    /// in it, unmounted and asleep. Blocks.
+    /// in it, unmounted and asleep. It is `owner`'s, a user and a group, if that is not whoever runs this. Blocks.
     ///
     /// # Errors
     /// [`DriveError`]; what the disk held is gone then.
-    pub fn make(&self, label: &DriveLabel) -> Result<(), DriveError> {
+    pub fn make(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
         self.state.make_file_system()?;
         self.state.mount()?;
-        let labelled = self.state.label(label);
+        let labelled = self.state.label(label, owner);
         // It also shows whether it obeys.
         let stopped = self.state.stop();
         labelled.and(stopped)
@@ -90,6 +93,61 @@ impl DeviceDrive {
     /// [`DriveError`], if it is not there or may not be sent commands.
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
         self.state.disk.mode()
+    }
+
+    /// Says so if the mounted volume was made on another disk. It is used all the same: whoever copied a dying disk to
+    /// a new one, and named that one in the description, wants just that.
+    async fn warn_of_another_disk(&self) {
+        let Ok(made_on) = label::device_of(&self.files).await else { return };
+        let shown = format!("{made_on:?}");
+        if let Ok(Some(other)) = self.run(move |state| Ok(state.disk.other_than(&made_on))).await {
+            tracing::warn!(
+                disk = %self.state.disk.id().display(),
+                "a drive was made on another disk ({shown}) than the one that it is on ({other}): if that is no copy \
+                 of yours, see to it that the other one is not served as well"
+            );
+        }
+    }
+
+    /// Unmounts whatever disk is mounted in its place. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`], above all if it is in use.
+    pub fn clear_place(&self) -> Result<(), DriveError> {
+        self.state.unmount()
+    }
+
+    /// Has `look` look at the directory of the disk's files, in a file system of this rack's that is mounted so that
+    /// nothing is written to the disk. It is awake, and stays so. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`].
+    pub fn peek<T>(&self, look: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
+        self.state.mount_untouched()?;
+        let seen = look(&self.state.directory());
+        self.state.unmount()?;
+        Ok(seen)
+    }
+
+    /// Has `work` done in the directory of the disk's files, in a file system of this rack's; it is made if it is not
+    /// there. The disk, which is awake, is unmounted and asleep then. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`]; what was done is done then.
+    pub fn complete<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
+        self.state.mount()?;
+        let done = self.state.make_directory().map(|()| work(&self.state.directory()));
+        let done = done.and_then(|done| self.state.sync_root().map(|()| done));
+        let stopped = self.state.stop();
+        done.and_then(|done| stopped.map(|()| done))
+    }
+
+    /// Unmounts and stops the disk. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`], above all if it does not say that it stands still.
+    pub fn put_to_sleep(&self) -> Result<(), DriveError> {
+        self.state.stop()
     }
 
     /// Runs `work` on a thread that may block.
@@ -169,6 +227,8 @@ impl Drive for DeviceDrive {
         if mounted.is_err() {
             // The error of the label is the one that counts.
             let _ = self.unmount().await;
+        } else {
+            self.warn_of_another_disk().await;
         }
         mounted
     }

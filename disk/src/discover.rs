@@ -29,6 +29,6 @@ pub use enclosures::Slot;
 pub use habits::{APM_LEVEL_STAYS, PowerHabits};
 pub use refusal::Refusal;
 pub use signatures::{HEAD_BYTES, Role, Signature, TAIL_BYTES, signatures};
-pub use survey::{protocol_of, survey};
+pub use survey::{Commanded, identity_of, protocol_of, survey, survey_with};
 pub use tree::Tree;
 pub use usage::Usage;

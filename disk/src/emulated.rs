@@ -242,8 +242,12 @@ impl EmulatedRack {
         make_inner: impl Fn(DriveId) -> Arc<dyn Drive>,
     ) -> Self {
         let (now, profile) = (clock.now(), Arc::new(spec.profile.clone()));
+        let physics = |drive: DriveId| {
+            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive).from(now);
+            if spec.is_always_on(drive) { physics.always_on() } else { physics }
+        };
         let one = |drive: DriveId| DriveState {
-            physics: DrivePhysics::new(Arc::clone(&profile), seed, drive).from(now),
+            physics: physics(drive),
             pulled: false,
             tripped: None,
             lag: Duration::ZERO,

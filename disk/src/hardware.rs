@@ -5,6 +5,7 @@ use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
 use async_trait::async_trait;
 use model::DriveId;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// How full the clients' queue of a drive's class is, in thousandths.
 pub type QueueFill = Box<dyn Fn(DriveId) -> u32 + Send + Sync>;
@@ -40,6 +41,10 @@ pub trait Hardware: Send + Sync + 'static {
 
     /// Another drive takes the place of one that failed.
     fn replace(&self, _drive: DriveId) {}
+
+    /// The drive, which is a disk and does nothing now, is the disk to which the link `id` leads from now on. That one
+    /// is asked for its state.
+    async fn use_disk(&self, _drive: DriveId, _id: &Path) {}
 
     /// The time by which the drives below emulated ones were slower than the model.
     fn overrun(&self) -> Overrun {

@@ -11,7 +11,7 @@
 
 mod on_drive;
 
-pub use on_drive::{check, check_replacement, file_name, uuid_of, write, write_directories};
+pub use on_drive::{check, check_replacement, device_of, file_name, uuid_of, write, write_directories};
 
 use crate::format::{BLOCK_BYTES, BlockDecoder, BlockEncoder, FormatError, other_version};
 use model::DriveId;

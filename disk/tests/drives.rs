@@ -303,6 +303,7 @@ fn four_drives() -> RackSpec {
         failure_domains: vec![],
         capacity_bytes: None,
         path: None,
+        power: model::DrivePower::Own,
     };
     let power = Resource { name: "power".into(), limit: DomainLimit::ActiveDrives(1), hard: true };
     RackSpec::validated(RackDraft {

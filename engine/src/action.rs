@@ -104,6 +104,9 @@ pub enum Action {
         /// of moving, until there are as many; at 0 none is.
         #[serde(default)]
         hot_bytes: u64,
+        /// Those that are shorter stay, and must not stand for others that can go.
+        #[serde(default)]
+        min_bytes: u64,
         /// At most so many entries.
         limit: u32,
         /// Whether to begin at the first key.

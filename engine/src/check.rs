@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, RackSpec, Resource, ResourceId};
+use model::{ClassId, DomainId, DomainLimit, DriveId, DrivePower, GroupId, RackSpec, Resource, ResourceId};
 
 /// A rule that a layout breaks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,7 +144,7 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
         let sizes = extents(spec, resource);
         for (id, group) in layout.groups.iter().enumerate() {
             let mut holders: BTreeMap<DomainId, DriveId> = BTreeMap::new();
-            for drive in &group.drives {
+            for drive in group.drives.iter().filter(|drive| spec.drive(**drive).power != DrivePower::None) {
                 let domain = spec.domain_of(*drive, resource);
                 if !carries(spec, what, sizes[domain.index()], 2)
                     && let Some(other) = holders.insert(domain, *drive)
@@ -158,13 +158,13 @@ fn conflicts(spec: &RackSpec, layout: &Layout) -> Vec<Violation> {
     violations
 }
 
-/// A domain of a resource: its drives, and how many of them may spin up at once.
+/// A domain of a resource: its drives that sleep, and how many of them may spin up at once.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     size: u64,
     starts: u64,
-    /// Drives of the pool, which are active at all times.
-    pool: u64,
+    /// Drives without power control, and drives of the pool: these are active at all times.
+    always_on: u64,
 }
 
 /// The demand of `awake` of a domain's drives on the resource at worst, and its limit. Links carry any number, and a
@@ -172,7 +172,7 @@ struct Extent {
 fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u64, u64) {
     let watts = spec.profile.watts;
     match resource.limit {
-        DomainLimit::ActiveDrives(limit) => (awake + domain.pool, u64::from(limit)),
+        DomainLimit::ActiveDrives(limit) => (awake + domain.always_on, u64::from(limit)),
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => (0, 0),
         DomainLimit::Watts(limit) => {
             let starting = awake.min(domain.starts);
@@ -180,7 +180,7 @@ fn taken(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> (u
             let each = u64::from(watts.spin_up_mw.max(watts.active_mw));
             let asleep = domain.size.saturating_sub(awake) * u64::from(watts.standby_mw);
             let spinning = (awake - starting) * u64::from(watts.active_mw);
-            (starting * each + spinning + asleep + domain.pool * spec.pool_drive_mw(), u64::from(limit) * 1000)
+            (starting * each + spinning + asleep + domain.always_on * spec.always_on_mw(), u64::from(limit) * 1000)
         }
     }
 }
@@ -192,16 +192,21 @@ fn carries(spec: &RackSpec, resource: &Resource, domain: Extent, awake: u64) -> 
 
 /// The domains of a resource. Of two limits on starts each alone bounds what may start.
 fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
-    let pool = spec.pool_drives_in(resource).into_iter();
-    let mut extents: Vec<Extent> = pool.map(|pool| Extent { pool, ..Extent::default() }).collect();
+    let always_on = spec.pool.iter().filter_map(|drive| drive.resource_domains[resource.index()]);
+    let mut extents = vec![Extent::default(); spec.domain_count(resource)];
+    always_on.for_each(|domain| extents[domain.index()].always_on += 1);
     for drive in &spec.drives {
         let extent = &mut extents[spec.domain_of(drive.id, resource).index()];
+        if drive.power == DrivePower::None {
+            extent.always_on += 1;
+            continue;
+        }
         (extent.size, extent.starts) = (extent.size + 1, extent.starts + 1);
     }
     for (other, what) in spec.resources_by_id().filter(|(_, what)| what.hard) {
         let DomainLimit::StartingDrives(limit) = what.limit else { continue };
         let mut shared: BTreeMap<(DomainId, DomainId), u64> = BTreeMap::new();
-        for drive in &spec.drives {
+        for drive in spec.drives.iter().filter(|drive| drive.power != DrivePower::None) {
             let pair = (spec.domain_of(drive.id, resource), spec.domain_of(drive.id, other));
             *shared.entry(pair).or_insert(0) += 1;
         }
@@ -214,7 +219,7 @@ fn extents(spec: &RackSpec, resource: ResourceId) -> Vec<Extent> {
     extents
 }
 
-/// How the groups use one resource: for each domain, the most drives any group of each class has in it.
+/// How the groups use one resource: for each domain, the most drives that sleep any group of each class has in it.
 struct Uses {
     sizes: Vec<Extent>,
     by_class: Vec<BTreeMap<ClassId, u64>>,
@@ -251,7 +256,7 @@ impl Uses {
 
 fn counts(spec: &RackSpec, drives: &[DriveId], resource: ResourceId) -> BTreeMap<DomainId, u64> {
     let mut counts = BTreeMap::new();
-    for drive in drives {
+    for drive in drives.iter().filter(|drive| spec.drive(**drive).power != DrivePower::None) {
         *counts.entry(spec.domain_of(*drive, resource)).or_insert(0) += 1;
     }
     counts

@@ -26,6 +26,9 @@
 //!
 //! A drive that was given up may be back, and is tried with its group (`drives/trials.rs`).
 //!
+//! A drive whose power nobody controls goes the same way, so that it is mounted only while its group is awake; but it
+//! never waits for a permit, holds nobody else's up, and its starts, which are none, are not counted.
+//!
 //! A change of a drive that others must follow is left behind as a [`Notice`].
 //!
 //! Invariants:
@@ -236,7 +239,8 @@ impl Drives {
 
     /// Whether all of `members` may be started now for work of `priority`.
     pub fn may_start(&self, members: &[DriveId], priority: PriorityClass, now: Time) -> bool {
-        members.iter().all(|drive| self.budget.may_start(*drive, now, priority))
+        let may_start = |drive: DriveId| self.ledger.is_always_on(drive) || self.budget.may_start(drive, now, priority);
+        members.iter().all(|drive| may_start(*drive))
     }
 
     /// Index and drive of those stacks whose drives can be read and written now.
@@ -290,11 +294,13 @@ impl Drives {
         for drive in self.ledger.request(&waiting) {
             assert!(self.phase(drive) == DrivePhase::AwaitingPermit, "{drive} waits for the permit it gets");
             assert!(self.is_permitted(drive), "{drive} has its permit");
-            let (day, starts) = self.budget.record(drive, step.now);
-            assert!(starts > 0, "the start of {drive} is counted");
-            step.ask(Action::PersistStarts { drive, day, starts });
+            if !self.ledger.is_always_on(drive) {
+                let (day, starts) = self.budget.record(drive, step.now);
+                assert!(starts > 0, "the start of {drive} is counted");
+                step.ask(Action::PersistStarts { drive, day, starts });
+                self.starts += 1;
+            }
             self.states[drive.index()].lost_with_permits = false;
-            self.starts += 1;
             self.command(drive, DrivePhase::SpinningUp, step);
         }
     }
@@ -328,7 +334,7 @@ impl Drives {
         assert!(!domains.is_empty(), "somebody waits for a permit");
         members.iter().any(|drive| {
             let held = |(resource, domain): &(_, _)| spec.domain_of(*drive, *resource) == *domain;
-            self.is_permitted(*drive) && domains.iter().any(held)
+            self.is_permitted(*drive) && !self.ledger.is_always_on(*drive) && domains.iter().any(held)
         })
     }
 
@@ -613,6 +619,7 @@ impl Drives {
                 // A member that has come up to speed draws less than before.
                 let stays = members.contains(&other) && state.phase != DrivePhase::SpinningUp;
                 self.is_permitted(other)
+                    && !self.ledger.is_always_on(other)
                     && !state.phase.is_away()
                     && !stays
                     && spec.domain_of(other, resource) == domain

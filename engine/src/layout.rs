@@ -321,7 +321,7 @@ impl Layout {
         self.classes.len() as u32
     }
 
-    /// How many drives can be awake at once.
+    /// How many drives can be awake at once, those included that always are.
     pub fn drives_active_max(&self) -> u32 {
         let largest =
             |class: &Vec<GroupId>| class.iter().map(|g| self.groups[g.index()].drives.len()).max().unwrap_or(0);
@@ -342,7 +342,7 @@ impl Layout {
 
     /// How many drives may spin up at once, at most.
     pub fn drives_starting_max(&self, spec: &RackSpec) -> u64 {
-        let active = u64::from(self.drives_active_max());
+        let active = self.drives_started_max(spec);
         let starting = spec.starts_max(active, |resource| {
             let mut most = vec![0_u64; spec.domain_count(resource)];
             for class in &self.classes {
@@ -350,7 +350,7 @@ impl Layout {
                 for group in class {
                     let mut counts = vec![0_u64; most.len()];
                     let drives = &self.groups[group.index()].drives;
-                    for drive in drives {
+                    for drive in drives.iter().filter(|drive| !spec.is_always_on(**drive)) {
                         counts[spec.domain_of(*drive, resource).index()] += 1;
                     }
                     of_class.iter_mut().zip(counts).for_each(|(most, count)| *most = count.max(*most));
@@ -368,11 +368,20 @@ impl Layout {
         self.power_mw(spec, spec.profile.watts.active_mw)
     }
 
+    /// How many drives can be awake at once that were started for that: all but those that always are.
+    pub fn drives_started_max(&self, spec: &RackSpec) -> u64 {
+        let started = |group: &GroupId| {
+            let drives = &self.groups[group.index()].drives;
+            drives.iter().filter(|drive| !spec.is_always_on(**drive)).count() as u64
+        };
+        self.classes.iter().map(|class| class.iter().map(started).max().unwrap_or(0)).sum()
+    }
+
     fn power_mw(&self, spec: &RackSpec, awake_mw: u32) -> u64 {
-        let awake = u64::from(self.drives_active_max());
-        assert!(awake <= spec.drives.len() as u64, "no more drives are awake than there are");
-        let asleep = spec.drives.len() as u64 - awake;
-        let pool_mw = spec.pool.len() as u64 * spec.pool_drive_mw();
-        awake * u64::from(awake_mw) + asleep * u64::from(spec.profile.watts.standby_mw) + pool_mw
+        let (awake, always_on) = (self.drives_started_max(spec), spec.always_on_drives());
+        let sleep = (spec.drives.len() + spec.pool.len()) as u64 - always_on;
+        assert!(awake <= sleep, "no more drives are awake than there are");
+        let asleep_mw = (sleep - awake) * u64::from(spec.profile.watts.standby_mw);
+        awake * u64::from(awake_mw) + asleep_mw + always_on * spec.always_on_mw()
     }
 }

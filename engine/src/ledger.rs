@@ -4,7 +4,8 @@
 //! request that granted it until it is released, when its platters stand still again. A domain that limits how many
 //! drives are active counts permits, one that limits how many start the permits of drives that spin up; a domain that
 //! limits watts adds up what its drives draw: standby, spin-up, active. Drives of the pool of small records, which are
-//! not the ledger's, count as active in their domains at all times.
+//! not the ledger's, and drives whose power nobody controls count as active in their domains at all times: these always
+//! have their permits, and what they are sent changes nothing in the books.
 //!
 //! Invariants:
 //! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not, and that none of them
@@ -59,16 +60,16 @@ struct Book {
 impl Book {
     fn new(spec: &RackSpec, resource: ResourceId, limit: DomainLimit, hard: bool) -> Self {
         let domain_of: Vec<_> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, resource)).collect();
-        let mut drives_in = vec![0; spec.domain_count(resource)];
-        for domain in &domain_of {
-            drives_in[domain.index()] += 1;
+        let always_on = spec.always_on_in(resource);
+        let mut drives_in = vec![0; always_on.len()];
+        for drive in spec.drives.iter().filter(|drive| !spec.is_always_on(drive.id)) {
+            drives_in[domain_of[drive.id.index()].index()] += 1;
         }
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
-        let pool = spec.pool_drives_in(resource);
-        let drawn_mw = |(count, pool): (&u64, &u64)| count * standby_mw + pool * spec.pool_drive_mw();
+        let drawn_mw = |(count, always_on): (&u64, &u64)| count * standby_mw + always_on * spec.always_on_mw();
         let at_rest = |of: (&u64, &u64)| Domain { active: *of.1, draw_mw: drawn_mw(of), starting: 0 };
-        let domains = drives_in.iter().zip(&pool).map(at_rest).collect();
-        drives_in.iter_mut().zip(pool).for_each(|(drives, pool)| *drives += pool);
+        let domains = drives_in.iter().zip(&always_on).map(at_rest).collect();
+        drives_in.iter_mut().zip(always_on).for_each(|(drives, always_on)| *drives += always_on);
         Self { resource, limit, hard, domain_of, domains, drives_in }
     }
 
@@ -102,6 +103,8 @@ impl Book {
 pub struct Ledger {
     watts: Watts,
     states: Vec<PowerState>,
+    /// Drives whose power nobody controls.
+    always_on: Vec<bool>,
     books: Vec<Book>,
     /// Drives with permits that nobody granted.
     found: BTreeSet<DriveId>,
@@ -111,18 +114,20 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a rack all of whose drives are in standby, those of the pool apart.
+    /// The ledger of a rack all of whose drives are in standby that ever are.
     pub fn new(spec: &RackSpec) -> Self {
         let watts = spec.profile.watts;
         let limited = spec.resources_by_id().filter(|(_, r)| !matches!(r.limit, DomainLimit::BytesPerS(_)));
         let books = limited.map(|(id, r)| Book::new(spec, id, r.limit, r.hard)).collect();
+        let always_on: Vec<bool> = spec.drives.iter().map(|drive| spec.is_always_on(drive.id)).collect();
         Self {
             watts,
             states: vec![PowerState::Standby; spec.drives.len()],
             books,
             found: BTreeSet::new(),
-            draw_mw: spec.drives.len() as u64 * u64::from(watts.standby_mw)
-                + spec.pool.len() as u64 * spec.pool_drive_mw(),
+            draw_mw: always_on.iter().filter(|always_on| !**always_on).count() as u64 * u64::from(watts.standby_mw)
+                + spec.always_on_drives() * spec.always_on_mw(),
+            always_on,
             active: 0,
             soft_overruns: 0,
         }
@@ -138,6 +143,10 @@ impl Ledger {
             assert!(self.state(drive) == PowerState::Standby, "{drive} has a permit already");
             if self.blocking(drive).next().is_none() {
                 self.enter(drive, PowerState::SpinningUp);
+                if self.is_always_on(drive) {
+                    granted.push(drive);
+                    continue;
+                }
                 let holds = |book: &Book| !book.hard || book.holds(book.domain(drive));
                 assert!(self.books.iter().all(holds), "no permit for {drive} breaks a hard limit");
                 let broken = |book: &&Book| !book.hard && !book.holds(book.domain(drive));
@@ -160,8 +169,10 @@ impl Ledger {
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
         self.enter(drive, PowerState::Active);
-        self.found.insert(drive);
-        assert!(self.found.len() <= self.active, "a drive that was found spinning is booked");
+        if !self.is_always_on(drive) {
+            self.found.insert(drive);
+        }
+        assert!(self.is_always_on(drive) || self.active > 0, "a drive that was found spinning is booked");
     }
 
     /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
@@ -176,6 +187,11 @@ impl Ledger {
         self.states[drive.index()]
     }
 
+    /// Whether nobody controls the power of `drive`: it has its permits at all times, and gives none back.
+    pub fn is_always_on(&self, drive: DriveId) -> bool {
+        self.always_on[drive.index()]
+    }
+
     /// The hard domains that have no permit left for `drive`, which has none.
     pub fn blocking(&self, drive: DriveId) -> impl Iterator<Item = (ResourceId, DomainId)> + '_ {
         let more_mw = self.draw_of(PowerState::SpinningUp);
@@ -187,9 +203,10 @@ impl Ledger {
             let with = Domain { active: active + 1, starting: starting + 1, draw_mw: draw_mw - less_mw + more_mw };
             !book.holds(&with)
         };
+        let needs_one = !self.is_always_on(drive);
         self.books
             .iter()
-            .filter(|book| book.hard)
+            .filter(move |book| book.hard && needs_one)
             .filter(full)
             .map(move |book| (book.resource, book.domain_of[drive.index()]))
     }
@@ -199,7 +216,7 @@ impl Ledger {
         self.draw_mw
     }
 
-    /// How many drives have a permit; those of the pool need none.
+    /// How many drives have a permit; those that are always on, and those of the pool, need none.
     pub fn active_drives(&self) -> usize {
         self.active
     }
@@ -234,6 +251,9 @@ impl Ledger {
 
     fn enter(&mut self, drive: DriveId, state: PowerState) {
         let old = core::mem::replace(&mut self.states[drive.index()], state);
+        if self.is_always_on(drive) {
+            return;
+        }
         let (less_mw, more_mw) = (self.draw_of(old), self.draw_of(state));
         let permits = |state| u64::from(state != PowerState::Standby);
         let starts = |state| u64::from(state == PowerState::SpinningUp);

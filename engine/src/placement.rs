@@ -248,6 +248,11 @@ impl Placement {
         spaces.filter(|space| !space.retired && space.spare() >= stack_bytes).count() >= self.spread.stacks
     }
 
+    /// The group that the next write of this pin goes to, if it has room: where writes stay with one for a while.
+    pub fn batch_group(&self, pin: PinnedTo) -> Option<GroupId> {
+        self.batches.get(&pin).filter(|batch| batch.bytes_left > 0).map(|batch| batch.group)
+    }
+
     /// Chooses group and drives for a blob, and reserves their space. `None` means that no group in which it may lie
     /// has room.
     pub fn choose(&mut self, wanted: &Wanted, rng: &mut Rng) -> Option<(GroupId, Vec<DriveId>)> {

@@ -228,7 +228,8 @@ pub struct MigrationPolicy {
     /// Objects smaller than this are never cold of themselves; they move only above the critical threshold. 0 is no
     /// floor.
     pub min_bytes: u64,
-    /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits. SOHO: 300.
+    /// Above this share of the workshop's capacity (in thousandths) cold data moves when no client waits and the
+    /// workshop is idle ([`crate::staging::idleness`]). SOHO: 300.
     pub regular_permille: u32,
     /// Above this share (in thousandths) data moves whoever waits, in the order of `MoveRank`. SOHO: 800.
     pub critical_permille: u32,
@@ -270,7 +271,7 @@ pub struct CheckPolicy {
 }
 
 /// What keeps an idle group spinning beyond its idle timeout ([`crate::spin_down`]), unless its class or its permits
-/// are wanted for others. By default nothing does, as in Pelican.
+/// are wanted for others. By default nothing does, as in Pelican, but a rebuild or a migration that is about to go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpinDownPolicy {
     /// So long after it was ready it does not go to sleep.

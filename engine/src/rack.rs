@@ -142,7 +142,7 @@ impl Rack {
             classes: (0..class_count).map(|_| Class::new(&setup.policy.scheduler)).collect(),
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
-            migrator: Migrator::new(setup.policy.migration.clone()),
+            migrator: Migrator::new(setup.policy.migration.clone()).awaiting_idleness(),
             checker: Checker::new(setup.policy.checks, setup.policy.migration.scan_interval),
             room: Room::default(),
             ops: Ops::new(),
@@ -240,7 +240,7 @@ impl Rack {
             Event::Closing => self.close(step),
             Event::DeadlineReached => {}
             Event::ChecksReported(progress) => self.checks_reported(progress),
-            Event::LoadMeasured { attempt, load_permille } => self.checker.measured(step.now, attempt, load_permille),
+            Event::LoadMeasured { attempt, load_permille } => self.load_measured(attempt, load_permille),
             Event::StagedChecked { attempt, entries, more, load_permille } => {
                 self.staged_checked(&CheckedPage { attempt, entries: &entries, more, load_permille }, step);
             }
@@ -268,8 +268,8 @@ impl Rack {
     }
 
     /// Every class goes on as far as it can, then the migrator has its say. Rebuilds that are queued in the place of
-    /// those that ended may go on at once; each round uses up some of a page, or a group that is to be initialised, so
-    /// this comes to an end.
+    /// those that ended may go on at once; each round uses up some of a page, a pass, or a group that is to be
+    /// initialised, so this comes to an end.
     fn go_on(&mut self, step: &mut Step) {
         if !self.closing {
             self.drives.retry(step);

@@ -447,6 +447,17 @@ impl Rebuilder {
         self.drives.iter().filter_map(due).min().unwrap_or(Time::MAX)
     }
 
+    /// Whether a pass over a drive of `group`, of which blobs use `used_bytes`, is under way at `now`, or about to be:
+    /// a page is awaited, or worked through. What waits for another pass is not meant: drives that are away may stay
+    /// so.
+    pub fn is_pending(&self, group: GroupId, used_bytes: impl Fn(DriveId) -> u64, now: Time) -> bool {
+        let mut of_group = self.drives.iter().filter(|(_, passes)| passes.home.group == group);
+        of_group.any(|(drive, passes)| match passes.phase {
+            RebuildPhase::Listing { .. } | RebuildPhase::Working { .. } => true,
+            RebuildPhase::Idle { due } => due <= now && !passes.is_over(used_bytes(*drive)),
+        })
+    }
+
     /// Whether there is nothing to rebuild: no drive has failed.
     pub fn is_idle(&self) -> bool {
         self.drives.is_empty()

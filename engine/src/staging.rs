@@ -1,8 +1,9 @@
 //! The migrator: when staged data moves to the rack, and in what packs.
 //!
 //! 1. A scan starts when something may be due: data above its due age, the workshop above its regular threshold while
-//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours). What
-//!    moves for a threshold's sake is what comes first in the order of [`MoveRank`], and no more than is too much.
+//!    no client waits, or above its critical one whoever waits (SOHO, Table I; what "regular" means is ours). A rack's
+//!    migrator waits for the workshop to be idle as well ([`idleness`]), page by page. What moves for a threshold's
+//!    sake is what comes first in the order of [`MoveRank`], and no more than is too much.
 //! 2. The world lists staged versions in key order, page by page. Small ones are gathered into packs up to the target
 //!    size, one open pack per pin; one as large as a pack is a blob of its own.
 //! 3. A full pack is composed by the world and comes back as a background write. So many writes may be under way at
@@ -26,11 +27,16 @@
 
 pub mod checks;
 pub mod dry_run;
+pub mod idleness;
 mod load;
+#[cfg(test)]
+mod naive_tests;
 mod order;
 mod outlook;
 pub mod pacing;
 mod selection;
+#[cfg(test)]
+mod tests;
 
 pub use load::{LOAD_WINDOW, LoadMeter};
 pub use order::MoveRank;
@@ -45,6 +51,7 @@ use crate::thermometer::{Heat, Temperature};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
+use idleness::{Idleness, Verdict};
 use model::{Attempt, GroupId, OpId, Time};
 
 /// Versions a page of a listing may hold.
@@ -126,11 +133,15 @@ pub struct Migrator {
     under_way: BTreeMap<OpId, UnderWay>,
     /// Bytes of hot versions that were composed all the same.
     hot_moved_bytes: u64,
+    /// Whether the workshop is idle; `None` where that is no condition.
+    idleness: Option<Idleness>,
 }
 
 /// A write under way.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
+    /// Where it must lie.
+    pin: PinnedTo,
     /// Its payload bytes.
     bytes: u64,
     /// Its versions when it was composed first.
@@ -161,7 +172,15 @@ impl Migrator {
             next_op: MIGRATOR_OPS,
             under_way: BTreeMap::new(),
             hot_moved_bytes: 0,
+            idleness: None,
         }
+    }
+
+    /// The same, for which what moves for the regular threshold's sake waits until the workshop is idle. Its world
+    /// measures the load.
+    #[must_use]
+    pub(crate) fn awaiting_idleness(self) -> Self {
+        Self { idleness: Some(Idleness::new(self.policy.scan_interval)), ..self }
     }
 
     /// Bytes of hot versions that went into packs, since the workshop was above its critical threshold.
@@ -172,6 +191,11 @@ impl Migrator {
     /// Migration writes from composing to their end.
     pub fn writes_under_way(&self) -> usize {
         self.under_way.len()
+    }
+
+    /// The same, each with its pin, and the group that was awake when it was composed anew, if it was.
+    pub(crate) fn composed(&self) -> impl Iterator<Item = (OpId, PinnedTo, Option<GroupId>)> {
+        self.under_way.iter().map(|(op, write)| (*op, write.pin, write.group))
     }
 
     /// Whether data is being listed or written: with SOHO's blocking moves, whether clients wait.
@@ -235,28 +259,72 @@ impl Migrator {
     /// Starts or goes on with a scan if there is reason to. `clients_wait` says whether any client's operation is
     /// queued or in service.
     pub fn poll(&mut self, now: Time, clients_wait: impl FnOnce() -> bool, actions: &mut Vec<Action>) {
+        if !self.above(self.policy.regular_permille) {
+            self.idleness.iter_mut().for_each(Idleness::nothing_waits);
+        }
         if self.window_is_full() || now < self.next_scan {
             return;
         }
         if self.is_riding() && self.must_drain() {
             self.end_ride(actions);
         }
-        if let Some(scan) = &mut self.scan {
-            if core::mem::take(&mut scan.paused) {
-                let (reason, attempt) = (scan.reason, scan.attempt);
-                self.ask_for_page(reason, attempt, false, actions);
-            }
-            return;
+        if self.scan.is_some() {
+            return self.go_on_with_scan(now, actions);
         }
         assert!(!self.window_is_full(), "no scan begins while the window is full");
+        let mut reason = self.reason(clients_wait());
+        match self.verdict(reason, now, actions) {
+            Verdict::Idle => {}
+            Verdict::Busy => reason = self.reason(true),
+            Verdict::Unknown(_) => {
+                self.next_scan = now + self.policy.scan_interval;
+                return;
+            }
+        }
         // What is due may have to wait for a pass of checks.
-        let reason = self.reason(clients_wait());
         let Some(reason) = reason.filter(|reason| *reason != Reason::Due || !self.policy.due_with_checks) else {
             self.next_scan = now + self.policy.scan_interval;
             return;
         };
         self.begin_scan(reason, None);
         self.ask_for_page(reason, self.attempt, true, actions);
+    }
+
+    /// A listing that has paused goes on, or ends there since the workshop is not idle any more.
+    fn go_on_with_scan(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let paused = self.scan.as_ref().filter(|scan| scan.paused);
+        let Some((reason, attempt)) = paused.map(|scan| (scan.reason, scan.attempt)) else { return };
+        match self.verdict(Some(reason), now, actions) {
+            Verdict::Idle => {
+                self.scan.iter_mut().for_each(|scan| scan.paused = false);
+                return self.ask_for_page(reason, attempt, false, actions);
+            }
+            Verdict::Busy => self.scan.take().into_iter().for_each(|scan| self.close(scan, actions)),
+            Verdict::Unknown(_) => {}
+        }
+        self.next_scan = now + self.policy.scan_interval;
+    }
+
+    /// Whether the workshop is idle enough for a move for this reason. Has the load measured if it is not known.
+    fn verdict(&mut self, reason: Option<Reason>, now: Time, actions: &mut Vec<Action>) -> Verdict {
+        let must_drain = self.must_drain();
+        let Some(idleness) = &mut self.idleness else { return Verdict::Idle };
+        if reason != Some(Reason::Regular) || must_drain {
+            return Verdict::Idle;
+        }
+        let verdict = idleness.verdict(now);
+        if let Verdict::Unknown(Some(attempt)) = verdict {
+            actions.push(Action::MeasureLoad { attempt });
+        }
+        verdict
+    }
+
+    /// The load of the workshop was measured, maybe for others.
+    pub(crate) fn measured(&mut self, now: Time, attempt: Attempt, load_permille: u32) {
+        let ours = self.idleness.as_mut().is_some_and(|idleness| idleness.measured(now, attempt, load_permille));
+        if ours {
+            self.next_scan = now.max(self.left_alone);
+        }
     }
 
     fn begin_scan(&mut self, reason: Reason, ride: Option<Time>) {
@@ -377,8 +445,11 @@ impl Migrator {
     fn ask_for_page(&self, reason: Reason, attempt: Attempt, restart: bool, actions: &mut Vec<Action>) {
         let (older_than, coldest_bytes) = self.asked_of(reason);
         let hot_bytes = if reason == Reason::Critical { self.hot_excess_bytes() } else { 0 };
+        let min_bytes = if reason == Reason::Critical { 0 } else { self.policy.min_bytes };
         let (limit, order) = (STAGED_PAGE_ENTRIES, self.policy.order);
-        actions.push(Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart });
+        let list =
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, min_bytes, limit, restart };
+        actions.push(list);
     }
 
     /// A page of the listing has come, and whether there are more.
@@ -398,8 +469,8 @@ impl Migrator {
         }
         if !more {
             self.close(scan, actions);
-            self.next_scan = now + self.policy.scan_interval;
-        } else if self.window_is_full() {
+            self.next_scan = (now + self.policy.scan_interval).max(self.left_alone);
+        } else if self.window_is_full() || (self.idleness.is_some() && scan.reason == Reason::Regular) {
             scan.paused = true;
             self.scan = Some(scan);
         } else {
@@ -462,7 +533,7 @@ impl Migrator {
     ) {
         assert!(!versions.is_empty(), "an empty pack is never written");
         let members = versions.len() as u64;
-        let op = self.begin(UnderWay { bytes, members, held_bytes, recomposed: 0, group: None });
+        let op = self.begin(UnderWay { pin, bytes, members, held_bytes, recomposed: 0, group: None });
         actions.push(Action::Compose { op, versions, pin });
     }
 
@@ -479,14 +550,15 @@ impl Migrator {
     /// in the window: the number of the write to come. `None` if it is no write of this migrator, or that was done
     /// several times already and helped nothing.
     pub fn recompose(&mut self, of: OpId, group: GroupId) -> Option<OpId> {
-        let UnderWay { bytes, members, recomposed, .. } = *self.under_way.get(&of)?;
+        let UnderWay { pin, bytes, members, recomposed, .. } = *self.under_way.get(&of)?;
         if recomposed == RECOMPOSED_MAX {
             return None;
         }
         assert!(recomposed < RECOMPOSED_MAX, "{of} is composed anew a few times at most");
         self.under_way.remove(&of);
         // Every byte of it is read before it goes out again, and none is in memory then.
-        Some(self.begin(UnderWay { bytes, members, held_bytes: 0, recomposed: recomposed + 1, group: Some(group) }))
+        let (recomposed, group) = (recomposed + 1, Some(group));
+        Some(self.begin(UnderWay { pin, bytes, members, held_bytes: 0, recomposed, group }))
     }
 
     /// The group that was awake when `op` was composed anew, if it was.
@@ -502,247 +574,5 @@ impl Migrator {
             self.next_scan = self.next_scan.max(self.left_alone);
             assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::policy::MoveOrder;
-    use crate::thermometer::{Rule, Thermometer};
-    use alloc::vec;
-
-    const MB: u64 = 1_000_000;
-
-    fn policy() -> MigrationPolicy {
-        MigrationPolicy {
-            due_age: Some(Duration::from_secs(30)),
-            min_age: Duration::from_secs(10),
-            min_bytes: 0,
-            regular_permille: 300,
-            critical_permille: 800,
-            drained_permille: None,
-            order: MoveOrder::default(),
-            pack_bytes: 8 * MB,
-            pack_members: 1000,
-            linger: Duration::ZERO,
-            window: 4,
-            scan_interval: Duration::from_secs(5),
-            thermometer: Thermometer::default(),
-            due_with_checks: false,
-        }
-    }
-
-    fn entry(version: u64, bytes: u64) -> StagedEntry {
-        let (age, pin) = (Duration::from_secs(40), PinnedTo::Anywhere);
-        StagedEntry { version, bytes, age, pin, heat: Heat::Cold }
-    }
-
-    fn with_usage(staged_bytes: u64) -> Migrator {
-        let mut migrator = Migrator::new(policy());
-        migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
-        migrator
-    }
-
-    fn composed(actions: &[Action]) -> Vec<Vec<u64>> {
-        actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Compose { versions, .. } => Some(versions.clone()),
-                _ => None,
-            })
-            .collect()
-    }
-
-    #[test]
-    fn small_objects_share_packs_and_large_ones_are_blobs_of_their_own() {
-        let mut migrator = with_usage(30 * MB);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), || false, &mut actions);
-        let Action::ListStaged { attempt, restart: true, coldest_bytes: None, .. } = actions[0] else { panic!() };
-        actions.clear();
-        let entries = [entry(1, 3 * MB), entry(2, 4 * MB), entry(3, 9 * MB), entry(4, 2 * MB), entry(5, MB)];
-        migrator.page(Time::from_secs(1), attempt, (&entries, false), &mut actions);
-        assert_eq!(composed(&actions), [vec![3], vec![1, 2], vec![4, 5]]);
-        assert_eq!(migrator.writes_under_way(), 3);
-    }
-
-    #[test]
-    fn of_packs_of_very_many_objects_there_are_few_at_once() {
-        let mut migrator = Migrator::new(MigrationPolicy { pack_members: 2, window: 32, ..policy() });
-        migrator.usage = Usage { staged_bytes: 30 * MB, capacity_bytes: 100 * MB };
-        let (mut actions, mut listed) = (vec![], 0);
-        migrator.poll(Time::from_secs(1), || false, &mut actions);
-        let Action::ListStaged { attempt, .. } = actions[0] else { panic!() };
-        while migrator.scan.as_ref().is_some_and(|scan| !scan.paused) {
-            listed += 1;
-            migrator.page(Time::from_secs(1), attempt, (&[entry(listed, 1000)], true), &mut actions);
-        }
-        // A pack is composed when the first of the next one comes.
-        assert_eq!((composed(&actions).len(), listed), (4, 9));
-        assert_eq!(migrator.deadline(), Time::MAX);
-        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS), true);
-        assert!(migrator.deadline() < Time::MAX, "it goes on when one has ended");
-    }
-
-    #[test]
-    fn a_late_or_second_page_changes_nothing() {
-        let mut migrator = with_usage(30 * MB);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), || false, &mut actions);
-        actions.clear();
-        migrator.page(Time::from_secs(1), Attempt(77), (&[entry(1, MB)], false), &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB)], false), &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB)], false), &mut actions);
-        assert_eq!(composed(&actions), [vec![1]]);
-    }
-
-    #[test]
-    fn thresholds_ask_for_the_coldest_and_only_as_much_as_is_too_much() {
-        let ask = |staged: u64, clients_wait| {
-            let mut actions = vec![];
-            with_usage(staged).poll(Time::from_secs(1), || clients_wait, &mut actions);
-            match actions.as_slice() {
-                [Action::ListStaged { older_than, coldest_bytes, .. }] => (older_than.as_secs(), *coldest_bytes),
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(ask(20 * MB, false), (30, None));
-        assert_eq!(ask(50 * MB, false), (10, Some(20 * MB)));
-        assert_eq!(ask(50 * MB, true), (30, None), "clients come before the regular threshold");
-        assert_eq!(ask(90 * MB, true), (0, Some(60 * MB)), "but not before the critical one");
-    }
-
-    fn with_rule(staged_bytes: u64, default: Temperature) -> Migrator {
-        let thermometer = Thermometer { rules: vec![Rule::default()], default };
-        let mut migrator = Migrator::new(MigrationPolicy { due_age: None, thermometer, ..policy() });
-        migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
-        migrator
-    }
-
-    #[test]
-    fn hot_data_moves_above_critical_alone_and_in_whole_packs_until_it_is_not() {
-        let ask = |staged_bytes, default| {
-            let mut actions = vec![];
-            with_rule(staged_bytes, default).poll(Time::from_secs(1), || false, &mut actions);
-            match actions.as_slice() {
-                [Action::ListStaged { coldest_bytes, hot_bytes, .. }] => (*coldest_bytes, *hot_bytes),
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(ask(10 * MB, Temperature::Hot), (None, 0), "what is due, however empty the workshop is");
-        assert_eq!(ask(50 * MB, Temperature::Hot), (None, 0), "nothing is cold but by a rule");
-        assert_eq!(ask(50 * MB, Temperature::Cold), (Some(20 * MB), 0));
-        assert_eq!(ask(81 * MB, Temperature::Hot), (Some(51 * MB), 8 * MB));
-        assert_eq!(ask(90 * MB, Temperature::Cold), (Some(60 * MB), 16 * MB));
-        let mut actions = vec![];
-        with_usage(90 * MB).poll(Time::from_secs(1), || false, &mut actions);
-        assert!(matches!(actions[..], [Action::ListStaged { hot_bytes: 0, .. }]), "without rules nothing is hot");
-    }
-
-    #[test]
-    fn a_pack_of_what_is_due_by_a_rule_waits_no_longer_than_it_lingers() {
-        let composed_after = |due_for: u64| {
-            let mut migrator = with_rule(10 * MB, Temperature::Hot);
-            migrator.policy.linger = Duration::from_mins(1);
-            let mut actions = vec![];
-            migrator.poll(Time::from_secs(1), || false, &mut actions);
-            actions.clear();
-            // Its age in the workshop is no reason: that of the rule is.
-            let heat = Heat::Due(Duration::from_secs(due_for));
-            let entry = StagedEntry { heat, age: Duration::from_hours(9), ..entry(1, MB) };
-            migrator.page(Time::from_secs(1), Attempt(1), (&[entry], false), &mut actions);
-            composed(&actions).len()
-        };
-        assert_eq!((composed_after(59), composed_after(60)), (0, 1));
-    }
-
-    #[test]
-    fn hot_bytes_that_had_to_move_are_counted() {
-        let mut migrator = with_rule(90 * MB, Temperature::Hot);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), || true, &mut actions);
-        let hot = StagedEntry { heat: Heat::Hot, ..entry(2, 2 * MB) };
-        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, MB), hot], false), &mut actions);
-        assert_eq!(migrator.hot_moved_bytes(), 2 * MB);
-    }
-
-    #[test]
-    fn a_move_from_above_critical_ends_where_the_policy_drains_to() {
-        let asked = |drained_permille, staged_bytes| {
-            let mut migrator = Migrator::new(MigrationPolicy { drained_permille, due_age: None, ..policy() });
-            migrator.usage = Usage { staged_bytes, capacity_bytes: 100 * MB };
-            let mut actions = vec![];
-            migrator.poll(Time::from_secs(1), || false, &mut actions);
-            assert_eq!(migrator.is_moving(), !actions.is_empty());
-            match actions.as_slice() {
-                [Action::ListStaged { coldest_bytes, .. }] => *coldest_bytes,
-                _ => None,
-            }
-        };
-        assert_eq!(asked(None, 90 * MB), Some(60 * MB));
-        assert_eq!(asked(Some(0), 90 * MB), Some(90 * MB));
-        assert_eq!(asked(Some(0), 50 * MB), Some(20 * MB), "what moves when nobody waits ends at regular");
-        assert_eq!(asked(Some(0), 30 * MB), None);
-    }
-
-    #[test]
-    fn the_window_bounds_what_is_under_way_and_a_failure_backs_off() {
-        let mut migrator = with_usage(60 * MB);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), || false, &mut actions);
-        actions.clear();
-        let entries: Vec<_> = (0..5).map(|v| entry(v, 9 * MB)).collect();
-        migrator.page(Time::from_secs(1), Attempt(1), (&entries, true), &mut actions);
-        assert_eq!(composed(&actions).len(), 5);
-        assert!(!actions.iter().any(|a| matches!(a, Action::ListStaged { .. })), "the next page waits");
-        assert_eq!(migrator.deadline(), Time::MAX);
-        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS), true);
-        migrator.ended(Time::from_secs(2), OpId(MIGRATOR_OPS + 1), false);
-        actions.clear();
-        migrator.poll(Time::from_secs(3), || false, &mut actions);
-        assert!(actions.is_empty(), "after a failure the rack is left alone");
-        migrator.poll(migrator.deadline(), || false, &mut actions);
-        assert!(matches!(actions[..], [Action::ListStaged { restart: false, .. }]));
-    }
-
-    #[test]
-    fn what_cannot_be_read_holds_nobody_up_and_is_composed_anew_a_few_times_at_most() {
-        let mut migrator = with_usage(60 * MB);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(1), || false, &mut actions);
-        migrator.page(Time::from_secs(1), Attempt(1), (&[entry(1, 9 * MB)], false), &mut actions);
-        let mut op = OpId(MIGRATOR_OPS);
-        assert_eq!(migrator.group_of(op), None);
-        for _ in 0..RECOMPOSED_MAX {
-            let next = migrator.recompose(op, GroupId(3)).unwrap();
-            assert!(!migrator.awaits(op) && migrator.awaits(next) && migrator.writes_under_way() == 1);
-            assert_eq!(migrator.group_of(next), Some(GroupId(3)));
-            migrator.ended(Time::from_secs(2), op, false);
-            assert!(migrator.deadline() <= Time::from_secs(1) + policy().scan_interval, "nobody waits");
-            op = next;
-        }
-        assert_eq!(migrator.recompose(op, GroupId(3)), None);
-        migrator.ended(Time::from_secs(2), op, false);
-        assert_eq!(migrator.deadline(), Time::from_secs(2) + BACKOFF);
-    }
-
-    #[test]
-    fn an_interval_of_nothing_still_lets_time_pass() {
-        let mut migrator = Migrator::new(MigrationPolicy { scan_interval: Duration::ZERO, due_age: None, ..policy() });
-        migrator.usage = Usage { staged_bytes: MB, capacity_bytes: 100 * MB };
-        let now = Time::from_secs(1);
-        migrator.poll(now, || false, &mut vec![]);
-        assert!(migrator.deadline() > now);
-    }
-
-    #[test]
-    fn an_empty_workshop_needs_no_waking() {
-        let mut migrator = with_usage(0);
-        assert_eq!(migrator.deadline(), Time::MAX);
-        let mut actions = vec![];
-        migrator.poll(Time::from_secs(9), || false, &mut actions);
-        assert!(actions.is_empty());
     }
 }

@@ -3,11 +3,11 @@
 //! It runs in the writer's thread. What may take long is begun on a drive's own thread or a thread of its own, and
 //! comes back as a message.
 
-use crate::drive::{Drive, Turn};
+use crate::drive::{Drive, Spare, Turn};
 use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
 use crate::medium::{File, is_full};
 use crate::merging;
-use crate::names::Name;
+use crate::names::{FileId, Name};
 use crate::queue::Message;
 use crate::record::Sequence;
 use crate::shared::{CycleShared, Loss, Shared};
@@ -21,13 +21,33 @@ use model::{Attempt, Time};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// A dead log longer than so many logs is removed, and not kept for the next one.
+const SPARE_LOGS_MAX: u64 = 2;
+
 /// Nobody appends if nobody has for so long.
 const STILL: Duration = Duration::from_secs(1);
+
+/// Makes the file of a log, durably: in the room of `spare`, if there is one. The new name lasts before the header
+/// overwrites that of the dead log, so that what a dead log's name stands for is dead.
+fn create_log(drive: &Drive, header: LogHeader, spare: Option<Spare>) -> io::Result<Arc<dyn File>> {
+    let name = Name::Log(header.identity.file).to_string();
+    let (file, room): (Arc<dyn File>, u64) = match spare {
+        Some(Spare { file, medium, .. }) => {
+            drive.directory.rename(&Name::Log(file).to_string(), &name)?;
+            let room = medium.bytes()?;
+            (medium, room)
+        }
+        None => (drive.directory.create(&name)?.into(), 0),
+    };
+    drive.sync_names()?;
+    drive.append(file.as_ref(), &LogHeader { room, ..header }.encode(), 0)?;
+    Ok(file)
+}
 
 /// The log on duty.
 pub(crate) struct OpenLog {
@@ -314,7 +334,37 @@ impl Cycle {
     /// The event that follows from a write that failed.
     pub(crate) fn write_failed(&self, drive: PoolDrive, error: &io::Error) -> ShiftEvent {
         tracing::error!(drive = drive.0, cycle = self.number, %error, "a drive of the pool cannot be written");
-        if is_full(error) { ShiftEvent::Full(drive) } else { ShiftEvent::Lost(drive) }
+        if !is_full(error) {
+            return ShiftEvent::Lost(drive);
+        }
+        self.remove_spare(drive);
+        ShiftEvent::Full(drive)
+    }
+
+    /// Gives the drive the room of its spare back.
+    fn remove_spare(&self, position: PoolDrive) {
+        let Ok(drive) = self.drive(position) else { return };
+        if let Some(file) = drive.drop_spare() {
+            self.begin_remove(&drive, file);
+        }
+    }
+
+    /// Lets the drive remove a dead log. Nobody waits for it.
+    fn begin_remove(&self, drive: &Arc<Drive>, file: FileId) {
+        let (shared, cycle) = (Arc::clone(&self.shared), self.number);
+        drop(drive.begin(move |drive| {
+            remove(&shared.cycles[cycle], drive, Name::Log(file));
+            Ok(())
+        }));
+    }
+
+    /// Keeps a dead log as room for the next one of its drive, if it is of use for that.
+    fn keep(&self, table: &Arc<LogTable>) -> bool {
+        let bytes = table.index.read().bytes;
+        let is_of_use = bytes > RECORDS_OFFSET && bytes <= SPARE_LOGS_MAX * self.shared.config.log_bytes;
+        let readers = Arc::downgrade(table) as Weak<_>;
+        let spare = || Spare { file: table.file, medium: Arc::clone(&table.medium), readers };
+        is_of_use && !self.shared.config.is_look && !table.drive.is_lost() && table.drive.keep_spare(spare()).is_ok()
     }
 
     fn open_log(&mut self, log: LogId, position: PoolDrive) -> io::Result<()> {
@@ -325,14 +375,15 @@ impl Cycle {
         let identity = self.shared.new_file(drive.uuid);
         let next = Sequence(self.shared.last.load(Ordering::Relaxed) + 1);
         let first = self.levels_from.unwrap_or(next);
-        let header = LogHeader { identity, first, previous: self.previous }.encode();
-        let create = drive.begin(move |drive| {
-            let file = drive.directory.create(&Name::Log(identity.file).to_string())?;
-            drive.append(file.as_ref(), &header, 0)?;
-            drive.sync_names()?;
-            Ok(file)
-        });
-        let medium: Arc<dyn File> = create.wait(self.shared.config.deadline)?.into();
+        let header = LogHeader { identity, first, previous: self.previous, room: 0 };
+        let spare = drive.take_spare();
+        let reused = spare.as_ref().map(|spare| spare.file);
+        let create = drive.begin(move |drive| create_log(drive, header, spare));
+        let medium = create.wait(self.shared.config.deadline)?;
+        if let Some(reused) = reused {
+            // There is no file of that name any more.
+            self.common().undeleted.lock().remove(&reused);
+        }
         let index = RwLock::new(Index { bytes: RECORDS_OFFSET, ..Index::default() });
         let table = Arc::new(LogTable { file: identity.file, drive, medium, first, index });
         self.tables.insert(log, Arc::clone(&table));
@@ -409,8 +460,10 @@ impl Cycle {
             return;
         };
         let running = self.running.swap_remove(at);
-        if outcome == TransformOutcome::TargetLost {
-            self.forget_drive(running.drives.1);
+        match outcome {
+            TransformOutcome::TargetLost => self.forget_drive(running.drives.1),
+            TransformOutcome::TargetFull => self.remove_spare(running.drives.1),
+            _ => {}
         }
         self.handle(ShiftEvent::TransformEnded { log, attempt, outcome });
         self.consider_merging();
@@ -489,13 +542,9 @@ impl Cycle {
         let gone: Vec<Arc<LogTable>> = gone;
         for table in gone {
             self.common().undeleted.lock().insert(table.file);
-            let (shared, cycle) = (Arc::clone(&self.shared), self.number);
-            let drive = Arc::clone(&table.drive);
-            // Nobody waits for it.
-            drop(drive.begin(move |drive| {
-                remove(&shared.cycles[cycle], drive, Name::Log(table.file));
-                Ok(())
-            }));
+            if !self.keep(&table) {
+                self.begin_remove(&table.drive, table.file);
+            }
         }
     }
 

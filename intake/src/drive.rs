@@ -4,12 +4,13 @@
 //! The thread, and what the request holds, are given back when the drive answers, if it ever does.
 
 use crate::medium::{Directory, File};
-use crate::names::DriveUuid;
+use crate::names::{DriveUuid, FileId};
 use parking_lot::{Condvar, Mutex};
+use std::any::Any;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -41,6 +42,18 @@ pub(crate) struct Drive {
     turn: Mutex<Turn>,
     turned: Condvar,
     jobs: Mutex<Option<Sender<Job>>>,
+    /// The file of a dead log, for the next one.
+    spare: Mutex<Option<Spare>>,
+}
+
+/// The file of a dead log, which still has its name: the next log of the drive may lie in it. Shelves know that it is
+/// dead.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub(crate) file: FileId,
+    pub(crate) medium: Arc<dyn File>,
+    /// Who may still read it; it is not overwritten before there is nobody.
+    pub(crate) readers: Weak<dyn Any + Send + Sync>,
 }
 
 /// A request that is under way.
@@ -63,7 +76,8 @@ impl Drive {
         let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
         let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
         let (asleep, roused) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { uuid, directory, written, syncs, lost, asleep, roused, turn, turned, jobs }
+        let spare = Mutex::new(None);
+        Self { uuid, directory, written, syncs, lost, asleep, roused, turn, turned, jobs, spare }
     }
 
     /// Does a piece of background work, at most some MiB, as soon as it is its turn.
@@ -147,6 +161,26 @@ impl Drive {
             jobs.send(job).ok();
         }
         Pending(answered)
+    }
+
+    /// Keeps a dead log for the next one; gives it back if there is one already.
+    pub(crate) fn keep_spare(&self, spare: Spare) -> Result<(), Spare> {
+        let mut kept = self.spare.lock();
+        if kept.is_some() {
+            return Err(spare);
+        }
+        *kept = Some(spare);
+        Ok(())
+    }
+
+    /// The dead log for the next one, if nobody reads it any more.
+    pub(crate) fn take_spare(&self) -> Option<Spare> {
+        self.spare.lock().take_if(|spare| spare.readers.strong_count() == 0)
+    }
+
+    /// The dead log, to be removed: who reads it reads on.
+    pub(crate) fn drop_spare(&self) -> Option<FileId> {
+        self.spare.lock().take().map(|spare| spare.file)
     }
 
     /// Writes `bytes` to `file` at `offset` and makes them durable.

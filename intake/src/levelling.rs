@@ -83,7 +83,7 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
         return Ok(Vec::new());
     }
     let image = image(table.medium.as_ref())?;
-    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes));
+    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes), 0);
     let after = contents.records.into_iter().filter(|(_, head)| head.sequence > known);
     after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
 }

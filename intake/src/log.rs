@@ -3,6 +3,11 @@
 //! A log begins with a block: whose it is, the number from which its records begin, and how long the log before it was
 //! when it was left. Every record says how many bytes of its log had been synced when it was written.
 //!
+//! **A log may lie in room that a dead log left.** Its file was that log's, under its name, until it got this one's. To
+//! overwrite room costs a drive one seek at most for a batch; where a file grows, the file system writes its journal as
+//! well, elsewhere. What the dead log wrote lies behind the last record until it is overwritten: records of another
+//! stamp, which are none of this log's, and no torn tail.
+//!
 //! **A torn tail differs from rot.** A crash leaves any part of the last batch, since only that was not synced. So a
 //! damaged place is a torn tail, and cut off with all that follows it, if no whole record says that bytes beyond it had
 //! been synced, and the next log does not say that this one was longer. Otherwise what is damaged had been
@@ -10,12 +15,15 @@
 //! batch of a log that was not left in order cannot be told from a torn tail; the number of bytes that were cut is
 //! reported.
 
-use crate::bytes::{BLOCK_BYTES, Damage, block, open_block};
+use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::names::{FileId, Identity};
 use crate::record::{Head, Sequence};
 
-/// The format version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+/// The format version that is written.
+const VERSION: u32 = 2;
+
+/// The version from before logs lay in used room. It is read as well.
+const NEW_FILES_ONLY: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LARDILOG";
 
@@ -37,6 +45,8 @@ pub(crate) struct LogHeader {
     /// Numbers in it are not below this one.
     pub(crate) first: Sequence,
     pub(crate) previous: Option<Previous>,
+    /// Bytes of the file that a dead log left; 0 for a file that was new.
+    pub(crate) room: u64,
 }
 
 impl LogHeader {
@@ -44,24 +54,36 @@ impl LogHeader {
         block(MAGIC, VERSION, |out| {
             self.identity.put(out);
             out.extend_from_slice(&self.first.0.to_le_bytes());
-            if let Some(previous) = self.previous {
-                previous.file.put(out);
-                out.extend_from_slice(&previous.bytes.to_le_bytes());
-            }
+            let none = Previous { file: FileId { nonce: 0, count: 0 }, bytes: 0 };
+            let previous = self.previous.unwrap_or(none);
+            previous.file.put(out);
+            out.extend_from_slice(&previous.bytes.to_le_bytes());
+            out.extend_from_slice(&self.room.to_le_bytes());
         })
     }
 
     /// The header that `bytes` begin with, of the file that `identity` says.
     pub(crate) fn decode(bytes: &[u8], identity: Identity) -> Result<Self, Damage> {
-        let mut fields = open_block(bytes, MAGIC, VERSION)?;
+        let (version, mut fields) = open_block_of(bytes, MAGIC)?;
+        if ![NEW_FILES_ONLY, VERSION].contains(&version) {
+            return Err(Damage::Version(version));
+        }
         identity.check(&mut fields)?;
         let first = Sequence(fields.u64()?);
         let (file, length) = (FileId::take(&mut fields)?, fields.u64()?);
+        let room = if version == NEW_FILES_ONLY { 0 } else { fields.u64()? };
         fields.end()?;
         // The length of a log is never 0: it has its first block.
         let previous = (length > 0).then_some(Previous { file, bytes: length });
-        Ok(Self { identity, first, previous })
+        Ok(Self { identity, first, previous, room })
     }
+}
+
+/// Whether `image`, a file with the name of a log that it does not hold, is room of one of the logs `dead` in which no
+/// record was written yet: its first one is still one of theirs. A log that acknowledged anything begins with its own.
+pub(crate) fn is_room(image: &[u8], dead: impl IntoIterator<Item = FileId>) -> bool {
+    let Some(records) = image.get(BLOCK_BYTES..) else { return false };
+    dead.into_iter().any(|file| Head::decode(records, file.stamp()).is_ok())
 }
 
 /// A place in a log that cannot be read although it had been acknowledged.
@@ -97,15 +119,22 @@ enum Found {
     Nothing,
 }
 
-/// Reads a log. `image` is the file with its header, `sealed` its length if a later log says it.
-pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>) -> Contents {
+/// Reads a log. `image` is the file with its header, `sealed` its length if a later log says it, `room` how much of the
+/// file a dead log left.
+pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>, room: u64) -> Contents {
     let end = sealed.map_or(image.len(), |sealed| image.len().min(sealed as usize));
     let image = &image[..end];
     let mut contents = Contents::default();
     let (mut at, mut last) = (BLOCK_BYTES, None);
+    // As far as this log is known to have been written, be it in part.
+    let mut written = if image.len() as u64 > room { image.len() } else { 0 };
     let mut durable = sealed.unwrap_or(0);
     while at < image.len() {
-        let (length, record) = match look(&image[at..], stamp) {
+        let found = look(&image[at..], stamp);
+        if let Found::Whole(head) | Found::Body(head, _) = &found {
+            written = written.max((at + head.bytes()).min(image.len()));
+        }
+        let (length, record) = match found {
             // What is older than the record before it is the rest of a longer batch that failed.
             Found::Whole(head) if last.is_some_and(|last| head.sequence <= last) => break,
             Found::Whole(head) => {
@@ -128,12 +157,12 @@ pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>) -> Contents {
         at += length;
     }
     contents.bytes = (at.min(image.len())) as u64;
-    contents.torn = (image.len() as u64) - contents.bytes;
     if let Some(missing) = sealed.filter(|sealed| *sealed > image.len() as u64) {
         let offset = (image.len() as u64).max(RECORDS_OFFSET);
         contents.rot.push(Rot { offset, bytes: missing - offset, record: None });
     }
     contents.cut(durable);
+    contents.torn = (written as u64).saturating_sub(contents.bytes);
     contents
 }
 
@@ -145,7 +174,6 @@ impl Contents {
         self.rot.truncate(tail);
         self.records.retain(|(offset, _)| *offset < begin);
         self.described.retain(|(offset, _)| *offset < begin);
-        self.torn += self.bytes.saturating_sub(begin);
         self.bytes = self.bytes.min(begin);
     }
 }

@@ -17,7 +17,7 @@ use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET, Rot};
 use crate::medium::{Directory, File};
 use crate::names::{DriveUuid, FileId, Identity, Name};
 use crate::pool::{self, Pool};
-use crate::record::{Sequence, decode};
+use crate::record::{HEAD_BYTES, Sequence, decode};
 use crate::shared::{Loss, Shared};
 use crate::shelf::read::Shelf;
 use crate::table::{Index, LogTable};
@@ -42,6 +42,8 @@ struct FoundLog {
 struct Found {
     logs: Vec<FoundLog>,
     shelves: Vec<Arc<Shelf>>,
+    /// Files with the name of a log and the header of another.
+    misnamed: Vec<(Arc<Drive>, FileId)>,
     /// A file cannot be read.
     lost_file: bool,
 }
@@ -128,6 +130,14 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
         remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
     }
     let mut opened = OpenedCycle { drives, lost_file: found.lost_file, ..OpenedCycle::default() };
+    for (drive, file) in found.misnamed {
+        let name = Name::Log(file).to_string();
+        match is_room(&drive, &name, &dead) {
+            Ok(true) => drop(drive.directory.remove(&name)),
+            Ok(false) => opened.lose(shared, &drive, name, Damage::Elsewhere.to_string()),
+            Err(error) => opened.lose(shared, &drive, name, error.to_string()),
+        }
+    }
     // What a mask hides was given out, too, though the records may be gone: a number below it is never given again.
     let masked = shelves.iter().flat_map(|shelf| shelf.masks()).map(|mask| mask.up_to);
     let last = shelves.iter().map(|shelf| shelf.sequences().1).chain(masked).max().unwrap_or_default();
@@ -182,6 +192,10 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
                     found.logs.extend(log);
                     continue;
                 }
+                Err(Damage::Elsewhere) => {
+                    found.misnamed.push((Arc::clone(drive), file));
+                    continue;
+                }
                 Err(damage) => damage,
             },
         };
@@ -213,6 +227,22 @@ fn found_log(
     Ok(Ok(Some(FoundLog { drive: Arc::clone(drive), medium, header, file: identity.file })))
 }
 
+/// Whether a file with the name of a log is room that a dead log left, in which none has been begun.
+fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, ReadError> {
+    let medium = drive.directory.open_to_read(name)?;
+    let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET + HEAD_BYTES as u64) as usize];
+    medium.read_at(&mut bytes, 0)?;
+    Ok(log::is_room(&bytes, dead.iter().copied()))
+}
+
+impl OpenedCycle {
+    /// Takes note of a file that cannot be read.
+    fn lose(&mut self, shared: &Shared, drive: &Drive, name: String, problem: String) {
+        self.lost_file = true;
+        shared.lose(Loss::File { name, drive: drive.uuid, problem });
+    }
+}
+
 /// Reads logs, oldest first.
 fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut OpenedCycle) {
     found.sort_by_key(|log| (log.header.map(|header| header.first), log.file));
@@ -221,6 +251,12 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
     for log in found {
         let length = sealed.get(&log.file).copied();
         let is_dead = dead.contains(&log.file);
+        // A header that was torn while it overwrote that of a dead log.
+        let name = Name::Log(log.file).to_string();
+        if log.header.is_none() && length.is_none() && is_room(&log.drive, &name, dead).unwrap_or(false) {
+            drop(log.drive.directory.remove(&name));
+            continue;
+        }
         match read_log(&log, length) {
             Ok((table, torn, rot)) => {
                 opened.torn += torn;
@@ -235,11 +271,7 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
-            Err(error) => {
-                opened.lost_file = true;
-                let name = Name::Log(log.file).to_string();
-                shared.lose(Loss::File { name, drive: log.drive.uuid, problem: error.to_string() });
-            }
+            Err(error) => opened.lose(shared, &log.drive, name, error.to_string()),
         }
     }
 }
@@ -248,7 +280,8 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
 fn read_log(log: &FoundLog, sealed: Option<u64>) -> Result<(LogTable, u64, Vec<Rot>), ReadError> {
     let image = image(log.medium.as_ref())?;
     let stamp = log.file.stamp();
-    let contents = log::read(&image, stamp, sealed);
+    let room = log.header.map_or(0, |header| header.room);
+    let contents = log::read(&image, stamp, sealed, room);
     let mut index = Index { bytes: contents.bytes, ..Index::default() };
     for (offset, head) in contents.records {
         let (_, record) = decode(&image[offset as usize..], stamp)?;

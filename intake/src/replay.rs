@@ -44,7 +44,7 @@ impl Replay {
                 continue;
             }
             let image = image(table.medium.as_ref())?;
-            let contents = log::read(&image, table.file.stamp(), Some(bytes));
+            let contents = log::read(&image, table.file.stamp(), Some(bytes), 0);
             for (offset, head) in contents.records.into_iter().chain(contents.described) {
                 if head.sequence > covered {
                     changes.insert(head.sequence, (Arc::clone(table), offset, head));

@@ -26,8 +26,8 @@ mod time;
 
 pub use id::{Attempt, BlobId, ClassId, DomainId, DriveId, GroupId, OpId, ResourceId};
 pub use rack::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec, RackDraft,
-    RackSpec, RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,
+    Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec,
+    PowerCommand, RackDraft, RackSpec, RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,
 };
 pub use random::Rng;
 pub use time::{Time, transfer_time};

@@ -11,11 +11,11 @@ mod draft;
 mod validate;
 
 pub use draft::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec, RackDraft,
-    RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,
+    Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec,
+    PowerCommand, RackDraft, RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,
 };
 #[cfg(feature = "toml")]
-pub(crate) use validate::{DRIVES_MAX, POOL_DRIVES_MAX};
+pub(crate) use validate::{COMMAND_TIMEOUT_MAX, DRIVES_MAX, POOL_DRIVES_MAX};
 
 use crate::id::{DomainId, DriveId, ResourceId};
 use alloc::vec;
@@ -92,17 +92,30 @@ impl RackSpec {
         of_one.fold(most, u64::min)
     }
 
-    /// The drives of the pool in each domain of `resource`: they count as active there at all times.
-    pub fn pool_drives_in(&self, resource: ResourceId) -> Vec<u64> {
+    /// Whether nobody controls the power of drive `id`: it counts as active at all times.
+    #[inline]
+    pub fn is_always_on(&self, id: DriveId) -> bool {
+        self.drive(id).power == DrivePower::None
+    }
+
+    /// How many drives count as active at all times: those without power control, and those of the pool.
+    pub fn always_on_drives(&self) -> u64 {
+        let drives = self.0.drives.iter().filter(|drive| drive.power == DrivePower::None).count();
+        (drives + self.0.pool.len()) as u64
+    }
+
+    /// The drives in each domain of `resource` that count as active there at all times: those without power control,
+    /// and those of the pool.
+    pub fn always_on_in(&self, resource: ResourceId) -> Vec<u64> {
         let mut counts = vec![0; self.domain_count(resource)];
-        for domain in self.0.pool.iter().filter_map(|drive| drive.resource_domains[resource.index()]) {
+        for domain in self.0.always_on_domains(resource.index()) {
             counts[domain.index()] += 1;
         }
         counts
     }
 
-    /// The power that a drive of the pool counts for at all times, in milliwatts: it may start at any moment.
-    pub fn pool_drive_mw(&self) -> u64 {
+    /// The power that a drive counts for which may spin, or start, at any moment, in milliwatts.
+    pub fn always_on_mw(&self) -> u64 {
         let Watts { spin_up_mw, active_mw, .. } = self.0.profile.watts;
         u64::from(spin_up_mw.max(active_mw))
     }

@@ -1,4 +1,4 @@
-//! Reads rack descriptions. `docs/racks.md` is the grammar for people.
+//! Reads rack descriptions, and writes them ([`write()`]). `docs/racks.md` is the grammar for people.
 //!
 //! 1. The TOML parser builds a tree whose keys and values have their places in the text.
 //! 2. `rack` makes a [`RackDraft`](crate::RackDraft) of it; unknown keys, wrong types and wrong units are errors at
@@ -13,14 +13,17 @@
 
 mod drives;
 mod fault;
+mod power;
 mod rack;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod units;
+mod write;
 
 pub use fault::{TextError, line_and_column};
 pub use tree::nearest;
+pub use write::write;
 
 use crate::rack::RackSpec;
 use alloc::string::String;

@@ -12,7 +12,7 @@
 //! POST /drives/retire?drive=N     report::DriveReport, or 404: empty drive N, which is good
 //! GET /lost                       report::LostReport: the objects that are lost with drives that failed
 //! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
-//!                                 failed
+//!                                 failed; &path=P&wipe=W: the disk P, on which nothing is needed (if that is W)
 //! GET /scrub                      report::ScrubReport
 //! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
 //! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
@@ -49,6 +49,7 @@ pub use client::{Client, ClientError};
 
 use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
+use crate::exchange::DiskChoice;
 use crate::repartition::Repartitions;
 use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, LostReport, ScrubReport, Status};
 use crate::set_recall::{SetError, SetReport, SetRequest};
@@ -112,10 +113,14 @@ pub trait Admin: Send + Sync + 'static {
         force: bool,
     ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
-    /// Labels the empty directory that replaces drive `drive`, which failed, and has it used; `None` if there is no
-    /// such drive. It fails if the drive did not fail, if the directory is missing or not empty, or if the catalog
-    /// cannot record it.
-    fn replace_drive(&self, drive: u32) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+    /// Labels the empty directory, or makes a drive of the chosen disk, that replaces drive `drive`, which failed, and
+    /// has it used; `None` if there is no such drive. It fails if the drive did not fail, if the directory is missing
+    /// or not empty, if something stands against the disk, or if the catalog cannot record it.
+    fn replace_drive(
+        &self,
+        drive: u32,
+        choice: DiskChoice,
+    ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
 
     /// The scrub of each group, and what was found.
     fn scrub(&self) -> impl Future<Output = Result<ScrubReport, AdminError>> + Send;
@@ -236,6 +241,13 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
                     on_job.store(false, Ordering::Relaxed);
                     answer
                 }
+                // The making of a file system may take minutes.
+                _ if request.uri().path() == "/drives/replace" => {
+                    on_job.store(true, Ordering::Relaxed);
+                    let answer = replace_drive(admin, &request).await;
+                    on_job.store(false, Ordering::Relaxed);
+                    answer
+                }
                 // It may look at every object there is.
                 _ if request.uri().path() == "/lost" => {
                     on_job.store(true, Ordering::Relaxed);
@@ -277,12 +289,11 @@ async fn serve_connection(stream: UnixStream, admin: Arc<impl Admin>, users: Arc
 async fn answer(admin: &impl Admin, users: &Arc<Users>, request: &Request<Incoming>) -> Body {
     match (request.uri().path(), request.method()) {
         ("/users" | "/users/rotate", _) => answer_of_users(users, request).await,
-        ("/drives/fail" | "/drives/replace" | "/drives/retire", &Method::POST) => change_drive(admin, request).await,
+        ("/drives/fail" | "/drives/retire", &Method::POST) => change_drive(admin, request).await,
         ("/scrub/pause" | "/scrub/resume" | "/scrub/start", &Method::POST) => change_scrub(admin, request).await,
-        (
-            "/drives/fail" | "/drives/replace" | "/drives/retire" | "/scrub/pause" | "/scrub/resume" | "/scrub/start",
-            _,
-        ) => refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST"),
+        ("/drives/fail" | "/drives/retire" | "/scrub/pause" | "/scrub/resume" | "/scrub/start", _) => {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST")
+        }
         ("/lost", &Method::GET) => json(&admin.lost_objects().await?),
         ("/verify", _) => verification(admin, request).await,
         ("/scrub", &Method::GET) => json(&admin.scrub().await?),
@@ -346,13 +357,31 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     };
     let changed = match path {
         "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
-        "/drives/retire" => admin.retire_drive(drive).await?,
-        _ => admin.replace_drive(drive).await?,
+        _ => admin.retire_drive(drive).await?,
     };
     match changed {
         Some(report) => json(&report),
         None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
     }
+}
+
+/// Once begun it ends, whether or not the client still listens: a disk is not left half made.
+async fn replace_drive(admin: Arc<impl Admin>, request: &Request<Incoming>) -> Body {
+    if request.method() != Method::POST {
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST");
+    }
+    let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
+        let usage = "write /drives/replace?drive=N, N being the number of a drive; &path=P and &wipe=W for a disk";
+        return refuse(StatusCode::BAD_REQUEST, usage);
+    };
+    let choice = DiskChoice { path: parameter(request, "path"), wipe: parameter(request, "wipe") };
+    uninterrupted(async move {
+        match admin.replace_drive(drive, choice).await? {
+            Some(report) => json(&report),
+            None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
+        }
+    })
+    .await
 }
 
 async fn verification(admin: &impl Admin, request: &Request<Incoming>) -> Body {

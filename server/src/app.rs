@@ -15,6 +15,7 @@ use crate::data_dir::{DataDir, JOURNAL};
 use crate::descriptors::Descriptors;
 use crate::drive_copies::DriveCopies;
 use crate::error::ServerError;
+use crate::exchange::DiskExchange;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
 use crate::intake_log::IntakeLog;
@@ -317,6 +318,7 @@ impl Boot<'_> {
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
+        status.exchange = self.dir.has_devices().then(|| Arc::new(DiskExchange::of(self.dir)));
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         status.notices.journal = journal.clone().err();
         status.journal = journal.ok();

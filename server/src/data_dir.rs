@@ -7,6 +7,7 @@
 //! catalog.db    key -> place                     drives/0000 ... the drives of an emulated rack
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
+//! disks         disks that took the places of others, if any did
 //! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
@@ -18,20 +19,23 @@
 
 mod credentials;
 mod devices;
+mod disks;
 mod error;
 mod identity;
 mod lock;
 mod profile;
 
 pub use credentials::{Credentials, endpoint};
+pub(crate) use devices::{disks_of_machine, judge_disk};
 pub use error::DataDirError;
 
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
 use disk::clock;
-use disk::device::{self, DeviceDrive, is_device};
+use disk::device::{self, DeviceDrive, DiskHandle, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::measure::Figures;
+use disks::Disks;
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
@@ -40,7 +44,7 @@ use model::text::SHIPPED;
 use model::{DriveId, PoolDriveSpec, RackSpec};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const CONFIG: &str = "larder.toml";
@@ -63,18 +67,36 @@ const NO_DIRECTORY: &str = "is not a directory; choose another path";
 /// The ingredients of a new data directory.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
-    /// A shipped rack's name, or the path of a description.
-    pub rack: String,
+    /// The rack.
+    pub rack: RackSource,
     /// Keys of `larder.toml` that get another value than their default: `key` or `table.key`, and the value in TOML.
     pub settings: Vec<(&'static str, String)>,
     /// Disks of the rack (paths, serial numbers or World Wide Names) on which nothing is needed any more.
     pub wipe: Vec<String>,
 }
 
+/// Where a rack's description comes from.
+#[derive(Clone, Debug)]
+pub enum RackSource {
+    /// A shipped rack's name, or the path of a description.
+    Named(String),
+    /// The description itself.
+    Text(String),
+}
+
+impl<T: Into<String>> From<T> for RackSource {
+    fn from(name: T) -> Self {
+        Self::Named(name.into())
+    }
+}
+
 /// A data directory of ours, locked by this process.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
+    /// As it is described.
+    described: RackSpec,
+    /// The same, with the disks that took the places of others.
     rack: RackSpec,
     rack_uuid: RackUuid,
     credentials: Credentials,
@@ -88,12 +110,16 @@ impl DataDir {
         path.join(IDENTITY).exists()
     }
 
-    /// Makes a new data directory at `path`, which must be empty, absent, or what a killed `init` left.
+    /// Makes a new data directory at `path`, which must be empty, absent, or what a killed `init` left. What it makes
+    /// there and on disks is the owner's of a directory that was there.
     ///
     /// # Errors
     /// When it is something else, or the rack or the settings make no sense; nothing is changed then.
     pub fn init(path: &Path, options: &InitOptions) -> Result<Self, DataDirError> {
-        let (text, rack) = read_rack(&options.rack)?;
+        let (text, rack) = match &options.rack {
+            RackSource::Named(name) => read_rack(name)?,
+            RackSource::Text(text) => usable(text.clone(), RACK)?,
+        };
         let config_text = Config::template(&options.settings);
         let config = Config::parse(&path.join(CONFIG), &config_text)?;
         let listen = config.listen;
@@ -113,15 +139,19 @@ impl DataDir {
         fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let dir = Self { path, rack, rack_uuid, credentials, _lock: lock };
+        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
-        disks.make(|drive| {
+        let owner = owner_elsewhere(&dir.path)?;
+        disks.make(owner, |drive| {
             let (_, label) = dir.labels().swap_remove(drive.index());
             let device = dir.device_drive(drive).unwrap_or_else(|| panic!("{drive} is a device"));
             Ok((device, fresh_label(label)?))
         })?;
-        dir.finish()?;
+        if let Some(owner) = owner {
+            give_to(&dir.path, owner)?;
+        }
+        dir.finish(owner)?;
         Ok(dir)
     }
 
@@ -153,13 +183,19 @@ impl DataDir {
         let identity = Identity::read(&path.join(IDENTITY))?;
         let rack_path = path.join(RACK);
         let text = read_part(&rack_path)?;
-        let rack = model::text::parse(&text, &rack_path.to_string_lossy())?;
-        identity.must_fit(&rack, &rack_path)?;
+        let described = model::text::parse(&text, &rack_path.to_string_lossy())?;
+        identity.must_fit(&described, &rack_path)?;
+        let rack = Disks::read(&path, identity.rack_uuid)?.applied(&described)?;
         let credentials = Credentials::from_text(&path.join(CREDENTIALS), &read_part(&path.join(CREDENTIALS))?)?;
         if !path.join(CONFIG).exists() {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
-        Ok(Self { path, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+        Ok(Self { path, described, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+    }
+
+    /// Where disks are remembered that take the places of others.
+    pub fn register(&self) -> DiskRegister {
+        DiskRegister { path: self.path.clone(), described: self.described.clone(), rack_uuid: self.rack_uuid }
     }
 
     /// Where it is, absolute.
@@ -228,7 +264,8 @@ impl DataDir {
     /// `drive` as a device, if it is one.
     pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
         let (_, label) = self.labels().swap_remove(drive.index());
-        self.device(drive).map(|id| DeviceDrive::new(id, mount_point(&self.path, drive), label))
+        let handle = DiskHandle::new(self.device(drive)?, self.rack.drive(drive).power_command().cloned());
+        Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
     }
 
     /// Puts measured figures into the rack's description, in one step; what it was is kept as `rack.toml.before`.
@@ -269,15 +306,78 @@ impl DataDir {
     }
 
     /// Writes the identity: from here on the directory is complete.
-    fn finish(&self) -> Result<(), DataDirError> {
+    fn finish(&self, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
         let identity = Identity::of(self.rack_uuid, &self.rack);
         let fresh = self.path.join("identity.new");
         write_new(&fresh, identity.to_text().as_bytes(), 0o644)?;
+        if let Some(owner) = owner {
+            give_to(&fresh, owner)?;
+        }
         sync_directory(&self.path)?;
         fs::rename(&fresh, self.path.join(IDENTITY)).map_err(|e| failed("naming the identity", e))?;
         fs::remove_file(self.path.join(UNFINISHED)).map_err(|e| failed("finishing", e))?;
         sync_directory(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_directory)
+    }
+}
+
+/// The user and group of the data directory `path`, if root works in one of somebody else's.
+fn owner_elsewhere(path: &Path) -> Result<Option<(u32, u32)>, DataDirError> {
+    let of = |path: &Path| fs::metadata(path).map_err(|e| failed("looking for its owner", e));
+    let (owner, myself) = (of(path)?, of(Path::new("/proc/self"))?);
+    Ok(Some((owner.uid(), owner.gid())).filter(|_| myself.uid() == 0 && owner.uid() != 0))
+}
+
+/// Makes `path` and everything in it the user's and the group's.
+fn give_to(path: &Path, (user, group): (u32, u32)) -> Result<(), DataDirError> {
+    let failed = |e| failed(&format!("giving {} to its owner", path.display()), e);
+    std::os::unix::fs::lchown(path, Some(user), Some(group)).map_err(failed)?;
+    if !path.is_symlink() && path.is_dir() {
+        for entry in fs::read_dir(path).map_err(failed)? {
+            give_to(&entry.map_err(failed)?.path(), (user, group))?;
+        }
+    }
+    Ok(())
+}
+
+/// The disks of a data directory's rack, which others may take the places of.
+pub struct DiskRegister {
+    path: PathBuf,
+    described: RackSpec,
+    rack_uuid: RackUuid,
+}
+
+impl DiskRegister {
+    /// The rack with the disks as they are now.
+    ///
+    /// # Errors
+    /// If the file of them cannot be read.
+    pub fn rack(&self) -> Result<RackSpec, DataDirError> {
+        Disks::read(&self.path, self.rack_uuid)?.applied(&self.described)
+    }
+
+    /// Whose the files on a new disk are, a user and a group, if not of whoever makes it.
+    ///
+    /// # Errors
+    /// If the data directory cannot be looked at.
+    pub fn owner(&self) -> Result<Option<(u32, u32)>, DataDirError> {
+        owner_elsewhere(&self.path)
+    }
+
+    /// Where the disk that is `drive` is mounted.
+    pub fn mount_point(&self, drive: DriveId) -> PathBuf {
+        mount_point(&self.path, drive)
+    }
+
+    /// The disk to which `link` leads is `drive` from now on.
+    ///
+    /// # Errors
+    /// If that cannot be written down; it is as it was then.
+    pub fn put(&self, drive: DriveId, link: &str) -> Result<(), DataDirError> {
+        let described = self.described.drive(drive).path.clone().unwrap_or_default();
+        let mut disks = Disks::read(&self.path, self.rack_uuid)?;
+        disks.put(drive, link, &described);
+        disks.write(&self.path)
     }
 }
 
@@ -314,9 +414,14 @@ pub fn read_rack(rack: &str) -> Result<(String, RackSpec), DataDirError> {
             Err(error) => return Err(failed(&format!("reading {rack}"), error)),
         },
     };
-    let spec = model::text::parse(&text, &origin)?;
+    usable(text, &origin)
+}
+
+/// The rack of this description from `origin`, if some group of its drives can be awake.
+fn usable(text: String, origin: &str) -> Result<(String, RackSpec), DataDirError> {
+    let spec = model::text::parse(&text, origin)?;
     if let Err(error) = synthesise(&spec) {
-        return Err(model::text::complaint(&text, &origin, "group_drives", error.to_string()).into());
+        return Err(model::text::complaint(&text, origin, "group_drives", error.to_string()).into());
     }
     Ok((text, spec))
 }

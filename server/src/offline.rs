@@ -1,11 +1,12 @@
 //! The operator's word on drives while no server runs: under the data directory's lock, into its catalog. The next
 //! server begins with it.
 //!
-//! No drive is looked at, but for the directory of one that is replaced.
+//! No drive is looked at, but for the directory or the disk of one that is replaced.
 
 use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
+use crate::exchange::{DiskChoice, DiskExchange};
 use crate::intake_log::IntakeLog;
 use crate::replace;
 use crate::report::{DriveReport, LostReport};
@@ -72,23 +73,31 @@ impl Offline {
         })
     }
 
-    /// An empty directory is in the place of `drive`, which failed, or that drive itself is back. Nothing if there is
-    /// no such drive.
+    /// An empty directory or the disk of this `choice` is in the place of `drive`, which failed, or that drive itself is
+    /// back. Nothing if there is no such drive.
     ///
     /// # Errors
     /// [`ServerError`].
-    pub fn replace_drive(&self, drive: u32) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
+    pub fn replace_drive<'a>(
+        &'a self,
+        drive: u32,
+        choice: &'a DiskChoice,
+    ) -> BoxFuture<'a, Result<Option<DriveReport>, ServerError>> {
         Box::pin(async move {
             let Some(drive) = self.known(drive) else { return Ok(None) };
             if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
                 return Err(ServerError::Refused(replace::not_failed(drive)));
             }
-            if replace::is_device(self.dir.rack(), drive) {
-                return Err(ServerError::Refused(replace::DEVICE.to_owned()));
-            }
             let (path, label) = self.dir.labels().swap_remove(drive.index());
             let known = self.catalog.replacements().await?.remove(&drive).map(DriveUuid);
-            let taken = replace::take(&path, &fresh_label(label)?, known).map_err(ServerError::Refused)?;
+            let taken = if replace::is_device(self.dir.rack(), drive) {
+                DiskExchange::of(&self.dir).take(drive, choice, known).map(|(taken, _)| taken)
+            } else if choice.is_empty() {
+                replace::take(&path, &fresh_label(label)?, known)
+            } else {
+                Err(replace::not_a_disk(drive, &path))
+            };
+            let taken = taken.map_err(ServerError::Refused)?;
             taken.remember(&self.catalog, drive).await?;
             Ok(Some(self.report(drive, "standby").await?))
         })

@@ -11,7 +11,7 @@
 //!    drives are there, was removed after that batch, and its objects before.
 //! 4. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
 //!
-//! The drives of one group are read at a time, so that no more are active than any domain allows.
+//! One group is awake at a time (`offline_rack.rs`), so that no more drives are active than any domain allows.
 //!
 //! The new catalog is made beside the place of the old one and gets its name at the end; where there is one, it is kept
 //! under another name. Nothing else is changed: no drive is written to, and nothing is removed.
@@ -21,15 +21,17 @@ mod drives;
 mod group;
 mod report;
 
-pub use report::{Base, Options, Report, Source, Step};
+pub use report::{Base, Options, Pass, Report, Source, Step};
 
+use crate::boot;
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
+use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
-    Adopted, Adoption, Catalog, CommitLog, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore, check_snapshot,
-    load_snapshot,
+    Adopted, Adoption, Catalog, CommitLog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore,
+    check_snapshot, load_snapshot,
 };
 use disk::clock::wall_ms;
 use disk::{DirectoryDrive, Drive};
@@ -47,21 +49,34 @@ const DRAFT: &str = "catalog.db.recovering";
 const ORDER: &str = "catalog.db.recovering-order";
 /// The copies that were found on drives.
 const COPIES: &str = "catalog.db.recovering-copies";
+/// Files of the drives that are open at once.
+const OPEN_FILES: usize = 256;
 
-/// Makes the catalog of `dir`, which no server holds, again.
+/// Makes the catalog of `dir`, which no server holds, again. No drive is awake afterwards.
 ///
 /// # Errors
-/// [`ServerError`]; the data directory is as it was then, but for drafts that the next try removes.
+/// [`ServerError`], an interruption (SIGINT, SIGTERM) among them; the data directory is as it was then, but for drafts
+/// that the next try removes.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
     watch: &'a (dyn Fn(Step<'_>) + Sync),
 ) -> BoxFuture<'a, Result<Report, ServerError>> {
     // Boxed, so that it is compiled in this crate and not in that of its caller.
-    Box::pin(recover(dir, options, watch))
+    Box::pin(async move {
+        let mut rack = OfflineRack::of(dir, OPEN_FILES);
+        let done = unless_interrupted(recover(dir, &mut rack, options, watch)).await;
+        rack.rest().await;
+        done
+    })
 }
 
-async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + Sync)) -> Result<Report, ServerError> {
+async fn recover(
+    dir: &DataDir,
+    rack: &mut OfflineRack,
+    options: &Options,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Result<Report, ServerError> {
     let place = dir.catalog();
     if place.exists() && !options.replace {
         return Err(ServerError::Refused(format!(
@@ -70,13 +85,9 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
             place.display()
         )));
     }
-    if dir.has_devices() {
-        let mend = "mount them, each at its place below mounts/, and tell those who build Larder; nothing was changed";
-        return Err(ServerError::Refused(format!("recovery cannot read drives that are whole disks yet; {mend}")));
-    }
     let draft = place.with_file_name(DRAFT);
     remove_drafts(&place)?;
-    let loaded = base(dir, options, &draft, watch).await?;
+    let loaded = base((dir, rack), options, &draft, watch).await?;
     let based = |(Loaded { made_ms, records, batches, damaged, .. }, source)| Base {
         source,
         made_ms,
@@ -91,7 +102,7 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let mut adoption = Adoption::new(catalog.clone(), order, known_until);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
-        drives::adopt_all(dir, &catalog, (&mut adoption, may_be_older), &mut report, watch).await?;
+        drives::adopt_all((dir, rack), &catalog, (&mut adoption, may_be_older), &mut report, watch).await?;
         if report.base.is_none() && report.blobs == 0 && report.drives_unusable > 0 {
             return Err(ServerError::Refused(format!(
                 "there is no copy of the catalog, and {} drives cannot be read; make them readable, or name a copy \
@@ -102,6 +113,7 @@ async fn recover(dir: &DataDir, options: &Options, watch: &(dyn Fn(Step<'_>) + S
         let Adopted { objects, bytes, dead, buckets } = adoption.totals;
         (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
         finish(dir, &catalog, &mut report).await?;
+        count_starts(rack, &catalog).await?;
     }
     report.replaced = put_in_place(&place, &draft)?;
     Ok(report)
@@ -142,7 +154,7 @@ fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError {
 /// Makes the draft of the newest of the snapshots that are whole, with what the journal has since, and says where that
 /// snapshot was; `None` if there is none.
 async fn base(
-    dir: &DataDir,
+    (dir, rack): (&DataDir, &mut OfflineRack),
     options: &Options,
     draft: &Path,
     watch: &(dyn Fn(Step<'_>) + Sync),
@@ -152,7 +164,7 @@ async fn base(
     let mut whole = usable(dir, &found, Source::Journal, watch);
     if whole.is_empty() {
         let copies = draft.with_file_name(COPIES);
-        copies::gather(dir, &copies, watch).await?;
+        copies::gather(dir, rack, &copies, watch).await?;
         let on_drives = files_in(&copies)?;
         whole = usable(dir, &on_drives, Source::Drives, watch);
         found.segments.extend(on_drives.segments);
@@ -252,6 +264,20 @@ async fn finish(dir: &DataDir, catalog: &Catalog, report: &mut Report) -> Result
     catalog.set_runs(&[run.max(1)]).await?;
     staging.mark_run(run.max(1)).await?;
     Ok(staging.remove_other_marks(marked, run.max(1)).await?)
+}
+
+/// Counts the starts that the recovery took: of disks, which run as fast as life.
+async fn count_starts(rack: &OfflineRack, catalog: &Catalog) -> Result<(), ServerError> {
+    let today = boot::modelled_now(catalog, wall_ms(), 1).await?.day();
+    for (drive, starts) in rack.starts() {
+        let before = catalog.drive(drive).await?;
+        let day = before.as_ref().map_or(today, |record| record.day.max(today));
+        let of_day = before.as_ref().filter(|record| record.day == day).map_or(0, |record| record.starts);
+        let total = before.as_ref().map_or(0, |record| record.starts_total);
+        let starts_total = total + u64::from(starts);
+        catalog.drive_put(&DriveRecord { drive, day, starts: of_day + starts, starts_total }).await?;
+    }
+    Ok(())
 }
 
 /// Gives the draft the name of the catalog. Where the one that was there is now.

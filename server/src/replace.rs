@@ -2,10 +2,10 @@
 //! the label of the very drive that failed is that drive, and is taken back with all that is on it.
 //!
 //! Invariants: a directory is labelled only if there is nothing in it (but what a fresh file system has); no directory
-//! is made; a label is never written over.
+//! is made; a label is never written over. Drives that are whole disks are replaced in `exchange.rs`.
 
 use catalog::{Catalog, CatalogError};
-use disk::label::{self, DriveLabel, DriveUuid};
+use disk::label::{self, DriveLabel, DriveUuid, Label};
 use model::{DriveId, RackSpec};
 use std::fs;
 use std::io;
@@ -52,24 +52,34 @@ pub(crate) fn has_failed(drive: DriveId) -> String {
     )
 }
 
-/// Writes `fresh` into the directory `path`, which must be there and empty; or finds there, by its label, the drive
-/// that failed. That has the UUID `known`, if it is one that took the place of another; if not, no drive was ever
-/// labelled for this place but that one. A directory that holds a label of this place with another UUID, and nothing
-/// else, was labelled before, by a command that did not come to its end. The UUID on the label is the drive's.
+/// What is in a directory that may be in the place of a drive that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The drive that failed.
+    Itself(DriveUuid),
+    /// Nothing but a label of this place: a command that did not come to its end has left it there.
+    Labelled(DriveUuid),
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks into the directory `path`, which must be there and empty; or finds there, by its label, the drive that failed
+/// in the place `label`. That has the UUID `known`, if it is one that took the place of another; if not, no drive was
+/// ever labelled for this place but that one. A directory that holds a label of this place with another UUID, and
+/// nothing else, was labelled before, by a command that did not come to its end.
 ///
 /// # Errors
-/// Why it does not become a drive, with the mend. Nothing that was there is changed.
-pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
+/// Why it does not become a drive, with the mend.
+pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Result<Found, String> {
     let (shown, label_name) = (path.display(), label::file_name());
     let names = names_in(path)?;
     let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
-    let place = (fresh.label.rack, fresh.label.drive);
-    let found = found.filter(|found| (found.label.rack, found.label.drive) == place);
+    let found = found.filter(|found| (found.label.rack, found.label.drive) == (place.rack, place.drive));
     let holds_more = names.iter().any(|name| *name != label_name.as_str());
     if let Some(found) = &found
         && known.map_or(holds_more, |known| known == found.uuid)
     {
-        return Ok(Taken::Itself(found.uuid));
+        return Ok(Found::Itself(found.uuid));
     }
     let not_empty = |found: &str| {
         let never = "what is on a drive is never deleted; move it away, or use another drive";
@@ -78,16 +88,28 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
     if let Some(found) = names.iter().find(|name| *name != label_name.as_str()) {
         return not_empty(found);
     }
-    if names.is_empty() {
-        let mend = "see that the drive can be written, empty it, and say this again";
-        let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
-        return written
-            .map(|()| Taken::Another(fresh.uuid))
-            .map_err(|error| format!("labelling {shown}: {error}; {mend}"));
-    }
     match found {
-        Some(found) => Ok(Taken::Another(found.uuid)),
+        _ if names.is_empty() => Ok(Found::Nothing),
+        Some(found) => Ok(Found::Labelled(found.uuid)),
         None => not_empty("the label of another drive"),
+    }
+}
+
+/// Writes `fresh` into the directory `path` if there is nothing in it; what may be in it else, [`look`] says. The UUID
+/// on the label is the drive's.
+///
+/// # Errors
+/// As those of [`look`], and of the label. Nothing that was there is changed.
+pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
+    match look(path, &fresh.label, known)? {
+        Found::Itself(uuid) => Ok(Taken::Itself(uuid)),
+        Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
+        Found::Nothing => {
+            let mend = "see that the drive can be written, empty it, and say this again";
+            let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
+            let written = written.map(|()| Taken::Another(fresh.uuid));
+            written.map_err(|error| format!("labelling {}: {error}; {mend}", path.display()))
+        }
     }
 }
 
@@ -116,9 +138,15 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
     })
 }
 
-/// Why a device is not replaced while a rack is in use.
-pub(crate) const DEVICE: &str = "the drive is a whole disk, and those are not replaced by a command yet; what it held \
-                                 is rebuilt on other drives of its group once it is given up";
+/// Why a directory is not replaced by a disk.
+pub(crate) fn not_a_disk(drive: DriveId, path: &Path) -> String {
+    format!(
+        "the place of drive {} is the directory {}; mount the new drive there, and leave --path and --wipe out, which \
+         are for whole disks",
+        drive.0,
+        path.display()
+    )
+}
 
 /// Whether `drive` is a device.
 pub(crate) fn is_device(rack: &RackSpec, drive: DriveId) -> bool {
@@ -129,7 +157,7 @@ pub(crate) fn is_device(rack: &RackSpec, drive: DriveId) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use disk::label::{Device, Label, RackUuid};
+    use disk::label::{Device, RackUuid};
 
     fn label(drive: u32) -> DriveLabel {
         let label = Label { rack: RackUuid([7; 16]), rack_name: "cold".into(), drive: DriveId(drive) };

@@ -274,9 +274,9 @@ pub struct SwitchStatus {
 pub struct PowerStatus {
     /// Watts all drives draw now.
     pub watts: f64,
-    /// Watts with every drive in standby.
+    /// Watts with every drive in standby that ever is.
     pub standby_watts: f64,
-    /// Drives spinning or spinning up.
+    /// Drives spinning or spinning up; those without power control at all times.
     pub active_drives: u64,
     /// The most there may be.
     pub active_drives_max: u64,
@@ -300,6 +300,9 @@ pub struct DriveCounts {
     pub away: u64,
     /// Failed for good, by the operator's word.
     pub failed: u64,
+    /// Without power control, and not in use: they count as spinning.
+    #[serde(default)]
+    pub always_on: u64,
 }
 
 /// The groups of the rack.
@@ -441,7 +444,7 @@ pub struct Totals {
     pub refused: u64,
     /// Reads that failed because data is lost.
     pub data_lost: u64,
-    /// Drive starts for clients beyond the day's budget.
+    /// Drive starts beyond the day's budget: for clients and rebuilds, which may exceed it.
     pub starts_over_budget: u64,
     /// Blobs that were written with more than r stacks in a domain that can be lost, since members were away.
     pub crowded_placements: u64,

@@ -16,6 +16,7 @@ use crate::admin::{Admin, AdminError, ScrubChange};
 use crate::backup::{BackupError, BackupReport, backup};
 use crate::certificate::Certificate;
 use crate::context::Context;
+use crate::exchange::{DiskChoice, DiskExchange};
 use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
@@ -69,6 +70,8 @@ pub struct StatusService {
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
+    /// Puts other disks into the places of drives that are disks.
+    pub(crate) exchange: Option<Arc<DiskExchange>>,
     /// Held by whoever has a drive replaced.
     replacing: tokio::sync::Mutex<()>,
     verifications: Verifications,
@@ -94,6 +97,7 @@ impl StatusService {
             journal: None,
             certificate: None,
             places: Vec::new(),
+            exchange: None,
             replacing,
             verifications: Verifications::default(),
             started,
@@ -301,8 +305,8 @@ impl Admin for StatusService {
         self.lost().await
     }
 
-    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
-        self.replace(DriveId(drive)).await
+    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
+        self.replace(DriveId(drive), choice).await
     }
 
     async fn scrub(&self) -> Result<ScrubReport, AdminError> {

@@ -121,8 +121,8 @@ impl World {
             Action::Rejected { op, reason } => self.ended(op, &Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),
-            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
-                let query = listing::StagedScan { older_than, order, coldest_bytes, hot_bytes, limit };
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, min_bytes, limit, restart } => {
+                let query = listing::StagedScan { older_than, order, coldest_bytes, hot_bytes, min_bytes, limit };
                 self.list_staged(attempt, query, restart);
             }
             Action::Compose { op, versions, pin } => self.compose(op, versions, pin),

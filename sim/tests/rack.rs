@@ -18,6 +18,8 @@ mod racks;
 
 use racks::{shipped, shipped_text};
 
+#[path = "rack/always_on.rs"]
+mod always_on;
 #[path = "rack/anticipation.rs"]
 mod anticipation;
 #[path = "rack/backoff.rs"]

@@ -131,6 +131,11 @@ class Cluster:
     def start_osd(self, osd):
         self.daemon("ceph-osd", str(osd))
 
+    def send(self, name, sign):
+        """Sends a signal to a daemon of this cluster."""
+        with open(self.path("run", f"{name}.pid"), encoding="utf-8") as file:
+            os.kill(int(file.read()), sign)
+
     def stop(self, name, sign=signal.SIGTERM):
         """Ends a daemon, which is one of this cluster by its pid file and its command line."""
         try:
@@ -162,14 +167,14 @@ class Cluster:
         states = status["pgmap"].get("pgs_by_state", [])
         return bool(states) and all(state["state_name"].startswith("active+clean") for state in states)
 
-    def wait(self, what, is_so, timeout=90):
+    def wait(self, what, is_so, timeout=300):
         deadline = time.monotonic() + timeout
         while not is_so():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"after {timeout} s not yet: {what}; {self.ceph('status')}")
             time.sleep(0.5)
 
-    def wait_clean(self, timeout=90):
+    def wait_clean(self, timeout=300):
         self.wait("every placement group active+clean", self.is_clean, timeout)
 
 

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CREATE = 1, WRITE, SYNC, READ, UNLINK, OPEN };
+enum { CREATE = 1, WRITE, SYNC, READ, UNLINK, OPEN, RENAME };
 enum { KILL_BEFORE = 1, KILL_AFTER, FAIL, HANG };
 enum { STAGES_MAX = 4, PATH_BYTES = 120, HIT_BYTES = 256 };
 
@@ -150,6 +150,17 @@ int unlink(const char *path) {
     int verdict = judge_path(UNLINK, path);
     GUARD(verdict, -1)
     int answer = next(path);
+    AFTER(verdict);
+    return answer;
+}
+
+// Counted by the name that it gets.
+int rename(const char *from, const char *to) {
+    static int (*next)(const char *, const char *);
+    if (!next) next = real("rename");
+    int verdict = judge_path(RENAME, to);
+    GUARD(verdict, -1)
+    int answer = next(from, to);
     AFTER(verdict);
     return answer;
 }

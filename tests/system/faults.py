@@ -13,7 +13,7 @@ import struct
 import subprocess
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-OPS = {"create": 1, "write": 2, "sync": 3, "read": 4, "unlink": 5, "open": 6}
+OPS = {"create": 1, "write": 2, "sync": 3, "read": 4, "unlink": 5, "open": 6, "rename": 7}
 ACTIONS = {"before": 1, "after": 2, "fail": 3, "hang": 4}
 STAGES_MAX, PATH_BYTES, HIT_BYTES = 4, 120, 256
 HEAD = struct.Struct("7i")

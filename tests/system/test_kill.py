@@ -97,6 +97,19 @@ INTAKE_UNDER_LOAD = [
     ("pack: written, not logged", "before", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
     ("pack: logged, nothing freed", "after", [("sync", STACK, 6), ("read", STACK, 6), ("sync", INTAKE, 1)]),
 ]
+# A pass of checks alone, over eight files: nobody else reads staged files, and nothing else is committed.
+CHECKS = [
+    ("checks: a file is read", "after", [("read", STAGED, 1)]),
+    ("checks: most are read", "before", [("read", STAGED, 7)]),
+    ("checks: all are read, the pass is not remembered", "before", [("read", STAGED, 8), ("sync", LOG, 1)]),
+    ("checks: the pass is remembered", "after", [("read", STAGED, 8), ("sync", LOG, 1)]),
+]
+# Reads of staged objects are recorded, and nothing else is committed.
+READS = [
+    ("recorded reads: not written", "before", [("read", STAGED, 1), ("write", LOG, 1)]),
+    ("recorded reads: not synced", "before", [("read", STAGED, 1), ("sync", LOG, 1)]),
+    ("recorded reads: synced", "after", [("read", STAGED, 1), ("sync", LOG, 1)]),
+]
 # The log of the run before becomes a shelf.
 INTAKE_AT_START = [
     ("shelf: made", "after", [("create", ".new", 1)]),
@@ -297,11 +310,13 @@ class Kills(SystemTest):
         left = self.verified(self.data)["leftovers"]
         self.assertEqual((left["unfinished_blobs"], left["staged_files"]), (unfinished, 0 if unfinished else 3), step)
 
-    def configured(self, settings):
-        """Starts the server anew if it runs with other settings."""
+    def configured(self, settings, rules=""):
+        """Starts the server anew if it runs with other settings or rules of a thermometer."""
         path = os.path.join(self.data, "larder.toml")
         before = open(path, encoding="utf-8").read()
         self.configure(self.data, {**self.load, **settings})
+        with open(path, "a", encoding="utf-8") as config:
+            config.write(rules)
         if before != open(path, encoding="utf-8").read():
             self.server.kill()
             self.start()
@@ -401,6 +416,45 @@ class Kills(SystemTest):
             self.killed(step[0], self.kill_in_request, *step[1:])
         self.assertEqual(len(self.hits), len(INTAKE_UNDER_LOAD + INTAKE_AT_START + requests(INTAKE)))
         self.finish()
+
+    def test_nothing_is_lost_by_a_kill_while_the_workshop_is_checked_or_reads_are_recorded(self):
+        self.prepare("nas8")
+        for step in CHECKS:
+            self.killed(step[0], self.kill_in_checks, *step[1:])
+        for step in READS:
+            self.killed(step[0], self.kill_in_recorded_reads, *step[1:])
+        self.assertEqual(len(self.hits), len(CHECKS + READS), "every step was reached")
+        self.finish()
+
+    def eight_staged(self, step):
+        for number in range(8):
+            key, body = f"alone/{number}", noise(50_000 + number, f"{step}{number}")
+            self.client.put_object(Bucket=BUCKET, Key=key, Body=body)
+            self.expected.acknowledged(key, body)
+
+    def kill_in_checks(self, step, action, chain):
+        self.configured({})
+        self.server.until_cold()
+        self.configured({**STAYING, "workshop.check_every": "3 s"})
+        self.server.until_asleep()
+        self.eight_staged(step)
+        self.faults.arm(action, chain)
+        self.until_killed(step)
+
+    def kill_in_recorded_reads(self, step, action, chain):
+        self.configured({})
+        self.server.until_cold()
+        # What nobody has read for an hour would move: so reads are recorded before the workshop is looked through.
+        self.configured(STAYING, "\n[[thermometer.rule]]\nunread_for = \"1 h\"\n")
+        self.server.until_asleep()
+        self.eight_staged(step)
+        self.faults.arm(action, chain)
+        for number in range(8):
+            try:
+                self.found(f"alone/{number}")
+            except GONE:
+                break
+        self.until_killed(step)
 
     def kill_in_transformation(self, step, action, chain):
         self.configured(STAYING)

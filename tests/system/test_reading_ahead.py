@@ -2,11 +2,15 @@
 
 The tree lies on all groups of a rack, neighbours by key in any of them. What it costs to copy it is counted by the
 server: wakes of groups, and modelled time, and printed. `LARDER_FILES=3000` makes the tree larger.
+
+The rack runs at 20 times its speed, so that a client's own time counts 20 times. `LARDER_SCALE=1` copies with a rack
+that is true to life, and holds the times against that of the sorted order as well.
 """
 
 import concurrent.futures
 import filecmp
 import json
+import math
 import os
 import unittest
 
@@ -16,6 +20,10 @@ from test_clients import ClientTest, files_in, missing, write
 FILES = int(os.environ.get("LARDER_FILES", "400"))
 FILE_BYTES = 100_000
 AT_ONCE = 10
+SCALE = int(os.environ.get("LARDER_SCALE", "20"))
+GROUPS = 12
+# What is read ahead and not taken yet is at most this share of the spool.
+READ_AHEAD_SHARE = 0.75
 # Two files make a pack, and each pack goes to any group.
 SCATTERED = {**BRISK, "migrate.pack_size": "250 kB", "placement.group_choice": "random", "time_scale": 20}
 # Files are asked for while groups wake one after the other: none is answered with SlowDown for it.
@@ -28,7 +36,7 @@ class TreeTest(ClientTest):
     def started_anew(self, read_ahead=True):
         """The server with an empty spool."""
         self.assertEqual(self.server.stop(), 0)
-        self.configure(self.server.data, {**self.settings, "workshop.read_ahead": read_ahead})
+        self.configure(self.server.data, {**self.settings, "workshop.read_ahead": read_ahead, "time_scale": SCALE})
         self.server = self.serve(self.server.data)
         self.server.until_asleep()
 
@@ -42,6 +50,37 @@ class TreeTest(ClientTest):
         starts = after["totals"]["drive_starts"] - before["totals"]["drive_starts"]
         print(f"{what}: {wakes} wakes, {starts} drive starts, {seconds:.0f} s modelled", flush=True)
         return wakes, seconds
+
+
+    def by_place(self, bucket, keys):
+        """The keys in the order of their groups."""
+        def place(key):
+            return self.server.explain(bucket, key)["place"]["group"]
+
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            return [key for _, key in sorted(zip(pool.map(place, keys), keys))]
+
+    def as_cheap(self, cost, reference):
+        """A copy costs at most three times what the sorted order costs; in time where that is the rack's alone."""
+        self.assertLessEqual(cost[0], 3 * reference[0])
+        if SCALE == 1:
+            self.assertLessEqual(cost[1], 3 * reference[1])
+
+    def larger_than_the_spool(self, what, copy, tree_bytes, times):
+        """A tree that fills the spool so many times.
+
+        The bound is three rounds of all groups for each time that what is read ahead fills up. The goal was three times
+        a wake for each time that a group's share fills the spool: no client can have that which asks in key order
+        (docs/benchmarks.md), so it is printed how far it is missed.
+        """
+        self.settings["workshop.spool"] = tree_bytes // times
+        self.started_anew()
+        wakes, _ = self.cost(f"{what}, {times} times the spool", copy)
+        goal, whole = 3 * times, 3 * GROUPS * math.ceil(times / GROUPS)
+        verdict = "met" if wakes <= goal else f"missed, {wakes / goal:.1f} times as many"
+        print(f"{what}: goal {goal} wakes, {verdict}; in whole wakes of a group {whole}, "
+              f"{'met' if wakes <= whole else f'missed, {wakes / whole:.1f} times as many'}", flush=True)
+        self.assertLessEqual(wakes, 3 * GROUPS * times / READ_AHEAD_SHARE)
 
 
 class ReadingAhead(TreeTest):
@@ -62,14 +101,6 @@ class ReadingAhead(TreeTest):
 
     def keys(self):
         return [f"tree/{name}" for name in files_in(self.tree)]
-
-    def by_place(self):
-        """The keys in the order of their groups."""
-        def place(key):
-            return self.server.explain("attic", key)["place"]["group"]
-
-        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            return [key for _, key in sorted(zip(pool.map(place, self.keys()), self.keys()))]
 
     def read(self, keys):
         """Every file in this order, some at once."""
@@ -95,37 +126,39 @@ class ReadingAhead(TreeTest):
         self.rclone("copy", "--transfers=10", "--low-level-retries=50", "larder:attic/tree", back)
 
     def within_three_times(self, name, copy):
+        keys = self.by_place("attic", self.keys())
+        self.started_anew(read_ahead=False)
+        reference = self.cost("sorted by place", lambda: self.read(keys))
+        # One for each group; beside other work one may be left before the next of its files is asked for.
+        self.assertIn(reference[0], range(GROUPS, 2 * GROUPS))
         self.started_anew()
-        wakes, _ = self.cost(f"{name}, read ahead", lambda: self.copied(name, copy))
-        self.assertLessEqual(wakes, 3 * 12)
+        self.as_cheap(self.cost(f"{name}, read ahead", lambda: self.copied(name, copy)), reference)
         ahead = self.server.status()["read_ahead"]
         self.assertGreater(ahead["hits"], FILES / 3, ahead)
         self.assertGreaterEqual(ahead["read_bytes"], ahead["used_bytes"])
         self.assertEqual(ahead["wasted_bytes"], 0, ahead)
 
     def test_aws_copies_a_tree_in_few_wakes(self):
-        keys = self.by_place()
-        self.started_anew(read_ahead=False)
-        sorted_wakes, _ = self.cost("sorted by place", lambda: self.read(keys))
-        # One for each group; beside other work one may be left before the next of its files is asked for.
-        self.assertIn(sorted_wakes, range(12, 2 * 12))
-        self.started_anew(read_ahead=False)
-        plain, _ = self.cost("aws, as it asks", lambda: self.copied("plain", self.aws_copies))
-        self.assertGreater(plain, 3 * 12, "without reading ahead the order matters")
         self.within_three_times("aws", self.aws_copies)
 
+    @unittest.skipIf(SCALE == 1, "it takes an hour of a rack that is true to life")
+    def test_without_reading_ahead_the_order_matters(self):
+        self.started_anew(read_ahead=False)
+        plain, _ = self.cost("aws, as it asks", lambda: self.copied("plain", self.aws_copies))
+        self.assertGreater(plain, 3 * GROUPS)
+
     def test_aws_copies_a_tree_that_fills_the_spool_several_times(self):
-        spool_bytes = FILES * FILE_BYTES // 4
-        self.settings["workshop.spool"] = spool_bytes
-        self.started_anew()
-        wakes, _ = self.cost("aws, four times the spool", lambda: self.copied("larger", self.aws_copies))
-        # Each group once for each time that what is read ahead, three quarters of the spool, fills up.
-        fills = FILES * FILE_BYTES / (0.75 * spool_bytes)
-        self.assertLessEqual(wakes, 3 * 12 * fills)
+        copy = lambda: self.copied("larger", self.aws_copies)
+        self.larger_than_the_spool("aws", copy, FILES * FILE_BYTES, 4)
 
     @unittest.skipIf(missing("rclone"), missing("rclone"))
     def test_rclone_copies_a_tree_in_few_wakes(self):
         self.within_three_times("rclone", self.rclone_copies)
+
+    @unittest.skipIf(missing("rclone"), missing("rclone"))
+    def test_rclone_copies_a_tree_that_fills_the_spool_several_times(self):
+        copy = lambda: self.copied("larger", self.rclone_copies)
+        self.larger_than_the_spool("rclone", copy, FILES * FILE_BYTES, 4)
 
     def test_a_set_is_recalled_in_one_wake_of_each_group_and_what_is_there_is_not_read_again(self):
         self.started_anew()
@@ -167,8 +200,9 @@ class ReadingAhead(TreeTest):
 
 @unittest.skipIf(missing("restic"), missing("restic"))
 class Restic(TreeTest):
-    def test_restic_restores_in_few_wakes_though_it_asks_in_no_order(self):
+    def setUp(self):
         """Its repository is some fifty files of 4 MiB, each of which goes to any group."""
+        super().setUp()
         self.tree = os.path.join(self.root, "tree")
         for nth in range(200):
             write(os.path.join(self.tree, f"shelf{nth // 20:02}", f"jar{nth:03}"), noise(1_000_000, nth))
@@ -178,12 +212,38 @@ class Restic(TreeTest):
         self.restic("init")
         self.restic("backup", "--pack-size=4", self.tree)
         self.server.until_cold()
-        costs = {}
-        for read_ahead in (False, True):
-            self.started_anew(read_ahead)
-            back = os.path.join(self.root, f"back{read_ahead}")
-            what = "restic, read ahead" if read_ahead else "restic, as it asks"
-            costs[read_ahead], _ = self.cost(what, lambda: self.restic("restore", "latest", "--target", back))
-            self.same_trees(self.tree, back + self.tree)
-        self.assertLessEqual(costs[True], 3 * 12)
-        self.assertLess(costs[True], costs[False])
+
+    def packs(self):
+        """The files of the repository that hold data."""
+        pages = self.server.client().get_paginator("list_objects_v2").paginate(Bucket="vault")
+        found = {entry["Key"]: entry["Size"] for page in pages for entry in page["Contents"]}
+        return {key: size for key, size in found.items() if "data/" in key}
+
+    def read_sorted(self):
+        """What it costs to read these files in the order of their groups."""
+        keys = self.by_place("vault", list(self.packs()))
+        self.started_anew(read_ahead=False)
+        client = self.server.client()
+
+        def read():
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(lambda key: client.get_object(Bucket="vault", Key=key)["Body"].read(), keys))
+
+        return self.cost("the repository, sorted by place", read)
+
+    def restores(self, name):
+        back = os.path.join(self.root, f"back-{name}")
+        self.restic("restore", "latest", "--target", back)
+        self.same_trees(self.tree, back + self.tree)
+
+    def test_restic_restores_in_few_wakes_though_it_asks_in_no_order(self):
+        reference = self.read_sorted()
+        self.started_anew(read_ahead=False)
+        plain, _ = self.cost("restic, as it asks", lambda: self.restores("plain"))
+        self.started_anew()
+        cost = self.cost("restic, read ahead", lambda: self.restores("ahead"))
+        self.as_cheap(cost, reference)
+        self.assertLess(cost[0], plain)
+
+    def test_restic_restores_from_a_repository_that_fills_the_spool_several_times(self):
+        self.larger_than_the_spool("restic", lambda: self.restores("larger"), sum(self.packs().values()), 4)

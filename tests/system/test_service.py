@@ -1,4 +1,5 @@
-"""As a service: the unit is one that systemd takes and that asks for little, and its manager is notified."""
+"""As a service: the units are ones that systemd takes, the server's asks for little, and its manager is notified; the
+rule is one that udev takes."""
 
 import os
 import re
@@ -11,7 +12,9 @@ import unittest
 from harness import BINARY, STAYING, SystemTest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGING = os.path.join(os.path.dirname(os.path.dirname(HERE)), "packaging", "systemd")
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PACKAGING = os.path.join(ROOT, "packaging", "systemd")
+RULE = os.path.join(ROOT, "packaging", "udev", "90-larder.rules")
 # systemd's own scale: from 0 to 10, where a unit without any of this has 9.6.
 EXPOSURE_MAX = 1.5
 EXPOSURE_WITH_DISKS_MAX = 2.5
@@ -19,19 +22,24 @@ EXPOSURE_WITH_DISKS_MAX = 2.5
 
 @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not here")
 class Unit(SystemTest):
-    def unit(self, *drop_ins):
+    def unit(self, *drop_ins, name="larder.service", starts="/usr/bin/larder serve"):
         """The path of the unit with the tested binary in the place of the installed one, and with these drop-ins."""
         folder = os.path.join(self.root, f"units-{len(drop_ins)}")
-        os.makedirs(os.path.join(folder, "larder.service.d"))
-        with open(os.path.join(PACKAGING, "larder.service"), encoding="utf-8") as file:
+        os.makedirs(os.path.join(folder, f"{name}.d"))
+        with open(os.path.join(PACKAGING, name), encoding="utf-8") as file:
             text = file.read()
-        self.assertIn("ExecStart=/usr/bin/larder serve", text)
-        path = os.path.join(folder, "larder.service")
+        self.assertIn(f"ExecStart={starts}", text)
+        path = os.path.join(folder, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text.replace("=/usr/bin/larder", f"={BINARY}"))
-        for name in drop_ins:
-            shutil.copy(os.path.join(PACKAGING, "larder.service.d", name), os.path.join(folder, "larder.service.d"))
+        for drop_in in drop_ins:
+            shutil.copy(os.path.join(PACKAGING, f"{name}.d", drop_in), os.path.join(folder, f"{name}.d"))
         return path
+
+    def is_taken(self, path):
+        output = self.analyze("verify", "--man=no", path)
+        ours = [line for line in output.stderr.splitlines() if "larder" in line]
+        self.assertEqual((output.returncode, ours), (0, []), output.stderr)
 
     def analyze(self, *words):
         command = ["systemd-analyze", *words]
@@ -45,15 +53,37 @@ class Unit(SystemTest):
 
     def test_the_unit_is_taken_without_a_complaint(self):
         for drop_ins in [(), ("disks.conf",)]:
-            output = self.analyze("verify", "--man=no", self.unit(*drop_ins))
-            ours = [line for line in output.stderr.splitlines() if "larder" in line]
-            self.assertEqual((output.returncode, ours), (0, []), output.stderr)
+            self.is_taken(self.unit(*drop_ins))
+
+    def test_the_unit_of_the_agent_is_taken_without_a_complaint(self):
+        self.is_taken(self.unit(name="larder-ceph-agent.service", starts="/usr/bin/larder ceph agent"))
+
+    def test_what_is_wrong_in_a_unit_is_found(self):
+        path = self.unit()
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("[Service]\nRestartSecs=5\n")
+        output = self.analyze("verify", "--man=no", path)
+        self.assertIn("RestartSecs", output.stderr)
 
     def test_it_asks_for_little(self):
         without, with_disks = self.exposure(self.unit()), self.exposure(self.unit("disks.conf"))
         self.assertLessEqual(without, EXPOSURE_MAX)
         self.assertLessEqual(with_disks, EXPOSURE_WITH_DISKS_MAX)
         self.assertLess(without, with_disks, "what disks need is not asked for without them")
+
+
+def udev_verifies():
+    """Whether there is a udevadm that looks through rules; it does from systemd 254 on."""
+    if not shutil.which("udevadm"):
+        return False
+    return subprocess.run(["udevadm", "verify", "--help"], capture_output=True, timeout=60).returncode == 0
+
+
+@unittest.skipUnless(udev_verifies(), "there is no `udevadm verify` here")
+class Rule(SystemTest):
+    def test_the_rule_is_taken_without_a_complaint(self):
+        output = subprocess.run(["udevadm", "verify", RULE], capture_output=True, text=True, timeout=60)
+        self.assertEqual(output.returncode, 0, output.stdout + output.stderr)
 
 
 class Manager(SystemTest):

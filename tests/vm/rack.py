@@ -199,7 +199,33 @@ COMMANDS = {
     "measured": "larder drive measure --data /data --json >/tmp/measured && grep -c '# measured$' /data/rack.toml; "
                 "sed -n 's/.*\"written\": *\\([a-z]*\\).*/\\1/p' /tmp/measured; larder plan /data/rack.toml >/dev/null "
                 "&& echo planned; states",
+    # A rack is found, for a data directory that is another user's; and that user serves it with what the drop-in of the
+    # service gives.
+    "discover": "for dev in $dev0 $dev1 $dev2 $dev3; do larder drive power $dev start >/dev/null; done; "
+                "mkdir /mine && mount -t tmpfs -o size=256m tmpfs /mine && chown 990:990 /mine; "
+                "found='larder init --data /mine --discover --spinning 2'; $found; echo $?; ls /mine; "
+                "$found --yes --wipe $id0 --wipe $id1 --wipe $id2 --wipe $id3 && "
+                "ls -ln /mine && states",
+    "as a service": "chgrp 6 /dev/sd*; chmod 660 /dev/sd*; "
+                    "sed -i 's/^#\\?idle_timeout = .*/idle_timeout = \"10 s\"/' /mine/larder.toml; "
+                    "setpriv --reuid 990 --regid 990 --groups 6 --inh-caps=-all,+SERVICE --ambient-caps=-all,+SERVICE "
+                    "--bounding-set=-all,+SERVICE --no-new-privs "
+                    "larder serve --data /mine --port 9001 >/tmp/mine 2>&1 & "
+                    "for i in $(seq 180); do larder status --data /mine --json 2>/dev/null | tr -d ' \\n' | "
+                    "grep -q '\"groups\":{\"total\":2,\"initialised\":2}' && break; sleep 1; done; "
+                    "until_asleep && larder status --data /mine --json | tr -d ' \\n' | "
+                    "grep -o '\"away\":[0-9]*'; code=$?; "
+                    "grep -e '^Uid' -e '^CapEff' /proc/$!/status; kill $!; wait; "
+                    "tail -n 30 /tmp/mine >&2; exit $code",
 }
+# The capabilities of packaging/systemd/larder.service.d/disks.conf, as setpriv calls them.
+DROP_IN = os.path.join(os.path.dirname(__file__), "../../packaging/systemd/larder.service.d/disks.conf")
+
+
+def capabilities():
+    with open(DROP_IN, encoding="utf-8") as file:
+        lines = [line.strip().split("=", 1)[1] for line in file if line.startswith("AmbientCapabilities=")]
+    return ",+".join(name.removeprefix("CAP_").lower() for name in lines[0].split())
 
 
 def answer(results, name, code=0):
@@ -281,6 +307,28 @@ def disks_say_how_they_are_while_they_are_awake_anyway(results):
 def disks_are_measured_and_the_description_has_the_figures(results):
     expected = ["7", "true", "planned"] + ["standby"] * DISKS
     assert answer(results, "measured").splitlines() == expected, results["measured"]
+def a_rack_is_found_shown_and_made_once_that_is_confirmed(results):
+    output, errors = results["discover"][1:]
+    refusal, made = output.split("\n", 1)
+    assert refusal == "1" and made.startswith("drive "), results["discover"]
+    assert "there is no disk to make a rack of" in errors, results["discover"]
+    assert errors.count("it is a drive of a rack already") == DISKS, results["discover"]
+    survives = "survives  the loss of any 1 drive of each group"
+    for line in ("code      1 + 1", "groups    2 of 2 drives in 1 class", survives):
+        assert line in made, made
+    lines = answer(results, "discover").splitlines()
+    assert lines[-DISKS:] == ["standby"] * DISKS, lines
+    names = ("identity", "catalog.db", "workshop", "rack.toml")
+    files = [line.split() for line in made.splitlines() if line.endswith(names)]
+    assert len(files) == 4 and all(fields[2:4] == ["990", "990"] for fields in files), files
+
+
+def the_service_uses_disks_that_root_made_for_its_user(results):
+    lines = answer(results, "as a service").splitlines()
+    assert '"away":0' in lines, results["as a service"]
+    assert any(line.split()[:2] == ["Uid:", "990"] for line in lines), lines
+    # CAP_SYS_RAWIO is bit 17, CAP_SYS_ADMIN 21: no more than these.
+    assert any(line.split() == ["CapEff:", f"{1 << 17 | 1 << 21:016x}"] for line in lines), lines
 
 
 TESTS = [
@@ -297,6 +345,8 @@ TESTS = [
     disks_say_how_they_are_while_they_are_awake_anyway,
     a_stop_of_the_server_leaves_all_asleep,
     disks_are_measured_and_the_description_has_the_figures,
+    a_rack_is_found_shown_and_made_once_that_is_confirmed,
+    the_service_uses_disks_that_root_made_for_its_user,
 ]
 
 
@@ -308,8 +358,12 @@ def results(binary, cache):
     modules = {"sd_mod": "", "crc32c_generic": "", "ext4": "", "xfs": "",
                "scsi_debug": f"dev_size_mb={DISK_MB} add_host={DISKS} per_host_store=1"}
     texts = {"rack.toml": RACK + "".join(DRIVE.format(number=number) for number in range(DISKS)), "tools": TOOLS}
-    commands = [f". /tools; {command}" for command in COMMANDS.values()]
-    answers = boot(binary, modules, commands, cache, programs=[mkfs], texts=texts, memory_mb=DISKS * DISK_MB + 1024)
+    setpriv = shutil.which("setpriv", path="/usr/bin:/bin")
+    if setpriv is None:
+        raise Unavailable("setpriv is not installed (Debian: util-linux)")
+    commands = [f". /tools; {command.replace('SERVICE', capabilities())}" for command in COMMANDS.values()]
+    memory_mb = DISKS * DISK_MB + 1024
+    answers = boot(binary, modules, commands, cache, programs=[mkfs, setpriv], texts=texts, memory_mb=memory_mb)
     return dict(zip(COMMANDS, answers))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
-which does neither; and a whole rack (rack.py). usage: run.py BINARY [CACHE]
+which does neither; and a whole rack (rack.py), and how it is mended (mends.py). usage: run.py BINARY [CACHE]
 
 The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped."""
 
@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 
+import mends
 import rack
 from machine import Unavailable, boot
 
@@ -165,7 +166,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         cache = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else folder
         os.makedirs(cache, exist_ok=True)
-        for tests, answers in [(TESTS, single_disks), (rack.TESTS, rack.results)]:
+        for tests, answers in [(TESTS, single_disks), (rack.TESTS, rack.results), (mends.TESTS, mends.results)]:
             try:
                 wrong = judged(tests, answers(binary, cache))
                 passed, failed = passed + len(tests) - wrong, failed + wrong

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Action, Agent, DriveSeen, Mode, OsdSeen, Phase, Seen, Settings};
+use super::{Action, Agent, DriveSeen, Mode, OsdSeen, Phase, RECOVERY_GRACE, Seen, Settings};
 use crate::cluster::{OsdId, Pg};
 use disk::IoCounters;
 use engine::SpinDownPolicy;
+use engine::spin_down::NodePolicy;
 use model::Time;
 use std::time::Duration;
 
@@ -15,13 +16,21 @@ const NOON: u64 = 1_795_521_600;
 
 fn settings() -> Settings {
     Settings {
-        idle: Duration::from_mins(15),
-        starts_per_day: 10,
-        spin_down: SpinDownPolicy { min_gap: Duration::from_mins(10), keeps_exhausted: true },
+        node: NodePolicy {
+            idle_timer: Duration::from_mins(15),
+            down_out_interval: Duration::from_mins(10),
+            grace: RECOVERY_GRACE,
+            starts_per_day: 10,
+            spin_down: SpinDownPolicy { min_gap: Duration::from_mins(10), keeps_exhausted: true },
+        },
         deep_scrub_every: Duration::from_hours(7 * 24),
         settle: Duration::from_mins(1),
         window_max: Duration::from_hours(6),
     }
+}
+
+fn of_starts(starts_per_day: u32) -> Settings {
+    Settings { node: NodePolicy { starts_per_day, ..settings().node }, ..settings() }
 }
 
 /// One drive with its OSD, which do what the agent says.
@@ -29,17 +38,20 @@ struct World {
     agent: Agent,
     now: Time,
     seen: Seen,
+    /// Whether the OSD writes and the drive's cache is not flushed.
+    flushes_fail: bool,
     done: Vec<Action>,
 }
 
 impl World {
     fn new(settings: Settings) -> Self {
-        let drive = DriveSeen { counters: Some(IoCounters::default()), mode: Mode::Active };
+        let drive = DriveSeen { counters: Some(IoCounters::default()), mode: Mode::Active, is_write_through: false };
         let pg = Pg {
             name: "2.1".to_owned(),
             pool: 2,
             state: "active+clean".to_owned(),
             bytes: 1,
+            writes: 0,
             acting: vec![OsdId(0), OSD],
             deep_scrubbed: "2026-11-24T11:00:00.000000+0000".to_owned(),
         };
@@ -49,6 +61,7 @@ impl World {
             agent,
             now,
             seen: Seen { drive, osd: Some(OsdSeen { pgs: vec![pg], is_reserved: false }) },
+            flushes_fail: false,
             done: Vec::new(),
         }
     }
@@ -57,6 +70,13 @@ impl World {
         let counters = self.seen.drive.counters.unwrap();
         self.seen.drive.counters = Some(IoCounters { reads: counters.reads + 1, ..counters });
         self.seen.drive.mode = Mode::Active;
+    }
+
+    fn flush(&mut self) {
+        self.touch();
+        if !self.flushes_fail {
+            self.seen.drive.counters.as_mut().unwrap().flushes += 1;
+        }
     }
 
     fn pg(&mut self) -> &mut Pg {
@@ -70,7 +90,7 @@ impl World {
             self.now += Duration::from_mins(1);
             for action in self.agent.tick(self.now, std::slice::from_ref(&self.seen)) {
                 match &action {
-                    Action::Flush(_) => self.touch(),
+                    Action::Flush(_) => self.flush(),
                     Action::Sleep(_) => self.seen.drive.mode = Mode::Standby,
                     Action::Start(_) => self.seen.drive.mode = Mode::Active,
                     Action::DeepScrub(..) | Action::Window(_) => {}
@@ -139,7 +159,7 @@ fn io_after_the_flush_takes_it_back() {
 
 #[test]
 fn others_wake_it_and_the_budget_ends_its_sleep_for_the_day() {
-    let mut world = World::new(Settings { starts_per_day: 3, ..settings() });
+    let mut world = World::new(of_starts(3));
     for wake in 0..3 {
         world.minutes(30);
         assert_eq!(world.phase(), Phase::Asleep, "{wake}");
@@ -154,13 +174,13 @@ fn others_wake_it_and_the_budget_ends_its_sleep_for_the_day() {
 
 #[test]
 fn a_restart_does_not_bring_a_second_budget() {
-    let mut world = World::new(Settings { starts_per_day: 1, ..settings() });
+    let mut world = World::new(of_starts(1));
     world.minutes(30);
     world.touch();
     world.minutes(1);
     let record = world.agent.record("x");
     let drives = [(OSD, world.seen.drive)];
-    world.agent = Agent::new(Settings { starts_per_day: 1, ..settings() }, &drives, Some(&record), world.now);
+    world.agent = Agent::new(of_starts(1), &drives, Some(&record), world.now);
     assert_eq!(world.minutes(10 * 60), []);
     assert_eq!(world.agent.record("x").drives[0].account, record.drives[0].account);
 }
@@ -223,4 +243,41 @@ fn a_drive_that_is_gone_does_not_sleep() {
     let mut world = World::new(settings());
     world.seen.drive.counters = None;
     assert_eq!(world.minutes(600), []);
+}
+
+#[test]
+fn without_a_flush_that_the_kernel_counts_it_does_not_sleep() {
+    let mut world = World::new(settings());
+    world.flushes_fail = true;
+    let done = world.minutes(3 * 60);
+    assert!(done.len() > 3 && done.iter().all(|action| *action == Action::Flush(OSD)), "tried again: {done:?}");
+    world.flushes_fail = false;
+    assert!(world.minutes(60).contains(&Action::Sleep(OSD)));
+    let mut world = World::new(settings());
+    (world.flushes_fail, world.seen.drive.is_write_through) = (true, true);
+    assert_eq!(world.minutes(30), [Action::Flush(OSD), Action::Sleep(OSD)], "there is no cache to flush");
+}
+
+#[test]
+fn a_flush_that_fails_is_tried_again_after_the_idle_time() {
+    let mut world = World::new(settings());
+    assert_eq!(world.minutes(15), [Action::Flush(OSD)]);
+    world.agent.flush_failed(OSD, world.now);
+    assert_eq!((world.phase(), world.minutes(14)), (Phase::Spinning, vec![]));
+    world.agent.flush_failed(OSD, world.now);
+    assert_eq!(world.minutes(10), [Action::Flush(OSD), Action::Sleep(OSD)]);
+}
+
+#[test]
+fn drives_that_come_and_go_leave_the_others_as_they_are() {
+    let mut world = World::new(settings());
+    world.minutes(30);
+    let other = DriveSeen { mode: Mode::Active, ..world.seen.drive };
+    world.agent.renew(&[(OsdId(7), other), (OSD, world.seen.drive)], world.now);
+    let phases: Vec<_> = world.agent.record("x").drives.iter().map(|drive| (drive.osd, drive.phase)).collect();
+    assert_eq!(phases, [(OsdId(7), Phase::Spinning), (OSD, Phase::Asleep)]);
+    world.agent.renew(&[(OSD, world.seen.drive)], world.now);
+    assert_eq!((world.minutes(60), world.phase()), (vec![], Phase::Asleep));
+    world.agent.renew(&[], world.now);
+    assert_eq!(world.agent.tick(world.now, &[]), []);
 }

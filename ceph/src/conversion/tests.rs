@@ -21,22 +21,22 @@ fn apply(step: OsdStep, record: &OsdRecord, cluster: &mut Cluster) {
     let osd = cluster.osds.get_mut(&OSD).unwrap();
     match step {
         OsdStep::Out => {
-            osd.is_in = false;
+            (osd.is_in, osd.reweight) = (false, 0);
             cluster.pgs.iter_mut().for_each(|pg| pg.acting.retain(|acting| *acting != OSD));
         }
         OsdStep::Stop => osd.is_up = false,
         OsdStep::Destroy => {
-            (osd.is_destroyed, osd.uuid) = (true, "00000000-0000-0000-0000-000000000000".to_owned());
+            (osd.is_destroyed, osd.reweight, osd.uuid) = (true, 0, "00000000-0000-0000-0000-000000000000".to_owned());
         }
         OsdStep::Class => osd.class = wanted.class,
         OsdStep::Affinity => osd.affinity_permille = wanted.affinity_permille,
         OsdStep::Create => {
             cluster.crush_version += 1;
             osd.uuid = format!("anew {}", cluster.crush_version);
-            (osd.is_destroyed, osd.is_up, osd.has_db) = (false, true, wanted.has_db);
+            (osd.is_destroyed, osd.is_new, osd.is_up, osd.has_db) = (false, false, true, wanted.has_db);
         }
         OsdStep::Start => osd.is_up = true,
-        OsdStep::In => osd.is_in = true,
+        OsdStep::In => (osd.is_in, osd.reweight) = (true, record.reweight),
     }
 }
 
@@ -204,4 +204,61 @@ fn an_osd_is_not_reverted_from_under_a_pool() {
     let mut cluster = cluster;
     cluster.osds.get_mut(&OsdId(4)).unwrap().class = Some("hdd".to_owned());
     assert!(revert_obstacle(&cluster, OSD).unwrap().contains("revert pool/attic"));
+}
+
+/// What `ceph osd new` leaves when nothing comes after it.
+fn announced(cluster: &mut Cluster) {
+    let osd = cluster.osds.get_mut(&OSD).unwrap();
+    (osd.is_destroyed, osd.is_new, osd.is_up, osd.uuid) = (false, true, false, "announced".to_owned());
+}
+
+#[test]
+fn what_was_announced_and_never_ran_is_destroyed_and_made_again() {
+    use OsdStep::{Affinity, Class, Create, Destroy, In};
+    let mut cluster = ordinary();
+    let mut record = record(&cluster);
+    follow(&record, &mut cluster, 5);
+    announced(&mut cluster);
+    assert_eq!(follow(&record, &mut cluster, 99), [Destroy, Create, In]);
+    // The same when the way back begins there, and is broken off there as well.
+    let mut cluster = ordinary();
+    follow(&record, &mut cluster, 5);
+    announced(&mut cluster);
+    record.turn(&cluster.osds[&OSD], Goal::Original);
+    assert_eq!(follow(&record, &mut cluster, 3), [Destroy, Class, Affinity]);
+    announced(&mut cluster);
+    assert_eq!(follow(&record, &mut cluster, 99), [Destroy, Create, In]);
+    assert_eq!(Shape::of(&cluster.osds[&OSD]), record.original);
+}
+
+#[test]
+fn an_osd_that_ran_once_and_is_down_is_started() {
+    let mut cluster = ordinary();
+    let record = record(&cluster);
+    follow(&record, &mut cluster, 6);
+    cluster.osds.get_mut(&OSD).unwrap().is_up = false;
+    assert_eq!(follow(&record, &mut cluster, 99), [OsdStep::Start, OsdStep::In]);
+}
+
+#[test]
+fn the_reweight_is_given_back() {
+    let mut cluster = ordinary();
+    cluster.osds.get_mut(&OSD).unwrap().reweight = 55_705;
+    let record = record(&cluster);
+    assert_eq!(record.reweight, 55_705);
+    follow(&record, &mut cluster, 99);
+    assert_eq!(cluster.osds[&OSD].reweight, 55_705);
+    let host = crate::world::HostCommands::default();
+    let command = crate::world::convert::osd_commands(OsdStep::In, &record, &host)[0].join(" ");
+    assert!(command.ends_with("osd reweight 3 0.849991"), "{command}");
+    let weight: f64 = command.rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!((weight * 65_536.0) as u32, 55_705, "Ceph cuts off");
+}
+
+#[test]
+fn a_record_of_before_reweight_was_kept_is_read() {
+    let record = record(&ordinary());
+    let mut old = serde_json::to_value(&record).unwrap();
+    old.as_object_mut().unwrap().remove("reweight");
+    assert_eq!(serde_json::from_value::<OsdRecord>(old).unwrap(), record);
 }

@@ -230,6 +230,7 @@ fn refusal(osd: &Osd) -> Option<&'static str> {
         Osd { is_destroyed: true, .. } => Some("it is destroyed"),
         Osd { is_up: false, .. } => Some("it is down"),
         Osd { is_in: false, .. } => Some("it is out"),
+        Osd { is_encrypted: true, .. } => Some("it is encrypted (dmcrypt), and would be made anew without"),
         Osd { objectstore, .. } if objectstore != "bluestore" => Some("it does not store by BlueStore"),
         _ => None,
     }

@@ -4,12 +4,12 @@
 //! is. A draw of one OSD of a class falls on a certain one with the share of its weight.
 
 use super::choice::Choice;
-use super::types::{HotFailure, Notes, Plan, PoolRole};
+use super::types::{HotFailure, Notes, Options, Plan, PoolRole, Writes};
 use crate::cluster::{Cluster, OsdId, Pg};
 use std::collections::BTreeSet;
 
 /// Adds to `plan` what follows from `choice`.
-pub fn add(cluster: &Cluster, choice: &Choice, plan: &mut Plan, notes: &mut Notes) {
+pub fn add(cluster: &Cluster, choice: &Choice, options: &Options, plan: &mut Plan, notes: &mut Notes) {
     let (hot, cold) = (Class::new(cluster, &choice.hot), Class::new(cluster, &choice.cold));
     for pool in plan.pools.iter_mut().filter(|pool| pool.new_rule.is_some()) {
         let Some(id) = cluster.pool(&pool.pool).map(|pool| pool.id) else { continue };
@@ -23,6 +23,8 @@ pub fn add(cluster: &Cluster, choice: &Choice, plan: &mut Plan, notes: &mut Note
     }
     plan.moved_bytes = plan.pools.iter().map(|pool| pool.moved_bytes).sum();
     plan.hot_failure = hot_failure(cluster, choice, plan);
+    plan.writes = writes(cluster, choice, options, plan);
+    notes.warnings.extend(plan.writes.and_then(|writes| warning(&writes, plan.starts_per_day_max)));
     if choice.hot.len() == 1 {
         notes.warning("there is one hot OSD: when it fails every read wakes cold drives".to_owned());
     }
@@ -55,6 +57,47 @@ impl<'a> Class<'a> {
 fn moved_copies(pg: &Pg, hot: (&Class<'_>, u32), cold: (&Class<'_>, u32)) -> f64 {
     let stay: f64 = pg.acting.iter().map(|osd| hot.0.chance(*osd, hot.1) + cold.0.chance(*osd, cold.1)).sum();
     (f64::from(hot.1 + cold.1) - stay).max(0.0)
+}
+
+/// What an operator should know of starts and sleep before.
+fn warning(writes: &Writes, starts_max: u32) -> Option<String> {
+    let Writes { per_day, starts_per_day, asleep_permille } = *writes;
+    let so_many = format!("{per_day:.0} writes a day, as since the pools were made");
+    if asleep_permille < ASLEEP_MIN_PERMILLE {
+        Some(format!("{so_many}, leave a cold drive asleep for {} % of the time", asleep_permille / 10))
+    } else if starts_per_day > f64::from(starts_max) {
+        Some(format!(
+            "{so_many}, start a cold drive {starts_per_day:.0} times a day if they do not come in batches, and \
+             {starts_max} are allowed: it turns for the rest of the day"
+        ))
+    } else {
+        None
+    }
+}
+
+/// A drive that sleeps for less of the time is warned of, in thousandths.
+const ASLEEP_MIN_PERMILLE: u32 = 500;
+
+const DAY_S: f64 = 86_400.0;
+
+/// What the writes of the hot-primary pools do to a cold drive. With `rate` writes a second at random, the drive sleeps
+/// while the last is longer ago than the idle time, which is so with `exp(-rate * idle)`, and each write that finds it
+/// asleep starts it.
+fn writes(cluster: &Cluster, choice: &Choice, options: &Options, plan: &Plan) -> Option<Writes> {
+    let (mut per_day, mut rate) = (0.0, 0.0);
+    for pool in plan.pools.iter().filter(|pool| pool.role == PoolRole::HotPrimary) {
+        let pool = cluster.pool(&pool.pool)?;
+        let age_s = cluster.seen_at?.since(pool.created?).as_secs_f64();
+        if age_s <= 0.0 {
+            return None;
+        }
+        let count: u64 = cluster.pgs.iter().filter(|pg| pg.pool == pool.id).map(|pg| pg.writes).sum();
+        let copies = f64::from(pool.size.saturating_sub(1)) / choice.cold.len().max(1) as f64;
+        per_day += count as f64 / age_s * DAY_S;
+        rate += count as f64 / age_s * copies.min(1.0);
+    }
+    let asleep = (-rate * options.idle.as_secs_f64()).exp();
+    Some(Writes { per_day, starts_per_day: rate * DAY_S * asleep, asleep_permille: (asleep * 1000.0).round() as u32 })
 }
 
 /// The failure of the hot OSD with the largest weight.

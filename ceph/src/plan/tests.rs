@@ -200,3 +200,52 @@ fn dumps_of_something_else_are_refused_by_name() {
         assert!(error.contains("ceph osd dump --format json"), "{error}");
     }
 }
+
+#[test]
+fn an_osd_whose_data_find_no_room_while_it_is_out_is_a_reason() {
+    let mut cluster = ordinary();
+    // With three copies on three hosts, what osd.3 has must go to the other OSD of its host.
+    let osd = cluster.osds.get_mut(&OsdId(0)).unwrap();
+    osd.used_bytes = osd.capacity_bytes;
+    let text = reasons(&cluster);
+    assert!(
+        text.contains("osd.3 cannot be emptied") && text.contains("would go to osd.0, which have 0.0 GB"),
+        "{text}"
+    );
+    cluster.osds.get_mut(&OsdId(0)).unwrap().is_in = false;
+    let text = reasons(&cluster);
+    assert!(text.contains("osd.3 cannot be emptied: no other OSD may take its placement groups"), "{text}");
+}
+
+#[test]
+fn hosts_are_told_what_block_db_needs_and_which_hot_devices_ceph_knows_there() {
+    let warnings = |cluster: &Cluster| plan(cluster, &Options::default()).warnings.join("\n");
+    let mut cluster = ordinary();
+    let text = warnings(&cluster);
+    assert!(text.contains("host-0: block.db of osd.3 wants 171.8 MB") && text.contains("knows of vda there"), "{text}");
+    cluster.osds.get_mut(&OsdId(0)).unwrap().hostname = "elsewhere".to_owned();
+    let text = warnings(&cluster);
+    assert!(text.contains("wants 171.8 MB on flash or on a drive that always spins; Ceph knows of none"), "{text}");
+}
+
+#[test]
+fn starts_follow_from_writes_and_the_age_of_the_pools() {
+    let mut cluster = ordinary();
+    assert_eq!(plan(&cluster, &Options::default()).writes, None, "these dumps say no age");
+    let writes = |cluster: &mut Cluster, count: u64| {
+        cluster.pgs.iter_mut().filter(|pg| pg.pool == 2).for_each(|pg| pg.writes = count / 16);
+        plan(cluster, &Options::default())
+    };
+    cluster.seen_at = Some(model::Time::from_secs(2_000_000 + 10 * 86_400));
+    attic(&mut cluster).created = Some(model::Time::from_secs(2_000_000));
+    // 4.8 writes a day, of which two thirds fall on each of three drives; idle for 660 s each time.
+    let few = writes(&mut cluster, 48).writes.unwrap();
+    assert!((few.per_day - 4.8).abs() < 0.01 && (few.starts_per_day - 3.2 * 0.976).abs() < 0.01, "{few:?}");
+    assert_eq!(few.asleep_permille, 976);
+    let many = writes(&mut cluster, 48_000);
+    let starts = many.writes.unwrap();
+    assert!(starts.asleep_permille < 1 && starts.starts_per_day < 0.1, "it never sleeps: {starts:?}");
+    assert!(many.warnings.iter().any(|text| text.contains("asleep for 0 %")), "{:?}", many.warnings);
+    let some = writes(&mut cluster, 480);
+    assert!(some.warnings.iter().any(|text| text.contains("and 10 are allowed")), "{:?}", some.warnings);
+}

@@ -1,8 +1,10 @@
 //! What a plan is made of.
 
+use crate::agent::RECOVERY_GRACE;
 use crate::cluster::OsdId;
 use crate::crush_rule::HotPrimary;
 use serde::Serialize;
+use std::time::Duration;
 
 /// What an operator may say about a plan.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct Options {
     pub rated_starts: u32,
     /// Years over which those are spread.
     pub life_years: u32,
+    /// So long without I/O before a drive sleeps.
+    pub idle: Duration,
 }
 
 impl Default for Options {
@@ -35,6 +39,8 @@ impl Default for Options {
             standby_mw: 950,
             rated_starts: 30_000,
             life_years: 8,
+            // Ceph's own down-out interval and the agent's grace.
+            idle: Duration::from_mins(10) + RECOVERY_GRACE,
         }
     }
 }
@@ -153,6 +159,18 @@ pub struct HotFailure {
     pub bytes: u64,
 }
 
+/// What the writes of the hot-primary pools do to a cold drive, as expected from their number since the pools were
+/// made, if they come one by one and at random. Writes in batches wake drives less often.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Writes {
+    /// Writes to those pools on a day.
+    pub per_day: f64,
+    /// Times on a day that a cold drive is started by them.
+    pub starts_per_day: f64,
+    /// The share of the time in which a cold drive sleeps, in thousandths.
+    pub asleep_permille: u32,
+}
+
 /// A plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
@@ -184,6 +202,8 @@ pub struct Plan {
     pub moved_bytes: u64,
     /// Starts that a drive may have on a day.
     pub starts_per_day_max: u32,
+    /// What the pools' writes do to a cold drive; `None` if the dumps do not say when pools were made.
+    pub writes: Option<Writes>,
     /// Milliwatts that are saved while all cold drives sleep.
     pub saved_mw: u64,
     /// What the failure of a hot OSD wakes; `None` without one.

@@ -1,12 +1,13 @@
 //! Carries conversions out, step by step, each checked before the next.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, REWEIGHT_WHOLE};
 use crate::conversion::{
     Goal, Next, OsdRecord, OsdStep, PoolRecord, PoolRule, PoolStep, has_effect, next_for_osd, next_for_pool,
 };
 use crate::crush_rule::{InsertError, inserted};
 use crate::record::{self, Record, RecordError};
-use crate::world::tools::{Ceph, CephError, HostCommands, run, words};
+use crate::world::lock::{self, Lock};
+use crate::world::tools::{Ceph, CephError, HostCommands, words};
 use disk::clock;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -109,8 +110,16 @@ pub fn osd_commands(step: OsdStep, record: &OsdRecord, host: &HostCommands) -> V
         }
         OsdStep::Create => host.create(record),
         OsdStep::Start => host.start(record),
-        OsdStep::In => vec![ceph(&["osd", "in", &id])],
+        OsdStep::In if record.reweight >= REWEIGHT_WHOLE => vec![ceph(&["osd", "in", &id])],
+        // A weight above 0 takes it in.
+        OsdStep::In => vec![ceph(&["osd", "reweight", &id, &reweight(record.reweight)])],
     }
+}
+
+/// `parts` of [`REWEIGHT_WHOLE`] as a number that Ceph, which cuts off, reads as the same.
+fn reweight(parts: u32) -> String {
+    let millionths = (u64::from(parts) * 1_000_000).div_ceil(u64::from(REWEIGHT_WHOLE));
+    format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
 }
 
 impl Converter<'_> {
@@ -122,10 +131,20 @@ impl Converter<'_> {
     /// Converts or reverts an OSD, as `record` says. At the end of a way back its record is removed.
     pub fn osd(&mut self, record: &OsdRecord) -> Result<(), ConvertError> {
         let path = Self::path(self.folder, &record.osd.to_string());
-        self.begin(&path, record, |cluster| next_for_osd(record, cluster))?;
+        let _lock = self.begin(&path, record, |cluster| next_for_osd(record, cluster))?;
+        let of_host = [self.host.stop(record), self.host.create(record), self.host.start(record)].concat();
         while let Some(step) = self.next(|cluster| next_for_osd(record, cluster))? {
-            for command in osd_commands(step, record, self.host) {
-                self.run(&command)?;
+            if self.waits_for_earlier(&of_host)? {
+                // An OSD that it made may need a moment to run; if it does not, it is destroyed and made again.
+                let has_run = |cluster: &Cluster| cluster.osds.get(&record.osd).is_none_or(|osd| !osd.is_new);
+                let _ = self.until(&step, has_run);
+                continue;
+            }
+            for command in &osd_commands(step, record, self.host) {
+                match self.run(command) {
+                    Err(ConvertError::Command(error)) if error.is_nothing_to_zap() => {}
+                    other => other?,
+                }
             }
             self.until(&step, |cluster| has_effect(step, record, cluster))?;
         }
@@ -138,7 +157,7 @@ impl Converter<'_> {
     /// Converts or reverts a pool.
     pub fn pool(&mut self, record: &PoolRecord) -> Result<(), ConvertError> {
         let path = Self::path(self.folder, &format!("pool/{}", record.pool));
-        self.begin(&path, record, |cluster| next_for_pool(record, cluster))?;
+        let _lock = self.begin(&path, record, |cluster| next_for_pool(record, cluster))?;
         while let Some(step) = self.next(|cluster| next_for_pool(record, cluster))? {
             match (step, &record.kind) {
                 (PoolStep::AddRule, PoolRule::HotPrimary) => self.add_rule(record)?,
@@ -152,17 +171,40 @@ impl Converter<'_> {
         Ok(())
     }
 
-    /// Remembers `record` before anything is done, unless nothing will be.
+    /// Remembers `record` before anything is done, unless nothing will be. One conversion goes on at a time on a host.
     fn begin<R: Record, S>(
         &self,
         path: &Path,
         record: &R,
         next: impl Fn(&Cluster) -> Next<S>,
-    ) -> Result<(), ConvertError> {
-        match next(&self.ceph.cluster()?) {
-            Next::Refused(reason) => Err(ConvertError::Refused(reason)),
-            _ => Ok(record::write(path, record)?),
+    ) -> Result<Lock, ConvertError> {
+        if let Next::Refused(reason) = next(&self.ceph.cluster()?) {
+            return Err(ConvertError::Refused(reason));
         }
+        let Some(lock) = Lock::take(self.folder, lock::CONVERSION)? else {
+            let text = "another conversion goes on on this host; wait for its end";
+            return Err(ConvertError::Refused(text.to_owned()));
+        };
+        record::write(path, record)?;
+        Ok(lock)
+    }
+
+    /// Waits while one of `commands` is at work, which a run that was killed has started. True if there was one.
+    fn waits_for_earlier(&mut self, commands: &[Vec<String>]) -> Result<bool, ConvertError> {
+        let started = clock::monotonic();
+        let mut was_at_work = false;
+        while let Some((process, command)) = lock::at_work(commands) {
+            let reason = format!("`{command}` of an earlier run is still at work (process {process})");
+            if started.elapsed() >= HOST_COMMAND_MAX {
+                return Err(ConvertError::Waited { waited: HOST_COMMAND_MAX, reason });
+            }
+            if !was_at_work {
+                (self.report)(Progress::Wait(&reason));
+            }
+            was_at_work = true;
+            thread::sleep(self.pause);
+        }
+        Ok(was_at_work)
     }
 
     /// The next step, once the cluster allows it; `None` at the end.
@@ -201,7 +243,7 @@ impl Converter<'_> {
 
     fn run(&mut self, command: &[String]) -> Result<(), ConvertError> {
         (self.report)(Progress::Run(command));
-        run(command, HOST_COMMAND_MAX)?;
+        self.ceph.program(command, HOST_COMMAND_MAX)?;
         Ok(())
     }
 
@@ -221,7 +263,7 @@ impl Converter<'_> {
         let size = cluster.pools.get(&record.pool).map_or(3, |pool| pool.size).to_string();
         let test = ["crushtool", "-i", &new, "--test", "--show-bad-mappings", "--num-rep", &size];
         let id = (0..u32::MAX).find(|id| !cluster.rules.contains_key(id)).unwrap_or(0).to_string();
-        let bad = run(&words(&[&test[..], &["--rule", &id]].concat()), HOST_COMMAND_MAX)?;
+        let bad = self.ceph.program(&words(&[&test[..], &["--rule", &id]].concat()), HOST_COMMAND_MAX)?;
         if let Some(line) = bad.lines().find(|line| line.contains("bad mapping")) {
             return Err(ConvertError::BadMappings(line.to_owned()));
         }

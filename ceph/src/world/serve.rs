@@ -1,16 +1,22 @@
 //! The loop of a host's agent: look, let the agent decide, do.
 
-use crate::agent::{Action, Agent, AgentRecord, OsdSeen, Seen, Settings};
+use crate::agent::{Action, Agent, AgentRecord, DriveSeen, OsdSeen, RECOVERY_GRACE, Seen, Settings};
 use crate::cluster::{Cluster, Osd, OsdId};
 use crate::record::{self, RecordError};
 use crate::world::drives::{DriveError, HostDrive};
+use crate::world::lock::{self, Lock};
 use crate::world::tools::{Ceph, CephError};
 use crate::world::windows::Windows;
 use disk::power::PowerError;
 use disk::{Clock, TokioClock, clock};
+use engine::SpinDownPolicy;
+use engine::spin_down::NodePolicy;
 use model::Time;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bytes of the write that makes an OSD flush its drive. One that is larger than the limit of deferred writes goes to
@@ -18,9 +24,6 @@ use std::time::Duration;
 /// 128 KiB gives three writes and one flush within a second and none after, 4 KiB a write seconds later and its flush
 /// with the next transaction, whenever that is).
 const FLUSH_BYTES: &str = "131072";
-
-/// The grace behind the down-out interval.
-pub const IDLE_GRACE: Duration = Duration::from_mins(5);
 
 /// Why an agent cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +56,15 @@ pub enum AgentError {
         /// The cluster's down-out interval.
         down_out: Duration,
     },
+    /// Another agent has the drives.
+    #[error("an agent runs on this host already")]
+    AnotherRuns,
+    /// The windows are still taken.
+    #[error(
+        "the scrub flags of the pools could not be given back ({0}); `larder ceph agent --release` does it when the \
+             monitors answer"
+    )]
+    Release(CephError),
     /// Signals cannot be waited for.
     #[error("signals cannot be waited for: {0}")]
     Signals(io::Error),
@@ -90,83 +102,179 @@ impl Scope {
     }
 }
 
-/// The idle time of a cluster: its down-out interval and the grace. `wanted` must not be shorter, unless it is
-/// emulated.
-pub fn idle(scope: &Scope, wanted: Option<Duration>) -> Result<Duration, AgentError> {
+/// When the drives of a cluster may sleep: after its down-out interval and a grace, or `wanted` if that is longer; if
+/// it is emulated, `wanted` may be shorter.
+pub fn node_policy(
+    scope: &Scope,
+    wanted: Option<Duration>,
+    starts_per_day: u32,
+    spin_down: SpinDownPolicy,
+) -> Result<NodePolicy, AgentError> {
     let text = scope.ceph.run(&["config", "get", "mon", "mon_osd_down_out_interval"])?;
-    let down_out = Duration::from_secs(text.trim().parse().unwrap_or(600));
-    let least = down_out + IDLE_GRACE;
+    let down_out_interval = Duration::from_secs(text.trim().parse().unwrap_or(600));
+    let policy =
+        NodePolicy { idle_timer: Duration::ZERO, down_out_interval, grace: RECOVERY_GRACE, starts_per_day, spin_down };
+    let least = policy.idle_timeout();
     match wanted {
-        Some(wanted) if wanted < least && !scope.is_emulated => Err(AgentError::IdleTooShort { least, down_out }),
-        wanted => Ok(wanted.unwrap_or(least)),
+        Some(idle_timer) if idle_timer < least && scope.is_emulated => {
+            Ok(NodePolicy { idle_timer, down_out_interval: Duration::ZERO, grace: Duration::ZERO, ..policy })
+        }
+        Some(wanted) if wanted < least => Err(AgentError::IdleTooShort { least, down_out: down_out_interval }),
+        wanted => Ok(NodePolicy { idle_timer: wanted.unwrap_or_default(), ..policy }),
     }
 }
+
+/// After so many looks at most a change of the OSD map leads to a new reading of the whole cluster.
+const RENEW_LOOKS: u32 = 20;
 
 /// A running agent.
 struct Service {
     scope: Scope,
     fsid: String,
+    windows: Windows,
     drives: Vec<HostDrive>,
     agent: Agent,
     saved: Option<AgentRecord>,
+    /// The version of the OSD map, and the time, of the last reading of the whole cluster.
+    renewed: (u64, Time),
+    /// Set when the agent is asked to end: no further command is begun.
+    ending: Arc<AtomicBool>,
 }
 
-/// Runs the agent until the process is asked to end, and gives the windows back then.
+/// Runs the agent until the process is asked to end, or nothing on this host is cold any more, and gives the windows
+/// back then. Looks are done on a thread of their own, so that whoever asks for the end waits for one command at most.
 pub async fn serve(scope: Scope, settings: Settings) -> Result<(), AgentError> {
     let mut ends =
         tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(AgentError::Signals)?;
+    let Some(_lock) = Lock::take(&scope.folder, lock::AGENT)? else { return Err(AgentError::AnotherRuns) };
     let clock = TokioClock::starting_at(Time::from_nanos(clock::since_epoch().as_nanos() as u64), 1);
-    let cluster = scope.ceph.cluster()?;
-    let windows = Windows::new(scope.ceph, &scope.host);
-    let mut service = Service::new(scope, &cluster, settings, clock.now())?;
-    let osds: Vec<OsdId> = service.drives.iter().map(|drive| drive.osd).collect();
-    windows.take(&cluster, &osds)?;
-    loop {
-        service.look(clock.now());
-        let next = clock.now() + service.scope.every;
-        tokio::select! {
-            () = clock.sleep_until(next) => {}
-            _ = ends.recv() => break,
-            _ = tokio::signal::ctrl_c() => break,
+    let mut service = Service::new(scope, settings, clock.now())?;
+    let ending = Arc::clone(&service.ending);
+    let end = async {
+        tokio::select! { _ = ends.recv() => {} _ = tokio::signal::ctrl_c() => {} }
+        ending.store(true, Ordering::Relaxed);
+    };
+    let mut end = pin!(end);
+    let mut is_asked = false;
+    while !is_asked && !service.drives.is_empty() {
+        let (now, every) = (clock.now(), service.scope.every);
+        let mut look = tokio::task::spawn_blocking(move || {
+            service.look(now);
+            service
+        });
+        let looked = tokio::select! {
+            looked = &mut look => looked,
+            () = &mut end => {
+                is_asked = true;
+                look.await
+            }
+        };
+        service = looked.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        if !is_asked {
+            tokio::select! {
+                () = clock.sleep_until(now + every) => {}
+                () = &mut end => is_asked = true,
+            }
         }
     }
-    let was_last = windows.release()?;
+    let was_last = service.windows.release().map_err(AgentError::Release)?;
     tracing::info!(was_last, "scrub windows given back");
     Ok(())
 }
 
 impl Service {
-    fn new(scope: Scope, cluster: &Cluster, settings: Settings, now: Time) -> Result<Self, AgentError> {
-        let drives: Vec<HostDrive> = (scope.osds(cluster).into_iter())
-            .map(|osd| HostDrive::of(osd, scope.is_emulated))
+    fn new(scope: Scope, settings: Settings, now: Time) -> Result<Self, AgentError> {
+        let epoch = scope.ceph.epoch()?;
+        let cluster = scope.ceph.cluster()?;
+        let drives: Vec<HostDrive> = (scope.osds(&cluster).into_iter())
+            .map(|osd| HostDrive::of(osd, &cluster, scope.is_emulated))
             .collect::<Result<_, _>>()?;
         if drives.is_empty() {
             return Err(AgentError::NothingCold { class: scope.class, host: scope.host });
         }
+        Windows::new(scope.ceph, &scope.host).take(&cluster, &ids(&drives))?;
+        Self::of(scope, drives, &cluster.fsid, settings, (epoch, now))
+    }
+
+    /// An agent of those drives, whose windows are taken.
+    fn of(
+        scope: Scope,
+        drives: Vec<HostDrive>,
+        fsid: &str,
+        settings: Settings,
+        renewed: (u64, Time),
+    ) -> Result<Self, AgentError> {
         let saved: Option<AgentRecord> = record::read(&Scope::record_path(&scope.folder))?;
-        let saved = saved.filter(|record| record.fsid == cluster.fsid);
-        let seen: Vec<_> = drives.iter().map(|drive| (drive.osd, drive.seen())).collect();
-        let agent = Agent::new(settings, &seen, saved.as_ref(), now);
+        let saved = saved.filter(|record| record.fsid == fsid);
+        let agent = Agent::new(settings, &seen(&drives), saved.as_ref(), renewed.1);
         for drive in &drives {
             tracing::info!(osd = %drive.osd, device = drive.device, "watched");
         }
-        Ok(Self { scope, fsid: cluster.fsid.clone(), drives, agent, saved })
+        let ending = Arc::new(AtomicBool::new(false));
+        let windows = Windows::new(scope.ceph, &scope.host);
+        Ok(Self { scope, fsid: fsid.to_owned(), windows, drives, agent, saved, renewed, ending })
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
     }
 
     /// Looks at everything, and does what the agent decides. What fails is logged, and is tried again as the agent sees
     /// that it did not happen.
     fn look(&mut self, now: Time) {
-        let mut is_reachable = true;
+        let mut is_reachable = self.renews(now);
         let seen: Vec<Seen> = (self.drives.iter())
-            .map(|drive| Seen { drive: drive.seen(), osd: seen_of(self.scope.ceph, drive.osd, &mut is_reachable) })
+            .map(|drive| Seen { drive: drive.seen(), osd: self.seen_of(drive.osd, &mut is_reachable) })
             .collect();
         for action in self.agent.tick(now, &seen) {
-            tracing::info!(?action, "do");
-            if let Err(error) = self.execute(&action) {
-                tracing::warn!(?action, %error, "failed");
+            let done = if self.is_ending() { Err(DoError::Ending) } else { self.execute(&action) };
+            match done {
+                Ok(()) => tracing::info!(?action, "done"),
+                Err(error) => {
+                    tracing::warn!(?action, %error, "failed");
+                    if let Action::Flush(osd) = action {
+                        self.agent.flush_failed(osd, now);
+                    }
+                }
             }
         }
         self.save();
+    }
+
+    /// Asks the monitors, once for all drives, whether the OSD map has changed; if so, and not too soon after the last
+    /// time, the agent gets the cold OSDs that are on this host now, and the windows of the pools that are there now.
+    /// False while the monitors do not answer.
+    fn renews(&mut self, now: Time) -> bool {
+        let epoch = match self.scope.ceph.epoch() {
+            Ok(epoch) => epoch,
+            Err(error) => {
+                tracing::warn!(%error, "the monitors do not answer; nothing is put to sleep");
+                return false;
+            }
+        };
+        let is_due = now.since(self.renewed.1) >= self.scope.every * RENEW_LOOKS;
+        if epoch == self.renewed.0 || !is_due {
+            return true;
+        }
+        match self.renew(now) {
+            Ok(()) => self.renewed = (epoch, now),
+            Err(error) => tracing::warn!(%error, "the cluster cannot be read anew"),
+        }
+        true
+    }
+
+    fn renew(&mut self, now: Time) -> Result<(), CephError> {
+        let cluster = self.scope.ceph.cluster()?;
+        let mut had = std::mem::take(&mut self.drives);
+        for osd in self.scope.osds(&cluster) {
+            let known = had.iter().position(|drive| osd.data_devices == [drive.device.as_str()] && drive.osd == osd.id);
+            match known.map_or_else(|| HostDrive::of(osd, &cluster, self.scope.is_emulated), |at| Ok(had.remove(at))) {
+                Ok(drive) => self.drives.push(drive),
+                Err(error) => tracing::warn!(%error, "an OSD of the cold class is left alone"),
+            }
+        }
+        self.agent.renew(&seen(&self.drives), now);
+        self.windows.take(&cluster, &ids(&self.drives))
     }
 
     fn save(&mut self) {
@@ -181,18 +289,16 @@ impl Service {
     }
 
     fn execute(&self, action: &Action) -> Result<(), DoError> {
-        let ceph = self.scope.ceph;
         match action {
-            Action::Flush(osd) => drop(ceph.run(&["tell", &osd.to_string(), "bench", FLUSH_BYTES, FLUSH_BYTES])?),
             Action::Sleep(osd) => self.drive(*osd).sleep()?,
             Action::Start(osd) => self.drive(*osd).start()?,
-            Action::DeepScrub(_, pgs) => {
-                for pg in pgs {
-                    ceph.run(&["pg", "deep-scrub", pg])?;
-                }
+            Action::Flush(_) | Action::DeepScrub(..) | Action::Window(_) => {}
+        }
+        for command in commands(action, self.scope.is_emulated) {
+            if self.is_ending() {
+                return Err(DoError::Ending);
             }
-            Action::Window(osd) if self.scope.is_emulated => tracing::debug!(%osd, "no health to read"),
-            Action::Window(osd) => drop(ceph.run(&["device", "scrape-daemon-health-metrics", &osd.to_string()])?),
+            self.scope.ceph.program(&command, self.scope.ceph.timeout)?;
         }
         Ok(())
     }
@@ -200,6 +306,36 @@ impl Service {
     fn drive(&self, osd: OsdId) -> &HostDrive {
         let drive = self.drives.iter().find(|drive| drive.osd == osd);
         drive.unwrap_or_else(|| unreachable!("the agent names its own drives: {osd}"))
+    }
+
+    /// What the cluster says of `osd`. Once the monitors do not answer nothing else is asked in the same look, since
+    /// each question takes its timeout.
+    fn seen_of(&self, osd: OsdId, is_reachable: &mut bool) -> Option<OsdSeen> {
+        if !*is_reachable || self.is_ending() {
+            return None;
+        }
+        let ceph = self.scope.ceph;
+        let seen = || Ok::<_, CephError>(OsdSeen { pgs: ceph.pgs_of(osd)?, is_reserved: ceph.is_reserved(osd)? });
+        match seen() {
+            Ok(seen) => Some(seen),
+            Err(error) => {
+                *is_reachable = ceph.epoch().is_ok();
+                tracing::warn!(%osd, %error, "the cluster says nothing of it; it is not put to sleep");
+                None
+            }
+        }
+    }
+}
+
+/// The commands that an action of the agent is in Ceph. A device that only counts touches has no health to read.
+pub fn commands(action: &Action, is_emulated: bool) -> Vec<Vec<String>> {
+    match action {
+        Action::Flush(osd) => vec![Ceph::argv(&["tell", &osd.to_string(), "bench", FLUSH_BYTES, FLUSH_BYTES])],
+        Action::DeepScrub(_, pgs) => pgs.iter().map(|pg| Ceph::argv(&["pg", "deep-scrub", pg])).collect(),
+        Action::Window(osd) if !is_emulated => {
+            vec![Ceph::argv(&["device", "scrape-daemon-health-metrics", &osd.to_string()])]
+        }
+        Action::Window(_) | Action::Sleep(_) | Action::Start(_) => Vec::new(),
     }
 }
 
@@ -210,21 +346,17 @@ enum DoError {
     Ceph(#[from] CephError),
     #[error(transparent)]
     Power(#[from] PowerError),
+    #[error("the agent is asked to end")]
+    Ending,
 }
 
-/// What the cluster says of `osd`. After the first answer that does not come no other is asked for in the same look,
-/// since each takes its timeout.
-fn seen_of(ceph: Ceph, osd: OsdId, is_reachable: &mut bool) -> Option<OsdSeen> {
-    if !*is_reachable {
-        return None;
-    }
-    let seen = || Ok::<_, CephError>(OsdSeen { pgs: ceph.pgs_of(osd)?, is_reserved: ceph.is_reserved(osd)? });
-    match seen() {
-        Ok(seen) => Some(seen),
-        Err(error) => {
-            *is_reachable = !matches!(error, CephError::Timeout { .. });
-            tracing::warn!(%osd, %error, "the cluster says nothing of it; it is not put to sleep");
-            None
-        }
-    }
+fn ids(drives: &[HostDrive]) -> Vec<OsdId> {
+    drives.iter().map(|drive| drive.osd).collect()
 }
+
+fn seen(drives: &[HostDrive]) -> Vec<(OsdId, DriveSeen)> {
+    drives.iter().map(|drive| (drive.osd, drive.seen())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -49,13 +49,17 @@ pub enum CephError {
     Answer(#[from] DumpError),
 }
 
-/// Runs `argv` and gives back its standard output.
-pub fn run(argv: &[String], timeout: Duration) -> Result<String, CephError> {
+/// Runs `argv` and gives back its standard output. Programs are looked for in `path`, by default in `PATH`.
+fn run(argv: &[String], path: Option<&str>, timeout: Duration) -> Result<String, CephError> {
     assert!(!argv.is_empty(), "a command has a program");
     let command = argv.join(" ");
     tracing::debug!(%command, "run");
-    let ended = child::run(Command::new(&argv[0]).args(&argv[1..]), timeout, ANSWER_BYTES_MAX);
-    match ended {
+    let mut program = Command::new(&argv[0]);
+    program.args(&argv[1..]);
+    if let Some(path) = path {
+        program.env("PATH", path);
+    }
+    match child::run(&mut program, timeout, ANSWER_BYTES_MAX) {
         Err(error) => Err(CephError::NotRun { command, reason: error.to_string() }),
         Ok(None) => Err(CephError::Timeout { command, timeout }),
         Ok(Some(Ended { status, output, .. })) if status.success() => Ok(output),
@@ -72,16 +76,26 @@ pub fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+impl CephError {
+    /// Whether `ceph-volume lvm zap --osd-id` found nothing to wipe: an earlier run did it.
+    pub fn is_nothing_to_zap(&self) -> bool {
+        let Self::Failed { command, output, .. } = self else { return false };
+        command.starts_with("ceph-volume lvm zap ") && output.contains("Unable to find any LV for zapping OSD")
+    }
+}
+
 /// The `ceph` command of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceph {
     /// How long a command may take.
     pub timeout: Duration,
+    /// Where programs are looked for, instead of `PATH`: tests have their own.
+    pub path: Option<&'static str>,
 }
 
 impl Default for Ceph {
     fn default() -> Self {
-        Self { timeout: Duration::from_mins(1) }
+        Self { timeout: Duration::from_mins(1), path: None }
     }
 }
 
@@ -114,7 +128,12 @@ impl Ceph {
 
     /// Runs it; its standard output.
     pub fn run(&self, arguments: &[&str]) -> Result<String, CephError> {
-        run(&Self::argv(arguments), self.timeout)
+        self.program(&Self::argv(arguments), self.timeout)
+    }
+
+    /// Runs any program where `ceph` is found.
+    pub fn program(&self, argv: &[String], timeout: Duration) -> Result<String, CephError> {
+        run(argv, self.path, timeout)
     }
 
     /// Runs it and asks for JSON.
@@ -128,6 +147,28 @@ impl Ceph {
             let dump = DUMPS.iter().find(|(dump, _)| *dump == name);
             self.json(dump.map_or(&[], |(_, argv)| argv))
         })
+    }
+
+    /// Marks the OSDs of `cluster` that are encrypted: their keys are in the monitors' store.
+    pub fn mark_encrypted(&self, cluster: &mut Cluster) -> Result<(), CephError> {
+        let keys: Vec<String> = dumps::decode("config-key ls", &self.json(&["config-key", "ls"])?)?;
+        let uuids: Vec<&str> =
+            (keys.iter()).filter_map(|key| Some(key.strip_prefix("dm-crypt/osd/")?.split_once('/')?.0)).collect();
+        for osd in cluster.osds.values_mut() {
+            osd.is_encrypted = uuids.contains(&osd.uuid.as_str());
+        }
+        Ok(())
+    }
+
+    /// The version of the OSD map, which every change of OSDs, pools and rules counts up. A short question: by it is
+    /// seen whether the monitors answer.
+    pub fn epoch(&self) -> Result<u64, CephError> {
+        #[derive(Deserialize)]
+        struct Stat {
+            epoch: u64,
+        }
+        let Stat { epoch } = dumps::decode("osd stat", &self.json(&["osd", "stat"])?)?;
+        Ok(epoch)
     }
 
     /// The cluster's identity.

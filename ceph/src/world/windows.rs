@@ -7,8 +7,9 @@
 //! what it does. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once for
 //! the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
 //!
-//! An agent that is killed leaves flag and keys. The next one, or `larder ceph agent --release`, which its systemd unit
-//! runs when it ends, finds them and gives back.
+//! An agent that is killed, or ends while the monitors are away, leaves flags and keys. The next one, or `larder ceph
+//! agent --release`, which its systemd unit runs when it ends, finds them and gives back; each of its steps may be done
+//! twice. Taking is repeated as the cluster changes, so that new pools are taken, and what somebody gave back.
 
 use crate::cluster::{Cluster, OsdId, Pool};
 use crate::world::tools::{Ceph, CephError};
@@ -54,7 +55,9 @@ impl Windows {
     /// Takes the windows of the pools that have copies on `osds`.
     pub fn take(&self, cluster: &Cluster, osds: &[OsdId]) -> Result<(), CephError> {
         let known = self.keys(BEFORE)?;
-        self.ceph.run(&["config-key", "set", &format!("{AGENTS}{}", self.host), "1"])?;
+        if !self.keys(AGENTS)?.contains(&self.host) {
+            self.ceph.run(&["config-key", "set", &format!("{AGENTS}{}", self.host), "1"])?;
+        }
         for pool in pools_on(cluster, osds) {
             for flag in FLAGS {
                 let was_set = pool.flags.iter().any(|set| set == flag);

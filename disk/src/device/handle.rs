@@ -1,12 +1,14 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, PowerHabits, Protocol, Role, Tree, protocol_of};
+use crate::discover::{Contents, PowerHabits, Protocol, Role, Tree, identity_of, protocol_of};
 use crate::drive::DriveError;
-use crate::label::LabelError;
-use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
+use crate::label::{Device, LabelError};
+use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, SgDevice, TransportError};
 use crate::smart::{self, Smart, SmartError};
+use model::PowerCommand;
+use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,21 +20,34 @@ const SECTOR_BYTES: u64 = 512;
 
 /// A disk by its name in /dev/disk/by-id, whether it is there or not.
 pub struct DiskHandle {
-    id: PathBuf,
+    id: RwLock<PathBuf>,
+    /// The command of the operator's that controls its power, if one does.
+    command: Option<PowerCommand>,
     tree: Tree,
     /// Commands that were sent to it from here.
     commands: Arc<AtomicU64>,
 }
 
 impl DiskHandle {
-    /// The disk to which the link `id` leads.
-    pub fn new(id: impl Into<PathBuf>) -> Self {
-        Self { id: id.into(), tree: Tree::below("/"), commands: Arc::default() }
+    /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
+    pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
+        Self { id: RwLock::new(id.into()), command, tree: Tree::below("/"), commands: Arc::default() }
+    }
+
+    /// Whether a command of the operator's controls its power. Then it may be gone while it sleeps: a relay takes its
+    /// power away.
+    pub fn is_commanded(&self) -> bool {
+        self.command.is_some()
     }
 
     /// Its link.
-    pub fn id(&self) -> &Path {
-        &self.id
+    pub fn id(&self) -> PathBuf {
+        self.id.read().clone()
+    }
+
+    /// From now on it is the disk to which the link `id` leads.
+    pub(super) fn lead_to(&self, id: &Path) {
+        id.clone_into(&mut self.id.write());
     }
 
     /// The kernel's name for it now.
@@ -40,10 +55,10 @@ impl DiskHandle {
     /// # Errors
     /// [`DriveError::Gone`] if it is not there.
     pub fn name(&self) -> Result<String, DriveError> {
-        let target = self.tree.target(&self.id);
+        let target = self.tree.target(self.id());
         let name = target.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()).map(str::to_owned);
         let there = |name: &String| self.tree.exists(Path::new("sys/block").join(name));
-        name.filter(there).ok_or_else(|| DriveError::Gone(self.id.clone()))
+        name.filter(there).ok_or_else(|| DriveError::Gone(self.id()))
     }
 
     /// The device node of the disk that the kernel calls `name`.
@@ -54,8 +69,11 @@ impl DiskHandle {
     /// Its power control.
     ///
     /// # Errors
-    /// If it is not there, or may not be sent commands.
+    /// If it is not there, or may not be sent commands. A command of the operator's is there even if the disk is not.
     pub fn control(&self) -> Result<Box<dyn PowerControl>, DriveError> {
+        if let Some(command) = &self.command {
+            return Ok(Box::new(CommandPower::of(command, &self.id())));
+        }
         let name = self.name()?;
         Ok(match protocol_of(&self.tree, &name) {
             Protocol::Ata => Box::new(AtaPower::new(self.transport(&name)?)),
@@ -71,7 +89,7 @@ impl DiskHandle {
 
     fn transport(&self, name: &str) -> Result<Counted, DriveError> {
         let sg = SgDevice::open(&self.node(name)).map_err(|error| match error {
-            TransportError::Gone => DriveError::Gone(self.id.clone()),
+            TransportError::Gone => DriveError::Gone(self.id()),
             error => DriveError::Power(error.into()),
         })?;
         Ok(Counted { sg, commands: Arc::clone(&self.commands) })
@@ -106,6 +124,17 @@ impl DiskHandle {
     /// As [`DiskHandle::control`].
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
         Ok(self.control()?.mode())
+    }
+
+    /// Another identity than `made_on`, the one that its label was written for: its volume was copied, or it is behind
+    /// a bridge that gives it a name of its own. `None` if it is the same, or nobody can say.
+    pub(super) fn other_than(&self, made_on: &Device) -> Option<String> {
+        let (wwn, serial) = identity_of(&self.tree, &self.name().ok()?);
+        match made_on {
+            Device::None => None,
+            Device::Wwn(made_on) => wwn.filter(|wwn| wwn != made_on),
+            Device::Serial(made_on) => serial.filter(|serial| serial != made_on),
+        }
     }
 
     /// The kernel's counters of it, and how many commands were sent from here when they were read; `None` if it is

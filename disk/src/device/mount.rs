@@ -17,11 +17,41 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
 /// on it is executed, is a device, or changes when it is read.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, (point, system), MountFlags::empty(), None)
+}
+
+/// The same, but that nothing at all is written to the device, not even what its journal has.
+pub(super) fn mount_untouched(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
+    mount_with(node, (point, system), MountFlags::RDONLY, Some(c"norecovery"))
+}
+
+fn mount_with(
+    node: &Path,
+    (point, system): (&Path, &str),
+    more: MountFlags,
+    options: Option<&CStr>,
+) -> Result<(), DriveError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
-    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | more;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
-    rustix::mount::mount(node, point, system, flags, None::<&CStr>).map_err(failed)
+    rustix::mount::mount(node, point, system, flags, options).map_err(failed)
+}
+
+/// Whether something is mounted at `point`. Looks at no file system.
+pub(super) fn is_mounted(point: &Path) -> bool {
+    let listed = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    is_listed(&listed, point)
+}
+
+/// Whether `point` is a mount point in this text of mountinfo.
+fn is_listed(mountinfo: &str, point: &Path) -> bool {
+    let escape = |c: char| match c {
+        ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", c as u32),
+        other => other.to_string(),
+    };
+    let point: String = point.to_string_lossy().chars().map(escape).collect();
+    mountinfo.lines().any(|line| line.split(' ').nth(4) == Some(&point))
 }
 
 /// Unmounts whatever is mounted at `point`; all that was written is on the medium then. Nothing is there already: done.
@@ -36,4 +66,18 @@ pub(super) fn unmount(point: &Path) -> Result<(), DriveError> {
         }
     }
     unreachable!("the last try returns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_are_found_whatever_their_names() {
+        let listed =
+            "36 35 98:0 / /data/mounts/0000 rw - xfs /dev/sda rw\n37 35 98:0 / /my\\040data/m\\134 rw - xfs x rw\n";
+        assert!(is_listed(listed, Path::new("/data/mounts/0000")) && is_listed(listed, Path::new("/my data/m\\")));
+        assert!(!is_listed(listed, Path::new("/data/mounts")) && !is_listed("", Path::new("/")));
+        assert!(is_mounted(Path::new("/proc")) && !is_mounted(Path::new("/proc/self")));
+    }
 }

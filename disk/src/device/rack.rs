@@ -17,6 +17,7 @@ use async_trait::async_trait;
 use model::DriveId;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -174,7 +175,24 @@ impl Hardware for DeviceRack {
         let gone = states.iter().filter(|(_, asleep)| asleep.is_none());
         let events = gone.map(|(drive, _)| self.event_of(*drive, Seen::Gone));
         self.unread.lock().extend(events);
-        states.into_iter().filter(|(_, asleep)| *asleep == Some(false)).map(|(drive, _)| drive).collect()
+        let mut spinning: Vec<DriveId> =
+            states.iter().filter(|(_, asleep)| *asleep == Some(false)).map(|(drive, _)| *drive).collect();
+        let asleep = |drive: &DriveId| states.iter().any(|state| state == &(*drive, Some(true)));
+        // One after the other: an unmount may start a disk, and nobody has booked that.
+        for (drive, state) in self.devices.iter().filter(|(drive, _)| asleep(drive)) {
+            let state = Arc::clone(state);
+            let settling = tokio::time::timeout(ANSWER_MAX, tokio::task::spawn_blocking(move || state.settle()));
+            if !matches!(settling.await, Ok(Ok(true))) {
+                spinning.push(*drive);
+            }
+        }
+        spinning
+    }
+
+    async fn use_disk(&self, drive: DriveId, id: &Path) {
+        let Some((_, state)) = self.devices.iter().find(|(device, _)| *device == drive) else { return };
+        let (state, id) = (Arc::clone(state), id.to_owned());
+        let _ = tokio::task::spawn_blocking(move || state.becomes(&id)).await;
     }
 
     fn woken_by_others(&self) -> u64 {

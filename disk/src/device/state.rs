@@ -11,7 +11,7 @@ use crate::smart::Smart;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ pub(super) struct DeviceState {
 }
 
 impl DeviceState {
-    pub(super) fn new(id: PathBuf, mount_point: PathBuf, volume: String) -> Self {
-        Self { disk: DiskHandle::new(id), mount_point, volume, sleep: Mutex::default(), commanded: Mutex::default() }
+    pub(super) fn new(disk: DiskHandle, mount_point: PathBuf, volume: String) -> Self {
+        Self { disk, mount_point, volume, sleep: Mutex::default(), commanded: Mutex::default() }
     }
 
     /// The directory of its files, while it is mounted.
@@ -60,10 +60,23 @@ impl DeviceState {
         let control = self.disk.control()?;
         control.start().map_err(DriveError::Power)?;
         match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut std::thread::sleep) {
-            Ok(Some(_)) => Ok(()),
+            Ok(Some(_)) => self.await_disk(),
             Ok(None) => Err(DriveError::NoAnswer(SPIN_MAX)),
             Err(error) => Err(DriveError::Power(error)),
         }
+    }
+
+    /// Waits for a disk whose power a command controls until the kernel has found it.
+    fn await_disk(&self) -> Result<(), DriveError> {
+        let mut waited = Duration::ZERO;
+        while self.disk.is_commanded() && self.disk.name().is_err() {
+            if waited >= SPIN_MAX {
+                return Err(DriveError::Gone(self.disk.id()));
+            }
+            std::thread::sleep(POLL);
+            waited += POLL;
+        }
+        Ok(())
     }
 
     pub(super) fn mount(&self) -> Result<(), DriveError> {
@@ -73,6 +86,34 @@ impl DeviceState {
         let name = self.disk.name()?;
         let system = self.disk.file_system(&name, &self.volume)?;
         mount::mount(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Unmounts and stops a disk that sleeps and is mounted all the same, as one that something else stopped after a
+    /// crash: a late write of its file system would start it at any moment. False if it may spin in the end.
+    pub(super) fn settle(&self) -> bool {
+        if !mount::is_mounted(&self.mount_point) {
+            return true;
+        }
+        let stopped = self.stop();
+        if let Err(error) = &stopped {
+            tracing::warn!(disk = %self.disk.id().display(), %error, "a disk was left mounted and will not stop");
+        }
+        stopped.is_ok()
+    }
+
+    /// Mounts it so that nothing is written to it.
+    pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
+        mount::unmount(&self.mount_point)?;
+        let name = self.disk.name()?;
+        let system = self.disk.file_system(&name, &self.volume)?;
+        mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
+    }
+
+    /// Another disk is in its place: the one to which the link `id` leads.
+    pub(super) fn becomes(&self, id: &Path) {
+        self.disk.lead_to(id);
+        *self.sleep.lock() = Sleep::default();
+        self.ask();
     }
 
     pub(super) fn unmount(&self) -> Result<(), DriveError> {
@@ -100,12 +141,39 @@ impl DeviceState {
         self.disk.health()
     }
 
-    /// Writes the label of a new drive, whose file system is mounted.
-    pub(super) fn label(&self, label: &DriveLabel) -> Result<(), DriveError> {
+    /// Writes the label of a new drive, whose file system is mounted. What Larder makes on it is `owner`'s, a user and
+    /// a group, if that is not whoever runs this.
+    pub(super) fn label(&self, label: &DriveLabel, owner: Option<(u32, u32)>) -> Result<(), DriveError> {
+        self.make_directory()?;
+        label::write_directories(&[(self.directory(), label.clone())])?;
+        if let Some(owner) = owner {
+            self.give_to(owner)?;
+        }
+        self.sync_root()
+    }
+
+    /// Makes the directory and the label in it the user's and the group's.
+    fn give_to(&self, (user, group): (u32, u32)) -> Result<(), DriveError> {
         let directory = self.directory();
-        let failed = |source| DriveError::Io { context: format!("making {}", directory.display()), source };
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        label::write_directories(&[(directory.clone(), label.clone())])?;
-        fs::File::open(&self.mount_point).and_then(|root| root.sync_all()).map_err(failed)
+        let made = [directory.clone(), directory.join(label::file_name().as_str())];
+        let given = made.iter().try_for_each(|path| chown(path, Some(user), Some(group)));
+        let given = given.and_then(|()| fs::File::open(&directory)?.sync_all());
+        given.map_err(|source| DriveError::Io {
+            context: format!("giving {} to its owner", directory.display()),
+            source,
+        })
+    }
+
+    /// Makes the directory of its files, unless it is there.
+    pub(super) fn make_directory(&self) -> Result<(), DriveError> {
+        let directory = self.directory();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
+    }
+
+    /// The directory's name is durable then.
+    pub(super) fn sync_root(&self) -> Result<(), DriveError> {
+        let synced = fs::File::open(&self.mount_point).and_then(|root| root.sync_all());
+        synced.map_err(|source| DriveError::Io { context: format!("syncing {}", self.mount_point.display()), source })
     }
 }

@@ -39,6 +39,7 @@ impl DeviceState {
         };
         let mut sleep = self.sleep.lock();
         sleep.gone = asleep.is_none();
+        sleep.stands_still = asleep == Some(true);
         // The counters from before the question: what touched it meanwhile is not missed.
         sleep.asleep = before.filter(|_| asleep == Some(true));
         asleep
@@ -48,6 +49,9 @@ impl DeviceState {
     /// was touched.
     pub(super) fn look(&self) -> Option<Seen> {
         let there = self.disk.name().is_ok();
+        if self.disk.is_commanded() && self.sleep.lock().stands_still {
+            return self.look_for_power(there);
+        }
         let (was_gone, asleep) = {
             let mut sleep = self.sleep.lock();
             (std::mem::replace(&mut sleep.gone, !there), sleep.asleep)
@@ -73,6 +77,31 @@ impl DeviceState {
         (untouched && self.sleep.lock().asleep == Some(before) && !self.ask()?).then_some(Seen::Woken(Touch::None))
     }
 
+    /// The same for a disk that stands still by a command, which may have taken its power away: that it is gone is as
+    /// it should be, and if it appears, somebody gave it power.
+    fn look_for_power(&self, there: bool) -> Option<Seen> {
+        let counters = self.disk.counters();
+        let before = {
+            let mut sleep = self.sleep.lock();
+            if !sleep.stands_still {
+                return None; // it was started from here meanwhile
+            }
+            sleep.gone = false;
+            if there && sleep.asleep.is_none() {
+                sleep.asleep = counters;
+                None
+            } else {
+                sleep.asleep = sleep.asleep.filter(|_| there);
+                Some(sleep.asleep)
+            }
+        };
+        match before {
+            Some(before) => self.touched(before?),
+            None if self.ask() == Some(false) => Some(Seen::Woken(Touch::Restarted)),
+            None => None,
+        }
+    }
+
     fn touched(&self, before: (IoCounters, u64)) -> Option<Seen> {
         let (now, sent) = self.disk.counters()?;
         let touch = now.since(&before.0, sent - before.1);
@@ -94,13 +123,49 @@ impl DeviceState {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::handle::DiskHandle;
     use super::*;
+    use model::PowerCommand;
+    use std::path::Path;
+    use std::time::Duration;
 
     #[test]
     fn a_disk_that_is_not_there_is_reported_once() {
-        let state = DeviceState::new("/dev/disk/by-id/no-such-disk".into(), "/nowhere".into(), "larder".into());
+        let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", None);
+        let state = DeviceState::new(disk, "/nowhere".into(), "larder".into());
         assert_eq!(state.look(), Some(Seen::Gone));
         assert_eq!(state.look(), None);
         assert_eq!(state.ask(), None);
+    }
+
+    /// A relay: `start` and `stop` write down what it is at, `state` reads it.
+    fn relay(folder: &Path) -> DeviceState {
+        let argv =
+            ["/bin/sh", "-c", RELAY, "relay"].map(str::to_owned).into_iter().chain([folder.display().to_string()]);
+        let command = PowerCommand { argv: argv.collect(), timeout: Duration::from_secs(20) };
+        let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", Some(command));
+        DeviceState::new(disk, folder.join("mounted"), "larder".into())
+    }
+
+    const RELAY: &str = r#"
+        case "$2" in
+        start) echo active > "$1/relay" ;;
+        stop) echo standby > "$1/relay" ;;
+        state) cat "$1/relay" ;;
+        esac
+    "#;
+
+    #[test]
+    fn a_disk_that_a_command_cut_off_is_not_missed_and_one_that_it_cannot_know_counts_as_spinning() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = relay(folder.path());
+        assert_eq!(state.ask(), Some(false), "the relay says nothing yet");
+        state.stop().unwrap();
+        assert_eq!((state.ask(), state.look(), state.look()), (Some(true), None, None));
+        // Somebody else switched it on, and nothing shows that but the question.
+        std::fs::write(folder.path().join("relay"), "active\n").unwrap();
+        assert_eq!(state.ask(), Some(false));
+        assert_eq!(state.look(), Some(Seen::Gone), "it has its power, and is not there");
     }
 }

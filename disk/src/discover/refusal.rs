@@ -82,9 +82,13 @@ impl fmt::Display for Refusal {
             Self::BridgeSwallowsCommands(error) => write!(
                 f,
                 "its USB bridge does not carry power commands to it ({error}); connect it to a SATA or SAS port, use \
-                 another bridge, or control its power by a command"
+                 another bridge, or control its power by a command (`power` in the rack's description)"
             ),
-            Self::PowerUnknown(error) => write!(f, "its power mode cannot be known: {error}"),
+            Self::PowerUnknown(error) => write!(
+                f,
+                "its power mode cannot be known: {error}. If that cannot be mended, control its power by a command \
+                 (`power` in the rack's description)"
+            ),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::udev::Properties;
 use super::usage::Mounts;
 use crate::counters::IoCounters;
 use crate::label::Device;
-use crate::power::{PowerError, PowerMode};
+use crate::power::{PowerControl, PowerError, PowerMode};
 use std::path::{Path, PathBuf};
 
 /// The kernel's size of a sector in /sys, whatever the disk's is.
@@ -19,12 +19,21 @@ const SECTOR_BYTES: u64 = 512;
 /// SCSI types of devices that are disks: direct access, and the same with host-managed zones.
 const DISK_TYPES: [u64; 2] = [0, 0x14];
 
+/// Gives the power control of a disk that does not control it itself.
+pub type Commanded<'a> = dyn Fn(&Path) -> Option<Box<dyn PowerControl>> + 'a;
+
 /// All disks of the machine whose files are in `tree`, by the kernel's names, with the commands of `transports`.
 /// Starts no disk, and reads none that may be asleep.
 pub fn survey(tree: &Tree, transports: &Transports) -> Vec<Disk> {
+    survey_with(tree, transports, &|_| None)
+}
+
+/// The same, where `commanded` gives the power control of the disks that do not control it themselves, by their device
+/// nodes.
+pub fn survey_with(tree: &Tree, transports: &Transports, commanded: &Commanded) -> Vec<Disk> {
     let (mounts, enclosures) = (Mounts::read(tree), Enclosures::read(tree));
     let names = tree.names("sys/block").into_iter().filter(|name| is_disk(tree, name));
-    let mut disks: Vec<Disk> = names.map(|name| describe(tree, transports, &enclosures, name)).collect();
+    let mut disks: Vec<Disk> = names.map(|name| describe(tree, transports, (&enclosures, commanded), name)).collect();
     for disk in &mut disks {
         disk.refusals = refusals(tree, &mounts, disk);
     }
@@ -42,7 +51,12 @@ fn is_disk(tree: &Tree, name: &str) -> bool {
     tree.exists(&device) && tree.number(device.join("type")).is_none_or(|kind| DISK_TYPES.contains(&kind))
 }
 
-fn describe(tree: &Tree, transports: &Transports, enclosures: &Enclosures, name: String) -> Disk {
+fn describe(
+    tree: &Tree,
+    transports: &Transports,
+    (enclosures, commanded): (&Enclosures, &Commanded),
+    name: String,
+) -> Disk {
     let block = block_of(&name);
     let properties = Properties::read(tree, &block);
     let identity = Identity::read(tree, &block, &properties);
@@ -68,7 +82,10 @@ fn describe(tree: &Tree, transports: &Transports, enclosures: &Enclosures, name:
         refusals: Vec::new(),
         name,
     };
-    disk.mode = mode(tree, transports, &disk);
+    disk.mode = match commanded(&disk.path) {
+        Some(control) => Some(control.mode()),
+        None => mode(tree, transports, &disk),
+    };
     disk.contents = if matches!(disk.mode, None | Some(PowerMode::Active)) {
         Contents::read(&tree.real(&disk.path), disk.size_bytes)
     } else {
@@ -114,6 +131,13 @@ fn by_id(tree: &Tree, path: &Path) -> Option<PathBuf> {
 pub fn protocol_of(tree: &Tree, name: &str) -> Protocol {
     let block = block_of(name);
     Identity::read(tree, &block, &Properties::read(tree, &block)).protocol
+}
+
+/// The World Wide Name and the serial number of the disk that the kernel calls `name`. Touches no disk.
+pub fn identity_of(tree: &Tree, name: &str) -> (Option<String>, Option<String>) {
+    let block = block_of(name);
+    let identity = Identity::read(tree, &block, &Properties::read(tree, &block));
+    (identity.wwn, identity.serial)
 }
 
 /// All reasons against using `disk` but those that concern others as well.

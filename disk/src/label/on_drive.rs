@@ -2,7 +2,7 @@
 //!
 //! Invariant: no label is written over another one.
 
-use super::{DriveLabel, DriveUuid, Label, LabelError};
+use super::{Device, DriveLabel, DriveUuid, Label, LabelError};
 use crate::buffer::Buffer;
 use crate::drive::{Drive, DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
@@ -42,6 +42,11 @@ pub async fn check_replacement(drive: &dyn Drive, expected: DriveUuid) -> Result
 /// The UUID on the label of a mounted drive.
 pub async fn uuid_of(drive: &dyn Drive) -> Result<DriveUuid, DriveError> {
     Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.uuid)
+}
+
+/// The disk that the label of a mounted drive was written for.
+pub async fn device_of(drive: &dyn Drive) -> Result<Device, DriveError> {
+    Ok(DriveLabel::decode(&read(drive).await?).map_err(LabelError::Damaged)?.device)
 }
 
 /// The block that the label is.

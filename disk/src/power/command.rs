@@ -10,6 +10,8 @@
 
 use super::{PowerControl, PowerError, PowerMode};
 use crate::child;
+use model::PowerCommand;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +30,11 @@ impl CommandPower {
     pub fn new(argv: Vec<String>, disk: impl Into<String>, timeout: Duration) -> Self {
         assert!(!argv.is_empty(), "a command has a program");
         Self { argv, disk: disk.into(), timeout }
+    }
+
+    /// Control of the disk at `path` by the `command` of a rack's description.
+    pub fn of(command: &PowerCommand, path: &Path) -> Self {
+        Self::new(command.argv.clone(), path.to_string_lossy(), command.timeout)
     }
 
     fn program(&self) -> String {

@@ -163,7 +163,10 @@ impl FetchOrder {
                 let run = self.batch.run();
                 Ok(right_page(&self.blob, self.index, run, self.header_crc, &block))
             }
-            Err(error) if is_local(&error) => Ok(None),
+            Err(error) if is_local(&error) => {
+                tracing::warn!(stack = %self.name, %error, "a checksum page cannot be read");
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -206,7 +209,9 @@ impl FetchOrder {
                     *good = sum == page.sums[(stripe % RUN_STRIPES) as usize];
                     buffer[range].copy_from_slice(&piece);
                 }
-                Err(error) if is_local(&error) => {}
+                Err(error) if is_local(&error) => {
+                    tracing::warn!(stack = %self.name, stripe, %error, "a fragment cannot be read");
+                }
                 Err(error) => return Fetch::Failed(error),
             }
         }

@@ -4,7 +4,9 @@
 //! a state for each drive, each domain and each operation that has not ended. Everything is recounted from the trace
 //! and the description; nothing is asked of the rack. Judged are:
 //! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
-//!   the operator's word that it failed; no hard domain ever has more turning, or draws more, than it carries;
+//!   the operator's word that it failed, one without power control at all times; no hard domain ever has more turning,
+//!   or draws more, than it carries, but for what nobody here started, and whoever has no power control is not counted
+//!   as started;
 //! - *labels*: no transfer names a drive that was not mounted, and its label checked with that, since it was started;
 //!   and what a group was initialised with is remembered of drives of that group, once of each;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
@@ -38,7 +40,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::physics::{READ_SEEKS, ServerLoad};
-use model::{ClassId, DomainId, DomainLimit, DriveId, GroupId, OpId, RackSpec, ResourceId, Time};
+use model::{ClassId, DomainId, DomainLimit, DriveId, DrivePower, GroupId, OpId, RackSpec, ResourceId, Time};
 use rebuild::Rebuilds;
 
 /// A rule that a rack broke.
@@ -187,6 +189,8 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    /// Drives that turn whatever is asked of them, and need no room for it.
+    always_on: Vec<bool>,
     mounted: Vec<bool>,
     /// Drives that their group was initialised with.
     initialised: Vec<bool>,
@@ -235,20 +239,27 @@ impl TraceCheck {
         let standby_mw = u64::from(spec.profile.watts.standby_mw);
         let limited = hard.filter(|(_, resource)| !matches!(resource.limit, DomainLimit::BytesPerS(_)));
         let limited = limited.map(|(id, resource)| {
-            let pool = spec.pool_drives_in(id);
-            let mut draw_mw: Vec<u64> = pool.iter().map(|drives| drives * spec.pool_drive_mw()).collect();
             let domain_of: Vec<DomainId> = spec.drives.iter().map(|drive| spec.domain_of(drive.id, id)).collect();
-            for domain in &domain_of {
+            let mut turning: Vec<u64> = vec![0; spec.domain_count(id)];
+            let mut draw_mw = turning.clone();
+            let of_drives = spec.drives.iter().zip(&domain_of);
+            of_drives.clone().filter(|(drive, _)| drive.power != DrivePower::None).for_each(|(_, domain)| {
                 draw_mw[domain.index()] += standby_mw;
+            });
+            let of_drives = of_drives.filter(|(drive, _)| drive.power == DrivePower::None).map(|(_, domain)| *domain);
+            for domain in of_drives.chain(spec.pool.iter().filter_map(|drive| drive.resource_domains[id.index()])) {
+                turning[domain.index()] += 1;
+                draw_mw[domain.index()] += spec.always_on_mw();
             }
             let starting = vec![0; draw_mw.len()];
-            Limited { resource: id, limit: resource.limit, domain_of, turning: pool, starting, draw_mw }
+            Limited { resource: id, limit: resource.limit, domain_of, turning, starting, draw_mw }
         });
         Self {
             now: Time::ZERO,
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
             mounted: vec![false; spec.drives.len()],
             initialised: vec![false; spec.drives.len()],
             group_of: vec![None; spec.drives.len()],
@@ -378,6 +389,9 @@ impl TraceCheck {
 
     fn turn(&mut self, drive: DriveId, turning: Turning) -> Result<(), TraceFault> {
         let old = core::mem::replace(&mut self.turning[drive.index()], turning);
+        if self.always_on[drive.index()] {
+            return Ok(());
+        }
         let (less_mw, more_mw) = (self.draw_mw(old), self.draw_mw(turning));
         let count = |turning| u64::from(turning != Turning::No);
         let starts = |turning| u64::from(turning == Turning::Starting);

@@ -33,9 +33,10 @@ impl Drives {
         assert!(self.is_permitted(drive) && self.phase(drive).is_stopping(), "{drive} is booked and sent a stop");
     }
 
-    /// Drives that are away and may spin: they keep their permits.
+    /// Drives that are away and may spin, though they could be stopped: they keep their permits.
     pub fn unstopped(&self) -> impl Iterator<Item = DriveId> + '_ {
         let all = (0..self.states.len()).map(|index| DriveId(index as u32));
-        all.filter(|drive| self.is_away(*drive) && self.is_permitted(*drive))
+        let stops = |drive: &DriveId| self.is_permitted(*drive) && !self.ledger.is_always_on(*drive);
+        all.filter(move |drive| self.is_away(*drive) && stops(drive))
     }
 }

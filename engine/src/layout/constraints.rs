@@ -3,12 +3,13 @@
 //! All domains of all resources and media-losing failure domains are numbered through, so that a drive is just a row of
 //! domain numbers. A watts limit becomes a number of drives by the worst case that the ledger's permits allow: as many
 //! of those awake spin up as limits on starts let, and the rest is active. Links (bytes/s) and limits on starts never
-//! keep a drive asleep for good and do not appear themselves.
+//! keep a drive asleep for good and do not appear themselves. A drive that is always on leaves the others of its
+//! domains less, whatever group it is in; it needs nothing itself, and appears in domains of its own.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
-use model::{DomainLimit, RackSpec, ResourceId};
+use model::{DomainLimit, DriveId, RackSpec, ResourceId};
 
 /// Classes of groups of drives: the result of synthesis, before groups and classes are numbered.
 pub(super) type Plan = Vec<Vec<Vec<u32>>>;
@@ -98,24 +99,32 @@ impl Constraints {
         assert!(place < self.width && column.len() == spec.drives.len(), "a column has a domain for each drive");
         let first = self.domains.len() as u32;
         let count = column.iter().max().map_or(0, |most| *most as usize + 1);
-        let mut sizes = vec![0_u32; count];
-        for (drive, domain) in column.iter().enumerate() {
-            sizes[*domain as usize] += 1;
-            self.rows[drive * self.width + place] = first + domain;
+        let limited = !matches!(role, Role::Media(_));
+        let (mut sizes, mut alone) = (vec![0_u32; count], 0);
+        for (drive, domain) in spec.drives.iter().zip(column) {
+            let number = if limited && spec.is_always_on(drive.id) {
+                alone += 1;
+                count as u32 + alone - 1
+            } else {
+                sizes[*domain as usize] += 1;
+                *domain
+            };
+            self.rows[drive.id.index() * self.width + place] = first + number;
         }
-        let pool = match role {
-            Role::Hard(index) | Role::Soft(index) => spec.pool_drives_in(ResourceId(index as u32)),
+        let always_on = match role {
+            Role::Hard(index) | Role::Soft(index) => spec.always_on_in(ResourceId(index as u32)),
             Role::Media(_) => Vec::new(),
         };
         let limit = |domain: usize, size: u32| match role {
             Role::Hard(index) | Role::Soft(index) => {
                 let starts = || starts_max(spec, column, domain as u32, size);
-                awake_limit(spec, spec.resources[index].limit, size, pool[domain], starts)
+                awake_limit(spec, spec.resources[index].limit, size, always_on[domain], starts)
             }
             Role::Media(_) => u32::from(spec.code.parity),
         };
         let domains = sizes.into_iter().enumerate();
         self.domains.extend(domains.map(|(domain, size)| Domain { role, limit: limit(domain, size), size }));
+        self.domains.extend((0..alone).map(|_| Domain { role, limit: 1, size: 1 }));
         let within = |domain: &Domain| domain.media() || domain.limit <= domain.size;
         assert!(self.domains.iter().all(within), "no more drives of a domain may be awake than it has");
     }
@@ -126,9 +135,12 @@ impl Constraints {
         let limit = spec.resources[index].limit;
         let of_resource = |domain: &&Domain| domain.role == Role::Hard(index);
         let sizes = self.domains.iter().filter(of_resource).map(|domain| domain.size);
-        let sizes: Vec<(u32, u64)> = sizes.zip(spec.pool_drives_in(ResourceId(index as u32))).collect();
+        // Behind these are the domains of those that are always on.
+        let sizes: Vec<(u32, u64)> = sizes.zip(spec.always_on_in(ResourceId(index as u32))).collect();
+        let always_on = spec.drives.iter().filter(|drive| spec.is_always_on(drive.id)).count() as u64;
         let carried = |starts: u32| -> u64 {
-            sizes.iter().map(|(size, pool)| u64::from(awake_limit(spec, limit, *size, *pool, || starts))).sum()
+            let awake = |(size, always_on): &(u32, u64)| awake_limit(spec, limit, *size, *always_on, || starts);
+            always_on + sizes.iter().map(|of| u64::from(awake(of))).sum::<u64>()
         };
         let is_watts = matches!(limit, DomainLimit::Watts(_));
         let enough = |starts: &u32| carried(*starts) >= self.group_drives as u64;
@@ -152,7 +164,7 @@ impl Constraints {
     /// Resources with drives that may never be awake, and how many.
     pub(super) fn never_awake(&self) -> BTreeMap<usize, u32> {
         let mut counts = BTreeMap::new();
-        for domain in self.domains.iter().filter(|d| d.limit == 0) {
+        for domain in self.domains.iter().filter(|d| d.limit == 0 && d.size > 0) {
             if let Role::Hard(resource) = domain.role {
                 *counts.entry(resource).or_insert(0) += domain.size;
             }
@@ -238,19 +250,25 @@ impl Constraints {
     }
 }
 
-/// How many of a domain's `size` drives may be awake at once under `limit`, beside so many of the `pool`; at most
-/// `starts_max` of them spin up.
-fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, pool: u64, starts_max: impl FnOnce() -> u32) -> u32 {
+/// How many of the `size` drives of a domain that sleep may be awake at once under `limit`, beside so many that are
+/// `always_on`; at most `starts_max` of them spin up.
+fn awake_limit(
+    spec: &RackSpec,
+    limit: DomainLimit,
+    size: u32,
+    always_on: u64,
+    starts_max: impl FnOnce() -> u32,
+) -> u32 {
     let watts = spec.profile.watts;
     match limit {
-        DomainLimit::ActiveDrives(drives) => u64::from(drives).saturating_sub(pool).min(size.into()) as u32,
+        DomainLimit::ActiveDrives(drives) => u64::from(drives).saturating_sub(always_on).min(size.into()) as u32,
         DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => size,
         DomainLimit::Watts(most) => {
             // Power beyond standby: while a drive spins up, and then as long as it spins.
             let standby = u64::from(watts.standby_mw);
             let starting = u64::from(watts.spin_up_mw.max(watts.active_mw)) - standby;
             let active = u64::from(watts.active_mw) - standby;
-            let taken = standby * u64::from(size) + pool * spec.pool_drive_mw();
+            let taken = standby * u64::from(size) + always_on * spec.always_on_mw();
             let left = (u64::from(most) * 1000).saturating_sub(taken);
             let starts = u64::from(starts_max().min(size));
             let all_start = left.checked_div(starting).unwrap_or(u64::from(size));
@@ -263,11 +281,12 @@ fn awake_limit(spec: &RackSpec, limit: DomainLimit, size: u32, pool: u64, starts
     }
 }
 
-/// How many of the `size` drives in `domain` of a resource, whose domains are in `column`, may spin up at once.
+/// How many of the `size` drives in `domain` of a resource that sleep may spin up at once; its domains are in `column`.
 fn starts_max(spec: &RackSpec, column: &[u32], domain: u32, size: u32) -> u32 {
     let most = spec.starts_max(size.into(), |starting| {
         let mut counts = vec![0_u64; spec.domain_count(starting)];
-        let here = spec.drives.iter().zip(column).filter(|(_, other)| **other == domain);
+        let sleeps = |drive: DriveId| !spec.is_always_on(drive);
+        let here = spec.drives.iter().zip(column).filter(|(drive, other)| **other == domain && sleeps(drive.id));
         here.for_each(|(drive, _)| counts[drive.resource_domains[starting.index()].index()] += 1);
         counts
     });

@@ -5,7 +5,9 @@
 use super::*;
 use crate::check::tests::{Shortfall, shortfalls};
 use alloc::string::ToString;
-use model::{DomainId, DomainLimit, DriveSpec, FailureDomains, PoolDriveSpec, Resource, ResourceId, Rng};
+use model::{
+    DomainId, DomainLimit, DrivePower, DriveSpec, FailureDomains, PoolDriveSpec, RackDraft, Resource, ResourceId, Rng,
+};
 use proptest::prelude::{ProptestConfig, any, prop_assert_eq, proptest};
 use std::collections::BTreeMap;
 
@@ -110,6 +112,7 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
         failure_domains: kinds.iter().map(|column| column[id]).collect(),
         capacity_bytes: None,
         path: None,
+        power: DrivePower::Own,
     };
     draft.drives = slots.iter().enumerate().map(drive).collect();
     let alone = RackSpec::validated(draft.clone()).unwrap();
@@ -122,7 +125,11 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
         path: None,
     };
     draft.pool = (0..seed % 3).map(|_| pooled()).collect();
-    // Limits that do not carry the pool's drives are refused.
+    let mut uncontrolled = Rng::for_thing(0x6f6e, seed);
+    for drive in draft.drives.iter_mut().filter(|_| seed.is_multiple_of(4) && uncontrolled.below(4) == 0) {
+        drive.power = DrivePower::None;
+    }
+    // Limits that do not carry what is always on are refused.
     RackSpec::validated(draft).unwrap_or(alone)
 }
 
@@ -153,7 +160,8 @@ fn random_domains(rng: &mut Rng, slots: &[[u16; 3]]) -> Vec<DomainId> {
 
 /// How many drives of a domain may spin up at once, by adding up every other domain with a limit.
 fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
-    let here = || spec.drives.iter().filter(|drive| drive.resource_domains[resource.index()] == domain);
+    let sleeps = |drive: &&DriveSpec| drive.power != DrivePower::None;
+    let here = || spec.drives.iter().filter(|d| d.resource_domains[resource.index()] == domain).filter(sleeps);
     let hard = spec.resources_by_id().filter(|(_, other)| other.hard);
     let limited = hard.filter_map(|(id, other)| match other.limit {
         DomainLimit::StartingDrives(limit) => Some((id, u64::from(limit))),
@@ -170,14 +178,18 @@ fn starts_in(spec: &RackSpec, resource: ResourceId, domain: DomainId) -> u64 {
 /// Whether some g drives may be awake at once, by trying all choices.
 fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) -> bool {
     let within = |(id, resource): (ResourceId, &Resource)| {
-        let awake = |domain| chosen.iter().filter(|d| spec.domain_of(**d, id) == domain).count() as u64;
+        let is_in = |drive: &DriveSpec, domain, sleeps: bool| {
+            drive.resource_domains[id.index()] == domain && sleeps == (drive.power != DrivePower::None)
+        };
+        let awake = |domain| chosen.iter().filter(|d| is_in(spec.drive(**d), domain, true)).count() as u64;
         let pool = |domain| spec.pool.iter().filter(|d| d.resource_domains[id.index()] == Some(domain)).count() as u64;
-        let size = |domain| spec.drives.iter().filter(|d| d.resource_domains[id.index()] == domain).count() as u64;
+        let always_on = |domain| pool(domain) + spec.drives.iter().filter(|d| is_in(d, domain, false)).count() as u64;
+        let size = |domain| spec.drives.iter().filter(|d| is_in(d, domain, true)).count() as u64;
         !resource.hard
             || chosen.iter().all(|drive| {
                 let domain = spec.domain_of(*drive, id);
                 match resource.limit {
-                    DomainLimit::ActiveDrives(limit) => awake(domain) + pool(domain) <= u64::from(limit),
+                    DomainLimit::ActiveDrives(limit) => awake(domain) + always_on(domain) <= u64::from(limit),
                     DomainLimit::StartingDrives(_) | DomainLimit::BytesPerS(_) => true,
                     DomainLimit::Watts(watts) => {
                         let profile = spec.profile.watts;
@@ -185,8 +197,8 @@ fn some_group_exists(spec: &RackSpec, next: usize, chosen: &mut Vec<DriveId>) ->
                         let asleep_mw = (size(domain) - awake(domain)) * u64::from(profile.standby_mw);
                         let spinning_mw = (awake(domain) - starting) * u64::from(profile.active_mw);
                         let starting_mw = starting * u64::from(profile.spin_up_mw);
-                        let pool_mw = pool(domain) * u64::from(profile.spin_up_mw.max(profile.active_mw));
-                        starting_mw + spinning_mw + asleep_mw + pool_mw <= u64::from(watts) * 1000
+                        let on_mw = always_on(domain) * u64::from(profile.spin_up_mw.max(profile.active_mw));
+                        starting_mw + spinning_mw + asleep_mw + on_mw <= u64::from(watts) * 1000
                     }
                 }
             })
@@ -278,6 +290,36 @@ fn drives_that_fit_no_group_are_spares() {
     let layout = judged(&model::text::parse(&text, "x").unwrap()).unwrap();
     assert_eq!((layout.groups.len(), layout.spares.len()), (2, 2));
     assert!(layout.spares.iter().all(|drive| layout.group_of(*drive).is_none()));
+}
+
+#[test]
+fn drives_that_nobody_controls_leave_the_others_less_and_need_no_room_themselves() {
+    let on = |drives: &[usize], limit: u32| {
+        let text = shipped_text("nas8").replace("active_drives = 4", &std::format!("active_drives = {limit}"));
+        let mut draft = RackDraft::clone(&model::text::parse(&text, "x").unwrap());
+        for drive in drives {
+            draft.drives[*drive].power = DrivePower::None;
+        }
+        RackSpec::validated(draft).unwrap()
+    };
+    let of_groups = |spec: &RackSpec| {
+        let layout = judged(spec).unwrap();
+        let on = |group: &Group| group.drives.iter().filter(|drive| spec.is_always_on(**drive)).count();
+        (layout.active_groups_max(), layout.groups.iter().map(on).collect::<Vec<_>>())
+    };
+    // Four of the other six, or two of them: with the two that are always on a group, and no other one.
+    assert_eq!(of_groups(&on(&[0, 1], 6)).1.iter().sum::<usize>(), 2);
+    assert_eq!(of_groups(&on(&[0, 1], 4)), (1, vec![2]));
+    let error = synthesise(&on(&[0, 1], 3)).unwrap_err().to_string();
+    assert!(error.starts_with("`power` lets 3 drives be awake at once, and a group has 4"), "{error}");
+    let spec = on(&[0, 1], 4);
+    let layout = judged(&spec).unwrap();
+    let (standby, most, active) = (800, 24_000, 6_500);
+    let watts = spec.profile.watts;
+    assert_eq!((watts.standby_mw, watts.spin_up_mw, watts.active_mw), (standby, most, active));
+    assert_eq!(layout.asleep_mw(&spec), u64::from(6 * standby + 2 * most));
+    assert_eq!(layout.active_mw(&spec), u64::from(4 * standby + 2 * active + 2 * most));
+    assert_eq!(layout.waking_mw(&spec), u64::from(4 * standby + 4 * most));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 use super::{Domain, Ledger, PowerState};
 use alloc::vec::Vec;
 use model::{
-    DomainId, DomainLimit, DriveId, DriveSpec, PoolDriveSpec, RackDraft, RackSpec, Resource, ResourceId, Watts,
+    DomainId, DomainLimit, DriveId, DrivePower, DriveSpec, PoolDriveSpec, RackDraft, RackSpec, Resource, ResourceId,
+    Watts,
 };
 use proptest::prelude::*;
 
@@ -29,6 +30,7 @@ fn rack(resources: &[(DomainLimit, bool, u32)], watts: Watts) -> RackSpec {
         failure_domains: Vec::new(),
         capacity_bytes: None,
         path: None,
+        power: DrivePower::Own,
     };
     draft.drives = (0..DRIVES).map(drive).collect();
     RackSpec::validated(draft).unwrap()
@@ -51,21 +53,29 @@ fn watts() -> impl Strategy<Value = Watts> {
     })
 }
 
-/// The same with so many drives of a pool, if its limits carry them.
-fn with_pool(rack: RackSpec, pool: u32) -> RackSpec {
+/// The same with so many drives of a pool, and these without power control, if its limits carry them.
+fn with_always_on(rack: RackSpec, pool: u32, uncontrolled: &[u32]) -> RackSpec {
     let mut draft = RackDraft::clone(&rack);
     let domains = |i: u32| rack.drives[i as usize].resource_domains.iter().copied().map(Some).collect();
     draft.pool =
         (0..pool).map(|i| PoolDriveSpec { slot: None, resource_domains: domains(i / 2), path: None }).collect();
+    for drive in uncontrolled {
+        draft.drives[*drive as usize].power = DrivePower::None;
+    }
     RackSpec::validated(draft).unwrap_or(rack)
+}
+
+fn is_uncontrolled(spec: &RackSpec, drive: DriveId) -> bool {
+    spec.drives[drive.index()].power == DrivePower::None
 }
 
 /// Drives that spin or spin up in a domain, and what its drives draw, by looking at each; those of the pool included.
 fn recount(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain: DomainId) -> (u64, u64) {
     let inside = spec.drives.iter().filter(|drive| spec.domain_of(drive.id, resource) == domain);
     let pool = spec.pool.iter().filter(|drive| drive.resource_domains[resource.index()] == Some(domain)).count() as u64;
-    let most_mw = spec.profile.watts.spin_up_mw.max(spec.profile.watts.active_mw);
-    inside.fold((pool, pool * u64::from(most_mw)), |(active, mw), drive| match states[drive.id.index()] {
+    let most_mw = u64::from(spec.profile.watts.spin_up_mw.max(spec.profile.watts.active_mw));
+    inside.fold((pool, pool * most_mw), |(active, mw), drive| match states[drive.id.index()] {
+        _ if is_uncontrolled(spec, drive.id) => (active + 1, mw + most_mw),
         PowerState::Standby => (active, mw + u64::from(spec.profile.watts.standby_mw)),
         PowerState::SpinningUp => (active + 1, mw + u64::from(spec.profile.watts.spin_up_mw)),
         PowerState::Active => (active + 1, mw + u64::from(spec.profile.watts.active_mw)),
@@ -75,7 +85,8 @@ fn recount(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain:
 /// Drives that spin up in a domain, by looking at each.
 fn starting(spec: &RackSpec, states: &[PowerState], resource: ResourceId, domain: DomainId) -> u64 {
     let inside = spec.drives.iter().filter(|drive| spec.domain_of(drive.id, resource) == domain);
-    inside.filter(|drive| states[drive.id.index()] == PowerState::SpinningUp).count() as u64
+    let starts = |drive: &&DriveSpec| states[drive.id.index()] == PowerState::SpinningUp;
+    inside.filter(starts).filter(|drive| !is_uncontrolled(spec, drive.id)).count() as u64
 }
 
 /// Whether no hard limit is broken.
@@ -95,6 +106,9 @@ fn safe(spec: &RackSpec, states: &[PowerState]) -> bool {
 
 /// Whether `drive` may spin up by the limits, now and when all that spins up now has got to full speed.
 fn would_fit(spec: &RackSpec, states: &[PowerState], drive: DriveId) -> bool {
+    if is_uncontrolled(spec, drive) {
+        return true;
+    }
     let mut worst = states.to_vec();
     worst[drive.index()] = PowerState::SpinningUp;
     let now = safe(spec, &worst);
@@ -110,9 +124,12 @@ fn would_fit(spec: &RackSpec, states: &[PowerState], drive: DriveId) -> bool {
 /// The first hard domain whose limit is too low for `drive` even if every other drive is asleep.
 fn obstacle(ledger: &Ledger, drive: DriveId) -> Option<(ResourceId, DomainId)> {
     let standby_mw = u64::from(ledger.watts.standby_mw);
+    if ledger.is_always_on(drive) {
+        return None;
+    }
     ledger.books.iter().filter(|book| book.hard).find_map(|book| {
         let domain = book.domain_of[drive.index()];
-        // Nothing but the pool has a permit.
+        // Nothing has a permit but what is always on.
         let others = *book.domain(drive);
         let alone = Domain {
             active: others.active + 1,
@@ -124,7 +141,8 @@ fn obstacle(ledger: &Ledger, drive: DriveId) -> Option<(ResourceId, DomainId)> {
 }
 
 fn check_books(spec: &RackSpec, ledger: &Ledger, states: &[PowerState]) {
-    let awake = states.iter().filter(|state| **state != PowerState::Standby).count();
+    let controlled = spec.drives.iter().filter(|drive| !is_uncontrolled(spec, drive.id));
+    let awake = controlled.filter(|drive| states[drive.id.index()] != PowerState::Standby).count();
     assert_eq!(ledger.active_drives(), awake);
     let in_use: Vec<_> = ledger.usage().collect();
     for (id, resource) in spec.resources_by_id() {
@@ -154,9 +172,10 @@ proptest! {
     #[test]
     fn no_hard_domain_is_ever_above_its_limit_and_no_permit_is_lost(
         resources in prop::collection::vec(resource(), 1..4), watts in watts(), pool in 0..6_u32,
+        uncontrolled in prop::collection::vec(0..DRIVES, 0..4),
         steps in prop::collection::vec((0..4_u8, prop::collection::vec(0..DRIVES, 1..DRIVES as usize)), 0..80),
     ) {
-        let spec = with_pool(rack(&resources, watts), pool);
+        let spec = with_always_on(rack(&resources, watts), pool, &uncontrolled);
         let mut ledger = Ledger::new(&spec);
         let mut states = std::vec![PowerState::Standby; DRIVES as usize];
         for (step, drives) in steps {
@@ -192,9 +211,11 @@ proptest! {
         for drive in (0..DRIVES).map(DriveId).filter(|d| states[d.index()] != PowerState::Standby) {
             ledger.released(drive);
         }
-        let pool_mw = spec.pool.len() as u64 * u64::from(watts.spin_up_mw.max(watts.active_mw));
-        prop_assert_eq!(ledger.watts_mw(), u64::from(DRIVES * watts.standby_mw) + pool_mw);
-        prop_assert!(!spec.pool.is_empty() || ledger.usage().next().is_none());
+        let uncontrolled = (0..DRIVES).filter(|drive| is_uncontrolled(&spec, DriveId(*drive))).count() as u32;
+        let on = u64::from(uncontrolled) + spec.pool.len() as u64;
+        let on_mw = on * u64::from(watts.spin_up_mw.max(watts.active_mw));
+        prop_assert_eq!(ledger.watts_mw(), u64::from((DRIVES - uncontrolled) * watts.standby_mw) + on_mw);
+        prop_assert!(on > 0 || ledger.usage().next().is_none());
         for drive in (0..DRIVES).map(DriveId) {
             let obstacle = obstacle(&ledger, drive);
             let granted = !ledger.request(&[drive]).is_empty();
@@ -230,6 +251,22 @@ fn with_a_limit_of_watts_the_rest_starts_as_others_get_to_speed() {
     ledger.spun_up(DriveId(0));
     assert_eq!(ledger.request(&drives(2..4)), drives(2..3));
     assert_eq!(ledger.state(DriveId(3)), PowerState::Standby);
+}
+
+#[test]
+fn a_drive_that_nobody_controls_takes_its_part_at_all_times_and_needs_no_permit() {
+    let spec = with_always_on(rack(&[(DomainLimit::ActiveDrives(2), true, 1)], PAPER), 0, &[3]);
+    let mut ledger = Ledger::new(&spec);
+    let asleep_mw = 11 * 1_560 + 21_530;
+    assert_eq!(ledger.watts_mw(), asleep_mw);
+    assert_eq!(ledger.request(&drives(0..4)), [DriveId(0), DriveId(3)], "one beside it, and it itself");
+    assert_eq!((ledger.active_drives(), ledger.watts_mw()), (1, asleep_mw - 1_560 + 21_530));
+    assert_eq!(ledger.usage().next(), Some((ResourceId(0), DomainId(0), 2, 2)));
+    ledger.spun_up(DriveId(3));
+    ledger.released(DriveId(3));
+    assert_eq!(ledger.usage().next(), Some((ResourceId(0), DomainId(0), 2, 2)), "a stop gives nothing back");
+    ledger.released(DriveId(0));
+    assert_eq!((ledger.usage().next(), ledger.watts_mw()), (Some((ResourceId(0), DomainId(0), 1, 2)), asleep_mw));
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn draft(code: (u8, u8), capacities: &[u64], kinds: &[Vec<u32>]) -> RackDraft {
         failure_domains: kinds.iter().map(|domain_of| DomainId(domain_of[i])).collect(),
         capacity_bytes: Some(*capacity),
         path: None,
+        power: model::DrivePower::Own,
     };
     draft.drives = capacities.iter().enumerate().map(drive).collect();
     draft

@@ -164,13 +164,14 @@ impl Rack {
         }
     }
 
-    /// Every failed drive's rebuild goes on as far as it can. True if something was queued.
+    /// Every failed drive's rebuild goes on as far as it can. True if something was queued, or a pass has ended, so
+    /// that its group need not spin for it any more.
     pub(super) fn queue_rebuilds(&mut self, step: &mut Step) -> bool {
         assert!(!self.closing, "nothing is rebuilt any more once the rack closes");
         if self.rebuilder.is_idle() {
             return false;
         }
-        let mut queued = false;
+        let mut changed = false;
         loop {
             // What one drive was waited for with may go on when that one is through with its level. Each round ends a
             // level or a pass, so this comes to an end.
@@ -180,10 +181,11 @@ impl Rack {
                 let used_bytes = placement.used_bytes(drive);
                 let mut need = self.rebuilder.need(drive, |drive| placement.used_bytes(drive), now);
                 if need == Need::Queue {
-                    queued |= self.queue_page(drive, now);
+                    changed |= self.queue_page(drive, now);
                     need = self.rebuilder.need_behind_page(drive, used_bytes, now);
                 }
                 moved |= matches!(need, Need::Page { .. } | Need::Ended);
+                changed |= need == Need::Ended;
                 if need == Need::Ended && self.rebuilder.has_emptied(drive, used_bytes) {
                     self.give_up_emptied(drive, step);
                 }
@@ -193,7 +195,7 @@ impl Rack {
                 }
             }
             if !moved {
-                return queued;
+                return changed;
             }
         }
     }

@@ -98,15 +98,24 @@ impl Rack {
         if state.is_hastened {
             return Time::ZERO;
         }
-        // A group that is to be recovered has work, and is not idle.
-        let is_exhausted = self.keeps_exhausted(group, now);
-        let spinning = Spinning { ready_at: state.ready_at, is_exhausted, recovery_reserved: false };
+        let (is_exhausted, recovery_reserved) = (self.keeps_exhausted(group, now), self.is_reserved(group, now));
+        let spinning = Spinning { ready_at: state.ready_at, is_exhausted, recovery_reserved };
         self.setup.policy.spin_down.stays_until(&spinning, now)
+    }
+
+    /// Whether `group`, which has nothing to do just now, is about to be recovered or written to: the catalog is asked
+    /// for more of what a drive of it has lost, or what is to be written to it is being composed. Either is answered.
+    fn is_reserved(&self, group: GroupId, now: Time) -> bool {
+        let comes_here = |(op, pin, composed_for): (OpId, PinnedTo, Option<GroupId>)| {
+            !self.ops.contains(op) && composed_for.or(self.placement.batch_group(pin)) == Some(group)
+        };
+        self.rebuilder.is_pending(group, |drive| self.placement.used_bytes(drive), now)
+            || self.migrator.composed().any(comes_here)
     }
 
     /// Whether `group` would be kept spinning, since a drive of it has no starts left today.
     fn keeps_exhausted(&self, group: GroupId, now: Time) -> bool {
-        let is_exhausted = |drive: &DriveId| !self.drives.budget.may_start(*drive, now, PriorityClass::Background);
+        let is_exhausted = |drive: &DriveId| !self.drives.may_start(&[*drive], PriorityClass::Background, now);
         self.setup.policy.spin_down.keeps_exhausted && self.setup.members(group).iter().any(is_exhausted)
     }
 

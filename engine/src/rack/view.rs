@@ -63,6 +63,11 @@ impl Rack {
         phase
     }
 
+    /// Whether nobody controls the power of `drive`: it counts as spinning at all times.
+    pub fn is_always_on(&self, drive: DriveId) -> bool {
+        self.drives.ledger.is_always_on(drive)
+    }
+
     /// Drives that would not stop, or do not say whether they did: each counts as spinning in all domains of hard
     /// limits it is in. These are named with what is used of them, and the limit: drives or milliwatts, by the
     /// resource.

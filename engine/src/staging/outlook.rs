@@ -16,7 +16,7 @@ pub enum Outlook {
     DueIn(Duration),
     /// It is due: it moves with the next pass of checks that comes to it.
     WithChecks,
-    /// When the workshop is above its regular threshold and no client waits, or above its critical one.
+    /// When the workshop is above its regular threshold, is idle and no client waits, or above its critical one.
     AboveRegular,
     /// Only when the workshop is above its critical threshold.
     AboveCritical,

@@ -6,7 +6,8 @@
 //!    block follows block.
 //! 2. Between the thresholds, and while it is not idle, the next block waits until it is
 //!    ([`PacingPolicy::awaits_idle`]). Not so where the drives that it is copied to spin meanwhile, and others may not
-//!    (DESIGN.md, section 2; SOHO has one disk): there it goes on beside clients, for the least share of 3.
+//!    (DESIGN.md, section 2; SOHO has one disk): there it goes on beside clients, for the least share of 3, and the
+//!    listing before it is what waits ([`super::idleness`]).
 //! 3. Above the critical threshold blocks go on beside clients, for a share of the time: after a block that took t the
 //!    next one waits t (1 - share) / share. The share grows from `busy_permille` at the critical threshold to all of
 //!    the time where the workshop is full.

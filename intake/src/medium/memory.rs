@@ -117,6 +117,16 @@ impl World {
         state.drives[drive].names.iter().map(|(name, file)| (name.clone(), state.files[*file].clone())).collect()
     }
 
+    /// How many files with names that end like this have been made on `drive`, renamed ones not counted.
+    pub fn made(&self, drive: usize, ending: &str) -> usize {
+        let state = self.0.state.lock();
+        let made = state.journal.iter().filter(|entry| match entry {
+            Entry::Names(at, Names::Create(name, _)) => *at == drive && name.ends_with(ending),
+            _ => false,
+        });
+        made.count()
+    }
+
     /// Changes bytes of a file behind everybody's back, as rot does. The file must be there.
     pub fn corrupt(&self, drive: usize, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.0.state.lock();

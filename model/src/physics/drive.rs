@@ -114,6 +114,8 @@ pub struct DrivePhysics {
     position: Option<(u64, u64)>,
     starts: u32,
     losses: u32,
+    /// Nobody stops it: its platters turn whenever it has power.
+    always_on: bool,
 }
 
 impl DrivePhysics {
@@ -138,7 +140,16 @@ impl DrivePhysics {
             position: None,
             starts: 0,
             losses: 0,
+            always_on: false,
         }
+    }
+
+    /// The same of a drive whose power nobody controls: it turns, and a stop changes nothing.
+    #[must_use]
+    pub fn always_on(mut self) -> Self {
+        assert!(self.state == PowerState::Standby && self.starts == 0, "it turns from the beginning");
+        (self.always_on, self.state) = (true, PowerState::Active);
+        self
     }
 
     /// Starts to count energy at `now` rather than at [`Time::ZERO`], for a drive that comes into being later.
@@ -243,8 +254,8 @@ impl DrivePhysics {
         }
     }
 
-    /// Stops the platters; returns when they will stand still, which is `now` if they do already. The file system must
-    /// be unmounted. A drive that is spinning up spins down again.
+    /// Stops the platters; returns when they will stand still, which is `now` if they do already, or never do. The file
+    /// system must be unmounted. A drive that is spinning up spins down again.
     ///
     /// # Errors
     /// [`Refused`] if the file system is mounted, or the drive is away.
@@ -252,6 +263,7 @@ impl DrivePhysics {
         self.settle(now);
         match self.state {
             PowerState::Standby => Ok(now),
+            PowerState::Active if self.always_on && !self.mounted => Ok(self.free_at(now)),
             PowerState::SpinningDown => Ok(self.state_ends),
             PowerState::Active | PowerState::SpinningUp if !self.mounted => {
                 let still = self.free_at(now) + self.profile.spin_down.sample(&mut self.rng);
@@ -339,12 +351,18 @@ impl DrivePhysics {
         self.position = None;
     }
 
-    /// The drive answers again, in standby. Does nothing to a drive that is not away.
+    /// The drive answers again, in standby if it ever is. Does nothing to a drive that is not away.
     pub fn come_back(&mut self, now: Time) {
         self.settle(now);
         if self.state == PowerState::Away {
-            self.state = PowerState::Standby;
+            self.state = if self.always_on { PowerState::Active } else { PowerState::Standby };
         }
+    }
+
+    /// Whether nobody controls its power.
+    #[inline]
+    pub fn is_always_on(&self) -> bool {
+        self.always_on
     }
 
     /// Starts of the platters so far.

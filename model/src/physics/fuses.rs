@@ -55,8 +55,8 @@ struct Fuse {
     drives: Vec<DriveId>,
     /// Those of them that were started, and had not come to a standstill when one was started last.
     started: Vec<DriveId>,
-    /// The drives of the pool of small records in it, which count as active at all times.
-    pool: u64,
+    /// Those of the rack and of the pool of small records that count as active at all times.
+    always_on: u64,
     /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
     reset_at: Time,
 }
@@ -71,10 +71,12 @@ pub struct Fuses {
     of_drive: Vec<usize>,
     each_hangs_on: usize,
     turning: Vec<Turning>,
+    /// Drives that count at all times, whatever they are sent.
+    is_always_on: Vec<bool>,
     /// When the last fuse that ever tripped resets.
     all_reset_at: Time,
     watts: Watts,
-    pool_drive_mw: u64,
+    always_on_mw: u64,
     reset_after: Duration,
 }
 
@@ -89,13 +91,13 @@ impl Fuses {
             }
             let first = domains.len();
             firsts.push((resource, first));
-            let pools = rack.pool_drives_in(resource).into_iter();
-            domains.extend(pools.enumerate().map(|(domain, pool)| Fuse {
+            let always_on = rack.always_on_in(resource).into_iter();
+            domains.extend(always_on.enumerate().map(|(domain, always_on)| Fuse {
                 resource,
                 domain: DomainId(domain as u32),
                 limit: described.limit,
                 drives: Vec::new(),
-                pool,
+                always_on,
                 started: Vec::new(),
                 reset_at: Time::ZERO,
             }));
@@ -113,9 +115,10 @@ impl Fuses {
             of_drive,
             each_hangs_on,
             turning,
+            is_always_on: rack.drives.iter().map(|drive| rack.is_always_on(drive.id)).collect(),
             all_reset_at: Time::ZERO,
             watts: rack.profile.watts,
-            pool_drive_mw: rack.pool_drive_mw(),
+            always_on_mw: rack.always_on_mw(),
             reset_after,
         }
     }
@@ -131,6 +134,9 @@ impl Fuses {
     pub fn spin_up(&mut self, now: Time, drive: DriveId, at_speed: Time) -> Option<Trip> {
         assert!(self.tripped(now, drive).is_none(), "{drive} has no power");
         assert!(at_speed >= now, "{drive} is at speed after it started");
+        if self.is_always_on[drive.index()] {
+            return None;
+        }
         self.turning[drive.index()] = Turning::Since(at_speed);
         let fuses = self.of(drive);
         for fuse in &self.of_drive[fuses.clone()] {
@@ -163,7 +169,9 @@ impl Fuses {
 
     /// Drive `drive` was stopped and will stand still at `still`.
     pub fn stop(&mut self, drive: DriveId, still: Time) {
-        self.turning[drive.index()] = Turning::Until(still);
+        if !self.is_always_on[drive.index()] {
+            self.turning[drive.index()] = Turning::Until(still);
+        }
     }
 
     /// Drive `drive` loses its power, though no fuse tripped.
@@ -187,14 +195,15 @@ impl Fuses {
         match fuse.limit {
             DomainLimit::ActiveDrives(limit) => {
                 let active = states.filter(|state| *state != PowerState::Standby).count() as u64;
-                active + fuse.pool > u64::from(limit)
+                active + fuse.always_on > u64::from(limit)
             }
             DomainLimit::StartingDrives(limit) => {
                 states.filter(|state| *state == PowerState::SpinningUp).count() > limit as usize
             }
             DomainLimit::Watts(limit) => {
-                let drawn_mw: u64 = fuse.drives.iter().map(|d| u64::from(self.draw_mw(now, *d))).sum();
-                drawn_mw + fuse.pool * self.pool_drive_mw > u64::from(limit) * 1000
+                let others = fuse.drives.iter().filter(|drive| !self.is_always_on[drive.index()]);
+                let drawn_mw: u64 = others.map(|drive| u64::from(self.draw_mw(now, *drive))).sum();
+                drawn_mw + fuse.always_on * self.always_on_mw > u64::from(limit) * 1000
             }
             DomainLimit::BytesPerS(_) => false,
         }
@@ -213,7 +222,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::drive::tests::profile;
     use super::*;
-    use crate::rack::{Code, DriveSpec, PoolDriveSpec, RackDraft, Resource};
+    use crate::rack::{Code, DrivePower, DriveSpec, PoolDriveSpec, RackDraft, Resource};
     use alloc::borrow::ToOwned;
     use alloc::vec;
 
@@ -227,6 +236,7 @@ mod tests {
             failure_domains: vec![],
             capacity_bytes: None,
             path: None,
+            power: DrivePower::Own,
         };
         let draft = RackDraft {
             name: "small".to_owned(),
@@ -294,6 +304,19 @@ mod tests {
         let (now, at_speed) = (Time::from_secs(1), Time::from_secs(9));
         assert_eq!(fuses.spin_up(now, DriveId(0), at_speed), None);
         assert_eq!(fuses.spin_up(now, DriveId(1), at_speed).map(|trip| trip.resource), Some(ResourceId(0)));
+    }
+
+    #[test]
+    fn drives_that_nobody_controls_count_at_all_times_and_trip_nothing() {
+        let mut draft = RackDraft::clone(&rack(DomainLimit::ActiveDrives(2)));
+        draft.drives[3].power = DrivePower::None;
+        let mut fuses = Fuses::new(&RackSpec::validated(draft).unwrap(), Duration::from_secs(30));
+        let (now, at_speed) = (Time::from_secs(1), Time::from_secs(9));
+        assert_eq!(fuses.spin_up(now, DriveId(0), at_speed), None);
+        assert_eq!(fuses.spin_up(now, DriveId(3), now), None, "it turned all the while");
+        fuses.stop(DriveId(3), now);
+        let trip = fuses.spin_up(now, DriveId(1), at_speed).unwrap();
+        assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4), "it still turns, and loses its power too");
     }
 
     #[test]

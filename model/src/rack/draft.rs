@@ -89,6 +89,46 @@ pub struct DriveSpec {
     pub capacity_bytes: Option<u64>,
     /// Its directory or device, for racks described drive by drive.
     pub path: Option<String>,
+    /// Who starts and stops it.
+    #[serde(default)]
+    pub power: DrivePower,
+}
+
+impl DriveSpec {
+    /// Whether it is a whole disk, rather than a directory.
+    pub fn is_device(&self) -> bool {
+        self.path.as_deref().is_some_and(|path| path.starts_with("/dev/"))
+    }
+
+    /// The command of the operator's that controls its power, if one does.
+    pub fn power_command(&self) -> Option<&PowerCommand> {
+        match &self.power {
+            DrivePower::Command(command) => Some(command),
+            DrivePower::Own | DrivePower::None => None,
+        }
+    }
+}
+
+/// Who starts and stops the platters of a drive.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DrivePower {
+    /// The drive does, at Larder's commands.
+    #[default]
+    Own,
+    /// Nobody that Larder knows of. It may spin at any moment, and so counts as spinning at all times.
+    None,
+    /// A command of the operator's does.
+    Command(PowerCommand),
+}
+
+/// A command of the operator's that controls the power of a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerCommand {
+    /// The program, by its absolute path, and its first arguments.
+    pub argv: Vec<String>,
+    /// The time it has for each action.
+    pub timeout: Duration,
 }
 
 /// A drive of the pool of small records (Workload Shifting), beside the rack's own: in no group, and asked for nothing
@@ -264,6 +304,16 @@ pub struct RackDraft {
     pub pool: Vec<PoolDriveSpec>,
     /// The properties of each drive.
     pub profile: DriveProfile,
+}
+
+impl RackDraft {
+    /// The domains of the resource in `column` of all drives that count as active at all times: those without power
+    /// control, and those of the pool that stand in the rack.
+    pub(super) fn always_on_domains(&self, column: usize) -> impl Iterator<Item = DomainId> + '_ {
+        let uncontrolled = self.drives.iter().filter(|drive| drive.power == DrivePower::None);
+        let of_drives = uncontrolled.map(move |drive| drive.resource_domains[column]);
+        of_drives.chain(self.pool.iter().filter_map(move |drive| drive.resource_domains[column]))
+    }
 }
 
 /// The reason why a draft is not a valid rack.

@@ -5,8 +5,8 @@
 //! days.
 
 use super::draft::{
-    Code, Distribution, DomainLimit, DriveProfile, DriveSpec, RackDraft, RateSpread, Resource, SpecError, Stragglers,
-    Watts,
+    Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, PowerCommand, RackDraft, RateSpread,
+    Resource, SpecError, Stragglers, Watts,
 };
 use crate::id::{DomainId, DriveId};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ const PACK_MAX_BYTES: u64 = 1_000_000_000_000;
 /// The most drives of a pool of small records, which `intake` allows.
 pub(crate) const POOL_DRIVES_MAX: usize = 64;
 const BLOCK_BYTES: u32 = 4096;
+/// The longest that a command for a drive's power may take. A drive that takes longer is given up on anyway.
+pub(crate) const COMMAND_TIMEOUT_MAX: Duration = Duration::from_mins(2);
 
 type Checked = Result<(), SpecError>;
 
@@ -180,12 +182,49 @@ fn check_drives(draft: &RackDraft) -> Checked {
             check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
         }
     }
+    check_power(draft)?;
     check_pool(draft, &mut slots, &mut paths)?;
     // Sums over drives are kept in `u64`.
     let each = draft.profile.capacity_bytes;
     let total: u128 = draft.drives.iter().map(|d| u128::from(d.capacity_bytes.unwrap_or(each))).sum();
     let too_much = "the drives hold 9.2 EB or more together; write a smaller capacity";
     require(total < 1 << 63, "drive.capacity", too_much)
+}
+
+/// What nobody controls says so where others sleep; a command controls a whole disk.
+fn check_power(draft: &RackDraft) -> Checked {
+    let some_devices = draft.drives.iter().any(DriveSpec::is_device);
+    for (index, drive) in draft.drives.iter().enumerate() {
+        let key = format_args!("drives[{index}].power");
+        match &drive.power {
+            DrivePower::Own => require(
+                !some_devices || drive.is_device() || drive.path.is_none(),
+                key,
+                "nobody stops the disk behind a directory, and others of this rack sleep; write power = \"none\", and \
+                 it counts as spinning at all times",
+            )?,
+            DrivePower::None => require(
+                !drive.is_device(),
+                key,
+                "a whole disk is started and stopped; leave `power` out, or mount a file system on it yourself and \
+                 name the directory as path",
+            )?,
+            DrivePower::Command(command) => check_command(index, drive, command)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_command(index: usize, drive: &DriveSpec, command: &PowerCommand) -> Checked {
+    let key = format_args!("drives[{index}].power");
+    let disk = "a command controls the power of a whole disk; name its link below /dev/disk/by-id as path";
+    require(drive.is_device(), key, disk)?;
+    let program = "a command is found by its absolute path; write such as { command = [\"/usr/local/sbin/relay\"] }";
+    require(command.argv.first().is_some_and(|program| program.starts_with('/')), key, program)?;
+    let nul = "no argument of a command has a zero byte in it; leave it out";
+    require(command.argv.iter().all(|argument| !argument.contains('\0')), key, nul)?;
+    let timeout = "a command has up to 2 minutes; write such as timeout = \"30 s\"";
+    require(!command.timeout.is_zero() && command.timeout <= COMMAND_TIMEOUT_MAX, key, timeout)
 }
 
 /// The drives of the pool stand where no other drive does, and are in domains of the rack's drives.
@@ -271,8 +310,8 @@ fn check_resource(draft: &RackDraft, column: usize, resource: &Resource) -> Chec
     match resource.limit {
         DomainLimit::ActiveDrives(most) => {
             require(most > 0, "active_drives", "no drive could ever spin; write active_drives = 1 or more")?;
-            let taken = pool_sizes(draft, column).into_iter().max().unwrap_or(0);
-            let message = format!("{taken} drives of the pool spin in one domain at all times; write more than that");
+            let taken = always_on_sizes(draft, column).into_iter().max().unwrap_or(0);
+            let message = format!("{taken} drives of one domain count as spinning at all times; write more than that");
             require(!resource.hard || taken <= u64::from(most), "active_drives", &message)
         }
         DomainLimit::StartingDrives(most) => {
@@ -289,34 +328,35 @@ fn check_resource(draft: &RackDraft, column: usize, resource: &Resource) -> Chec
     }
 }
 
-/// The drives of the pool in each domain of the resource in `column`.
-fn pool_sizes(draft: &RackDraft, column: usize) -> Vec<u64> {
+/// The drives in each domain of the resource in `column` that count as active at all times.
+fn always_on_sizes(draft: &RackDraft, column: usize) -> Vec<u64> {
     let mut sizes = vec![0_u64; draft.drives.len()];
-    for domain in draft.pool.iter().filter_map(|drive| drive.resource_domains[column]) {
+    for domain in draft.always_on_domains(column) {
         sizes[domain.index()] += 1;
     }
     sizes
 }
 
-/// A domain must at least carry its drives while all of them sleep, and those of the pool while they spin.
+/// A domain must at least carry its drives while all of them sleep that ever do, and the others while they spin.
 fn check_standby(draft: &RackDraft, column: usize, watts: u32, name: &str) -> Checked {
     let mut sizes = vec![0_u64; draft.drives.len()];
-    for drive in &draft.drives {
+    for drive in draft.drives.iter().filter(|drive| drive.power != DrivePower::None) {
         sizes[drive.resource_domains[column].index()] += 1;
     }
     let Watts { standby_mw, spin_up_mw, active_mw } = draft.profile.watts;
-    let drawn = |(asleep, pool): (u64, u64)| {
-        (asleep * u64::from(standby_mw) + pool * u64::from(active_mw.max(spin_up_mw)), asleep, pool)
+    let drawn = |(asleep, always_on): (u64, u64)| {
+        (asleep * u64::from(standby_mw) + always_on * u64::from(active_mw.max(spin_up_mw)), asleep, always_on)
     };
-    let most = sizes.into_iter().zip(pool_sizes(draft, column)).map(drawn).max().unwrap_or_default();
-    let (drawn_mw, asleep, pool) = most;
-    let with_pool = if pool == 0 { String::new() } else { format!(" and {pool} of the pool that start") };
+    let most = sizes.into_iter().zip(always_on_sizes(draft, column)).map(drawn).max().unwrap_or_default();
+    let (drawn_mw, asleep, always_on) = most;
+    let with_others =
+        if always_on == 0 { String::new() } else { format!(" and {always_on} that may start at any moment") };
     require(
         drawn_mw <= u64::from(watts) * 1000,
         format_args!("resources.{name}.watts"),
         format_args!(
-            "{asleep} sleeping drives of a domain{with_pool} draw {} W, which is above {watts} W; write a higher limit \
-             or smaller domains",
+            "{asleep} sleeping drives of a domain{with_others} draw {} W, which is above {watts} W; write a higher \
+             limit or smaller domains",
             milliwatts(drawn_mw)
         ),
     )
@@ -331,6 +371,7 @@ fn milliwatts(mw: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::id::ResourceId;
     use crate::rack::{FailureDomains, HeavyLoad, RackSpec};
 
     fn draft() -> RackDraft {
@@ -350,6 +391,7 @@ mod tests {
                     failure_domains: vec![DomainId(i)],
                     capacity_bytes: None,
                     path: None,
+                    power: DrivePower::Own,
                 })
                 .collect(),
             pool: Vec::new(),
@@ -469,6 +511,73 @@ mod tests {
         assert_eq!(refused(same).0, "drives[2].path");
         assert_eq!(refused(|d| d.drives[1].path = Some(String::new())).0, "drives[1].path");
         assert_eq!(refused(|d| d.drives[1].capacity_bytes = Some(0)).0, "drives[1].capacity");
+    }
+
+    #[test]
+    fn a_directory_among_disks_says_that_nobody_stops_it() {
+        let mixed = |power| {
+            move |d: &mut RackDraft| {
+                d.drives[0].path = Some("/dev/disk/by-id/a".into());
+                (d.drives[1].path, d.drives[1].power) = (Some("/mnt/b".into()), power);
+            }
+        };
+        let (key, message) = refused(mixed(DrivePower::Own));
+        assert_eq!(key, "drives[1].power");
+        assert!(message.contains("write power = \"none\""), "{message}");
+        let mut none = draft();
+        mixed(DrivePower::None)(&mut none);
+        let spec = RackSpec::validated(none).unwrap();
+        assert_eq!((spec.always_on_drives(), spec.always_on_in(ResourceId(0))), (1, vec![1, 0]));
+        // Among emulated drives, a directory sleeps as they do.
+        let mut alone = draft();
+        alone.drives[1].path = Some("/mnt/b".into());
+        assert_eq!(RackSpec::validated(alone).map(|spec| spec.always_on_drives()), Ok(0));
+    }
+
+    #[test]
+    fn what_always_spins_leaves_room_or_is_refused() {
+        let on = |count: usize| {
+            move |d: &mut RackDraft| d.drives[..count].iter_mut().for_each(|drive| drive.power = DrivePower::None)
+        };
+        let (key, message) = refused(|d| {
+            on(4)(d);
+            d.resources[0].limit = DomainLimit::ActiveDrives(3);
+        });
+        assert_eq!(key, "resources.power.active_drives");
+        assert!(message.starts_with("4 drives of one domain count as spinning"), "{message}");
+        let (_, message) = refused(|d| {
+            on(2)(d);
+            d.resources[0].limit = DomainLimit::Watts(42);
+        });
+        assert!(message.starts_with("2 sleeping drives of a domain and 2 that may start at any moment draw 43 W"));
+    }
+
+    #[test]
+    fn commands_that_cannot_control_a_disk_are_refused() {
+        let command = |argv: &[&str], timeout| {
+            let argv = argv.iter().map(|word| (*word).into()).collect();
+            DrivePower::Command(PowerCommand { argv, timeout })
+        };
+        let minute = Duration::from_mins(1);
+        let of_disk = |power| {
+            move |d: &mut RackDraft| {
+                (d.drives[2].path, d.drives[2].power) = (Some("/dev/disk/by-id/a".into()), power);
+            }
+        };
+        for wrong in [
+            command(&[], minute),
+            command(&["relay"], minute),
+            command(&["/bin/relay", "a\0b"], minute),
+            command(&["/bin/relay"], Duration::ZERO),
+            command(&["/bin/relay"], minute * 3),
+            DrivePower::None,
+        ] {
+            assert_eq!(refused(of_disk(wrong)).0, "drives[2].power");
+        }
+        assert_eq!(refused(|d| d.drives[2].power = command(&["/bin/relay"], minute)).0, "drives[2].power");
+        let mut right = draft();
+        of_disk(command(&["/bin/relay", "7"], minute))(&mut right);
+        assert!(RackSpec::validated(right).is_ok());
     }
 
     #[test]

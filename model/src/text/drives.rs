@@ -1,10 +1,11 @@
 //! The drives of a description and the domains they are in, by rule or drive by drive.
 
 use super::fault::Fault;
+use super::power;
 use super::tree::{Item, Table, cut, nearest};
 use super::units::SIZE;
 use crate::id::{DomainId, DriveId};
-use crate::rack::{DRIVES_MAX, DriveSpec, FailureDomains, POOL_DRIVES_MAX, PoolDriveSpec, Resource};
+use crate::rack::{DRIVES_MAX, DrivePower, DriveSpec, FailureDomains, POOL_DRIVES_MAX, PoolDriveSpec, Resource};
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -99,9 +100,10 @@ pub(super) fn drives(
     resources: &[Ruled<'_, Resource>],
     kinds: &[Ruled<'_, FailureDomains>],
 ) -> Result<(Vec<DriveSpec>, Vec<PoolDriveSpec>), Fault> {
+    let default = power::default(root)?;
     let (mut drives, tables) = match (root.find("geometry"), root.find("drives")) {
-        (Some(geometry), None) => (by_rule(&geometry.table()?)?, Vec::new()),
-        (None, Some(list)) => one_by_one(&list)?,
+        (Some(geometry), None) => (by_rule(&geometry.table()?, &default)?, Vec::new()),
+        (None, Some(list)) => one_by_one(&list, &default)?,
         (Some(_), Some(list)) => {
             return Err(list.refuse("the drives follow from [geometry] already; leave out one of the two"));
         }
@@ -161,11 +163,12 @@ fn drive_at(id: usize, slot: [u16; 3]) -> DriveSpec {
         failure_domains: Vec::new(),
         capacity_bytes: None,
         path: None,
+        power: DrivePower::Own,
     }
 }
 
 /// A full cuboid, numbered along the depth, then the height, then the width: the drives of a row follow each other.
-fn by_rule(geometry: &Table<'_>) -> Result<Vec<DriveSpec>, Fault> {
+fn by_rule(geometry: &Table<'_>, default: &DrivePower) -> Result<Vec<DriveSpec>, Fault> {
     geometry.only(&AXES)?;
     let size = |axis| geometry.need(axis, "6")?.integer(1, u64::from(u16::MAX)).map(|n| n as u16);
     let (width, depth, height) = (size("width")?, size("depth")?, size("height")?);
@@ -176,10 +179,14 @@ fn by_rule(geometry: &Table<'_>) -> Result<Vec<DriveSpec>, Fault> {
         );
     }
     let slots = (0..width).flat_map(|w| (0..height).flat_map(move |h| (0..depth).map(move |d| [w, d, h])));
-    Ok(slots.enumerate().map(|(id, slot)| drive_at(id, slot)).collect())
+    let one = |(id, slot)| {
+        let drive = drive_at(id, slot);
+        DriveSpec { power: power::of(&drive, None, default), ..drive }
+    };
+    Ok(slots.enumerate().map(one).collect())
 }
 
-fn one_by_one<'a>(list: &Item<'a>) -> Result<(Vec<DriveSpec>, Vec<Table<'a>>), Fault> {
+fn one_by_one<'a>(list: &Item<'a>, default: &DrivePower) -> Result<(Vec<DriveSpec>, Vec<Table<'a>>), Fault> {
     let elements = list.elements("[[drives]] once for each drive")?;
     if elements.len() > DRIVES_MAX {
         return Err(list.refuse(format!("more drives than a rack may have; write at most {DRIVES_MAX}")));
@@ -187,10 +194,12 @@ fn one_by_one<'a>(list: &Item<'a>) -> Result<(Vec<DriveSpec>, Vec<Table<'a>>), F
     let (mut drives, mut tables) = (Vec::new(), Vec::new());
     for (id, element) in elements.iter().enumerate() {
         let table = element.table()?;
-        table.only(&["slot", "path", "capacity", "domains", "fails_with"])?;
+        table.only(&["slot", "path", "capacity", "domains", "fails_with", "power"])?;
         let mut drive = drive_at(id, slot(&table)?);
         drive.path = table.find("path").map(|p| p.string("\"/dev/sda\"")).transpose()?.map(ToString::to_string);
         drive.capacity_bytes = table.find("capacity").map(|c| c.quantity(&SIZE)).transpose()?;
+        let own: Option<DrivePower> = table.find("power").map(|power| power::read(&power)).transpose()?;
+        drive.power = power::of(&drive, own, default);
         drives.push(drive);
         tables.push(table);
     }

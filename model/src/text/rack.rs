@@ -16,7 +16,7 @@ use toml::de::DeTable;
 
 const ROOT_KEYS: [&str; 10] =
     ["name", "group_drives", "pack", "code", "geometry", "drives", "pool", "resources", "failure_domains", "drive"];
-const DRIVE_KEYS: [&str; 13] = [
+const DRIVE_KEYS: [&str; 14] = [
     "capacity",
     "bytes_per_s",
     "rate_spread",
@@ -30,6 +30,7 @@ const DRIVE_KEYS: [&str; 13] = [
     "watts",
     "rated_starts",
     "life_years",
+    "power",
 ];
 
 /// The rack that `root` describes.

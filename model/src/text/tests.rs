@@ -170,7 +170,7 @@ fn drives_of_a_pool_are_in_the_domains_of_the_rack() {
         (spec.pool[0].path.as_deref(), &spec.pool[1].resource_domains),
         (Some("/mnt/ssd"), &alloc::vec![None; 4])
     );
-    assert_eq!(spec.pool_drives_in(crate::ResourceId(0))[row.index()], 1);
+    assert_eq!(spec.always_on_in(crate::ResourceId(0))[row.index()], 1);
     let one_by_one = "[[pool]]\nslot = [8, 0, 0]\ndomains = { power = 0, controller = 1 }\n\n[drive]";
     let spec = parse(&shipped("nas8").replace("[drive]", one_by_one), "rack.toml").unwrap();
     assert_eq!(spec.pool[0].resource_domains, [Some(DomainId(0)), Some(DomainId(1))]);
@@ -189,7 +189,88 @@ fn drives_of_a_pool_are_in_the_domains_of_the_rack() {
     let five: Vec<_> = (8..13).map(|slot| five.replace("SLOT", &format!("{slot}"))).collect();
     let text = shipped("nas8").replace("[drive]", &(five.concat() + "[drive]"));
     let message = parse(&text, "rack.toml").unwrap_err().to_string();
-    assert!(message.contains("5 drives of the pool spin in one domain at all times"), "{message}");
+    assert!(message.contains("5 drives of one domain count as spinning at all times"), "{message}");
+}
+
+#[test]
+fn what_is_written_is_read_back_as_the_same_rack() {
+    let again = |spec: &RackSpec| {
+        let text = write(spec, |drive| (drive.0 == 1).then(|| "a note\nof two \u{7} lines".to_string()));
+        let back = parse(&text, "written.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(&back, spec);
+        text
+    };
+    for (name, text) in SHIPPED {
+        again(&parse(text, name).unwrap());
+    }
+    let mut draft = crate::RackDraft::clone(&parse(shipped("nas8"), "nas8.toml").unwrap());
+    draft.resources[0].name = "the.supply".into();
+    draft.pack_bytes = 123_456_789;
+    draft.drives[0].capacity_bytes = Some(11_987_654_321_000);
+    draft.drives[0].path = Some("/dev/disk/by-id/ata-\"odd\\ \u{e4}\t".into());
+    let argv = ["/bin/relay", "a b", "\"", ""].map(ToString::to_string).to_vec();
+    let command = |seconds| {
+        crate::DrivePower::Command(crate::PowerCommand { argv: argv.clone(), timeout: Duration::from_secs(seconds) })
+    };
+    (draft.drives[1].path, draft.drives[1].power) = (Some("/dev/x".into()), command(7));
+    (draft.drives[2].path, draft.drives[2].power) = (Some("/dev/y".into()), command(30));
+    draft.drives[3].power = crate::DrivePower::None;
+    draft.profile.rate_spread = crate::RateSpread { zone_permille: 305, drive_permille: 50 };
+    draft.profile.heavy_load = HeavyLoad::QueueFill(500);
+    draft.profile.seek = Duration::from_nanos(8_500_001);
+    draft.profile.spin_up.stragglers = Some(crate::Stragglers { permille: 5, max: Duration::from_secs(40) });
+    draft.profile.watts.standby_mw = 805;
+    let pool = |slot, domain: Option<u32>| crate::PoolDriveSpec {
+        slot,
+        resource_domains: alloc::vec![domain.map(DomainId), None],
+        path: None,
+    };
+    draft.pool = alloc::vec![pool(Some([9, 0, 0]), Some(0)), pool(None, None)];
+    let text = again(&RackSpec::validated(draft).unwrap());
+    for line in [
+        "# a note of two   lines\n[[drives]]",
+        "domains = { \"the.supply\" = 0, controller = 0 }",
+        "capacity = \"11987654.321 MB\"",
+        "power = { command = [\"/bin/relay\", \"a b\", \"\\\"\", \"\"], timeout = \"7 s\" }",
+        "watts = { standby = 0.805, spin_up = 24, active = 6.5 }",
+        "rate_spread = { zone = \"30.5 %\", drive = \"5 %\" }",
+    ] {
+        assert!(text.contains(line), "no {line} in {text}");
+    }
+}
+
+#[test]
+fn who_controls_the_power_of_a_drive_is_described() {
+    use crate::DrivePower::{None, Own};
+    let mixed = |drive: &str, profile: &str| {
+        let text =
+            shipped("nas8").replacen("[[drives]]\n", &format!("[[drives]]\npath = \"/dev/disk/by-id/a\"\n{drive}"), 1);
+        let text = text.replace("[drive]\n", &format!("[drive]\n{profile}\n"));
+        parse(&text, "nas8.toml")
+            .map(|spec| spec.drives[..2].iter().map(|drive| drive.power.clone()).collect::<Vec<_>>())
+    };
+    let command = |seconds| {
+        let argv = alloc::vec!["/bin/relay".to_string(), "7".to_string()];
+        crate::DrivePower::Command(crate::PowerCommand { argv, timeout: Duration::from_secs(seconds) })
+    };
+    assert_eq!(mixed("", "").unwrap(), [Own, Own]);
+    assert_eq!(mixed("", "power = \"none\"").unwrap(), [Own, None], "the default is for those it fits");
+    let by_command = "power = { command = [\"/bin/relay\", \"7\"] }";
+    assert_eq!(mixed("", by_command).unwrap(), [command(30), Own]);
+    let in_time = "power = { command = [\"/bin/relay\", \"7\"], timeout = \"9 s\" }\n";
+    assert_eq!(mixed(in_time, by_command).unwrap(), [command(9), Own]);
+    assert_eq!(mixed("power = \"own\"\n", by_command).unwrap(), [Own, Own]);
+    for (wrong, expected) in [
+        ("power = \"none\"\n", "a whole disk is started and stopped; leave `power` out"),
+        ("power = \"off\"\n", "nobody knows this power control; write power = \"none\""),
+        ("power = 7\n", "this is no power control; write power = \"none\""),
+        ("power = { comand = [\"/x\"] }\n", "unknown key `comand`; write `command`"),
+        ("power = { command = [] }\n", "found by its absolute path"),
+        ("power = { command = \"/x\" }\n", "not a list; write command = "),
+    ] {
+        let message = mixed(wrong, "").unwrap_err().to_string();
+        assert!(message.contains(expected) && message.contains("nas8.toml:3"), "{wrong} gives {message}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::answer::{ErrorBody, STOPPING};
 use super::socket;
 use crate::backup::BackupReport;
 use crate::data_dir::{DataDir, DataDirError};
+use crate::exchange::DiskChoice;
 use crate::repartition;
 use crate::report::{
     DriveReport, DryRunReport, Explanation, LostObject, LostReport, NewKeys, ScrubReport, Status, UserReport,
@@ -288,12 +289,20 @@ impl Client {
         self.get("/lost").await?.ok_or_else(|| self.no_answer("it knows no /lost"))
     }
 
-    /// Has the empty directory that replaces drive `drive`, which failed, used; `None` if there is no such drive.
+    /// Has the empty directory or the chosen disk that replaces drive `drive`, which failed, used; `None` if there is no
+    /// such drive.
     ///
     /// # Errors
     /// When no server answers, or it refuses.
-    pub async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, ClientError> {
-        self.ask(Method::POST, &format!("/drives/replace?drive={drive}")).await
+    pub async fn replace_drive(&self, drive: u32, choice: &DiskChoice) -> Result<Option<DriveReport>, ClientError> {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("drive", &drive.to_string());
+        for (name, value) in [("path", &choice.path), ("wipe", &choice.wipe)] {
+            if let Some(value) = value {
+                query.append_pair(name, value);
+            }
+        }
+        self.ask(Method::POST, &format!("/drives/replace?{}", query.finish())).await
     }
 
     /// The scrub of each group, and what was found.
@@ -393,7 +402,8 @@ impl Client {
         target: &str,
         body: Bytes,
     ) -> Result<Option<T>, Failure> {
-        let may_ponder = method == Method::POST && (target.starts_with("/repartition") || target == "/recall")
+        let may_ponder = method == Method::POST
+            && ["/repartition", "/recall", "/drives/replace"].iter().any(|slow| target.starts_with(slow))
             || target.starts_with("/thermometer");
         let stream = self.connect().await?;
         let exchange = self.exchange(stream, method, target, body);

@@ -66,7 +66,7 @@ fn status() -> Status {
             fuse_trips: 0,
             unstopped_drives: 0,
         },
-        drives: DriveCounts { standby: 88, moving: 0, ready: 8, away: 0, failed: 0 },
+        drives: DriveCounts { standby: 88, ready: 8, ..DriveCounts::default() },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
         scrub: ScrubStatus::default(),
@@ -165,15 +165,16 @@ impl Admin for Fake {
     }
 
     async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
-        self.replace_drive(drive).await
+        self.replace_drive(drive, DiskChoice::default()).await
     }
 
     async fn lost_objects(&self) -> Result<LostReport, AdminError> {
         Ok(LostReport::default())
     }
 
-    async fn replace_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
+    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
         match drive {
+            5 => Err(AdminError::Because(format!("{:?} and {:?}", choice.path, choice.wipe))),
             3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
             0..8 => Err(AdminError::Because("it has not failed".into())),
             _ => Ok(None),
@@ -590,10 +591,14 @@ async fn a_drive_is_given_up_by_a_word() {
 async fn a_drive_is_replaced_by_a_word() {
     let (_root, dir) = data_dir("d");
     let server = Running::start(&dir);
-    assert_eq!(server.client().replace_drive(3).await.unwrap().unwrap().state, "standby");
-    assert_eq!(server.client().replace_drive(9).await.unwrap(), None);
-    let refused = server.client().replace_drive(4).await;
+    let none = DiskChoice::default();
+    assert_eq!(server.client().replace_drive(3, &none).await.unwrap().unwrap().state, "standby");
+    assert_eq!(server.client().replace_drive(9, &none).await.unwrap(), None);
+    let refused = server.client().replace_drive(4, &none).await;
     assert!(matches!(refused, Err(ClientError::Refused(message)) if message.contains("not failed")));
+    let choice = DiskChoice { path: Some("/dev/disk/by-id/a b&c".into()), wipe: Some("d=".into()) };
+    let refused = server.client().replace_drive(5, &choice).await.unwrap_err().to_string();
+    assert_eq!(refused, format!("{:?} and {:?}", choice.path, choice.wipe), "both arrive");
     server.stop().await;
 }
 

@@ -3,12 +3,14 @@
 
 use super::error::{DataDirError, failed};
 use disk::device::{DeviceDrive, is_device};
-use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use disk::discover::{Disk, Refusal, Tree, find, survey_with, system_transports};
 use disk::label::DriveLabel;
-use model::{DriveId, RackSpec};
+use disk::power::{CommandPower, PowerControl};
+use disk::scsi::TransportError;
+use model::{DriveId, PowerCommand, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where links lie that name disks by what they are.
 const BY_ID: &str = "/dev/disk/by-id";
@@ -35,7 +37,21 @@ pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> 
         return if wipe.is_empty() { Ok(Chosen { disks: Vec::new() }) } else { Err(none_to_wipe(&wipe[0])) };
     }
     let tree = Tree::below("/");
-    judge(rack, wipe, volume, &tree, &survey(&tree, &system_transports))
+    judge(rack, wipe, volume, &tree, &surveyed(rack, &tree))
+}
+
+/// The disks of this machine, each with what its power control says, if that is a command of `rack`'s description.
+fn surveyed(rack: &RackSpec, tree: &Tree) -> Vec<Disk> {
+    let commands = rack.drives.iter().filter_map(|drive| {
+        let path = Path::new(drive.path.as_deref()?);
+        Some((tree.target(path)?, (drive.power_command()?, path)))
+    });
+    let commands: BTreeMap<PathBuf, _> = commands.collect();
+    let commanded = |node: &Path| -> Option<Box<dyn PowerControl>> {
+        let (command, path) = commands.get(node)?;
+        Some(Box::new(CommandPower::of(command, path)))
+    };
+    survey_with(tree, &system_transports, &commanded)
 }
 
 fn judge(
@@ -103,7 +119,8 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
     }
     if disk.mode.is_none() {
         reasons.push(
-            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory"
+            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory \
+             with power = \"none\", or control its power by a command (`power` in the rack's description)"
                 .to_owned(),
         );
     }
@@ -114,6 +131,56 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
         ));
     }
     reasons
+}
+
+/// The disks of this machine, of which none but the one that `link` leads to is asked anything: a rack's sleep. Its
+/// power is controlled by `command`, if there is one.
+pub(crate) fn disks_of_machine(tree: &Tree, link: &Path, command: Option<&PowerCommand>) -> Vec<Disk> {
+    let target = tree.target(link);
+    let wanted = target.as_ref().map(|path| tree.real(path));
+    let transports = |path: &Path| {
+        if wanted.as_deref() == Some(path) { system_transports(path) } else { Err(TransportError::Unsupported) }
+    };
+    let commanded = |node: &Path| -> Option<Box<dyn PowerControl>> {
+        let command = command.filter(|_| target.as_deref() == Some(node))?;
+        Some(Box::new(CommandPower::of(command, link)))
+    };
+    survey_with(tree, &transports, &commanded)
+}
+
+/// The disk of this machine to which `link` leads, if it may take the place of `drive`. What lies on it is not needed
+/// any more if `wipe` names it; a file system named `volume` is looked into.
+///
+/// # Errors
+/// Everything that stands against it, each with its mend.
+pub(crate) fn judge_disk(
+    rack: &RackSpec,
+    (drive, link): (DriveId, &str),
+    wipe: Option<&str>,
+    volume: &str,
+    (tree, disks): (&Tree, &[Disk]),
+) -> Result<Disk, String> {
+    let disk = find(tree, disks, link).map_err(|error| format!("{link}: {error}"))?;
+    let reasons = reasons(disk, link, rack.capacity_bytes(drive), wipe.is_some(), Some(volume));
+    if !link.starts_with(BY_ID) {
+        return Err(reasons.into_iter().next().unwrap_or_default());
+    }
+    let mut complaints = Vec::new();
+    match wipe.map(|named| (named, find(tree, disks, named))) {
+        Some((named, Err(error))) => complaints.push(format!("--wipe {named}: {error}")),
+        Some((named, Ok(wiped))) if wiped.name != disk.name => {
+            complaints.push(format!("--wipe {named} is {}, and {link} is {}; name one disk", wiped.name, disk.name));
+        }
+        _ => {}
+    }
+    for (other, path) in of(rack).filter(|(other, _)| *other != drive) {
+        let theirs = find(tree, disks, &path.to_string_lossy());
+        if theirs.is_ok_and(|theirs| theirs.name == disk.name) {
+            complaints.push(format!("{link}: it is the disk of drive {} of this rack; name another", other.0));
+        }
+    }
+    complaints.extend(reasons.into_iter().map(|reason| format!("{link}: {reason}")));
+    if complaints.is_empty() { Ok(disk.clone()) } else { Err(complaints.join("\n")) }
 }
 
 /// Drives of the pool are directories.
@@ -152,11 +219,12 @@ impl Chosen {
     /// The first disk of which none can be made.
     pub(super) fn make(
         self,
+        owner: Option<(u32, u32)>,
         drive_of: impl Fn(DriveId) -> Result<(DeviceDrive, DriveLabel), DataDirError>,
     ) -> Result<(), DataDirError> {
         for (drive, disk) in self.disks {
             let (device, label) = drive_of(drive)?;
-            let made = device.make(&DriveLabel { device: disk.identity(), ..label });
+            let made = device.make(&DriveLabel { device: disk.identity(), ..label }, owner);
             made.map_err(|error| {
                 failed(&format!("making drive {} of {}", drive.0, disk.name), io::Error::other(error))
             })?;
@@ -235,7 +303,11 @@ mod tests {
         let (_, nas8) = SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();
         let mut letters = 'a'..='h';
         let parts: Vec<String> = nas8.split("[[drives]]").map(str::to_owned).collect();
-        let with = |part: &String| format!("[[drives]]\npath = \"{}\"{part}", path_of(letters.next().unwrap()));
+        let with = |part: &String| {
+            let path = path_of(letters.next().unwrap());
+            let power = if path.starts_with("/dev/") { "own" } else { "none" };
+            format!("[[drives]]\npath = \"{path}\"\npower = \"{power}\"{part}")
+        };
         let text = parts[0].clone() + &parts[1..].iter().map(with).collect::<String>();
         model::text::parse(&text, "rack.toml").unwrap()
     }
@@ -295,6 +367,67 @@ mod tests {
         // What an `init` that was killed left behind is its own.
         assert_eq!(machine.complaint(&rack(id), &["sde"], Some("larderabcdef")), None);
         assert!(machine.complaint(&rack(id), &["sde"], Some("larderfedcba")).is_some());
+    }
+
+    impl Machine {
+        /// The name of the disk that is judged to be able to take the place of drive 1, or what stands against it.
+        fn judged(&self, link: &str, wipe: Option<&str>) -> Result<String, String> {
+            // The disks sdg and sdh are none of the rack's.
+            let rack = rack(|letter| if letter < 'g' { id(letter) } else { format!("directory-{letter}") });
+            let tree = Tree::below(self.folder.path());
+            judge_disk(&rack, (DriveId(1), link), wipe, "larderabcdef", (&tree, &self.disks)).map(|disk| disk.name)
+        }
+    }
+
+    #[test]
+    fn a_disk_that_holds_nothing_takes_the_place_of_another() {
+        let machine = Machine::new();
+        assert_eq!(machine.judged(&id('g'), None), Ok("sdg".into()));
+        assert_eq!(machine.judged(&id('b'), None), Ok("sdb".into()), "the one that is there may be back");
+        for (link, said) in [
+            (id('c'), "it is the disk of drive 2 of this rack; name another"),
+            ("/dev/sdg".to_owned(), "/dev/sdg may be another disk after the next start; name"),
+            (format!("{BY_ID}/none"), "there is no disk"),
+        ] {
+            let why = machine.judged(&link, None).unwrap_err();
+            assert!(why.contains(said), "{why}");
+        }
+        assert!(machine.judged(&id('c'), Some(&id('c'))).is_err(), "no word excuses that");
+    }
+
+    #[test]
+    fn what_lies_on_a_new_disk_is_lost_only_if_that_is_said() {
+        let mut machine = Machine::new();
+        machine.disks[6].refusals = vec![Refusal::Holds("a file system (ext4)".into())];
+        machine.disks[7].refusals = vec![Refusal::LardersOwn("larderabcdef".into())];
+        let why = machine.judged(&id('g'), None).unwrap_err();
+        assert!(why.contains(&format!("--wipe {}", id('g'))), "{why}");
+        assert_eq!(machine.judged(&id('g'), Some("sdg")), Ok("sdg".into()));
+        assert!(machine.judged(&id('g'), Some("sdh")).unwrap_err().contains("name one disk"));
+        assert_eq!(machine.judged(&id('h'), None), Ok("sdh".into()), "its label decides");
+        machine.disks[6].refusals = vec![Refusal::NotRead("asleep")];
+        assert!(machine.judged(&id('g'), Some("sdg")).unwrap_err().contains("start it with `larder drive power`"));
+        machine.disks[6].refusals = vec![];
+        machine.disks[6].size_bytes = 1_000_000_000;
+        assert!(machine.judged(&id('g'), None).unwrap_err().contains("write `capacity` for this drive"));
+    }
+
+    #[test]
+    fn disks_of_one_serial_number_are_refused_and_nothing_is_written_to_them() {
+        let mut machine = Machine::new();
+        for (disk, twin) in [(0, "sdb"), (1, "sda")] {
+            machine.disks[disk].serial = Some("a".into());
+            machine.disks[disk].refusals = vec![Refusal::SameIdentity(vec![twin.into()])];
+        }
+        let node = machine.folder.path().join("dev/sda");
+        fs::write(&node, "as it was").unwrap();
+        let complaint = machine.complaint(&rack(id), &["sda", "sdb"], None).unwrap();
+        assert_eq!(complaint.lines().count(), 2, "{complaint}");
+        assert!(complaint.contains("drive 0") && complaint.contains("it has the identity of sdb"), "{complaint}");
+        assert_eq!(fs::read_to_string(node).unwrap(), "as it was");
+        // Nor does a number that both have name one of them.
+        let complaint = machine.complaint(&rack(id), &["a"], None).unwrap();
+        assert!(complaint.contains("a is the identity of sda and sdb; name one of them by its path"), "{complaint}");
     }
 
     #[test]

@@ -135,6 +135,6 @@ pub(super) fn uuid_from(text: &str) -> Option<RackUuid> {
     (uuid.to_string() == text).then_some(uuid)
 }
 
-fn crc32c(bytes: &[u8]) -> u32 {
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
 }

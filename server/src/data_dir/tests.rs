@@ -246,3 +246,22 @@ fn a_device_that_is_no_disk_is_refused_before_anything_is_made() {
         assert!(!root.path().join("data").exists() && !Path::new("/dev/sdx0").exists());
     }
 }
+
+#[test]
+fn root_makes_a_directory_for_its_owner_and_others_for_themselves() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("data");
+    fs::create_dir(&path).unwrap();
+    let is_root = fs::metadata(&path).unwrap().uid() == 0;
+    let owner =
+        if is_root { (990, 991) } else { (fs::metadata(&path).unwrap().uid(), fs::metadata(&path).unwrap().gid()) };
+    if is_root {
+        std::os::unix::fs::chown(&path, Some(owner.0), Some(owner.1)).unwrap();
+    }
+    drop(DataDir::init(&path, &options()).unwrap());
+    for name in ["", IDENTITY, CATALOG, CREDENTIALS, LOCK, WORKSHOP, "drives/0003/larder.label"] {
+        let found = fs::metadata(path.join(name)).unwrap();
+        assert_eq!((found.uid(), found.gid()), owner, "{name}");
+    }
+    DataDir::open(&path).unwrap();
+}

@@ -171,7 +171,7 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
 fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let power = &status.power;
     page.gauge("power", WATTS, "Power of all drives, by the ledger.", power.watts)?;
-    page.gauge("power_standby", WATTS, "Power with every drive in standby.", power.standby_watts)?;
+    page.gauge("power_standby", WATTS, "Power with every drive in standby that ever is.", power.standby_watts)?;
     page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
     page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
     page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
@@ -184,6 +184,7 @@ fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let drives = &status.drives;
     let states = [
         ("standby", drives.standby),
+        ("always on", drives.always_on),
         ("moving", drives.moving),
         ("ready", drives.ready),
         ("away", drives.away),
@@ -277,7 +278,7 @@ fn spin_downs(page: &mut Page, status: &Status) -> fmt::Result {
     let help = "Wakes for nothing but to initialise a group; among those by background work.";
     page.counter("initialisation_wakes", None, help, totals.initialisation_wakes)?;
     page.counter("drive_starts", None, "Starts of drives.", totals.drive_starts)?;
-    let help = "Starts for clients beyond the day's budget: drives wear faster than rated.";
+    let help = "Starts for clients and rebuilds beyond the day's budget: drives wear faster than rated.";
     page.counter("drive_starts_over_budget", None, help, totals.starts_over_budget)?;
     page.counter("soft_overruns", None, "Starts of drives although a soft limit was reached.", totals.soft_overruns)?;
     let switch = &status.switch;

@@ -3,9 +3,10 @@
 //! have in a journal, so that it is used like one; all of it is checked there once more.
 
 use super::group::{GroupDrives, Stacks};
-use super::report::Step;
+use super::report::{Pass, Step};
 use crate::data_dir::DataDir;
 use crate::error::{ServerError, text};
+use crate::offline_rack::OfflineRack;
 use crate::pack_index::read_index;
 use catalog::{CATALOG_BUCKET, CopyContent, Sequence, may_have_copy};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -24,20 +25,30 @@ use workshop::IndexEntry;
 const INDEX_BYTES_MAX: u64 = 1 << 20;
 
 /// Brings all copies on the drives of `dir` into the directory `into`, which is made.
-pub(super) async fn gather(dir: &DataDir, into: &Path, watch: &(dyn Fn(Step<'_>) + Sync)) -> Result<(), ServerError> {
+pub(super) async fn gather(
+    dir: &DataDir,
+    rack: &mut OfflineRack,
+    into: &Path,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Result<(), ServerError> {
     fs::create_dir(into).map_err(|error| ServerError::Io(format!("making {}", into.display()), error))?;
-    let layout = synthesise(dir.rack())?;
-    watch(Step::Copies(layout.groups.len() as u64));
-    let mut unusable = BTreeSet::new();
-    for group in &layout.groups {
-        let mut drives = GroupDrives::open(dir, &group.drives, &mut unusable, watch).await;
+    let order = OfflineRack::order(&synthesise(dir.rack())?);
+    watch(Step::Copies(order.len() as u64));
+    let (mut unusable, mut pass) = (BTreeSet::new(), Pass::of(order.len()));
+    for group in &order {
+        let mut drives = GroupDrives::wake((rack, dir.rack_uuid()), group, &mut unusable, watch).await;
         let found = drives.stacks(&mut unusable, watch).await;
-        for (blob, stacks) in found.iter().filter(|(blob, _)| may_have_copy(**blob)) {
-            if let Err(why) = bring(&drives, *blob, stacks, into).await {
+        for (blob, stacks) in &found {
+            if may_have_copy(*blob)
+                && let Err(why) = bring(&drives, *blob, stacks, into).await
+            {
                 watch(Step::Unusable(&format!("blob {blob}: {why}")));
             }
+            pass.blob(0, watch);
         }
-        watch(Step::Group);
+        pass.group(drives.drives.len());
+        drives.rest(rack, watch).await;
+        watch(Step::Group(pass));
     }
     Ok(())
 }

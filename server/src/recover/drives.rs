@@ -3,11 +3,12 @@
 //! awake once; memory holds the names on the drives of one group, and the index of one pack.
 
 use super::group::{GroupDrives, Stacks};
-use super::report::{Report, Step};
+use super::report::{Pass, Report, Step};
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
+use crate::offline_rack::OfflineRack;
 use crate::pack_index::read_index;
-use catalog::{Adoption, Blob, Catalog, FoundMember, Known, Part, Place, Sequence};
+use catalog::{AdoptError, Adoption, Blob, Catalog, FoundMember, Known, Part, Place, Sequence};
 use disk::RackUuid;
 use disk::stack::{self, Header};
 use engine::layout::synthesise;
@@ -23,23 +24,18 @@ const NO_SLOT: u64 = 0;
 /// Adopts what the drives of `dir` have and the catalog was to know. With `may_be_older`, the catalog is as of a moment
 /// before the last one, and what is gone from all drives of a blob was removed after it.
 pub(super) async fn adopt_all(
-    dir: &DataDir,
+    (dir, rack): (&DataDir, &mut OfflineRack),
     catalog: &Catalog,
     (adoption, may_be_older): (&mut Adoption, bool),
     report: &mut Report,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
-    let layout = synthesise(dir.rack())?;
-    watch(Step::Groups(layout.groups.len() as u64));
-    let (unusable, removed) = (BTreeSet::new(), BTreeSet::new());
-    let mut recovery = Recovery { dir, catalog, adoption, report, watch, may_be_older, unusable, removed };
-    for group in &layout.groups {
-        recovery.group(&group.drives).await?;
-        watch(Step::Group);
-    }
-    for spare in &layout.spares {
-        // Spares may share what only one of them may use.
-        recovery.group(&[*spare]).await?;
+    let order = OfflineRack::order(&synthesise(dir.rack())?);
+    watch(Step::Groups(order.len() as u64));
+    let (unusable, removed, pass) = (BTreeSet::new(), BTreeSet::new(), Pass::of(order.len()));
+    let mut recovery = Recovery { dir, rack, catalog, adoption, report, watch, may_be_older, unusable, removed, pass };
+    for group in &order {
+        recovery.group(group).await?;
     }
     recovery.report.drives_unusable = recovery.unusable.len() as u64;
     recovery.forget_removed().await
@@ -47,6 +43,7 @@ pub(super) async fn adopt_all(
 
 struct Recovery<'a> {
     dir: &'a DataDir,
+    rack: &'a mut OfflineRack,
     catalog: &'a Catalog,
     adoption: &'a mut Adoption,
     report: &'a mut Report,
@@ -55,14 +52,26 @@ struct Recovery<'a> {
     unusable: BTreeSet<DriveId>,
     /// Blobs that the catalog counts on, and of which no drive has anything.
     removed: BTreeSet<BlobId>,
+    pass: Pass,
 }
 
 impl Recovery<'_> {
     async fn group(&mut self, ids: &[DriveId]) -> Result<(), ServerError> {
-        let mut drives = GroupDrives::open(self.dir, ids, &mut self.unusable, self.watch).await;
+        let rack = (&mut *self.rack, self.dir.rack_uuid());
+        let mut drives = GroupDrives::wake(rack, ids, &mut self.unusable, self.watch).await;
+        self.blobs(&mut drives, ids).await?;
+        self.pass.group(drives.drives.len());
+        drives.rest(self.rack, self.watch).await;
+        (self.watch)(Step::Group(self.pass));
+        Ok(())
+    }
+
+    /// The blobs on `drives`, those of `ids` that can be used.
+    async fn blobs(&mut self, drives: &mut GroupDrives, ids: &[DriveId]) -> Result<(), ServerError> {
         let found = drives.stacks(&mut self.unusable, self.watch).await;
+        let drives = &*drives;
         if self.may_be_older {
-            self.note_removed(&drives, &found).await?;
+            self.note_removed(drives, &found).await?;
         }
         let blobs: Vec<(BlobId, Stacks)> = found.into_iter().collect();
         for page in blobs.chunks(PAGE) {
@@ -70,13 +79,17 @@ impl Recovery<'_> {
             let known = self.catalog.known_blobs(&ids_of).await?;
             for ((blob, stacks), known) in page.iter().zip(known) {
                 self.report.blobs += 1;
-                match known {
+                let payload_bytes = match known {
                     // A blob that was begun when the catalog was lost may have come to its end since.
-                    Known::Nothing => self.blob(*blob, stacks, false, (&drives, ids)).await?,
-                    Known::Begun(_) => self.blob(*blob, stacks, true, (&drives, ids)).await?,
-                    Known::Blob(record) => self.locate(&record, stacks, &drives).await?,
-                    Known::Damaged => {}
-                }
+                    Known::Nothing => self.blob(*blob, stacks, false, (drives, ids)).await?,
+                    Known::Begun(_) => self.blob(*blob, stacks, true, (drives, ids)).await?,
+                    Known::Blob(record) => {
+                        self.locate(&record, stacks, drives).await?;
+                        record.payload_bytes
+                    }
+                    Known::Damaged => 0,
+                };
+                self.pass.blob(payload_bytes, self.watch);
             }
         }
         Ok(())
@@ -164,34 +177,38 @@ impl Recovery<'_> {
         Ok(())
     }
 
+    /// A blob that the catalog does not know, or only as begun; the bytes of its payload, if that is known.
     async fn blob(
         &mut self,
         id: BlobId,
         stacks: &Stacks,
         was_begun: bool,
         (drives, group): (&GroupDrives, &[DriveId]),
-    ) -> Result<(), ServerError> {
+    ) -> Result<u64, ServerError> {
         let Some(header) = drives.header(id, stacks).await else {
             // Without a header it was never written to its end, unless all of them are damaged.
-            return Ok(());
+            return Ok(0);
         };
-        let begun = Sequence(header.provenance.sequence);
+        let (begun, payload_bytes) = (Sequence(header.provenance.sequence), header.blob.payload_bytes);
         if !was_begun && !self.adoption.may_lack(begun) {
-            return Ok(());
+            return Ok(payload_bytes);
         }
         let index = match read_index(header.blob, drives.with_drives(stacks), u64::MAX).await {
             Ok(index) => index.unwrap_or_default(),
             Err(why) => {
                 self.report.unreadable += 1;
                 (self.watch)(Step::Unusable(&format!("blob {id}: {why}")));
-                return Ok(());
+                return Ok(payload_bytes);
             }
         };
         let record = record(&header, stacks, group, index.len());
         let members = index.into_iter().map(member).collect();
-        self.adoption.adopt(&record, begun, members).await?;
+        self.adoption.adopt(&record, begun, members).await.map_err(|error| match error {
+            AdoptError::Catalog(error) => error.into(),
+            locked @ AdoptError::Locked { .. } => ServerError::Refused(format!("{locked}: nothing was changed")),
+        })?;
         self.report.adopted += 1;
-        Ok(())
+        Ok(payload_bytes)
     }
 }
 
@@ -248,10 +265,74 @@ fn member(entry: IndexEntry) -> FoundMember {
         sequence: Sequence(attributes.sequence),
         bucket_created_ms: attributes.bucket_created_ms,
         owner: attributes.owner,
+        locked: attributes.legal_hold || attributes.retention.is_some(),
         object,
     }
 }
 
 fn hex(bytes: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use catalog::{MemoryStore, Object, VersionId};
+    use model::{ClassId, GroupId};
+    use std::sync::Arc;
+    use workshop::{MemberAttributes, Retention, RetentionMode};
+
+    fn entry(key: &str, attributes: MemberAttributes) -> IndexEntry {
+        let object = Object { version: VersionId(7), bytes: 5, etag: "e".into(), ..Object::default() };
+        let attributes = MemberAttributes { sequence: 9, ..attributes };
+        IndexEntry { bucket: "b".into(), key: key.into(), offset: 0, object, attributes, checksum: 1 }
+    }
+
+    fn blob() -> Blob {
+        let blob = BlobId { number: 3, nonce: 4 };
+        Blob {
+            blob,
+            group: GroupId(0),
+            class: ClassId(0),
+            drives: vec![DriveId(0), DriveId(1)],
+            code_data: 1,
+            code_parity: 1,
+            fragment_bytes: 4096,
+            payload_bytes: 100,
+            stack_bytes: 20_480,
+            members: 1,
+            written_ms: 1,
+        }
+    }
+
+    /// What an empty catalog makes of a pack with this index.
+    async fn adopted(index: Vec<IndexEntry>) -> (Catalog, Result<(), AdoptError>) {
+        let catalog = Catalog::open(Arc::new(MemoryStore::new())).await.unwrap();
+        let mut adoption = Adoption::new(catalog.clone(), Arc::new(MemoryStore::new()), Sequence(0));
+        let done = adoption.adopt(&blob(), Sequence(8), index.into_iter().map(member).collect()).await;
+        (catalog, done)
+    }
+
+    #[tokio::test]
+    async fn a_pack_with_a_locked_object_is_refused_and_leaves_nothing_behind() {
+        let until = |mode| Some(Retention { mode, until_ms: 1 });
+        let free = entry("free", MemberAttributes::default());
+        for lock in [
+            MemberAttributes { legal_hold: true, ..MemberAttributes::default() },
+            // Whether the time is over, only a clock could say.
+            MemberAttributes { retention: until(RetentionMode::Governance), ..MemberAttributes::default() },
+            MemberAttributes { retention: until(RetentionMode::Compliance), ..MemberAttributes::default() },
+        ] {
+            let index = vec![free.clone(), entry("held", lock.clone()), entry("too", lock)];
+            let (catalog, done) = adopted(index).await;
+            let why = done.unwrap_err().to_string();
+            assert!(why.contains("holds 2 objects under a legal hold or retention, s3://b/held first"), "{why}");
+            assert!(catalog.blob(blob().blob).await.unwrap().is_none(), "nothing of it is known");
+            assert!(catalog.buckets().await.unwrap().is_empty());
+        }
+        let (catalog, done) = adopted(vec![free]).await;
+        done.unwrap();
+        assert!(catalog.blob(blob().blob).await.unwrap().is_some());
+    }
 }

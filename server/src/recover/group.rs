@@ -1,19 +1,15 @@
-//! The drives of one group, as a recovery reads them: opened when it is that group's turn, and let go before the next.
-//!
-//! The drives of a group may all be active at once, whatever they share (`engine/src/layout.rs`), and no other one is:
-//! so no domain has more of them active than it allows.
+//! The drives of one group, as a recovery reads them: awake when it is that group's turn, and at rest before the next
+//! one's (`offline_rack.rs`).
 
 use super::report::Step;
-use crate::data_dir::DataDir;
 use crate::error::text;
+use crate::offline_rack::OfflineRack;
 use disk::stack::{self, Header};
-use disk::{Buffer, DirectoryDrive, Drive, OpenFiles, RackUuid, label};
+use disk::{Buffer, Drive, RackUuid};
 use model::{BlobId, DriveId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Files of the drives that are open at once.
-const OPEN_FILES: usize = 256;
 /// The first block of a stack.
 const BLOCK_BYTES: usize = 4096;
 
@@ -27,31 +23,33 @@ pub(super) struct GroupDrives {
 }
 
 impl GroupDrives {
-    /// Opens `drives`; those that cannot be used are reported, and added to `unusable`.
-    pub(super) async fn open(
-        dir: &DataDir,
+    /// Wakes `drives` of the rack `uuid`; those that cannot be used are reported, and added to `unusable`.
+    pub(super) async fn wake(
+        (rack, uuid): (&mut OfflineRack, RackUuid),
         drives: &[DriveId],
         unusable: &mut BTreeSet<DriveId>,
         watch: &(dyn Fn(Step<'_>) + Sync),
     ) -> Self {
-        let files = OpenFiles::new(OPEN_FILES);
         let mut found = BTreeMap::new();
-        for (path, place) in dir.labels().into_iter().filter(|(_, place)| drives.contains(&place.drive)) {
-            let opened = DirectoryDrive::open(&path).map(|drive| drive.with_open_files(&files));
-            let checked = match opened {
-                Ok(drive) => label::check(&drive, &place).await.map(|_| drive),
-                Err(error) => Err(error),
-            };
-            match checked {
-                Ok(drive) => drop(found.insert(place.drive, Arc::new(drive) as Arc<dyn Drive>)),
+        watch(Step::Awake(drives));
+        for (id, answer) in rack.wake(drives).await {
+            match answer {
+                Ok(drive) => drop(found.insert(id, drive)),
                 Err(error) => {
-                    if unusable.insert(place.drive) {
-                        watch(Step::Unusable(&format!("drive {}: {error}", place.drive)));
+                    if unusable.insert(id) {
+                        watch(Step::Unusable(&format!("drive {id}: {error}")));
                     }
                 }
             }
         }
-        Self { rack: dir.rack_uuid(), drives: found }
+        Self { rack: uuid, drives: found }
+    }
+
+    /// Puts them to rest.
+    pub(super) async fn rest(self, rack: &mut OfflineRack, watch: &(dyn Fn(Step<'_>) + Sync)) {
+        drop(self);
+        rack.rest().await;
+        watch(Step::Asleep);
     }
 
     /// The blobs of which stacks are there. A drive that cannot be listed counts as unusable from then on.

@@ -1,5 +1,6 @@
 //! What a recovery is asked for, is at, and has done.
 
+use model::DriveId;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -17,14 +18,60 @@ pub struct Options {
 pub enum Step<'a> {
     /// It begins with this.
     Base(Option<Base>),
-    /// So many groups are looked through for copies of the catalog.
+    /// So many groups are looked through for copies of the catalog. A spare counts as a group of its own.
     Copies(u64),
-    /// So many groups are looked at.
+    /// So many groups are looked at. A spare counts as a group of its own.
     Groups(u64),
-    /// One of them was.
-    Group,
+    /// These drives are about to be started: those of a group, or a spare.
+    Awake(&'a [DriveId]),
+    /// They are stopped.
+    Asleep,
+    /// Some thousand blobs more were looked at: all in all so many.
+    Blobs(Pass),
+    /// A group was looked through: all in all so much.
+    Group(Pass),
     /// A blob, a drive or a file cannot be used, for this reason.
     Unusable(&'a str),
+}
+
+/// Blobs between two reports of the progress within a group.
+const REPORT_BLOBS: u64 = 5_000;
+
+/// How far a pass over all groups is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass {
+    /// The groups of the rack; a spare counts as one.
+    pub groups: u64,
+    /// Those that were looked through.
+    pub groups_done: u64,
+    /// Drives in these that could be read.
+    pub drives: u64,
+    /// Blobs that were looked at.
+    pub blobs: u64,
+    /// Payload bytes of these, where that is known.
+    pub bytes: u64,
+}
+
+impl Pass {
+    pub(super) fn of(groups: usize) -> Self {
+        Self { groups: groups as u64, ..Self::default() }
+    }
+
+    /// One more blob was looked at, with a payload of so many bytes.
+    pub(super) fn blob(&mut self, payload_bytes: u64, watch: &(dyn Fn(Step<'_>) + Sync)) {
+        self.blobs += 1;
+        self.bytes = self.bytes.saturating_add(payload_bytes);
+        if self.blobs.is_multiple_of(REPORT_BLOBS) {
+            watch(Step::Blobs(*self));
+        }
+    }
+
+    /// One more group was looked through, so many of whose drives could be read.
+    pub(super) fn group(&mut self, drives: usize) {
+        self.groups_done += 1;
+        self.drives += drives as u64;
+        assert!(self.groups_done <= self.groups, "each group is looked at once");
+    }
 }
 
 /// Where a snapshot was found.

@@ -5,6 +5,7 @@ use super::snapshot::drive_report;
 use crate::admin::AdminError;
 use crate::data_dir::fresh_label;
 use crate::error::text;
+use crate::exchange::DiskChoice;
 use crate::replace::{self, Taken};
 use crate::report::{DriveReport, LostReport};
 use disk::label::DriveUuid;
@@ -83,11 +84,15 @@ impl StatusService {
         Ok(LostReport::of(self.context.catalog.lost_objects(LostReport::NAMED_MAX).await?))
     }
 
-    /// Takes the empty directory in the place of `drive`, which failed, or that drive itself, which is back.
-    pub(super) async fn replace(&self, drive: DriveId) -> Result<Option<DriveReport>, AdminError> {
+    /// Takes the empty directory in the place of `drive`, which failed, or the disk that was chosen, or that drive
+    /// itself, which is back.
+    pub(super) async fn replace(&self, drive: DriveId, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
         if self.look(move |rack, _| replace::is_device(rack.spec(), drive)).await? {
-            return Err(AdminError::Because(replace::DEVICE.to_owned()));
+            return self.replace_with(drive, self.disk_taken(drive, choice)).await.map(Some);
+        }
+        if !choice.is_empty() {
+            return Err(AdminError::Because(replace::not_a_disk(drive, &path)));
         }
         let labelled = async {
             let known = self.context.catalog.replacements().await.map_err(text)?.remove(&drive).map(DriveUuid);
@@ -95,6 +100,17 @@ impl StatusService {
             tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
         };
         self.replace_with(drive, labelled).await.map(Some)
+    }
+
+    /// Has the chosen disk become `drive`.
+    async fn disk_taken(&self, drive: DriveId, choice: DiskChoice) -> Result<Taken, String> {
+        let exchange = self.exchange.clone().ok_or("this server has no disks")?;
+        let known = self.context.catalog.replacements().await.map_err(text)?.remove(&drive).map(DriveUuid);
+        let take = move || exchange.take(drive, &choice, known);
+        let done = tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()));
+        let (taken, link) = done?;
+        self.hardware.use_disk(drive, &link).await;
+        Ok(taken)
     }
 
     /// Takes what is in the place of `drive`, which failed, once `labelled` has found out what that is, and has made a

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The engine's part of a status.
 pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
     let spec = rack.spec();
-    let standby_mw = u64::from(spec.profile.watts.standby_mw) * spec.drives.len() as u64;
+    let always_on = spec.drives.iter().filter(|drive| spec.is_always_on(drive.id)).count() as u64;
     Status {
         rack: spec.name.clone(),
         workshop: WorkshopStatus {
@@ -26,9 +26,9 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         checks: checks(rack, now, clock),
         power: PowerStatus {
             watts: rack.ledger().watts_mw() as f64 / 1000.0,
-            standby_watts: standby_mw as f64 / 1000.0,
-            active_drives: rack.ledger().active_drives() as u64,
-            active_drives_max: rack.layout().drives_active_max().into(),
+            standby_watts: rack.layout().asleep_mw(spec) as f64 / 1000.0,
+            active_drives: rack.ledger().active_drives() as u64 + always_on,
+            active_drives_max: rack.layout().drives_started_max(spec) + always_on,
             fuse_trips: 0,
             unstopped_drives: rack.unstopped_count() as u64,
         },
@@ -74,6 +74,7 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
     for drive in &rack.spec().drives {
         match rack.drive_phase(drive.id) {
             _ if rack.has_failed(drive.id) => counts.failed += 1,
+            DrivePhase::Standby | DrivePhase::AwaitingPermit if rack.is_always_on(drive.id) => counts.always_on += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
             DrivePhase::Ready => counts.ready += 1,
             DrivePhase::Away(_) => counts.away += 1,
@@ -214,6 +215,8 @@ fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
         (true, true) => "retired",
         (true, false) => "failed",
         (false, true) => "retiring",
+        // Its file system may be at rest, its platters are not.
+        (false, false) if rack.is_always_on(drive) && rack.drive_phase(drive) == DrivePhase::Standby => "always on",
         (false, false) => rack.drive_phase(drive).name(),
     }
 }

@@ -57,7 +57,7 @@ impl StatusService {
             staging: self.context.staging.clone(),
             small: self.context.small.as_ref().map(|small| Arc::clone(&small.files)),
             spool: None,
-            drives: Vec::new(),
+            drives: None,
             serving: Some(serving),
         };
         let mut slot = self.verifications.run.lock();

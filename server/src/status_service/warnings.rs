@@ -129,11 +129,7 @@ pub(super) fn warnings(status: &Status) -> Vec<String> {
     if status.totals.data_lost > 0 {
         warnings.push("reads failed because data is lost: the log names the blobs".into());
     }
-    if status.totals.starts_over_budget > 0 {
-        let starts = status.totals.starts_over_budget;
-        let starts = counted(starts, "drive start");
-        warnings.push(format!("{starts} for clients went beyond the day's budget: drives wear faster than rated"));
-    }
+    warnings.extend(over_budget(status));
     let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
     if !kept.is_empty() {
         warnings.push(format!(
@@ -251,6 +247,13 @@ pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
             named.join(", ")
         )
     })
+}
+
+/// Clients and rebuilds may start drives beyond the budget; that is said.
+fn over_budget(status: &Status) -> Option<String> {
+    let starts = status.totals.starts_over_budget;
+    let starts = counted(Some(starts).filter(|starts| *starts > 0)?, "drive start");
+    Some(format!("{starts} for clients or rebuilds went beyond the day's budget: drives wear faster than rated"))
 }
 
 fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {

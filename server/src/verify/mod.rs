@@ -3,7 +3,7 @@
 //! 1. Every record of the catalog against every other that speaks of the same thing, and against the rack; all of them
 //!    against the digest that the catalog's file keeps of its keys.
 //! 2. Every staged version against its file; every file of the workshop against the catalog.
-//! 3. Group by group, so that a group need be awake but once: every blob against its stacks, every stack against the
+//! 3. Group by group, one of which is awake at a time, once: every blob against its stacks, every stack against the
 //!    blobs.
 //!
 //! The quick form reads the ends of files, the deep form everything.
@@ -31,14 +31,16 @@ use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::intake_log::IntakeLog;
 use crate::lineage;
+use crate::offline_rack::{OfflineRack, unless_interrupted};
 use beside::Beside;
 use catalog::{Audit, Catalog, CommitLog, SqliteStore, Store};
-use disk::label::{self, DriveUuid, Label, RackUuid};
-use disk::{DirectoryDrive, Drive, DriveError, OpenFiles};
+use disk::label::RackUuid;
+use disk::{DirectoryDrive, Drive};
 use futures::future::BoxFuture;
 use model::{DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tokio::sync::Mutex;
 use workshop::{SmallFiles, Staging};
 
 /// Records that are read at once.
@@ -93,8 +95,8 @@ pub struct Ground {
     pub small: Option<Arc<SmallFiles>>,
     /// The drive of the recalls; `None` beside a server, whose they are.
     pub spool: Option<Arc<dyn Drive>>,
-    /// The drives of the rack, mounted, by number; or why one cannot be used. None beside a server, which lends them.
-    pub drives: Vec<Result<Arc<dyn Drive>, DriveError>>,
+    /// The drives of the rack. None beside a server, which lends its own, and none if they are not looked at.
+    pub drives: Option<Mutex<OfflineRack>>,
     /// The server that serves all this meanwhile.
     pub serving: Option<Serving>,
 }
@@ -140,18 +142,6 @@ async fn open_and_verify(
     if !claimed && catalog.incomplete().is_none() && !dir.workshop().join("staged").exists() {
         return Ok(Report { clean: true, ..Report::default() });
     }
-    let replacements = catalog.replacements().await?;
-    let mut drives = Vec::new();
-    let files = OpenFiles::new(OPEN_FILES);
-    if options.drives {
-        for (path, label) in dir.labels() {
-            let opened = match DirectoryDrive::open(path).map(|drive| drive.with_open_files(&files)) {
-                Ok(drive) => belongs(&drive, &label, &replacements).await.map(|()| Arc::new(drive) as Arc<dyn Drive>),
-                Err(error) => Err(error),
-            };
-            drives.push(opened);
-        }
-    }
     let staged = open("staged")?;
     let small = log.map(|log| Arc::new(SmallFiles::new(Arc::clone(&staged), log, 0)));
     let staging = match &small {
@@ -165,23 +155,13 @@ async fn open_and_verify(
         staging,
         small,
         spool: Some(open("spool")?),
-        drives,
+        drives: options.drives.then(|| Mutex::new(OfflineRack::of(dir, OPEN_FILES))),
         serving: None,
     };
-    verify(&ground, options, watch).await
-}
-
-/// True if `drive` is the one that belongs to `place`.
-async fn belongs(
-    drive: &dyn Drive,
-    place: &Label,
-    replacements: &BTreeMap<DriveId, [u8; 16]>,
-) -> Result<(), DriveError> {
-    label::check(drive, place).await?;
-    match replacements.get(&place.drive) {
-        Some(uuid) => label::check_replacement(drive, DriveUuid(*uuid)).await,
-        None => Ok(()),
-    }
+    let Some(rack) = &ground.drives else { return verify(&ground, options, watch).await };
+    let verified = unless_interrupted(verify(&ground, options, watch)).await;
+    rack.lock().await.rest().await;
+    verified
 }
 
 /// Verifies `ground`.
@@ -196,7 +176,8 @@ pub async fn verify(
     let (failed, report) = (BTreeSet::new(), Report::default());
     let blobs_end = ground.catalog.blobs_end().await?;
     let (lost, is_newest, beside) = (Vec::new(), true, Beside::default());
-    let mut work = Verification { ground, options, watch, failed, lost, blobs_end, is_newest, report, beside };
+    let awake = BTreeMap::new();
+    let mut work = Verification { ground, options, watch, failed, awake, lost, blobs_end, is_newest, report, beside };
     if work.page_faults().await? {
         return Ok(work.report);
     }
@@ -221,6 +202,8 @@ struct Verification<'a> {
     watch: &'a (dyn Fn(Step<'_>) + Sync),
     /// Drives that failed for good.
     failed: BTreeSet<DriveId>,
+    /// Those that are awake, while no server runs.
+    awake: BTreeMap<DriveId, Arc<dyn Drive>>,
     /// Blobs whose objects are still to be listed.
     lost: Vec<gathered::LostBlob>,
     /// Every blob number that this catalog ever gave out is below this.

@@ -10,8 +10,10 @@ use super::gathered::{DiscardedPayload, GATHERED_MAX};
 use super::packed;
 use super::{Finding, FindingKind, PAGE, REPORT, Step, Verification};
 use crate::error::ServerError;
+use crate::offline_rack::{OfflineRack, WakeError};
 use crate::pack_index::read_index;
 use catalog::{Blob, Known, Member};
+use disk::label::{self, DriveUuid};
 use disk::stack::{self, Flaw, Inspection};
 use disk::{Drive, FileName};
 use engine::layout::{Layout, synthesise};
@@ -57,27 +59,55 @@ impl Verification<'_> {
         self.report.rack.drives_read = true;
         self.failed = self.ground.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
         (self.watch)(Step::Rack { blobs: self.report.catalog.blobs, groups: self.report.rack.groups });
-        for (index, drive) in self.ground.drives.iter().enumerate() {
-            let id = DriveId(index as u32);
-            if let Err(error) = drive
-                && !self.failed.contains(&id)
-            {
-                let found = Finding::new(FindingKind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
-                self.found(found.drive(id));
-            }
-        }
-        let grouped = (0..).zip(&layout.groups);
-        let grouped = grouped.map(|(id, group)| GroupDrives { group: Some(GroupId(id)), drives: group.drives.clone() });
-        let mut left: Vec<GroupDrives> =
-            grouped.chain([GroupDrives { group: None, drives: layout.spares.clone() }]).collect();
+        let with_group = |drives: Vec<DriveId>| GroupDrives {
+            group: drives.first().and_then(|drive| layout.group_of(*drive)),
+            drives,
+        };
+        let mut left: Vec<GroupDrives> = OfflineRack::order(&layout).into_iter().map(with_group).collect();
         self.begin_scrub().await?;
         while let Some(group) = self.next_group(&mut left).await? {
-            if self.blobs_in(&group).await? {
+            self.wake(&group).await?;
+            let all = self.blobs_in(&group).await?;
+            if all {
                 self.tell_lost().await?;
                 self.files_in(&group).await?;
             }
+            self.rest().await;
         }
         Ok(())
+    }
+
+    /// Wakes the drives of a group, but for those that failed for good, while no server runs.
+    async fn wake(&mut self, group: &GroupDrives) -> Result<(), ServerError> {
+        let Some(rack) = &self.ground.drives else { return Ok(()) };
+        let replacements = self.ground.catalog.replacements().await?;
+        let expected: Vec<DriveId> =
+            group.drives.iter().copied().filter(|drive| !self.failed.contains(drive)).collect();
+        for (id, answer) in rack.lock().await.wake(&expected).await {
+            let checked = match (answer, replacements.get(&id)) {
+                (Ok(drive), Some(uuid)) => {
+                    let checked = label::check_replacement(&*drive, DriveUuid(*uuid)).await;
+                    checked.map(|()| drive).map_err(WakeError::Drive)
+                }
+                (answer, _) => answer,
+            };
+            match checked {
+                Ok(drive) => drop(self.awake.insert(id, drive)),
+                Err(error) => {
+                    let found = Finding::new(FindingKind::DriveUnusable, format!("drive {id}: {error}"), DRIVE);
+                    self.found(found.drive(id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts them to rest.
+    async fn rest(&mut self) {
+        self.awake.clear();
+        if let Some(rack) = &self.ground.drives {
+            rack.lock().await.rest().await;
+        }
     }
 
     /// The blobs of a group. False if its drives cannot be looked at now, or not to the end.
@@ -267,8 +297,7 @@ impl Verification<'_> {
         if self.ground.serving.is_some() {
             return self.beside.lent.as_ref()?.get(drive).filter(|_| !self.failed.contains(&drive));
         }
-        let there = self.ground.drives.get(drive.index())?.as_ref().ok()?;
-        (!self.failed.contains(&drive)).then(|| Arc::clone(there))
+        self.awake.get(&drive).cloned()
     }
 
     pub(super) fn described(&self, blob: &Blob) -> stack::Blob {
@@ -321,7 +350,7 @@ impl Verification<'_> {
         for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
             self.spare_file((id, drive), name, (blob, index)).await?;
         }
-        let label = disk::label::file_name();
+        let label = label::file_name();
         let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
         for name in names.iter().filter(|name| !is_known(name) && **name != label) {
             let what = format!("{name} on drive {id} is no stack");

@@ -156,6 +156,7 @@ impl Scanner {
             order: take.map_or_else(MoveOrder::default, |take| take.order),
             coldest_bytes: take.and_then(|take| take.coldest_bytes),
             hot_bytes: 0,
+            min_bytes: take.map_or(0, |take| take.min_bytes),
             limit: self.scan.limit,
         };
         let known = taking.filter(|_| take.is_some_and(|take| !take.anew));

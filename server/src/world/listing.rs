@@ -22,6 +22,7 @@ pub(super) struct StagedScan {
     pub(super) order: MoveOrder,
     pub(super) coldest_bytes: Option<u64>,
     pub(super) hot_bytes: u64,
+    pub(super) min_bytes: u64,
     pub(super) limit: u32,
 }
 
@@ -163,7 +164,7 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
     if judge.thermometer.is_used() {
         for which in [Which::Processed, Which::Others] {
             let mut count = |heat: Heat, _, bytes| {
-                if matches!(heat, Heat::Due(_)) {
+                if matches!(heat, Heat::Due(_)) && bytes >= query.min_bytes {
                     selection.add_due(bytes);
                 }
                 true
@@ -180,7 +181,7 @@ async fn select(context: &Context, judge: &Judge, query: StagedScan) -> Result<S
             continue;
         }
         let mut count = |heat: Heat, staged_ms, bytes| {
-            if heat == wanted && wants(&selection) {
+            if heat == wanted && bytes >= query.min_bytes && wants(&selection) {
                 selection.add(rank(query.order, heat, staged_ms, which == Which::Processed), bytes);
             }
             wants(&selection)

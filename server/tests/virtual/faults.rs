@@ -1,11 +1,12 @@
 //! Drives that go, bits that rot, fuses that trip, starts that run out.
 
-use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
+use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use catalog::{Blob, Place};
 use engine::{DrivePhase, GroupState};
 use model::DriveId;
 use model::physics::PowerState;
 use s3::store::ServiceError;
+use server::admin::Admin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -206,4 +207,94 @@ fn starts_of_the_day_are_remembered_over_a_crash() {
         });
         site.lose_power(&mut model::Rng::new(n));
     }
+}
+
+/// Puts objects of a MiB until one is refused, from number `from` on; answers the number of that.
+async fn put_until_full(larder: &Larder, from: usize) -> usize {
+    for number in from..from + 1000 {
+        match larder.put(&format!("k{number:04}"), 1, MIB).await {
+            Ok(()) => {}
+            Err(error) => {
+                assert!(retry_after_s(&error).is_some(), "{error}");
+                return number;
+            }
+        }
+    }
+    panic!("the workshop is never full");
+}
+
+#[test]
+fn a_workshop_that_runs_full_while_drives_fail_loses_nothing_and_drains_when_they_are_back() {
+    let mut site = Site::new("pelican-mini");
+    site.workshop_bytes = 20 * MIB;
+    (site.policy.migration.due_age, site.policy.migration.pack_bytes) = (None, MIB);
+    let (facts, r) = (site.facts(), usize::from(site.spec.code.parity));
+    site.run(async |larder| {
+        let groups = larder.ask(|rack| rack.layout().groups.clone()).await;
+        let staged = async || larder.context.catalog.staged_usage().await.unwrap().count;
+        let full = put_until_full(larder, 0).await;
+        let before = staged().await;
+        // In the middle of the drain r drives of each group go.
+        larder.until("the drain began", HOUR, async || staged().await < before).await;
+        groups.iter().flat_map(|group| &group.drives[..r]).for_each(|drive| larder.rack.pull(*drive));
+        larder.until("it goes on", HOUR, async || larder.put(&format!("k{full:04}"), 1, MIB).await.is_ok()).await;
+        // And then one more: nothing can be written any more.
+        groups.iter().for_each(|group| larder.rack.pull(group.drives[r]));
+        tokio::time::sleep(10 * MINUTE).await;
+        let full = put_until_full(larder, full + 1).await;
+        let before = staged().await;
+        tokio::time::sleep(6 * HOUR).await;
+        assert_eq!(staged().await, before, "what cannot be written stays where it is");
+        assert!(retry_after_s(&larder.put("no-room", 1, MIB).await.unwrap_err()).is_some());
+        groups.iter().flat_map(|group| &group.drives[..=r]).for_each(|drive| larder.rack.plug(*drive));
+        let drained = async || larder.context.staging.usage().staged_bytes <= 20 * MIB * 3 / 10;
+        larder.until("drained", 24 * HOUR, drained).await;
+        larder.put("again", 1, MIB).await.unwrap();
+        for number in 0..full {
+            assert_eq!(larder.get_retrying(&format!("k{number:04}")).await.unwrap(), 1, "{number} of {full}");
+        }
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        larder.audit(&facts).await;
+    });
+}
+
+#[test]
+fn starts_beyond_the_budget_are_said_to_be_for_clients_or_rebuilds() {
+    let mut site = Site::nas8();
+    site.policy.starts_per_day = 1;
+    site.run(async |larder| {
+        larder.put("o", 1, 100 * KIB).await.unwrap();
+        larder.settle().await;
+        let warnings = larder.status().status().await.unwrap().warnings;
+        assert!(!warnings.iter().any(|warning| warning.contains("budget")), "{warnings:?}");
+        assert_eq!(larder.get("o").await.unwrap(), 1);
+        let warnings = larder.status().status().await.unwrap().warnings;
+        let wanted =
+            "4 drive starts for clients or rebuilds went beyond the day's budget: drives wear faster than rated";
+        assert!(warnings.iter().any(|warning| warning == wanted), "{warnings:?}");
+    });
+}
+
+#[test]
+fn a_group_that_is_kept_spinning_is_named_with_what_helps() {
+    let mut site = Site::nas8();
+    site.policy.starts_per_day = 1;
+    site.policy.spin_down.keeps_exhausted = true;
+    site.run(async |larder| {
+        larder.put("o", 1, 100 * KIB).await.unwrap();
+        larder.settle_but_for_readers().await;
+        let kept = async || {
+            let warnings = larder.status().status().await.unwrap().warnings;
+            warnings.into_iter().find(|warning| warning.starts_with("kept spinning"))
+        };
+        assert_eq!(kept().await, None, "it is not idle for long enough yet");
+        tokio::time::sleep(10 * MINUTE).await;
+        let group = larder.group_of("o").await.index();
+        let said = kept().await.expect("a warning");
+        let begins = format!("kept spinning, since no starts are left for today: group {group}");
+        assert!(said.starts_with(&begins), "{said}");
+        assert!(said.contains("starts_per_day in larder.toml") && said.ends_with("they sleep"), "{said}");
+        tokio::time::sleep(24 * HOUR).await;
+        assert_eq!(kept().await, None, "a new day");
+    });
 }

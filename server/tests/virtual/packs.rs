@@ -1,6 +1,7 @@
 //! Small objects, from the log in front of the catalog to packs in the rack, and out of packs that are mostly dead.
 
 use crate::site::{BUCKET, Ended, Facts, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site};
+use crate::steps::next_step;
 use catalog::{Blob, Place};
 use engine::trace::Record;
 use engine::{GroupChoice, GroupState};
@@ -336,7 +337,7 @@ fn crash_at_each_step(
         crashed += 1;
         site.lose_power(torn);
         all_is_well(&mut site, &facts, &left);
-        step += 1 + step / 20;
+        step = next_step(step, 1 + step / 20);
     }
     assert!(crashed > 40, "{crashed} crashes");
 }

@@ -63,7 +63,7 @@ impl Larder {
         self.service.complete_upload(BUCKET, &upload.key, completion).await
     }
 
-    async fn put_in_parts(&self, key: &str, serial: u64, lengths: &[u64]) {
+    pub async fn put_in_parts(&self, key: &str, serial: u64, lengths: &[u64]) {
         let upload = self.begin(key, serial, lengths.to_vec()).await.unwrap();
         for number in (1..=lengths.len() as u32).rev() {
             self.put_part(&upload, number).await.unwrap();

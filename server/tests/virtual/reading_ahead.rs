@@ -94,11 +94,16 @@ fn a_tree_that_fits_the_spool_costs_at_most_three_times_what_it_costs_sorted_by_
 
 #[test]
 fn a_larger_tree_costs_three_rounds_of_wakes_for_each_time_that_it_fills_the_spool() {
+    // The goal was 3 wakes for each time that a group's share fills the spool. No client that asks in key order can be
+    // served so (docs/benchmarks.md); by how much it is missed is printed.
     for fills in [2, 4, 8] {
         let mut site = scattered();
         site.spool_bytes = TREE_BYTES / fills;
         let plain = cost(&mut site, false, false);
         let ahead = cost(&mut site, true, false);
+        let groups = ahead.groups as u64;
+        let (literal, rounded) = (3 * fills, 3 * groups * fills.div_ceil(groups));
+        println!("{} wakes; the goal is {literal}, or {rounded} if a group wakes whole times", ahead.wakes);
         assert!(ahead.wakes <= 3 * ahead.groups as u64 * fills, "{fills} times: {ahead:?}");
         assert!(ahead.wakes < plain.wakes, "{ahead:?}, {plain:?} without");
     }
@@ -197,5 +202,34 @@ fn a_set_that_does_not_fit_is_refused_and_a_list_is_recalled_key_by_key() {
         assert_eq!(wakes(larder).await, before);
         let nowhere = SetRequest { bucket: "nowhere".into(), ..SetRequest::default() };
         assert!(status.recall_set(nowhere).await.is_err());
+    });
+}
+
+#[test]
+fn a_set_whose_recall_is_interrupted_half_way_goes_on_with_the_rest_when_it_is_asked_for_again() {
+    let mut site = scattered();
+    site.run(async |larder| {
+        let (keys, groups) = keys(larder, false).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        // More drives than the code makes up for go from half of the groups.
+        let all = larder.ask(|rack| rack.layout().groups.clone()).await;
+        let gone: Vec<_> = all.iter().step_by(2).flat_map(|group| &group.drives[..6]).copied().collect();
+        gone.iter().for_each(|drive| larder.rack.pull(*drive));
+        let status = larder.status();
+        let first = recall(&status, "tree/").await;
+        assert_eq!(first.state, "failed", "{first:?}");
+        assert!(first.done_bytes > 0 && first.failed_bytes > 0, "{first:?}");
+        assert_eq!(first.done_bytes + first.failed_bytes, first.read_bytes);
+        gone.iter().for_each(|drive| larder.rack.plug(*drive));
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        let before = wakes(larder).await;
+        let rest = recall(&status, "tree/").await;
+        assert_eq!((rest.state.as_str(), rest.done_bytes, rest.failed_bytes), ("done", rest.read_bytes, 0));
+        assert_eq!(rest.read_bytes, first.failed_bytes, "nothing is read twice");
+        assert_eq!(rest.here + rest.read_bytes / FILE_BYTES, FILES as u64);
+        assert_eq!(wakes(larder).await - before, groups as u64 / 2, "and only the groups wake that have the rest");
+        for key in &keys {
+            assert_eq!(larder.get(key).await.unwrap(), 1);
+        }
     });
 }

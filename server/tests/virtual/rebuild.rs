@@ -2,6 +2,7 @@
 //! many drives may die as before.
 
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site};
+use crate::steps::next_step;
 use catalog::{Blob, Place};
 use disk::stack::stack_name;
 use model::{DriveId, Rng};
@@ -181,7 +182,7 @@ fn a_crash_at_any_step_of_a_rebuild_loses_nothing_and_the_next_start_goes_on() {
             crashed += 1;
             site.lose_power(torn);
             goes_on(&mut site, &facts, drive, &keys);
-            step += stride;
+            step = next_step(step, stride);
         }
     }
     println!("{crashed} crashes");

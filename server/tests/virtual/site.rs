@@ -77,6 +77,8 @@ pub struct Site {
     spooled_bytes: Arc<AtomicU64>,
     /// The same of the workshop's.
     pub staged_bytes_moved: Arc<AtomicU64>,
+    /// How many of these it takes in a second; `None` is any number at once.
+    pub staged_bytes_s: Option<u64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
 }
@@ -187,6 +189,7 @@ impl Site {
             wall_ms: 1_700_000_000_000,
             spooled_bytes: Arc::default(),
             staged_bytes_moved: Arc::default(),
+            staged_bytes_s: None,
             panics: Arc::default(),
             spec,
         }
@@ -255,7 +258,9 @@ impl Site {
 
     fn powered(&self, drive: &Arc<MemoryDrive>, silence: Silence, moved_bytes: &Arc<AtomicU64>) -> Arc<dyn Drive> {
         let moved_bytes = Arc::clone(moved_bytes);
-        Arc::new(Powered { drive: Arc::clone(drive), power: self.power.clone(), silence, moved_bytes })
+        let (drive, power) = (Arc::clone(drive), self.power.clone());
+        let bytes_s = self.staged_bytes_s.filter(|_| Arc::ptr_eq(&drive, &self.staged));
+        Arc::new(Powered { drive, power, silence, moved_bytes, bytes_s })
     }
 
     /// Spawns tasks that do not panic unnoticed.

@@ -13,6 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
 
+/// The next step at which the power fails, of a history that is gone through again and again: `stride` further, or each
+/// one if `LARDER_STEPS` is `all`.
+pub fn next_step(step: u64, stride: u64) -> u64 {
+    assert!(stride > 0, "a step that lies ahead");
+    let goes_through_all = std::env::var("LARDER_STEPS").is_ok_and(|steps| steps == "all");
+    step + if goes_through_all { 1 } else { stride }
+}
+
 /// The power of a site. Clones share it.
 #[derive(Clone, Default)]
 pub struct Power(Arc<Wires>);
@@ -104,9 +112,18 @@ pub struct Powered {
     pub silence: Silence,
     /// Bytes that were written to it and read from it.
     pub moved_bytes: Arc<AtomicU64>,
+    /// How many of them it takes in a second; `None` is any number at once.
+    pub bytes_s: Option<u64>,
 }
 
 impl Powered {
+    async fn move_bytes(&self, bytes: usize) {
+        self.moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(bytes_s) = self.bytes_s {
+            tokio::time::sleep(model::transfer_time(bytes as u64, bytes_s)).await;
+        }
+    }
+
     async fn stepped<T>(&self, call: DriveFuture<'_, T>) -> Result<T, DriveError> {
         self.power.step().await;
         self.silence.ends().await;
@@ -123,12 +140,12 @@ impl Drive for Powered {
     }
 
     async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
-        self.moved_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.move_bytes(data.len()).await;
         self.stepped(self.drive.write_at(name, offset, data)).await
     }
 
     async fn read_at(&self, name: &FileName, offset: u64, into: Buffer) -> Result<Buffer, DriveError> {
-        self.moved_bytes.fetch_add(into.len() as u64, Ordering::Relaxed);
+        self.move_bytes(into.len()).await;
         self.stepped(self.drive.read_at(name, offset, into)).await
     }
 

@@ -271,3 +271,35 @@ fn explain_names_the_rule_and_the_moment_and_the_dry_run_the_blobs_that_come() {
         assert_eq!(temperature("k0000").await, None, "in the rack nothing is left to say");
     });
 }
+
+#[test]
+fn a_clock_that_jumps_ahead_makes_cold_what_its_rule_says_and_nothing_else_and_loses_nothing() {
+    let mut site = site(vec![line()]);
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put("k", 1, 60_000).await.unwrap();
+        larder.put("small", 1, 10_000).await.unwrap();
+        larder.put_many("cold", 3, 60_000).await;
+        tokio::time::sleep(MINUTE).await;
+    });
+    site.set_wall_clock(20 * 365 * 24 * HOUR);
+    site.run(async |larder| {
+        larder.put("new", 1, 60_000).await.unwrap();
+        tokio::time::sleep(MINUTE).await;
+        assert!(!is_staged(larder, "k").await, "by the clock it is old enough");
+        assert!(is_staged(larder, "small").await && is_staged(larder, "new").await, "no rule calls these cold");
+        for key in larder.keys().await {
+            assert_eq!(larder.get_retrying(&key).await.unwrap(), 1);
+        }
+        larder.audit(&facts).await;
+    });
+    // And back again: what came in meanwhile is of the future, and does not wait for it.
+    site.set_wall_clock_back(20 * 365 * 24 * HOUR);
+    site.run(async |larder| {
+        tokio::time::sleep(5 * MINUTE).await;
+        assert!(!is_staged(larder, "new").await && is_staged(larder, "small").await);
+        assert_eq!(larder.keys().await.len(), 6);
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        larder.audit(&facts).await;
+    });
+}

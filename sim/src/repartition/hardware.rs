@@ -54,6 +54,7 @@ impl Groups {
             failure_domains: vec![DomainId(index)],
             capacity_bytes: None,
             path: None,
+            power: model::DrivePower::Own,
         };
         RackSpec::validated(RackDraft {
             name: format!("groups-{}", self.groups),

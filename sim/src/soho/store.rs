@@ -231,8 +231,18 @@ impl Workshop {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
                 match action {
-                    Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
-                        let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, limit, restart };
+                    Action::ListStaged {
+                        attempt,
+                        older_than,
+                        order,
+                        coldest_bytes,
+                        hot_bytes,
+                        min_bytes,
+                        limit,
+                        restart,
+                    } => {
+                        let query =
+                            StagedQuery { older_than, order, coldest_bytes, hot_bytes, min_bytes, limit, restart };
                         let (entries, more) = self.staging.page(now, &Thermometer::none(), query);
                         self.migrator.page(now, attempt, (&entries, more), &mut actions);
                     }

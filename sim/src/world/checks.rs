@@ -130,8 +130,8 @@ impl Checking {
 
 /// The listing that takes what `take` does.
 fn query_of(take: Taking) -> StagedQuery {
-    let Taking { older_than, order, coldest_bytes, .. } = take;
-    StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, limit: 0, restart: true }
+    let Taking { older_than, order, coldest_bytes, min_bytes, .. } = take;
+    StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, min_bytes, limit: 0, restart: true }
 }
 
 impl Staging {

@@ -102,12 +102,15 @@ pub(super) struct Drives {
 }
 
 impl Drives {
-    /// The drives of a rack, all in standby.
+    /// The drives of a rack, all in standby that ever are.
     pub fn new(spec: &RackSpec, seed: u64) -> Self {
         let profile = Arc::new(spec.profile.clone());
-        let physics = spec.drives.iter().map(|drive| DrivePhysics::new(Arc::clone(&profile), seed, drive.id)).collect();
-        Self {
-            physics,
+        let one = |drive: DriveId| {
+            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive);
+            if spec.is_always_on(drive) { physics.always_on() } else { physics }
+        };
+        let mut drives = Self {
+            physics: spec.drives.iter().map(|drive| one(drive.id)).collect(),
             capacity_bytes: spec.drives.iter().map(|drive| spec.capacity_bytes(drive.id)).collect(),
             fuses: Fuses::new(spec, FUSE_RESETS_AFTER),
             meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
@@ -120,7 +123,9 @@ impl Drives {
             trips: 0,
             losses: 0,
             lost_at: vec![0; spec.drives.len()],
-        }
+        };
+        spec.drives.iter().for_each(|drive| drives.update_draw(Time::ZERO, drive.id));
+        drives
     }
 
     /// How often drives were lost so far, all of them taken together.
@@ -258,9 +263,11 @@ impl Drives {
         let Ok(when) = done else { return Answer::Now(failed(Loss::MountFailed)) };
         assert!(when >= now, "{event:?} is answered before it was asked for");
         let state = self.physics[drive.index()].state(now);
+        let never_stops = self.physics[drive.index()].is_always_on();
         let fits = match kind {
             CommandKind::SpinUp => matches!(state, PowerState::SpinningUp | PowerState::Active),
             CommandKind::Mount { .. } | CommandKind::Unmount => state == PowerState::Active,
+            CommandKind::Stop if never_stops => state == PowerState::Active,
             CommandKind::Stop => matches!(state, PowerState::SpinningDown | PowerState::Standby),
         };
         assert!(fits && !self.is_away(drive), "{drive} is {state:?}, and was sent {kind:?}");

@@ -29,8 +29,8 @@ impl<M: Controller> World<M> {
             Action::Rejected { op, reason } => self.end(op, Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.end(op, outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, &transfer),
-            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, limit, restart } => {
-                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, limit, restart };
+            Action::ListStaged { attempt, older_than, order, coldest_bytes, hot_bytes, min_bytes, limit, restart } => {
+                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes, min_bytes, limit, restart };
                 let (entries, more) = self.staging.page(self.now, self.rack.thermometer(), query);
                 self.plan(self.now, Event::StagedPage { attempt, entries, more }, None);
             }
@@ -41,7 +41,7 @@ impl<M: Controller> World<M> {
             },
             Action::ListOnDrive { drive, attempt, after, limit } => {
                 let (blobs, next) = self.blobs.page_on_drive(drive, after, limit);
-                self.plan(self.now, Event::OnDrivePage { drive, attempt, blobs, next }, None);
+                self.plan(self.now + self.look_up, Event::OnDrivePage { drive, attempt, blobs, next }, None);
             }
             Action::ListToScrub { group, attempt, after, end, limit } => {
                 let page = self.blobs.page_to_scrub(group, (after, end), limit);
@@ -133,7 +133,7 @@ impl<M: Controller> World<M> {
         self.open(op, OpenOp { bytes, stack_bytes, ..OpenOp::new(priority, None, self.now) });
         let work = Work::Write { bytes, stack_bytes, pin, migration: true };
         let request = Box::new(Request { op, priority, overtake_limit: None, work });
-        self.plan(self.now, Event::Submitted(request), None);
+        self.plan(self.now + self.look_up, Event::Submitted(request), None);
     }
 
     fn end(&mut self, op: OpId, outcome: Outcome) {

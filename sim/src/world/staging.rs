@@ -70,6 +70,8 @@ pub(crate) struct StagedQuery {
     pub coldest_bytes: Option<u64>,
     /// As many bytes that may be hot ones, if all others make fewer.
     pub hot_bytes: u64,
+    /// Shorter ones stay.
+    pub min_bytes: u64,
     pub limit: u32,
     /// From the first version on, instead of behind the last page.
     pub restart: bool,
@@ -187,7 +189,7 @@ impl Staging {
         let in_order = || {
             let kept = by_age.is_none().then(|| self.by_rank.iter().map(|(_, number)| number));
             let numbers = by_age.iter().flatten().chain(kept.into_iter().flatten());
-            let staged = numbers.map(|number| self.versions[number]);
+            let staged = numbers.map(|number| self.versions[number]).filter(|staged| staged.bytes >= query.min_bytes);
             staged.map(|version| (version, version.heat(thermometer, now)))
         };
         if thermometer.is_used() {
@@ -293,7 +295,8 @@ mod tests {
             loop {
                 let coldest_bytes = Some(wanted);
                 let older_than = Duration::ZERO;
-                let query = StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, limit: 7, restart };
+                let query =
+                    StagedQuery { older_than, order, coldest_bytes, hot_bytes: 0, min_bytes: 0, limit: 7, restart };
                 let (entries, more) = staging.page(Time::from_secs(30), &Thermometer::none(), query);
                 listed.extend(entries.iter().map(|entry| entry.version));
                 restart = false;
@@ -355,6 +358,7 @@ mod tests {
                 order,
                 coldest_bytes: Some(coldest),
                 hot_bytes,
+                min_bytes: 0,
                 limit: 99,
                 restart: true,
             };

@@ -60,6 +60,8 @@ pub struct Setting {
     pub first_boot: bool,
     /// Whether a transfer takes one seek, as papers count; else as many as a server's.
     pub one_seek: bool,
+    /// How long it takes to list what lay on a drive, page by page, and to compose a pack.
+    pub look_up: Duration,
     /// Takes every record of the trace.
     pub recorder: Option<Recorder>,
     /// Judges the trace as it comes into being. A violation ends the run with a panic.
@@ -137,6 +139,8 @@ pub struct World<M = Rack> {
     pub(super) links: Links,
     /// Whether a transfer takes one seek, whatever it does.
     pub(super) one_seek: bool,
+    /// How long a page of what lay on a drive takes, and a pack to be composed.
+    pub(super) look_up: Duration,
     /// Under way, or about to be.
     pub(super) transfers: Places<Moving>,
     /// Those of them that move bytes now, by their places.
@@ -179,6 +183,7 @@ impl<M: Controller> World<M> {
             servers: Servers::new(&spec),
             links,
             one_seek: setting.one_seek,
+            look_up: setting.look_up,
             counted: Counted::default(),
             open: OpenOps::default(),
             next_op: 1,

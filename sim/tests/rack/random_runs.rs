@@ -69,6 +69,15 @@ fn small_box_of_watts() -> RackSpec {
     model::text::parse(&changed, "nas8").unwrap()
 }
 
+/// The box of eight with a supply for six, two of which nobody controls.
+fn small_mixed_box() -> RackSpec {
+    let changed =
+        shipped_text("nas8").replace("active_drives = 4", "active_drives = 6").replace("\"12 TB\"", "\"2 GB\"");
+    let mut draft = model::RackDraft::clone(&model::text::parse(&changed, "nas8").unwrap());
+    (draft.drives[2].power, draft.drives[5].power) = (model::DrivePower::None, model::DrivePower::None);
+    RackSpec::validated(draft).unwrap()
+}
+
 /// Scrubs of every second run, with a period so short that all of their steps meet everything else.
 fn scrubs(seed: u64) -> ScrubPolicy {
     let mut rng = Rng::for_thing(seed, 94);
@@ -254,7 +263,8 @@ proptest! {
 
     #[test]
     fn a_rough_run_trips_no_fuse_and_leaves_nothing_waiting(seed in any::<u64>(), closes in any::<bool>()) {
-        for spec in [shipped("pelican-mini"), small_prototype(), shipped("nas8"), small_box_of_watts()] {
+        let small = [small_prototype(), small_box_of_watts(), small_mixed_box()];
+        for spec in [shipped("pelican-mini"), shipped("nas8")].into_iter().chain(small) {
             let mut world = rough_run(spec, seed, closes);
             prop_assert_eq!(world.counted().trips, 0, "no fuse trips by the engine's doing");
             prop_assert_eq!((world.open_ops(), world.rack.open_operations()), (0, 0), "every operation is answered");

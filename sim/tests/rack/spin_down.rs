@@ -1,8 +1,12 @@
-//! What keeps an idle group spinning: its drives' starts of the day, and the gap between two of them.
+//! What keeps an idle group spinning: its drives' starts of the day, the gap between two of them, and what is about to
+//! be rebuilt in it or written to it.
 
+use super::rebuild::{all_whole, fullest, mates, view};
 use super::*;
+use engine::PriorityClass;
 
 const DAY: Duration = Duration::from_hours(24);
+const SECOND: Duration = Duration::from_secs(1);
 
 fn keeping(rack: &str) -> World {
     world_of(rack, 10, |policy| {
@@ -72,4 +76,73 @@ fn a_group_stays_awake_for_the_gap_at_least() {
     assert!(!is_asleep(&world), "it was ready less than the gap ago");
     world.run_for(3 * MINUTE);
     assert!(is_asleep(&world));
+}
+
+/// A world whose catalog takes longer to answer than an idle group waits.
+fn slow_to_look_up(seed: u64, change: impl FnOnce(&mut RackPolicy)) -> World {
+    let spec = shipped("nas8");
+    let mut policy = policy(&spec);
+    policy.idle_timeout = IdleTimeout::After(10 * SECOND);
+    change(&mut policy);
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    let judge = Some(TraceCheck::new(&spec, &layout, &policy));
+    World::with(Rack::new(spec, layout, policy, seed), seed, Setting { judge, look_up: MINUTE, ..Setting::default() })
+}
+
+#[test]
+fn a_group_spins_on_between_the_pages_of_its_rebuild() {
+    let mut world = slow_to_look_up(11, |_| {});
+    // More than two pages of each drive.
+    with_blobs(&mut world, 700, 10 * MB);
+    let (drive, blobs) = fullest(&world);
+    assert!(blobs.len() > 2 * 128, "{} blobs", blobs.len());
+    let before = world.rack.stats();
+    world.fail(drive);
+    world.run_for(120 * MINUTE);
+    let after = world.rack.stats();
+    assert_eq!((view(&world, drive).left_bytes, view(&world, drive).waiting_blobs), (0, 0));
+    assert!(all_whole(&world) && is_asleep(&world), "and sleeps when the last page is through");
+    let rebuild = PriorityClass::Rebuild as usize;
+    assert_eq!(after.group_wakes[rebuild] - before.group_wakes[rebuild], 1, "one wake for all pages");
+}
+
+#[test]
+fn a_rebuild_that_waits_for_drives_keeps_nothing_spinning() {
+    let mut world = slow_to_look_up(12, |_| {});
+    with_blobs(&mut world, 300, 10 * MB);
+    let (drive, _) = fullest(&world);
+    let mate = mates(&world, drive)[0];
+    world.kill(mate);
+    world.fail(drive);
+    world.run_for(60 * MINUTE);
+    assert!(view(&world, drive).left_bytes > 0, "too few drives are there");
+    let mut spinning = Duration::ZERO;
+    for _ in 0..24 * 60 {
+        world.run_for(MINUTE);
+        spinning += if is_asleep(&world) { Duration::ZERO } else { MINUTE };
+    }
+    assert!(spinning < 30 * MINUTE, "{spinning:?} of a day");
+    world.revive(mate);
+    world.run_for(120 * MINUTE);
+    assert!(view(&world, drive).left_bytes == 0 && is_asleep(&world));
+}
+
+#[test]
+fn a_group_spins_on_while_the_next_pack_for_it_is_composed() {
+    let wakes = |group_choice| {
+        let mut world = slow_to_look_up(13, |policy| {
+            policy.group_choice = group_choice;
+            // One pack after the other.
+            (policy.migration.window, policy.migration.pack_bytes) = (1, 100 * MB);
+        });
+        world.set_staging(100_000 * MB);
+        for version in 0..5 {
+            world.stage(version, 100 * MB, PinnedTo::Anywhere);
+        }
+        world.run_for(60 * MINUTE);
+        assert!(world.staging.versions().is_empty() && is_asleep(&world));
+        world.rack.stats().group_wakes[PriorityClass::Background as usize]
+    };
+    assert_eq!(wakes(GroupChoice::Batch { bytes: 1_000_000 * MB }), 1, "all of them go to one group");
+    assert!(wakes(GroupChoice::Random) > 1, "nobody knows where the next one goes");
 }
