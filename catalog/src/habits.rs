@@ -62,12 +62,15 @@ impl Catalog {
         if before.as_ref() == Some(&now) { Ok(()) } else { self.store_habits(now).await }
     }
 
-    /// Records that `drive` was found awake.
+    /// Records that `drive` was found awake. The same wake again changes nothing.
     ///
     /// # Errors
     /// [`CatalogError`].
     pub async fn note_unasked_wake(&self, drive: DriveId, wake: UnaskedWake) -> Result<(), CatalogError> {
         let mut habits = self.drive_habits_of(drive).await?.unwrap_or_default();
+        if habits.last_wake.as_ref() == Some(&wake) {
+            return Ok(());
+        }
         habits.drive = drive.0;
         *(if wake.by_itself { &mut habits.woke_itself } else { &mut habits.woken_by_others }) += 1;
         habits.last_wake = Some(wake);

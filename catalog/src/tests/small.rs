@@ -150,7 +150,9 @@ async fn what_was_seen_of_a_drive_outlives_what_it_says_of_itself() {
     let catalog = catalog().await;
     let wake = |by_itself| UnaskedWake { found_ms: 7, by_itself, cause: "flushes: 2".into() };
     catalog.note_unasked_wake(DriveId(1), wake(false)).await.unwrap();
-    catalog.note_unasked_wake(DriveId(1), wake(true)).await.unwrap();
+    for _ in 0..2 {
+        catalog.note_unasked_wake(DriveId(1), wake(true)).await.unwrap();
+    }
     let said = DriveHabits { drive: 1, allow_restart: Some(true), apm_level: Some(96), ..DriveHabits::default() };
     catalog.put_drive_habits(said.clone()).await.unwrap();
     let known = catalog.drive_habits().await.unwrap();

@@ -64,7 +64,7 @@ fn worn_drives_are_emptied_one_at_a_time_the_worst_first_and_no_more_than_the_gr
     let (drive, blobs) = fullest(&world);
     let group = std::iter::once(drive).chain(mates(&world, drive)).collect::<Vec<_>>();
     let stacks = world.rack.spec().code.stacks();
-    let worn = &group[..group.len() - stacks + 1];
+    let worn = &group[..=group.len() - stacks];
     assert!(worn.len() > 1, "more wear out than the group can do without");
     for rise in [0, 1] {
         worn.iter().zip(1_u64..).for_each(|(drive, nth)| world.wear(*drive, rise * 100 * nth));
