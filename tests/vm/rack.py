@@ -192,13 +192,8 @@ COMMANDS = {
     "erring": "member fourth; echo offline >/sys/block/$dev/device/state; " + same("fourth") +
               "grep -c 'would not start' /tmp/log; code=$?; echo running >/sys/block/$dev/device/state; sleep 8; "
               "until_asleep && exit $code",
-    "health": "larder drive list --data /data --json | tr ',' '\\n' | grep -c '\"read_ms\":'; "
-              "larder drive list --data /data --json | tr ',' '\\n' | grep -c '\"allow_restart\":'",
     "end": "kill $(cat /tmp/pid); for i in $(seq 60); do kill -0 $(cat /tmp/pid) 2>/dev/null || break; sleep 1; done; "
            "states; mount | grep -c /data/mounts; tail -n 60 /tmp/log",
-    "measured": "larder drive measure --data /data --json >/tmp/measured && grep -c '# measured$' /data/rack.toml; "
-                "sed -n 's/.*\"written\": *\\([a-z]*\\).*/\\1/p' /tmp/measured; larder plan /data/rack.toml >/dev/null "
-                "&& echo planned; states",
     # A rack is found, for a data directory that is another user's; and that user serves it with what the drop-in of the
     # service gives.
     "discover": "for dev in $dev0 $dev1 $dev2 $dev3; do larder drive power $dev start >/dev/null; done; "
@@ -299,14 +294,6 @@ def a_stop_of_the_server_leaves_all_asleep(results):
     assert answer(results, "end").splitlines()[:DISKS + 1] == ["standby"] * DISKS + ["0"], results["end"]
 
 
-def disks_say_how_they_are_while_they_are_awake_anyway(results):
-    asked, habits = map(int, answer(results, "health").splitlines())
-    assert asked >= 2 and habits == DISKS, results["health"]
-
-
-def disks_are_measured_and_the_description_has_the_figures(results):
-    expected = ["7", "true", "planned"] + ["standby"] * DISKS
-    assert answer(results, "measured").splitlines() == expected, results["measured"]
 def a_rack_is_found_shown_and_made_once_that_is_confirmed(results):
     output, errors = results["discover"][1:]
     refusal, made = output.split("\n", 1)
@@ -342,9 +329,7 @@ TESTS = [
     a_disk_that_another_program_woke_is_noticed_counted_and_stopped,
     a_pulled_disk_is_noticed_done_without_and_taken_back,
     an_erring_disk_is_done_without,
-    disks_say_how_they_are_while_they_are_awake_anyway,
     a_stop_of_the_server_leaves_all_asleep,
-    disks_are_measured_and_the_description_has_the_figures,
     a_rack_is_found_shown_and_made_once_that_is_confirmed,
     the_service_uses_disks_that_root_made_for_its_user,
 ]
@@ -362,8 +347,7 @@ def results(binary, cache):
     if setpriv is None:
         raise Unavailable("setpriv is not installed (Debian: util-linux)")
     commands = [f". /tools; {command.replace('SERVICE', capabilities())}" for command in COMMANDS.values()]
-    memory_mb = DISKS * DISK_MB + 1024
-    answers = boot(binary, modules, commands, cache, programs=[mkfs, setpriv], texts=texts, memory_mb=memory_mb)
+    answers = boot(binary, modules, commands, cache, programs=[mkfs, setpriv], texts=texts, memory_mb=DISKS * DISK_MB + 1024)
     return dict(zip(COMMANDS, answers))
 
 
