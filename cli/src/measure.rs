@@ -119,28 +119,26 @@ fn sentences(report: &Report) -> String {
         let rates: Vec<String> = drive.zones_bytes_per_s.iter().map(|rate| bytes(*rate)).collect();
         format!("drive {}: {} per second, from its beginning to its end\n", drive.drive, rates.join(", "))
     };
-    let mut text: String = report.drives.iter().map(drive).collect();
-    text += &format!(
+    let rates = format!(
         "rate      {}/s, zones differ by {:.1} %, drives by {:.1} %\nseek      {:.1} ms\n",
         bytes(report.bytes_per_s),
         report.zone_spread * 100.0,
         report.drive_spread * 100.0,
         report.seek_s * 1000.0
     );
-    for (name, span) in [
-        ("start", report.spin_up_s),
-        ("mount", report.mount_s),
-        ("unmount", report.unmount_s),
-        ("stop", report.spin_down_s),
-    ] {
-        text += &range(name, span);
-    }
+    let spans = [
+        range("start", report.spin_up_s),
+        range("mount", report.mount_s),
+        range("unmount", report.unmount_s),
+        range("stop", report.spin_down_s),
+    ];
     let drives = counted(report.drives.len() as u64, "drive");
-    text += &match report.written {
-        true => format!("the [drive] of rack.toml has the figures of {drives} now; the old one is rack.toml.before\n"),
-        false => format!("the figures of {drives}; rack.toml is as it was\n"),
+    let end = if report.written {
+        format!("the [drive] of rack.toml has the figures of {drives} now; the old one is rack.toml.before\n")
+    } else {
+        format!("the figures of {drives}; rack.toml is as it was\n")
     };
-    text
+    report.drives.iter().map(drive).chain([rates]).chain(spans).chain([end]).collect()
 }
 
 #[cfg(test)]
