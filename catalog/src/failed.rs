@@ -209,6 +209,10 @@ impl Catalog {
             checks.push(check);
             writes.push(write);
         }
+        if back.is_none() {
+            writes.extend(self.forget_health(drive).await?);
+            writes.extend(self.forget_habits(drive).await?);
+        }
         if self.retiring_drives().await?.contains(&drive) {
             let (check, write) = self.change_of_retiring(|known| known.retain(|place, _| *place != drive.0)).await?;
             checks.push(check);

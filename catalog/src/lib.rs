@@ -27,6 +27,8 @@ mod error;
 mod failed;
 mod follow;
 mod follower;
+mod habits;
+mod health;
 mod ids;
 mod initialised;
 mod job;
@@ -73,6 +75,8 @@ pub use copies::{CATALOG_BUCKET, CatalogCopy, CopyChain, CopyContent, chain_of, 
 pub use error::{CatalogError, StoreError};
 pub use failed::{LostBeside, OnDrive};
 pub use follower::{FollowedFrom, Follower};
+pub use habits::{DriveHabits, UnaskedWake};
+pub use health::DriveHealth;
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use journal::{Journal, JournalFiles, JournalStatus, Since};
 pub use list::{ListRequest, Listing};

@@ -168,6 +168,12 @@ pub enum DriveCommand {
     Discover(Discover),
     /// Ask, start, stop or test the power of one disk. Needs root.
     Power(Power),
+    /// Measure the rack's disks, and write what they are like into its description.
+    ///
+    /// One disk after the other is started, mounted, read in parts, unmounted and stopped; nothing is written to it.
+    /// The server, its forecasts and deadlines, and `larder simulate` go by the figures. Needs root, and no server may
+    /// run.
+    Measure(Measure),
     /// Find what else on this machine wakes disks or keeps them awake, and how to stop it.
     ///
     /// Reads configuration and the list of processes; no disk is touched. Exit code 1 if something was found.
@@ -204,6 +210,21 @@ pub enum PowerAction {
     Stop,
     /// Stop it, see that it stays asleep, and start it: whether its power can be controlled. Refused while in use.
     Test,
+}
+
+#[derive(Debug, Args)]
+pub struct Measure {
+    #[command(flatten)]
+    pub data: Data,
+    /// Measure only these drives, by their numbers.
+    #[arg(long = "drive", value_name = "N")]
+    pub drives: Vec<u32>,
+    /// Say the figures, and leave the description as it is.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -693,6 +714,7 @@ mod tests {
             "drive fail 3",
             "drive retire 3",
             "drive lost",
+            "drive measure --drive 3",
             "verify --deep",
             "explain s3://b/k",
             "init --rack nas8",

@@ -5,10 +5,11 @@
 use crate::args::{Discover, Doctor, Power, PowerAction};
 use crate::human::{self, bytes};
 use crate::output::show;
-use disk::discover::{Contents, Disk, Role, Tree, find, survey, system_transports};
+use disk::discover::{Contents, Disk, PowerHabits, Role, Tree, find, survey, system_transports};
 use disk::doctor::{Finding, examine};
 use disk::power::trial::{self, TrialTimes};
 use disk::power::{PowerControl, PowerMode};
+use disk::scsi::PowerUpInStandby;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,7 +30,11 @@ struct DiskReport {
     slot: Option<String>,
     rotational: bool,
     rotation_rpm: Option<u16>,
-    power_up_in_standby: Option<String>,
+    power_up_in_standby: Option<&'static str>,
+    /// The level of Advanced Power Management; below 128 the disk may stop its platters by itself.
+    apm_level: Option<u8>,
+    /// Whether it may stop its platters by timers of its own.
+    epc_enabled: Option<bool>,
     allow_restart: Option<bool>,
     /// `standby`, `starting`, `active`, `unknown`; none for a disk without power mode.
     state: Option<&'static str>,
@@ -71,7 +76,7 @@ fn role(role: Role) -> &'static str {
 
 impl From<Disk> for DiskReport {
     fn from(disk: Disk) -> Self {
-        use disk::scsi::PowerUpInStandby as Puis;
+        let habits = PowerHabits::read(&Tree::below("/"), &disk.name);
         let held = disk.contents.signatures().iter();
         let held: Vec<HeldReport> = held
             .map(|one| HeldReport { name: one.name.clone(), role: role(one.role), label: one.label.clone() })
@@ -82,15 +87,9 @@ impl From<Disk> for DiskReport {
             reasons: disk.refusals.iter().map(ToString::to_string).collect(),
             state: disk.mode.as_ref().map(state),
             holds: known.then_some(held),
-            power_up_in_standby: disk.power_up_in_standby.map(|puis| {
-                let text = match puis {
-                    Puis::Unsupported => "unsupported",
-                    Puis::Disabled => "disabled",
-                    Puis::Enabled => "enabled",
-                    Puis::EnabledUntilSpunUp => "enabled until spun up",
-                };
-                text.to_owned()
-            }),
+            power_up_in_standby: habits.power_up_in_standby.map(PowerUpInStandby::name),
+            apm_level: habits.apm_level,
+            epc_enabled: habits.epc_enabled,
             bus: disk.bus.name(),
             enclosure: disk.slot.as_ref().map(|slot| slot.enclosure.clone()),
             slot: disk.slot.map(|slot| slot.slot),
@@ -272,6 +271,8 @@ mod tests {
             rotational: true,
             rotation_rpm: Some(7200),
             power_up_in_standby: None,
+            apm_level: None,
+            epc_enabled: None,
             allow_restart: Some(true),
             state: Some("active"),
             holds: Some(vec![]),

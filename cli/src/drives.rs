@@ -5,10 +5,11 @@
 use crate::args::{ChosenDrive, Fail, List, Replace};
 use crate::human::{self, bytes, counted};
 use crate::output::{ask, show, wait_for};
+use crate::temperature::date;
 use server::admin::{Client, ClientError};
 use server::exchange::DiskChoice;
 use server::offline::Offline;
-use server::report::{DriveReport, LostObjectReport, LostReport};
+use server::report::{DriveReport, HealthReport, LostObjectReport, LostReport};
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
@@ -120,15 +121,22 @@ fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport>
     report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
 }
 
-/// The reasons why drives cannot be used, a line each.
+/// The reasons why drives cannot be used, and the wakes of those that nobody here woke, a line each.
 fn reasons(drives: &[DriveReport]) -> String {
     let line = |drive: &DriveReport| Some(format!("drive {}: {}\n", drive.drive, drive.reason.as_ref()?));
-    drives.iter().filter_map(line).collect()
+    let wake = |drive: &DriveReport| {
+        let wake = drive.habits.as_ref()?.last_unasked_wake.as_ref()?;
+        let who = if wake.by_itself { "it woke by itself" } else { "another program woke it" };
+        Some(format!("drive {}: at {} {who}: {}\n", drive.drive, date(wake.found_ms), wake.cause))
+    };
+    drives.iter().filter_map(line).chain(drives.iter().filter_map(wake)).collect()
 }
 
-/// A row for each of `drives`, with missed deadlines if there are any.
+/// A row for each of `drives`, with missed deadlines and bad sectors if there are any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
+    let bad_sectors = |drive: &DriveReport| drive.health.as_ref().map_or(0, HealthReport::bad_sectors);
+    let any_bad = drives.iter().any(|drive| bad_sectors(drive) > 0);
     let row = |drive: &DriveReport| {
         let [width, depth, height] = drive.slot;
         let mut row = vec![
@@ -143,13 +151,17 @@ pub fn table(drives: &[DriveReport]) -> String {
         if any_late {
             row.push(drive.missed_deadlines.to_string());
         }
+        if any_bad {
+            row.push(bad_sectors(drive).to_string());
+        }
         row
     };
-    let head = ["drive", "slot", "group", "state", "starts today", "free", "capacity", "missed deadlines"];
-    let shown = if any_late { &head[..] } else { &head[..7] };
+    let mut head = vec!["drive", "slot", "group", "state", "starts today", "free", "capacity"];
+    head.extend(any_late.then_some("missed deadlines"));
+    head.extend(any_bad.then_some("bad sectors"));
     human::table(
-        shown,
-        &["drive", "group", "starts today", "free", "capacity", "missed deadlines"],
+        &head,
+        &["drive", "group", "starts today", "free", "capacity", "missed deadlines", "bad sectors"],
         drives.iter().map(row),
     )
 }
@@ -157,6 +169,7 @@ pub fn table(drives: &[DriveReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use server::report::{HabitsReport, UnaskedWakeReport};
 
     #[test]
     fn each_drive_has_a_row() {
@@ -171,6 +184,10 @@ mod tests {
             free_bytes: 1_000_000,
             capacity_bytes: 4_550_000_000_000,
             reason: None,
+            starts_total: 0,
+            rated_starts: 0,
+            health: None,
+            habits: None,
         };
         let text = table(std::slice::from_ref(&drive));
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -178,8 +195,22 @@ mod tests {
         assert_eq!(reasons(std::slice::from_ref(&drive)), "");
         let away = DriveReport { reason: Some("it has no label; put it back".into()), ..drive.clone() };
         assert_eq!(reasons(std::slice::from_ref(&away)), "drive 3: it has no label; put it back\n");
+        let wake = UnaskedWakeReport { found_ms: 0, by_itself: true, cause: "nobody sent it anything".into() };
+        let woken = DriveReport {
+            habits: Some(HabitsReport { last_unasked_wake: Some(wake), ..HabitsReport::default() }),
+            health: Some(HealthReport { pending_sectors: Some(12), ..HealthReport::default() }),
+            ..drive.clone()
+        };
+        assert!(
+            table(std::slice::from_ref(&woken))
+                .lines()
+                .all(|line| line.contains(" bad sectors") || line.trim_end().ends_with(" 12"))
+        );
+        let said = "drive 3: at Thu, 01 Jan 1970 00:00:00 GMT it woke by itself: nobody sent it anything\n";
+        assert_eq!(reasons(&[woken]), said);
         drive.missed_deadlines = 7;
         let text = table(&[drive]);
+        assert!(!text.contains("bad sectors"), "{text}");
         assert!(
             text.lines().all(|line| line.trim_end().ends_with("deadlines") || line.trim_end().ends_with(" 7")),
             "{text}"

@@ -137,6 +137,10 @@ mod tests {
             starts_per_day: 10,
             free_bytes: 5,
             reason: None,
+            starts_total: 0,
+            rated_starts: 0,
+            health: None,
+            habits: None,
             capacity_bytes: 10,
         };
         let place = PlaceReport::Rack(RackPlace {

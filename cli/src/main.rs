@@ -16,6 +16,7 @@ mod drives;
 mod explain;
 mod human;
 mod init_discover;
+mod measure;
 mod ordeal;
 mod output;
 mod plan;
@@ -98,6 +99,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Drive(DriveCommand::Retire(options)) => drives::retire(&options),
         Command::Drive(DriveCommand::Lost(options)) => drives::lost(&options),
         Command::Drive(DriveCommand::Replace(options)) => drives::replace(&options),
+        Command::Drive(DriveCommand::Measure(options)) => measure::run(&options),
         Command::Drive(DriveCommand::Discover(options)) => disks::discover(&options),
         Command::Drive(DriveCommand::Power(options)) => disks::power(&options),
         Command::Drive(DriveCommand::Doctor(options)) => return disks::doctor(&options),

@@ -372,6 +372,7 @@ mod tests {
                 active_drives: 0,
                 active_drives_max: 96,
                 fuse_trips: 0,
+                unstopped_drives: 0,
             },
             drives: DriveCounts { standby: 1152, ..DriveCounts::default() },
             groups: GroupCounts { total: 48, initialised: 48 },

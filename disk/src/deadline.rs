@@ -18,6 +18,7 @@
 //!
 //! The times are the caller's; nothing is decided here.
 
+use crate::smart::Smart;
 use crate::{Buffer, Clock, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
 use model::Time;
@@ -241,5 +242,10 @@ impl Drive for DeadlineDrive {
 
     async fn stop(&self) -> Result<(), DriveError> {
         self.ask(self.deadlines.stop, move |inner| async move { inner.stop().await }).await
+    }
+
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        // Several commands, some of which look at the medium.
+        self.ask(self.deadlines.mount, move |inner| async move { inner.health().await }).await
     }
 }

@@ -23,6 +23,7 @@
 //! - a disk counts as stopped only if it says so itself.
 
 mod handle;
+mod measurable;
 mod mkfs;
 mod mount;
 mod rack;
@@ -39,8 +40,12 @@ pub use state::directory_in;
 
 use crate::directory::{DirectoryDrive, OpenFiles};
 use crate::label::{self, DriveLabel, Label};
+use crate::measure::Subject;
+use crate::power::PowerMode;
+use crate::smart::Smart;
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
+use measurable::Measurable;
 use state::DeviceState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +83,19 @@ impl DeviceDrive {
         // It also shows whether it obeys.
         let stopped = self.state.stop();
         labelled.and(stopped)
+    }
+
+    /// The disk, to be measured. Whoever measures it sees to it that nobody else uses the drive meanwhile.
+    pub fn to_measure(&self) -> impl Subject + use<> {
+        Measurable(Arc::clone(&self.state))
+    }
+
+    /// What its platters do. Starts nothing. Blocks.
+    ///
+    /// # Errors
+    /// [`DriveError`], if it is not there or may not be sent commands.
+    pub fn mode(&self) -> Result<PowerMode, DriveError> {
+        self.state.disk.mode()
     }
 
     /// Says so if the mounted volume was made on another disk. It is used all the same: whoever copied a dying disk to
@@ -226,5 +244,9 @@ impl Drive for DeviceDrive {
     async fn stop(&self) -> Result<(), DriveError> {
         self.files.unmount().await?;
         self.run(DeviceState::stop).await
+    }
+
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        self.run(DeviceState::health).await
     }
 }

@@ -10,6 +10,7 @@
 mod contents;
 mod disk;
 mod enclosures;
+mod habits;
 mod identity;
 mod refusal;
 mod signatures;
@@ -25,6 +26,7 @@ mod usage;
 pub use contents::Contents;
 pub use disk::{Bus, Disk, NotADisk, Protocol, Transports, find, system_transports};
 pub use enclosures::Slot;
+pub use habits::{APM_LEVEL_STAYS, PowerHabits};
 pub use refusal::Refusal;
 pub use signatures::{HEAD_BYTES, Role, Signature, TAIL_BYTES, signatures};
 pub use survey::{Commanded, identity_of, protocol_of, survey, survey_with};

@@ -5,6 +5,7 @@
 //! What it does not know of, it cannot find: the counters of a sleeping disk show whether somebody is left.
 
 mod configuration;
+mod drives;
 mod examine;
 mod finding;
 mod kernel;

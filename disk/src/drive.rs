@@ -10,6 +10,7 @@
 use crate::Buffer;
 use crate::label::LabelError;
 use crate::power::PowerError;
+use crate::smart::Smart;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use rustix::io::Errno;
@@ -136,6 +137,11 @@ pub trait Drive: Send + Sync + 'static {
     async fn unmount(&self) -> Result<(), DriveError>;
     /// Stops the platters (STANDBY IMMEDIATE).
     async fn stop(&self) -> Result<(), DriveError>;
+    /// What it says of its own health. Only of a drive whose platters turn: none is started for it. `None` if it says
+    /// nothing.
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        Ok(None)
+    }
 }
 
 /// The reason why a drive did not do a call.

@@ -17,6 +17,7 @@
 //! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
 //!   thread.
 
+use crate::smart::Smart;
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
@@ -584,6 +585,10 @@ impl Drive for EmulatedDrive {
 
     async fn space(&self) -> Result<Space, DriveError> {
         Ok(self.bounded(self.looked_up(self.inner.space()).await?))
+    }
+
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        self.touched(self.inner.health()).await
     }
 
     async fn spin_up(&self) -> Result<(), DriveError> {

@@ -1,12 +1,25 @@
 //! What a rack's hardware says and is asked beside the commands of its drives.
 
+use crate::discover::PowerHabits;
 use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
 use async_trait::async_trait;
 use model::DriveId;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How full the clients' queue of a drive's class is, in thousandths.
 pub type QueueFill = Box<dyn Fn(DriveId) -> u32 + Send + Sync>;
+
+/// A wake of a drive that nobody here asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnaskedWake {
+    /// When it was found awake, in milliseconds of the Unix epoch.
+    pub found_ms: u64,
+    /// True if nobody had sent it anything.
+    pub by_itself: bool,
+    /// What the kernel's counters show of the likely cause, for people.
+    pub cause: String,
+}
 
 /// The hardware of a rack: emulated, or devices.
 #[async_trait]
@@ -38,9 +51,25 @@ pub trait Hardware: Send + Sync + 'static {
         Overrun::default()
     }
 
-    /// How often drives were found awake that nobody here had started.
+    /// How often drives were found awake that another program had started.
     fn woken_by_others(&self) -> u64 {
         0
+    }
+
+    /// How often drives were found awake that nobody had started: they woke by themselves.
+    fn woke_themselves(&self) -> u64 {
+        0
+    }
+
+    /// What each drive that is a device does about its power by itself, as far as it is there and the kernel knows. No
+    /// drive is asked.
+    fn habits(&self) -> BTreeMap<DriveId, PowerHabits> {
+        BTreeMap::new()
+    }
+
+    /// Of each drive that was found awake and that nobody here had started, the last time.
+    fn last_wakes(&self) -> BTreeMap<DriveId, UnaskedWake> {
+        BTreeMap::new()
     }
 }
 

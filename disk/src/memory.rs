@@ -6,6 +6,7 @@
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
 //! Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
 
+use crate::smart::Smart;
 use crate::{Buffer, Drive, DriveError, FileName, Space};
 use async_trait::async_trait;
 use model::Rng;
@@ -70,7 +71,7 @@ pub enum MemoryCall {
     RemoveMany(usize),
     /// `len`: which file.
     Len(FileName),
-    /// `list` or `space`.
+    /// `list`, `space` or `health`.
     Look,
     /// `spin_up`.
     SpinUp,
@@ -104,6 +105,7 @@ struct Medium {
     unreadable: Vec<(FileName, u64, u64)>,
     calls: Option<Vec<MemoryCall>>,
     hang: Option<Hang>,
+    health: Option<Smart>,
 }
 
 /// A drive in memory. Always ready; the power commands do nothing.
@@ -165,6 +167,11 @@ impl MemoryDrive {
     /// No call hangs that is made from now on.
     pub fn stop_hanging(&self) {
         self.state().hang = None;
+    }
+
+    /// It says this of its health from now on.
+    pub fn set_health(&self, health: Smart) {
+        self.state().health = Some(health);
     }
 
     /// Changes what the drive can hold, down to making it full.
@@ -371,6 +378,10 @@ impl Drive for MemoryDrive {
 
     async fn space(&self) -> Result<Space, DriveError> {
         Ok(self.begin(MemoryCall::Look).await?.space())
+    }
+
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        Ok(self.begin(MemoryCall::Look).await?.health)
     }
 
     async fn spin_up(&self) -> Result<(), DriveError> {

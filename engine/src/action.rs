@@ -263,6 +263,19 @@ pub enum Action {
         /// How far.
         progress: CheckProgress,
     },
+
+    /// Ask the drive, which is mounted, for its health, and remember it durably; if it is not awake any more, do
+    /// nothing. Answered by `DriveHealth`, or not at all if the drive does not say how many sectors are bad.
+    ReadHealth {
+        /// Which drive.
+        drive: DriveId,
+    },
+    /// Remember, durably, that the drive is to be emptied since it wears out, and then say so (`DriveRetiring`). Asked
+    /// for again after a while if nothing is heard.
+    Retire {
+        /// Which drive.
+        drive: DriveId,
+    },
 }
 
 /// What a version in memory takes beside its bytes.

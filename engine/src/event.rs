@@ -332,6 +332,17 @@ pub enum Event {
         /// The attempt this answers.
         attempt: Attempt,
     },
+
+    /// So many sectors of the drive are bad: they were reallocated, or wait to be. Answers
+    /// [`Action::ReadHealth`](crate::Action::ReadHealth).
+    DriveHealth {
+        /// Which drive.
+        drive: DriveId,
+        /// How many.
+        bad_sectors: u64,
+    },
+    /// At boot, before `Booted`: what a drive said of its bad sectors before, as it was remembered.
+    DriveHealthReported(HealthRecord),
 }
 
 /// A drive as it is known at boot.
@@ -352,6 +363,19 @@ pub struct DriveReport {
     /// Whether its group was initialised with it before ([`Action::PersistInitialised`](crate::Action)); if not, its
     /// group is woken for that.
     pub initialised: bool,
+}
+
+/// What a drive said of its bad sectors in earlier runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HealthRecord {
+    /// Which drive.
+    pub drive: DriveId,
+    /// How many there were when it was asked first.
+    pub first_bad_sectors: u64,
+    /// How many there were when it was asked last.
+    pub bad_sectors: u64,
+    /// When that was, in modelled time.
+    pub asked: Time,
 }
 
 /// Why a drive is not there.

@@ -36,6 +36,7 @@ mod event;
 pub mod fair;
 mod forecast;
 pub mod forget;
+mod health;
 mod initialisation;
 mod job_protocol;
 mod jobs;
@@ -80,14 +81,15 @@ pub use drives::DrivePhase;
 pub use estimates::SwitchEstimate;
 pub use event::{
     BlobOnDrive, CheckProgress, CheckResult, CheckedEntry, DeadBlob, DriveOutcome, DriveReport, DriveResult, Event,
-    Loss, Request, StagedEntry, Usage, Work,
+    HealthRecord, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
+pub use health::HealthView;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap, OpenOps};
 pub use policy::{
-    CheckPolicy, GroupChoice, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo, PriorityClass,
-    RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
+    CheckPolicy, GroupChoice, HealthPolicy, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo,
+    PriorityClass, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::{Exposure, InPlace, RebuildView};

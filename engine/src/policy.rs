@@ -300,6 +300,16 @@ impl Default for ScrubPolicy {
     }
 }
 
+/// When drives are asked for their health, and what follows from it. By default they are not asked, as in Pelican.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HealthPolicy {
+    /// A drive that is mounted anyway is asked if so much modelled time has passed since the last time; `None` is
+    /// never.
+    pub every: Option<Duration>,
+    /// A drive with more bad sectors than this, whose number rises, is retired; `None` is none.
+    pub drain_above: Option<u64>,
+}
+
 /// For traces of policies that have no such interval.
 fn hour() -> Duration {
     Duration::from_hours(1)
@@ -355,6 +365,9 @@ pub struct RackPolicy {
     /// How it is read through for damage.
     #[serde(default)]
     pub scrub: ScrubPolicy,
+    /// When drives are asked for their health, and what follows from it.
+    #[serde(default)]
+    pub health: HealthPolicy,
     /// The classes that this instance owns; empty is all.
     pub classes: Vec<ClassId>,
 }

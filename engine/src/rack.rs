@@ -8,7 +8,7 @@
 //! - [`crate::drives`] what each drive is doing, with [`crate::ledger`] (permits) and [`crate::budget`] (starts);
 //! - [`crate::class`] which group of a class is up, its queues ([`crate::fair`]) and what is in service;
 //! - [`crate::ops`] operations that are not over; [`crate::placement`] space; [`crate::room`] whether the rack is full;
-//! - [`crate::absence`] drives that are away, and when one is given up;
+//! - [`crate::absence`] drives that are away, and when one is given up; [`crate::health`] those that wear out;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
 //!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
 //! - [`crate::blocked`] which classes need not be looked at.
@@ -16,7 +16,7 @@
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
 //! takes one operation at a time through a class, `reclaiming.rs`, `rebuilding.rs` and `scrubbing.rs` do so with dead
 //! blobs, lost stacks and what is read through, `jobs.rs` with the steps of repartition jobs, `initialising.rs` wakes
-//! what was never woken, `view.rs` and `cost.rs` answer questions.
+//! what was never woken, `health.rs` empties what wears out, `view.rs` and `cost.rs` answer questions.
 //!
 //! Invariants: every operation that was taken in is answered once; nothing is taken in after `Closing`; what a part has
 //! left behind for others is passed on before `apply` returns.
@@ -25,6 +25,7 @@ mod absent;
 mod admission;
 mod checking;
 mod cost;
+mod health;
 mod initialising;
 mod jobs;
 mod rebuilding;
@@ -43,6 +44,7 @@ use crate::class::{Class, ClassPhase};
 use crate::drives::{Drives, Notice};
 use crate::estimates::Estimates;
 use crate::event::{DriveReport, Event};
+use crate::health::Health;
 use crate::initialisation::Initialisation;
 use crate::jobs::Jobs;
 use crate::layout::Layout;
@@ -60,7 +62,7 @@ use crate::step::Step;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
+use model::{Attempt, ClassId, DriveId, GroupId, OpId, RackSpec, Rng, Time};
 
 /// Counters since boot, for status and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,6 +113,7 @@ pub struct Rack {
     rebuilder: Rebuilder,
     scrubber: Scrubber,
     absences: Absences,
+    health: Health,
     /// Drives that are being retired, or were.
     retiring: BTreeSet<DriveId>,
     /// Drives that the rack gave up itself: nobody has said that they draw no power.
@@ -147,6 +150,7 @@ impl Rack {
             rebuilder: Rebuilder::default(),
             scrubber: Scrubber::new(setup.policy.scrub, groups.len(), class_count),
             absences: Absences::new(setup.policy.give_up_after),
+            health: Health::new(setup.policy.health),
             retiring: BTreeSet::new(),
             gave_up: BTreeSet::new(),
             recognised: Vec::new(),
@@ -184,9 +188,7 @@ impl Rack {
                 self.placement.set_host_free(host as usize, &drives, free_bytes);
             }
             Event::SpunUp { drive, attempt } => self.drives.spun_up(drive, attempt, step),
-            Event::Mounted { drive, attempt, free_bytes } if self.drives.mounted(drive, attempt, step) => {
-                self.placement.set_free(drive, free_bytes);
-            }
+            Event::Mounted { drive, attempt, free_bytes } => self.mounted((drive, attempt), free_bytes, step),
             Event::Unmounted { drive, attempt } => self.drives.unmounted(drive, attempt, step),
             Event::Stopped { drive, attempt } => self.drives.stopped(drive, attempt, step.now),
             Event::DriveCommandFailed { drive, attempt, loss } => {
@@ -236,13 +238,15 @@ impl Rack {
             Event::Job { job, event } => self.jobs.apply(job, event, step),
             Event::SubmittedForJob { of, request } => self.submitted_for_job(of, request, step),
             Event::Closing => self.close(step),
-            Event::Mounted { .. } | Event::DeadlineReached => {}
+            Event::DeadlineReached => {}
             Event::ChecksReported(progress) => self.checks_reported(progress),
             Event::LoadMeasured { attempt, load_permille } => self.load_measured(attempt, load_permille),
             Event::StagedChecked { attempt, entries, more, load_permille } => {
                 self.staged_checked(&CheckedPage { attempt, entries: &entries, more, load_permille }, step);
             }
             Event::StagedUnchecked { attempt } => self.checker.unchecked(step.now, attempt),
+            Event::DriveHealth { drive, bad_sectors } => self.health_read(drive, bad_sectors),
+            Event::DriveHealthReported(known) => self.health.report(&known),
         }
     }
 
@@ -259,7 +263,7 @@ impl Rack {
         let staging = self.migrator.deadline().min(self.checker.deadline());
         let others = staging.min(rebuilds).min(self.drives.retry_deadline());
         let others = others.min(self.scrubber.deadline(self.now));
-        let others = others.min(self.absences.deadline(self.now));
+        let others = others.min(self.absences.deadline(self.now)).min(self.health.deadline());
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
 
@@ -275,6 +279,7 @@ impl Rack {
         self.take_back_recognised(step);
         self.room.look(&self.setup, &self.placement, self.migrator.usage.staged_bytes);
         if !self.closing {
+            self.retire_worn(step);
             let clients_wait = || self.classes.iter().any(Class::has_client);
             self.checker.poll(step.now, clients_wait, &mut self.migrator, step.actions);
             self.migrator.poll(step.now, clients_wait, step.actions);
@@ -356,6 +361,13 @@ impl Rack {
         }
         assert!(self.classes.iter().all(|class| class.queues.is_empty()), "nothing is queued once the rack closes");
         assert!(self.ops.len() <= self.classes.len(), "one operation in service per class is left");
+    }
+
+    fn mounted(&mut self, (drive, attempt): (DriveId, Attempt), free_bytes: u64, step: &mut Step) {
+        if self.drives.mounted(drive, attempt, step) {
+            self.placement.set_free(drive, free_bytes);
+            self.ask_health(drive, step);
+        }
     }
 
     fn drive_back(&mut self, drive: DriveId) {

@@ -53,6 +53,7 @@ pub(crate) fn quiet_policy() -> RackPolicy {
         write_read_back: true,
         checkpoint_interval: Duration::from_hours(1),
         scrub: crate::ScrubPolicy::default(),
+        health: crate::HealthPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -9,15 +9,16 @@
 
 use crate::context::{Context, usage_of};
 use crate::error::ServerError;
+use crate::habits;
 use crate::lineage;
 use crate::sweep;
 use crate::world::{World, WorldHandle, checks, quarantine};
-use catalog::{Catalog, CatalogError, ClockAnchor};
+use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth};
 use disk::label::RackUuid;
 use disk::stack;
 use disk::{Clock, DriveEventKind, Hardware, TokioClock};
 use engine::layout::{Group, Layout};
-use engine::{DriveReport, Event, Loss, Rack, RackPolicy};
+use engine::{DriveReport, Event, HealthRecord, Loss, Rack, RackPolicy};
 use model::{DriveId, GroupId, RackSpec, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ pub async fn boot(
     }
     (context.spawn)(Box::pin(world.run()));
     (context.spawn)(Box::pin(sweep::sweep(context.clone(), handle.clone(), known)));
-    (context.spawn)(Box::pin(pass_on_news(hardware, handle.clone())));
+    (context.spawn)(Box::pin(habits::remember(context.clone(), Arc::clone(&hardware))));
+    (context.spawn)(Box::pin(pass_on_news(context.clone(), hardware, handle.clone())));
     let means_of_recheck = context.clone();
     (context.spawn)(Box::pin(async move { quarantine::recheck(&means_of_recheck).await }));
     Ok(handle)
@@ -189,6 +191,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             initialised: initialised.contains(&drive.id),
         }));
     }
+    facts.extend(reported_health(&context.catalog).await?);
     for drive in context.catalog.retiring_drives().await? {
         facts.push(Event::DriveRetiring { drive });
     }
@@ -228,6 +231,20 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     Ok(facts)
 }
 
+/// What drives said of their bad sectors.
+async fn reported_health(catalog: &Catalog) -> Result<Vec<Event>, CatalogError> {
+    let known = catalog.drive_healths().await?;
+    let record = |health: DriveHealth| {
+        Some(Event::DriveHealthReported(HealthRecord {
+            drive: DriveId(health.drive),
+            first_bad_sectors: health.first_bad_sectors,
+            bad_sectors: health.bad_sectors()?,
+            asked: Time::from_nanos(health.read_ns),
+        }))
+    };
+    Ok(known.into_iter().filter_map(record).collect())
+}
+
 /// Emulated drives have a capacity of their own, and need not ask every stack for its length for that: the catalog
 /// knows them all, unless it is older than the rack.
 fn assume_used(hardware: &dyn Hardware, facts: &[Event]) {
@@ -265,10 +282,11 @@ async fn used_bytes(context: &Context, layout: &Layout) -> Result<BTreeMap<Drive
 }
 
 /// Reports drives that go and come without being asked to the engine.
-async fn pass_on_news(hardware: Arc<dyn Hardware>, world: WorldHandle) {
+async fn pass_on_news(context: Context, hardware: Arc<dyn Hardware>, world: WorldHandle) {
     loop {
         let news = hardware.news().await;
         let drive = news.drive;
+        let spins = news.news == DriveEventKind::Spins;
         world.report(match news.news {
             DriveEventKind::FuseTripped { domain } => {
                 tracing::error!(%drive, domain, "a fuse tripped");
@@ -278,5 +296,8 @@ async fn pass_on_news(hardware: Arc<dyn Hardware>, world: WorldHandle) {
             DriveEventKind::Back => Event::DriveBack { drive },
             DriveEventKind::Spins => Event::DriveSpins { drive },
         });
+        if spins {
+            habits::note_wake(&context, &*hardware, drive).await;
+        }
     }
 }

@@ -8,12 +8,14 @@
 //!   time.
 
 mod front;
+mod health;
 mod journal;
 mod scrub;
 mod text;
 mod thermometer;
 
 pub use front::{MetricsConfig, TlsConfig};
+pub use health::HealthConfig;
 pub use journal::JournalConfig;
 pub use scrub::ScrubConfig;
 pub use thermometer::{RuleConfig, ThermometerConfig, parse_rule};
@@ -146,6 +148,8 @@ pub struct Config {
     pub thermometer: ThermometerConfig,
     /// The scrub of the rack.
     pub scrub: ScrubConfig,
+    /// The health of its drives.
+    pub health: HealthConfig,
     /// The copies of the catalog on drives.
     pub journal: JournalConfig,
     /// Each class's queues.
@@ -195,6 +199,7 @@ impl Default for Config {
             migrate: MigrateConfig::default(),
             thermometer: ThermometerConfig::default(),
             scrub: ScrubConfig::default(),
+            health: HealthConfig::default(),
             journal: JournalConfig::default(),
             scheduler: SchedulerConfig::default(),
             placement: PlacementConfig::default(),
@@ -663,6 +668,7 @@ impl Config {
             write_read_back: true,
             checkpoint_interval: self.checkpoint_interval,
             scrub: self.scrub.policy(),
+            health: self.health.policy(self.time_scale),
             classes: Vec::new(),
         }
     }

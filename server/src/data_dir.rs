@@ -23,6 +23,7 @@ mod disks;
 mod error;
 mod identity;
 mod lock;
+mod profile;
 
 pub use credentials::{Credentials, endpoint};
 pub(crate) use devices::{disks_of_machine, judge_disk};
@@ -33,6 +34,7 @@ use catalog::SqliteStore;
 use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
+use disk::measure::Figures;
 use disks::{DISKS, Disks};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
@@ -264,6 +266,26 @@ impl DataDir {
         let (_, label) = self.labels().swap_remove(drive.index());
         let handle = DiskHandle::new(self.device(drive)?, self.rack.drive(drive).power_command().cloned());
         Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
+    }
+
+    /// Puts measured figures into the rack's description, in one step; what it was is kept as `rack.toml.before`.
+    ///
+    /// # Errors
+    /// When the description cannot be changed so; it is as it was then.
+    pub fn put_figures(&self, figures: &Figures) -> Result<(), DataDirError> {
+        let at = self.path.join(RACK);
+        let old = read_part(&at)?;
+        let new = profile::with_figures(&old, figures).ok_or_else(|| damaged(&at, "has no [drive]"))?;
+        if !profile::is_same_but_for_figures(&self.rack, &model::text::parse(&new, &at.to_string_lossy())?) {
+            return Err(damaged(&at, "cannot be changed line by line; write each key of [drive] on a line of its own"));
+        }
+        let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join("rack.toml.before"));
+        for (path, text) in [(&before, &old), (&fresh, &new)] {
+            gone(fs::remove_file(path), "what was left of an earlier change")?;
+            write_new(path, text.as_bytes(), 0o644)?;
+        }
+        fs::rename(&fresh, &at).map_err(|e| failed("naming the description", e))?;
+        sync_directory(&self.path)
     }
 
     /// Whether some drives are devices.

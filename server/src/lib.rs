@@ -17,6 +17,7 @@ pub mod descriptors;
 mod drive_copies;
 pub mod error;
 pub mod exchange;
+mod habits;
 pub mod holds;
 mod host_room;
 mod intake_log;

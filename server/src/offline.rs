@@ -146,7 +146,9 @@ impl Offline {
     async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, ServerError> {
         let (rack, config) = (self.dir.rack(), self.dir.config()?);
         let today = boot::modelled_now(&self.catalog, clock::wall_ms(), config.time_scale).await?.day();
-        let record = self.catalog.drive(drive).await?.filter(|record| record.day >= today);
+        let record = self.catalog.drive(drive).await?;
+        let starts_total = record.as_ref().map_or(0, |record| record.starts_total);
+        let record = record.filter(|record| record.day >= today);
         let capacity_bytes = rack.capacity_bytes(drive);
         Ok(DriveReport {
             drive: drive.0,
@@ -159,6 +161,10 @@ impl Offline {
             capacity_bytes,
             missed_deadlines: 0,
             reason: None,
+            starts_total,
+            rated_starts: rack.profile.rated_starts.into(),
+            health: None,
+            habits: None,
         })
     }
 

@@ -1,6 +1,7 @@
 //! The admin API's answers, from a look at the engine and at the catalog. Nothing here touches a drive of the rack.
 
 mod drives;
+mod health;
 mod scrub;
 mod small_objects;
 mod snapshot;
@@ -35,7 +36,7 @@ use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, Time};
 use s3::Traffic;
 use small_objects::intake_status;
-use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable};
+use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable, worn};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +44,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
 use warnings::{
-    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, warnings, woken_by_others,
+    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, warnings, woke_themselves,
+    woken_by_others,
 };
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
@@ -174,9 +176,9 @@ impl Admin for StatusService {
         let clock = Arc::clone(&self.context.clock);
         let look = move |rack: &Rack, now: Time| {
             let waits = patience(rack, &*clock, now);
-            (rack_status(rack, now, &*clock), late(rack), waits, unstopped(rack))
+            (rack_status(rack, now, &*clock), late(rack), waits, (unstopped(rack), worn(rack)))
         };
-        let (seen, late, patience, unstopped) = self.look(look).await?;
+        let (seen, late, patience, (unstopped, worn)) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
         let overrun = self.hardware.overrun();
@@ -210,6 +212,7 @@ impl Admin for StatusService {
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;
         status.totals.woken_by_others = self.hardware.woken_by_others();
+        status.totals.woke_themselves = self.hardware.woke_themselves();
         status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
@@ -219,7 +222,10 @@ impl Admin for StatusService {
         status.warnings.extend(lost_copies_warning(&self.context).await);
         status.warnings.extend(late_drives(&late));
         status.warnings.extend(unstopped);
+        status.warnings.extend(worn);
+        status.warnings.extend(self.failures_predicted().await?);
         status.warnings.extend(woken_by_others(status.totals.woken_by_others));
+        status.warnings.extend(woke_themselves(status.totals.woke_themselves));
         status.warnings.extend(patience);
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
@@ -284,7 +290,9 @@ impl Admin for StatusService {
         let look = move |rack: &Rack, now: Time| {
             rack.spec().drives.iter().map(|drive| drive_report(rack, drive.id, now, &reasons)).collect()
         };
-        self.look(look).await
+        let mut reports: Vec<DriveReport> = self.look(look).await?;
+        self.complete(&mut reports).await?;
+        Ok(reports)
     }
 
     async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {

@@ -16,6 +16,7 @@
 pub(crate) mod checks;
 mod evacuate;
 mod freeing;
+mod health;
 mod inspect;
 mod job_steps;
 mod listing;
@@ -148,6 +149,8 @@ impl World {
             }
             Action::ReleaseChecked => self.in_memory.clear(),
             Action::PersistChecks { progress } => self.persist_checks(progress),
+            Action::ReadHealth { drive } => self.read_health(drive),
+            Action::Retire { drive } => self.retire_worn(drive),
         }
     }
 

@@ -199,6 +199,7 @@ pub(crate) fn pelican_policy(starts_per_day: u32) -> RackPolicy {
         write_read_back: true,
         checkpoint_interval: Duration::MAX,
         scrub: engine::ScrubPolicy::default(),
+        health: engine::HealthPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -34,6 +34,8 @@ mod found_spinning;
 mod giving_up;
 #[path = "rack/hangs.rs"]
 mod hangs;
+#[path = "rack/health.rs"]
+mod health;
 #[path = "rack/initialising.rs"]
 mod initialising;
 #[path = "rack/inspecting.rs"]

@@ -62,6 +62,9 @@ class Metrics(SystemTest):
             "larder_warnings": len(status["warnings"]),
             "larder_lost_blobs": 0,
             "larder_time_scale": 100,
+            "larder_drives_woken_by_others_total": 0,
+            "larder_drives_woke_themselves_total": 0,
+            "larder_drives_unstopped": 0,
         }.items():
             self.assertEqual(plain.get(name), expected, name)
         self.assertGreater(plain["larder_migrated_bytes_total"], 1_000_000)
@@ -69,9 +72,13 @@ class Metrics(SystemTest):
         self.assertEqual(by_state, status["drives"])
         drives = server.drives()
         for name, key in [("starts_today", "starts_today"), ("starts_per_day", "starts_per_day"),
-                          ("free_bytes", "free_bytes"), ("missed_deadlines_total", "missed_deadlines")]:
+                          ("free_bytes", "free_bytes"), ("missed_deadlines_total", "missed_deadlines"),
+                          ("lifetime_starts", "starts_total"), ("rated_starts", "rated_starts")]:
             lines = {json.dumps({"drive": str(drive["drive"])}): drive[key] for drive in drives}
             self.assertEqual(figures[f"larder_drive_{name}"], lines)
+        self.assertEqual(sum(drive["starts_total"] for drive in drives), status["totals"]["drive_starts"])
+        self.assertGreater(drives[0]["rated_starts"], 0)
+        self.assertEqual(figures.get("larder_drive_pending_sectors", {}), {}, "an emulated drive has no sectors")
         states = [{"drive": str(drive["drive"]), "state": drive["state"]} for drive in drives]
         self.assertEqual(set(figures["larder_drive_state"]), {json.dumps(labels, sort_keys=True) for labels in states})
         self.assertEqual(len(figures["larder_class_kept_spinning"]), len(status["classes"]))

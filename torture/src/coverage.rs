@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 45] = [
+const EVENTS: [(&str, About); 47] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -70,6 +70,8 @@ const EVENTS: [(&str, About); 45] = [
     ("LoadMeasured", About::Rack),
     ("StagedChecked", About::Rack),
     ("StagedUnchecked", About::Rack),
+    ("DriveHealth", About::Drive),
+    ("DriveHealthReported", About::Rack),
 ];
 
 const WRITE_SUBMITTED: &str = "Submitted (write)";
@@ -106,7 +108,7 @@ fn states(about: About) -> Vec<&'static str> {
 type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
 /// Everything that cannot be.
-const CANNOT: [Cannot; 5] = [
+const CANNOT: [Cannot; 7] = [
     (
         &["DriveReported", "DriveMayReturn", "ScrubReported", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
@@ -138,6 +140,12 @@ const CANNOT: [Cannot; 5] = [
         &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],
         "a drive is replaced once it failed and stands still, and one that failed is not started",
     ),
+    (
+        &["DriveHealth"],
+        &["standby", "waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping", "away"],
+        "the drives of a run are in memory, and have no sectors",
+    ),
+    (&["DriveHealthReported"], &RACK_STATES, "nothing is remembered of what no drive says"),
     (&["HostMeasured"], &RACK_STATES, "the drives of a run are in memory, and share no file system"),
 ];
 
@@ -227,6 +235,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveReplaced { drive, .. }
         | Event::DriveReturned { drive, .. }
         | Event::DriveRetiring { drive }
+        | Event::DriveHealth { drive, .. }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
     }
@@ -274,6 +283,8 @@ fn name(event: &Event) -> &'static str {
         Event::DriveReturned { .. } => "DriveReturned",
         Event::DriveMayReturn { .. } => "DriveMayReturn",
         Event::DriveRetiring { .. } => "DriveRetiring",
+        Event::DriveHealth { .. } => "DriveHealth",
+        Event::DriveHealthReported(_) => "DriveHealthReported",
         Event::OnDrivePage { .. } => "OnDrivePage",
         Event::StackMoved { .. } => "StackMoved",
         Event::ReadCutShort { .. } => "ReadCutShort",

@@ -335,6 +335,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
         scrub: scrub(seed),
+        health: engine::HealthPolicy::default(),
         classes: Vec::new(),
     }
 }

@@ -1,11 +1,12 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
+use crate::discover::{Contents, PowerHabits, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
 use crate::drive::DriveError;
 use crate::label::{Device, LabelError};
 use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
+use crate::smart::{self, Smart, SmartError};
 use model::PowerCommand;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
@@ -83,18 +84,47 @@ impl DiskHandle {
             return Ok(Box::new(CommandPower::of(command, &self.id())));
         }
         let name = self.name()?;
-        let open = || -> Result<Counted, DriveError> {
-            let transport = (self.transports)(&self.node(&name)).map_err(|error| match error {
-                TransportError::Gone => DriveError::Gone(self.id()),
-                error => DriveError::Power(error.into()),
-            })?;
-            Ok(Counted { transport, commands: Arc::clone(&self.commands) })
-        };
         Ok(match protocol_of(&self.tree, &name) {
-            Protocol::Ata => Box::new(AtaPower::new(open()?)),
-            Protocol::Scsi => Box::new(ScsiPower::new(open()?)),
+            Protocol::Ata => Box::new(AtaPower::new(self.transport(&name)?)),
+            Protocol::Scsi => Box::new(ScsiPower::new(self.transport(&name)?)),
             Protocol::None => Box::new(NoPower::new("it takes no SCSI commands")),
         })
+    }
+
+    /// The size of the disk that the kernel calls `name`.
+    pub(super) fn bytes(&self, name: &str) -> u64 {
+        self.tree.number(Path::new("sys/block").join(name).join("size")).unwrap_or(0) * SECTOR_BYTES
+    }
+
+    fn transport(&self, name: &str) -> Result<Counted, DriveError> {
+        let transport = (self.transports)(&self.node(name)).map_err(|error| match error {
+            TransportError::Gone => DriveError::Gone(self.id()),
+            error => DriveError::Power(error.into()),
+        })?;
+        Ok(Counted { transport, commands: Arc::clone(&self.commands) })
+    }
+
+    /// What it says of its own health, if its platters turn. Starts nothing.
+    ///
+    /// # Errors
+    /// As [`DiskHandle::control`].
+    pub fn health(&self) -> Result<Option<Smart>, DriveError> {
+        let name = self.name()?;
+        let read = match protocol_of(&self.tree, &name) {
+            Protocol::Ata => smart::read_ata(&self.transport(&name)?, &AtaPower::new(self.transport(&name)?)),
+            Protocol::Scsi => smart::read_scsi(&self.transport(&name)?, &ScsiPower::new(self.transport(&name)?)),
+            Protocol::None => return Ok(None),
+        };
+        match read {
+            Ok(smart) => Ok(Some(smart)),
+            Err(SmartError::NotAwake(_) | SmartError::Nothing) => Ok(None),
+            Err(SmartError::Transport(error)) => Err(DriveError::Power(error.into())),
+        }
+    }
+
+    /// What it does about its power by itself; `None` if it is not there. It is not asked.
+    pub fn habits(&self) -> Option<PowerHabits> {
+        Some(PowerHabits::read(&self.tree, &self.name().ok()?))
     }
 
     /// What its platters do. Starts nothing.
@@ -130,8 +160,7 @@ impl DiskHandle {
     /// # Errors
     /// [`DriveError::Label`] if it holds something else.
     pub(super) fn file_system(&self, name: &str, volume: &str) -> Result<&'static str, DriveError> {
-        let sectors = self.tree.number(Path::new("sys/block").join(name).join("size")).unwrap_or(0);
-        let contents = Contents::read(&self.node(name), sectors * SECTOR_BYTES);
+        let contents = Contents::read(&self.node(name), self.bytes(name));
         if let Contents::Unreadable(error) = &contents {
             return Err(DriveError::Medium { context: format!("reading {name}"), error: error.clone() });
         }

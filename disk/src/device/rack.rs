@@ -1,26 +1,33 @@
 //! The hardware of a rack some of whose drives are devices.
 //!
 //! Every [`WATCH_EVERY`] each device is looked for, and the kernel's counters of those that sleep are read, which
-//! touches no disk. Directories among the drives come and go without being noticed until they are mounted.
+//! touches no disk. Every [`CHECK_EVERY`] those that sleep are asked for their power mode as well, which starts none:
+//! one may have woken by itself. Directories among the drives come and go without being noticed until they are mounted.
 
 use super::DeviceDrive;
 use super::state::DeviceState;
 use super::watch::Seen;
+use crate::clock;
 use crate::counters::Touch;
+use crate::discover::PowerHabits;
 use crate::drive::Drive;
 use crate::emulated::{DriveEvent, DriveEventKind};
-use crate::hardware::Hardware;
+use crate::hardware::{Hardware, UnaskedWake};
 use async_trait::async_trait;
 use model::DriveId;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Between two looks at the devices.
 pub const WATCH_EVERY: Duration = Duration::from_secs(2);
+
+/// Between two questions to the devices that sleep whether they still do.
+pub const CHECK_EVERY: Duration = Duration::from_mins(10);
 
 /// So long a disk may take to say what it is at: longer than the kernel tries a command again.
 const ANSWER_MAX: Duration = Duration::from_mins(2);
@@ -31,6 +38,10 @@ pub struct DeviceRack {
     devices: Vec<(DriveId, Arc<DeviceState>)>,
     unread: Mutex<VecDeque<DriveEvent>>,
     woken: AtomicU64,
+    woke_themselves: AtomicU64,
+    last_wakes: Mutex<BTreeMap<DriveId, UnaskedWake>>,
+    /// When the drives were last asked whether they sleep.
+    checked: Mutex<Instant>,
 }
 
 /// A drive of such a rack.
@@ -55,7 +66,15 @@ impl DeviceRack {
                 RackDrive::Other(other) => all.push(other),
             }
         }
-        Self { drives: all, devices, unread: Mutex::default(), woken: AtomicU64::new(0) }
+        Self {
+            drives: all,
+            devices,
+            unread: Mutex::default(),
+            woken: AtomicU64::new(0),
+            woke_themselves: AtomicU64::new(0),
+            last_wakes: Mutex::default(),
+            checked: Mutex::new(clock::monotonic()),
+        }
     }
 
     /// All drives, in the order of their numbers.
@@ -95,16 +114,31 @@ impl DeviceRack {
                 DriveEventKind::Spins
             }
             Seen::Woken(touch) => {
-                self.woken.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(
-                    %drive,
-                    "another program woke a sleeping disk: {}; `larder drive doctor` looks for who does that",
-                    what(touch)
-                );
+                self.note_woken(drive, touch);
                 DriveEventKind::Spins
             }
         };
         DriveEvent { drive, news }
+    }
+
+    /// Nobody here woke `drive`.
+    fn note_woken(&self, drive: DriveId, touch: Touch) {
+        let (by_itself, cause) = (touch == Touch::None, what(touch));
+        let counter = if by_itself { &self.woke_themselves } else { &self.woken };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let wake = UnaskedWake { found_ms: clock::wall_ms(), by_itself, cause: cause.clone() };
+        self.last_wakes.lock().insert(drive, wake);
+        if by_itself {
+            tracing::warn!(
+                %drive,
+                "a sleeping disk woke by itself: {cause}; `larder drive doctor` says which disks do that by timers"
+            );
+        } else {
+            tracing::warn!(
+                %drive,
+                "another program woke a sleeping disk: {cause}; `larder drive doctor` looks for who does that"
+            );
+        }
     }
 }
 
@@ -112,7 +146,8 @@ fn what(touch: Touch) -> String {
     match touch {
         Touch::Io(requests) => format!("reads, writes or flushes: {requests}"),
         Touch::Commands(commands) => format!("commands without reads or writes: {commands}"),
-        Touch::None | Touch::Restarted => "the kernel counts it anew, as after a reset or another cable".to_owned(),
+        Touch::None => "nobody sent it anything".to_owned(),
+        Touch::Restarted => "the kernel counts it anew, as after a reset or another cable".to_owned(),
     }
 }
 
@@ -124,7 +159,11 @@ impl Hardware for DeviceRack {
                 return event;
             }
             tokio::time::sleep(WATCH_EVERY).await;
-            let seen = self.each(DeviceState::look, None).await;
+            let mut seen = self.each(DeviceState::look, None).await;
+            if self.checked.lock().elapsed() >= CHECK_EVERY {
+                seen.extend(self.each(DeviceState::check, None).await);
+                *self.checked.lock() = clock::monotonic();
+            }
             let events = seen.into_iter().filter_map(|(drive, seen)| Some(self.event_of(drive, seen?)));
             self.unread.lock().extend(events);
         }
@@ -158,5 +197,17 @@ impl Hardware for DeviceRack {
 
     fn woken_by_others(&self) -> u64 {
         self.woken.load(Ordering::Relaxed)
+    }
+
+    fn woke_themselves(&self) -> u64 {
+        self.woke_themselves.load(Ordering::Relaxed)
+    }
+
+    fn habits(&self) -> BTreeMap<DriveId, PowerHabits> {
+        self.devices.iter().filter_map(|(drive, state)| Some((*drive, state.disk.habits()?))).collect()
+    }
+
+    fn last_wakes(&self) -> BTreeMap<DriveId, UnaskedWake> {
+        self.last_wakes.lock().clone()
     }
 }

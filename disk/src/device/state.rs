@@ -8,6 +8,7 @@ use crate::DriveError;
 use crate::label::{self, DriveLabel, Label, LabelError};
 use crate::power::{PowerError, PowerMode, trial};
 use crate::scsi::TransportError;
+use crate::smart::Smart;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -35,11 +36,14 @@ pub(super) struct DeviceState {
     pub(super) sleep: Mutex<Sleep>,
     /// Waits between two questions.
     pub(super) pause: fn(Duration),
+    /// Held while it is started or stopped, or asked for its health, which could start it again.
+    commanded: Mutex<()>,
 }
 
 impl DeviceState {
     pub(super) fn new(disk: DiskHandle, mount_point: PathBuf, expected: Label) -> Self {
-        Self { disk, mount_point, expected, sleep: Mutex::default(), pause: std::thread::sleep }
+        let (sleep, commanded) = (Mutex::default(), Mutex::default());
+        Self { disk, mount_point, expected, sleep, pause: std::thread::sleep, commanded }
     }
 
     /// The directory of its files, while it is mounted.
@@ -60,6 +64,7 @@ impl DeviceState {
     }
 
     pub(super) fn start(&self) -> Result<(), DriveError> {
+        let _commanded = self.commanded.lock();
         self.sleep.lock().ends();
         let control = self.disk.control()?;
         control.start().map_err(|error| self.power_error(error))?;
@@ -150,6 +155,7 @@ impl DeviceState {
     }
 
     pub(super) fn stop(&self) -> Result<(), DriveError> {
+        let _commanded = self.commanded.lock();
         self.unmount()?;
         let control = self.disk.control()?;
         control.stop().map_err(|error| self.power_error(error))?;
@@ -169,6 +175,12 @@ impl DeviceState {
             PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
             error => DriveError::Power(error),
         }
+    }
+
+    /// What it says of its own health, if its platters turn.
+    pub(super) fn health(&self) -> Result<Option<Smart>, DriveError> {
+        let _commanded = self.commanded.lock();
+        self.disk.health()
     }
 
     /// Writes the label of a new drive, whose file system is mounted. What Larder makes on it is `owner`'s, a user and

@@ -13,7 +13,8 @@ pub(super) enum Seen {
     Back {
         asleep: bool,
     },
-    /// Others woke it; what the counters show.
+    /// It is awake, and nobody here woke it; what the counters show. [`Touch::None`]: nobody else did either, so that
+    /// it woke by itself.
     Woken(Touch),
 }
 
@@ -74,6 +75,16 @@ impl DeviceState {
             (true, true) => self.ask().map(|asleep| Seen::Back { asleep }),
             (false, true) => self.touched(asleep?),
         }
+    }
+
+    /// Asks the disk for its state if it is supposed to sleep, whether or not it was touched: it may have woken by
+    /// itself, which no counter shows.
+    pub(super) fn check(&self) -> Option<Seen> {
+        let before = self.sleep.lock().asleep?;
+        let (now, sent) = self.disk.counters()?;
+        // What was touched is seen by the next look.
+        let untouched = now.since(&before.0, sent - before.1) == Touch::None;
+        (untouched && self.sleep.lock().asleep == Some(before) && !self.ask()?).then_some(Seen::Woken(Touch::None))
     }
 
     /// The same for a disk that stands still by a command, which may have taken its power away: that it is gone is as

@@ -106,7 +106,7 @@ fn mode(tree: &Tree, transports: &Transports, disk: &Disk) -> Option<PowerMode> 
 }
 
 /// `allow_restart` of a SCSI disk.
-fn allow_restart(tree: &Tree, block: &Path) -> Option<bool> {
+pub(super) fn allow_restart(tree: &Tree, block: &Path) -> Option<bool> {
     let class = block.join("device/scsi_disk");
     let address = tree.names(&class).into_iter().next()?;
     tree.flag(class.join(address).join("allow_restart"))

@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::programs::Programs;
-use super::{configuration, kernel, smartd};
+use super::{configuration, drives, kernel, smartd};
 use crate::discover::Tree;
 
 /// Everything that is found on the machine whose files are in `tree`.
@@ -12,5 +12,6 @@ pub fn examine(tree: &Tree) -> Vec<Finding> {
     findings.extend(smartd::findings(tree, &programs));
     findings.extend(configuration::findings(tree));
     findings.extend(kernel::findings(tree));
+    findings.extend(drives::findings(tree));
     findings
 }

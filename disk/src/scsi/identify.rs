@@ -20,6 +20,18 @@ pub enum PowerUpInStandby {
     EnabledUntilSpunUp,
 }
 
+impl PowerUpInStandby {
+    /// Its name, for people and programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unsupported => "unsupported",
+            Self::Disabled => "disabled",
+            Self::Enabled => "enabled",
+            Self::EnabledUntilSpunUp => "enabled until spun up",
+        }
+    }
+}
+
 /// Identity and power features of an ATA disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtaIdentity {

@@ -47,6 +47,7 @@ impl Rack {
         }
         assert!(!self.drives.is_ready(drive), "{drive} is not used any more");
         self.absences.settled(drive);
+        self.health.settled(drive);
         self.placement.retire(drive);
         let Some(group) = self.setup.own_group_of(drive) else { return };
         self.reclaim.unstick(group);
@@ -62,6 +63,7 @@ impl Rack {
         if !self.drives.knows(drive) || !self.retiring.insert(drive) || self.drives.has_failed(drive) {
             return;
         }
+        self.health.settled(drive);
         self.placement.retire(drive);
         let home = self.setup.own_group_of(drive).map(|group| self.home_of(group));
         if let Some(lost_bytes) = home.and_then(|home| self.rebuilder.retires(drive, home, now)) {
@@ -145,6 +147,9 @@ impl Rack {
             self.drives.replace(drive);
             self.retiring.remove(&drive);
             self.gave_up.remove(&drive);
+            if !back {
+                self.health.replaced(drive);
+            }
             self.initialisation.replace(drive);
             self.follow_drives();
         }

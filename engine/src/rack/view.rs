@@ -82,6 +82,11 @@ impl Rack {
         })
     }
 
+    /// How many drives would not stop, or do not say whether they did.
+    pub fn unstopped_count(&self) -> usize {
+        self.drives.unstopped().count()
+    }
+
     /// Whether the operator said that `drive` failed for good.
     pub fn has_failed(&self, drive: DriveId) -> bool {
         self.drives.has_failed(drive)

@@ -58,7 +58,14 @@ fn status() -> Status {
             reloads: 2,
             problem: Some("it is broken".into()),
         }),
-        power: PowerStatus { watts: 1.5, standby_watts: 1.0, active_drives: 8, active_drives_max: 16, fuse_trips: 0 },
+        power: PowerStatus {
+            watts: 1.5,
+            standby_watts: 1.0,
+            active_drives: 8,
+            active_drives_max: 16,
+            fuse_trips: 0,
+            unstopped_drives: 0,
+        },
         drives: DriveCounts { standby: 88, ready: 8, ..DriveCounts::default() },
         groups: GroupCounts { total: 4, initialised: 3 },
         rebuilds: vec![],
@@ -98,6 +105,10 @@ fn failed_drive(drive: u32) -> DriveReport {
         free_bytes: 5,
         capacity_bytes: 9,
         reason: None,
+        starts_total: 0,
+        rated_starts: 0,
+        health: None,
+        habits: None,
     }
 }
 

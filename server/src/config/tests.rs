@@ -50,6 +50,7 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     said.pins.clear();
     said.starts_per_day = None;
     said.trace = None;
+    said.health.drain_above = None;
     said.domain = None;
     (said.tls, said.metrics) = (TlsConfig::default(), MetricsConfig::default());
     (said.user_request_limit, said.peer_request_limit, said.unsigned_request_limit) = (None, None, None);

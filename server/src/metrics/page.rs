@@ -4,7 +4,7 @@
 //! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
-use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, Status};
+use crate::report::{ClassStatus, DriveReport, HealthReport, IntakeStatus, RebuildReport, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -175,6 +175,12 @@ fn power(page: &mut Page, status: &Status) -> fmt::Result {
     page.gauge("active_drives", None, "Drives spinning or spinning up.", power.active_drives as f64)?;
     page.gauge("active_drives_max", None, "The most drives that may be.", power.active_drives_max as f64)?;
     page.counter("fuse_trips", None, "Fuses that tripped. Should stay 0.", power.fuse_trips)?;
+    let help = "Drives that would not stop, or do not say whether they did: they count as spinning.";
+    page.gauge("drives_unstopped", None, help, power.unstopped_drives as f64)?;
+    let help = "Sleeping drives that another program woke.";
+    page.counter("drives_woken_by_others", None, help, status.totals.woken_by_others)?;
+    let help = "Sleeping drives that woke although nobody had sent them anything.";
+    page.counter("drives_woke_themselves", None, help, status.totals.woke_themselves)?;
     let drives = &status.drives;
     let states = [
         ("standby", drives.standby),
@@ -203,7 +209,46 @@ fn drives(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
     page.gauges("drive_free", BYTES, "Free room on the drive.", of(|drive| drive.free_bytes as f64))?;
     page.gauges("drive_capacity", BYTES, "Capacity of the drive.", of(|drive| drive.capacity_bytes as f64))?;
     let missed = drives.iter().map(|drive| (one("drive", drive.drive), drive.missed_deadlines));
-    page.counters("drive_missed_deadlines", None, "Times that the drive did not answer in time.", missed)
+    page.counters("drive_missed_deadlines", None, "Times that the drive did not answer in time.", missed)?;
+    let help = "Starts of the drive in its life: by its own word, or else those that Larder has made.";
+    page.gauges("drive_lifetime_starts", None, help, of(|drive| lifetime_starts(drive) as f64))?;
+    let help = "Starts that the drive is made for: by its own word, or else by the rack's description.";
+    page.gauges("drive_rated_starts", None, help, of(|drive| drive.rated_starts as f64))?;
+    health(page, drives)
+}
+
+/// The starts of a drive that nobody else counts are Larder's own.
+fn lifetime_starts(drive: &DriveReport) -> u64 {
+    drive.health.as_ref().and_then(|health| health.starts).unwrap_or(0).max(drive.starts_total)
+}
+
+/// What drives said of their health when they were awake; a line only for those that said it.
+fn health(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
+    let known = |value: fn(&HealthReport) -> Option<f64>| {
+        let line = move |drive: &DriveReport| Some((one("drive", drive.drive), value(drive.health.as_ref()?)?));
+        drives.iter().filter_map(line)
+    };
+    let help = "When the drive was last asked for its health.";
+    let read = known(|health| Some(health.read_ms as f64 / 1000.0));
+    page.gauges("drive_health_read_timestamp", SECONDS, help, read)?;
+    let help = "Sectors that were bad and lie elsewhere now.";
+    page.gauges("drive_reallocated_sectors", None, help, known(|health| health.reallocated_sectors.map(|n| n as f64)))?;
+    let help = "Sectors that could not be read, and wait to be reallocated.";
+    page.gauges("drive_pending_sectors", None, help, known(|health| health.pending_sectors.map(|n| n as f64)))?;
+    let help = "Reads of the drive that failed for good, by its own count.";
+    page.gauges("drive_uncorrectable_errors", None, help, known(|health| health.uncorrectable.map(|n| n as f64)))?;
+    let help = "Errors on the drive's cable, by its own count.";
+    page.gauges("drive_link_errors", None, help, known(|health| health.link_errors.map(|n| n as f64)))?;
+    page.gauges(
+        "drive_power_on_hours",
+        None,
+        "Hours with power.",
+        known(|health| health.power_on_h.map(|n| n as f64)),
+    )?;
+    let help = "Temperature when the drive was asked, in degrees Celsius.";
+    page.gauges("drive_temperature_celsius", None, help, known(|health| health.temperature_c.map(f64::from)))?;
+    let help = "1 if the drive expects to fail.";
+    page.gauges("drive_predicts_failure", None, help, known(|health| health.predicts_failure.map(flag)))
 }
 
 /// The causes of wakes and the queues of a class, in the engine's order.
@@ -416,12 +461,17 @@ mod tests {
             capacity_bytes: 9,
             missed_deadlines: 1,
             reason: None,
+            starts_total: 40,
+            rated_starts: 50_000,
+            health: Some(HealthReport { starts: Some(41), pending_sectors: Some(3), ..HealthReport::default() }),
+            habits: None,
         };
         let mut status = Status { rack: "a \"rack\"\\\n".into(), ..Status::default() };
         status.power.watts = 12.5;
         status.intake = Some(IntakeStatus::default());
         let text = text(status, vec![drive]).unwrap();
         assert!(text.ends_with("\n# EOF\n"), "{text}");
+        assert!(!text.contains("larder_drive_reallocated_sectors{"), "what a drive does not say is not 0");
         for line in [
             "larder_build_info{version=\"0.1.0\",rack=\"a \\\"rack\\\"\\\\\\n\"} 1\n",
             "# TYPE larder_power_watts gauge\n# UNIT larder_power_watts watts\nlarder_power_watts 12.5\n",
@@ -429,6 +479,11 @@ mod tests {
             "larder_drive_starts_today{drive=\"7\"} 2.0\n",
             "larder_drive_missed_deadlines_total{drive=\"7\"} 1\n",
             "larder_migrated_bytes_total 0\n",
+            "larder_drive_lifetime_starts{drive=\"7\"} 41.0\n",
+            "larder_drive_rated_starts{drive=\"7\"} 50000.0\n",
+            "larder_drive_pending_sectors{drive=\"7\"} 3.0\n",
+            "larder_drives_woken_by_others_total 0\n",
+            "larder_drives_unstopped 0.0\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

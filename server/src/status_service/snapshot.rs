@@ -7,7 +7,7 @@ use crate::report::{
 use disk::Clock;
 use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
-use engine::{AbsenceView, DrivePhase, GroupState, HeldBack, InPlace, PriorityClass, Rack, RebuildView};
+use engine::{AbsenceView, DrivePhase, GroupState, HealthView, HeldBack, InPlace, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
 use model::{ClassId, DomainLimit, DriveId, GroupId, Resource, Time};
 use std::collections::BTreeMap;
@@ -30,6 +30,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
             active_drives: rack.ledger().active_drives() as u64 + always_on,
             active_drives_max: rack.layout().drives_started_max(spec) + always_on,
             fuse_trips: 0,
+            unstopped_drives: rack.unstopped_count() as u64,
         },
         drives: drive_counts(rack),
         groups: group_counts(rack),
@@ -271,6 +272,10 @@ pub(super) fn drive_report(rack: &Rack, drive: DriveId, now: Time, reasons: &BTr
         capacity_bytes: rack.spec().capacity_bytes(drive),
         missed_deadlines: rack.missed_deadlines(drive),
         reason: reasons.get(&drive).filter(|_| !rack.has_failed(drive)).cloned(),
+        starts_total: 0,
+        rated_starts: rack.spec().profile.rated_starts.into(),
+        health: None,
+        habits: None,
     }
 }
 
@@ -316,4 +321,27 @@ pub(super) fn unstopped(rack: &Rack) -> Vec<String> {
 pub(super) fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
     let all = rack.spec().drives.iter().map(|drive| (drive.id, rack.missed_deadlines(drive.id)));
     all.filter(|(_, missed)| *missed > 0).collect()
+}
+
+/// Drives that wear out of which a status says so.
+const WORN_NAMED: usize = 5;
+
+/// Warnings of drives whose bad sectors become more: a sentence for each, the first few of them.
+pub(super) fn worn(rack: &Rack) -> Vec<String> {
+    let sentence = |drive: DriveId| {
+        let HealthView { bad_sectors, first_bad_sectors, waits_for_drain } = rack.drive_health(drive)?;
+        if bad_sectors <= first_bad_sectors || rack.has_failed(drive) {
+            return None;
+        }
+        let rest = match (rack.is_retiring(drive), waits_for_drain) {
+            (true, _) => "it is being emptied".to_owned(),
+            (false, true) => "it is emptied once its group can do without it, and no other drive is".to_owned(),
+            (false, false) => format!("`larder drive retire {}` empties it before it dies", drive.0),
+        };
+        Some(format!(
+            "drive {} has {bad_sectors} bad sectors, and had {first_bad_sectors} when it was asked first; {rest}",
+            drive.0
+        ))
+    };
+    rack.spec().drives.iter().filter_map(|drive| sentence(drive.id)).take(WORN_NAMED).collect()
 }

@@ -87,6 +87,17 @@ pub(super) fn woken_by_others(times: u64) -> Option<String> {
     })
 }
 
+/// Drives that woke although nobody had sent them anything.
+pub(super) fn woke_themselves(times: u64) -> Option<String> {
+    (times > 0).then(|| {
+        format!(
+            "sleeping drives that woke by themselves since the server started: {times}. `larder drive list` says \
+             which; a timer of the drive's own does that, or a check of its firmware's: `larder drive doctor` names \
+             timers"
+        )
+    })
+}
+
 /// Damaged records of the catalog.
 pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
     let (first, records) = (keys.first()?, keys.len());

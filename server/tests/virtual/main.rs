@@ -12,6 +12,7 @@ mod checks;
 mod faults;
 mod found;
 mod hangs;
+mod health;
 mod initialising;
 mod life;
 mod pacing;

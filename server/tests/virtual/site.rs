@@ -157,6 +157,7 @@ fn policy(spec: &RackSpec) -> RackPolicy {
         write_read_back: true,
         checkpoint_interval: HOUR,
         scrub: engine::ScrubPolicy::default(),
+        health: engine::HealthPolicy::default(),
         classes: Vec::new(),
     }
 }

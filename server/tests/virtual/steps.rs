@@ -3,6 +3,7 @@
 
 use async_trait::async_trait;
 use catalog::{Batch, Entry, KeyRange, MemoryLog, MemoryStore, Sealed, Sequence, Store, StoreFuture};
+use disk::smart::Smart;
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use futures::future::BoxFuture;
 use std::io;
@@ -170,6 +171,10 @@ impl Drive for Powered {
 
     async fn space(&self) -> Result<Space, DriveError> {
         self.drive.space().await
+    }
+
+    async fn health(&self) -> Result<Option<Smart>, DriveError> {
+        self.stepped(self.drive.health()).await
     }
 
     async fn spin_up(&self) -> Result<(), DriveError> {

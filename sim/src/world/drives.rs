@@ -87,6 +87,8 @@ pub(super) struct Drives {
     pub meter: Meter,
     away: BTreeSet<DriveId>,
     hung: BTreeMap<DriveId, Hang>,
+    /// Bad sectors of the drives that say how many they have.
+    bad_sectors: BTreeMap<DriveId, u64>,
     pub faults: Faults,
     faults_rng: Rng,
     /// Drives started.
@@ -114,6 +116,7 @@ impl Drives {
             meter: Meter::new(spec.drives.len(), spec.profile.watts.standby_mw),
             away: BTreeSet::new(),
             hung: BTreeMap::new(),
+            bad_sectors: BTreeMap::new(),
             faults: Faults::default(),
             faults_rng: Rng::for_thing(seed, u64::from_le_bytes(*b"faults  ")),
             spin_ups: 0,
@@ -194,6 +197,16 @@ impl Drives {
             self.update_draw(now, drive);
         }
         was_away
+    }
+
+    /// The bad sectors of `drive`, if it says how many it has and its platters turn.
+    pub fn bad_sectors(&self, drive: DriveId) -> Option<u64> {
+        self.bad_sectors.get(&drive).copied().filter(|_| self.physics[drive.index()].is_ready())
+    }
+
+    /// So many sectors of `drive` are bad.
+    pub fn set_bad_sectors(&mut self, drive: DriveId, bad_sectors: u64) {
+        self.bad_sectors.insert(drive, bad_sectors);
     }
 
     /// From now on, and for [`HANG`], a drive answers nothing.

@@ -68,16 +68,31 @@ impl<M: Controller> World<M> {
                 self.plan(self.now, Event::LoadMeasured { attempt, load_permille }, None);
             }
             Action::CheckStaged { attempt, take, limit, bytes_max, restart, .. } => {
-                let query = CheckQuery { take, limit, bytes_max, restart };
-                let judged = (self.now, self.rack.thermometer());
-                let page = self.checking.page(&mut self.staging, judged, query);
-                let (load_permille, over) =
-                    (self.load.permille(self.now), self.now + transfer_time(page.read_bytes, CHECK_BYTES_S));
-                let (entries, more) = (page.entries, page.more);
-                self.plan(over, Event::StagedChecked { attempt, entries, more, load_permille }, None);
+                self.check_staged(attempt, CheckQuery { take, limit, bytes_max, restart });
             }
             Action::ReleaseChecked => self.checking.release(),
+            Action::ReadHealth { drive } => self.read_health(drive),
+            Action::Retire { drive } => self.retire_worn(drive),
         }
+    }
+
+    fn check_staged(&mut self, attempt: Attempt, query: CheckQuery) {
+        let judged = (self.now, self.rack.thermometer());
+        let page = self.checking.page(&mut self.staging, judged, query);
+        let over = self.now + transfer_time(page.read_bytes, CHECK_BYTES_S);
+        let (entries, more, load_permille) = (page.entries, page.more, self.load.permille(self.now));
+        self.plan(over, Event::StagedChecked { attempt, entries, more, load_permille }, None);
+    }
+
+    fn read_health(&mut self, drive: DriveId) {
+        if let Some(bad_sectors) = self.drives.bad_sectors(drive) {
+            self.plan(self.now, Event::DriveHealth { drive, bad_sectors }, Some(drive));
+        }
+    }
+
+    fn retire_worn(&mut self, drive: DriveId) {
+        self.blobs.retire(drive);
+        self.plan(self.now, Event::DriveRetiring { drive }, None);
     }
 
     /// Of a stack that moved nothing is kept but where it lies.

@@ -1,4 +1,5 @@
-//! Faults that are injected into a world: drives die, fail, hang, come back and are replaced, stacks are corrupted.
+//! Faults that are injected into a world: drives die, fail, hang, wear out, come back and are replaced, stacks are
+//! corrupted.
 
 use super::blobs::SimBlob;
 use super::drives::{CommandKind, FUSE_RESETS_AFTER, Faults};
@@ -62,6 +63,11 @@ impl<M: Controller> World<M> {
     /// From now on, and for [`HANG`](super::HANG), a drive answers nothing.
     pub fn hang(&mut self, drive: DriveId) {
         self.drives.hang(self.now, drive);
+    }
+
+    /// So many sectors of a drive are bad from now on, which it says when it is asked.
+    pub fn wear(&mut self, drive: DriveId, bad_sectors: u64) {
+        self.drives.set_bad_sectors(drive, bad_sectors);
     }
 
     /// Takes a drive away for good: it died, and the operator declares that it will not come back.

@@ -1,0 +1,110 @@
+//! What drives do about their power by themselves: what they say of it, and what was seen of them.
+//!
+//! A record for each drive that is a device, by its number; it goes when another drive takes its place. One that is
+//! damaged, or of a later version, counts as missing.
+
+use crate::catalog::Catalog;
+use crate::error::CatalogError;
+use crate::key;
+use crate::record::{encode, value};
+use crate::store::Write;
+use model::DriveId;
+use serde::{Deserialize, Serialize};
+
+/// What a drive does about its power by itself; `None` is what it does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriveHabits {
+    /// Which drive.
+    pub drive: u32,
+    /// True if the kernel starts it by itself upon I/O while it is stopped.
+    pub allow_restart: Option<bool>,
+    /// Whether platters stay still when it gets its power.
+    pub power_up_in_standby: Option<String>,
+    /// The level of Advanced Power Management, if that is on.
+    pub apm_level: Option<u8>,
+    /// True if it may stop its platters by timers of its own.
+    pub epc_enabled: Option<bool>,
+    /// How often it was found awake although nobody had sent it anything.
+    pub woke_itself: u64,
+    /// How often it was found awake since another program woke it.
+    pub woken_by_others: u64,
+    /// The last of those wakes.
+    pub last_wake: Option<UnaskedWake>,
+}
+
+/// A wake of a drive that Larder did not ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnaskedWake {
+    /// When it was found awake, in milliseconds of the Unix epoch.
+    pub found_ms: u64,
+    /// True if nobody had sent it anything.
+    pub by_itself: bool,
+    /// The likely cause, for people.
+    pub cause: String,
+}
+
+/// The record, by its version.
+#[derive(Serialize, Deserialize)]
+enum Versioned {
+    V1(DriveHabits),
+}
+
+impl Catalog {
+    /// Stores what a drive says of itself; what was seen of it stays. One task does so, and notes wakes.
+    ///
+    /// # Errors
+    /// [`CatalogError`].
+    pub async fn put_drive_habits(&self, said: DriveHabits) -> Result<(), CatalogError> {
+        let before = self.drive_habits_of(DriveId(said.drive)).await?;
+        let known = before.clone().unwrap_or_default();
+        let DriveHabits { woke_itself, woken_by_others, last_wake, .. } = known;
+        let now = DriveHabits { woke_itself, woken_by_others, last_wake, ..said };
+        if before.as_ref() == Some(&now) { Ok(()) } else { self.store_habits(now).await }
+    }
+
+    /// Records that `drive` was found awake. The same wake again changes nothing.
+    ///
+    /// # Errors
+    /// [`CatalogError`].
+    pub async fn note_unasked_wake(&self, drive: DriveId, wake: UnaskedWake) -> Result<(), CatalogError> {
+        let mut habits = self.drive_habits_of(drive).await?.unwrap_or_default();
+        if habits.last_wake.as_ref() == Some(&wake) {
+            return Ok(());
+        }
+        habits.drive = drive.0;
+        *(if wake.by_itself { &mut habits.woke_itself } else { &mut habits.woken_by_others }) += 1;
+        habits.last_wake = Some(wake);
+        self.store_habits(habits).await
+    }
+
+    /// What is known of every drive of which something is, by their numbers.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn drive_habits(&self) -> Result<Vec<DriveHabits>, CatalogError> {
+        let read = |entry: &_| Ok(value::<Versioned>(entry).ok().map(|Versioned::V1(habits)| habits));
+        Ok(self.all_entries(&key::meta(HABITS), read).await?.into_iter().flatten().collect())
+    }
+
+    /// Another drive takes the place of `drive`: what to write along with that, if there is something.
+    pub(crate) async fn forget_habits(&self, drive: DriveId) -> Result<Option<Write>, CatalogError> {
+        let at = habits_of(drive);
+        Ok(self.store.get(&at).await?.map(|_| Write::Delete(at)))
+    }
+
+    async fn drive_habits_of(&self, drive: DriveId) -> Result<Option<DriveHabits>, CatalogError> {
+        let found: Option<Versioned> = self.look_up_one(&habits_of(drive)).await?;
+        Ok(found.map(|Versioned::V1(habits)| habits))
+    }
+
+    async fn store_habits(&self, habits: DriveHabits) -> Result<(), CatalogError> {
+        self.put(habits_of(DriveId(habits.drive)), encode(&Versioned::V1(habits))).await
+    }
+}
+
+const HABITS: &str = "drive-habits/";
+
+/// Where what is known of `drive` is.
+fn habits_of(drive: DriveId) -> Vec<u8> {
+    key::meta(&format!("{HABITS}{:08x}", drive.0))
+}

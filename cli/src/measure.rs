@@ -1,0 +1,170 @@
+//! `larder drive measure`: what the disks of a rack are like, written into its description.
+//!
+//! Under the data directory's lock, so that no server runs, and one disk at a time, while all others are known to stand
+//! still: whatever the rack's limits say, one drive may start.
+
+use crate::args::Measure;
+use crate::human::{bytes, counted, seconds};
+use crate::output::show;
+use anyhow::{Context, bail, ensure};
+use disk::clock;
+use disk::device::DeviceDrive;
+use disk::measure::{Figures, Measured, Trial, measure};
+use disk::power::PowerMode;
+use model::DriveId;
+use serde::Serialize;
+use server::data_dir::DataDir;
+use std::time::Duration;
+
+/// The answer. Spans are in seconds.
+#[derive(Serialize)]
+struct Report {
+    drives: Vec<DriveFigures>,
+    bytes_per_s: u64,
+    zone_spread: f64,
+    drive_spread: f64,
+    seek_s: f64,
+    spin_up_s: [f64; 2],
+    mount_s: [f64; 2],
+    unmount_s: [f64; 2],
+    spin_down_s: [f64; 2],
+    /// Whether the description has these figures now.
+    written: bool,
+}
+
+/// One drive of it.
+#[derive(Serialize)]
+struct DriveFigures {
+    drive: u32,
+    /// From its beginning to its end.
+    zones_bytes_per_s: Vec<u64>,
+    seek_s: f64,
+    starts_s: Vec<f64>,
+}
+
+/// `larder drive measure`.
+pub fn run(options: &Measure) -> anyhow::Result<()> {
+    let dir = DataDir::open(&options.data.data)?;
+    let devices = devices(&dir)?;
+    let wanted = |drive: &DriveId| options.drives.is_empty() || options.drives.contains(&drive.0);
+    if let Some(unknown) = options.drives.iter().find(|drive| !devices.iter().any(|(known, _)| known.0 == **drive)) {
+        bail!("drive {unknown} is no disk of this rack; those that are have a path below /dev/disk/by-id in rack.toml");
+    }
+    all_stand_still(&devices)?;
+    let began = clock::monotonic();
+    let mut all = Vec::new();
+    for (drive, device) in devices.iter().filter(|(drive, _)| wanted(drive)) {
+        let measured = measure(&mut device.to_measure(), &Trial::default(), &mut || began.elapsed());
+        all.push((*drive, measured.with_context(|| format!("measuring drive {}; it was sent a stop", drive.0))?));
+    }
+    let figures = Figures::of(&all.iter().map(|(_, measured)| measured.clone()).collect::<Vec<_>>());
+    let figures = figures.context("nothing was measured")?;
+    if !options.dry_run {
+        dir.put_figures(&figures)?;
+    }
+    show(options.json, &report(&all, &figures, !options.dry_run), sentences)
+}
+
+/// The drives of the rack that are whole disks.
+fn devices(dir: &DataDir) -> anyhow::Result<Vec<(DriveId, DeviceDrive)>> {
+    let drives = dir.rack().drives.iter();
+    let devices: Vec<_> = drives.filter_map(|drive| Some((drive.id, dir.device_drive(drive.id)?))).collect();
+    ensure!(
+        !devices.is_empty(),
+        "no drive of this rack is a whole disk: what emulated drives are like is what its description says"
+    );
+    Ok(devices)
+}
+
+/// Refuses to start anything while another disk of the rack turns, or may.
+fn all_stand_still(devices: &[(DriveId, DeviceDrive)]) -> anyhow::Result<()> {
+    for (drive, device) in devices {
+        match device.mode().with_context(|| format!("asking drive {} for its state", drive.0))? {
+            PowerMode::Standby => {}
+            mode => bail!(
+                "drive {0} is not asleep ({mode:?}), and takes its part of what may spin: let `larder serve` put it to \
+                 sleep, or stop it with `larder drive power`",
+                drive.0
+            ),
+        }
+    }
+    Ok(())
+}
+
+fn report(all: &[(DriveId, Measured)], figures: &Figures, written: bool) -> Report {
+    let pair = |(min, max): (Duration, Duration)| [min.as_secs_f64(), max.as_secs_f64()];
+    let drive = |(drive, measured): &(DriveId, Measured)| DriveFigures {
+        drive: drive.0,
+        zones_bytes_per_s: measured.zones.clone(),
+        seek_s: measured.seek.as_secs_f64(),
+        starts_s: measured.starts.iter().map(Duration::as_secs_f64).collect(),
+    };
+    Report {
+        drives: all.iter().map(drive).collect(),
+        bytes_per_s: figures.bytes_per_s,
+        zone_spread: f64::from(figures.zone_permille) / 1000.0,
+        drive_spread: f64::from(figures.drive_permille) / 1000.0,
+        seek_s: figures.seek.as_secs_f64(),
+        spin_up_s: pair(figures.spin_up),
+        mount_s: pair(figures.mount),
+        unmount_s: pair(figures.unmount),
+        spin_down_s: pair(figures.spin_down),
+        written,
+    }
+}
+
+fn sentences(report: &Report) -> String {
+    let range = |name: &str, [min, max]: [f64; 2]| format!("{name:<10}{} to {}\n", seconds(min), seconds(max));
+    let drive = |drive: &DriveFigures| {
+        let rates: Vec<String> = drive.zones_bytes_per_s.iter().map(|rate| bytes(*rate)).collect();
+        format!("drive {}: {} per second, from its beginning to its end\n", drive.drive, rates.join(", "))
+    };
+    let rates = format!(
+        "rate      {}/s, zones differ by {:.1} %, drives by {:.1} %\nseek      {:.1} ms\n",
+        bytes(report.bytes_per_s),
+        report.zone_spread * 100.0,
+        report.drive_spread * 100.0,
+        report.seek_s * 1000.0
+    );
+    let spans = [
+        range("start", report.spin_up_s),
+        range("mount", report.mount_s),
+        range("unmount", report.unmount_s),
+        range("stop", report.spin_down_s),
+    ];
+    let drives = counted(report.drives.len() as u64, "drive");
+    let end = if report.written {
+        format!("the [drive] of rack.toml has the figures of {drives} now; the old one is rack.toml.before\n")
+    } else {
+        format!("the figures of {drives}; rack.toml is as it was\n")
+    };
+    report.drives.iter().map(drive).chain([rates]).chain(spans).chain([end]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_are_said_with_what_became_of_them() {
+        let span = Duration::from_secs;
+        let measured = Measured {
+            starts: vec![span(9)],
+            zones: vec![200_000_000, 100_000_000],
+            seek: Duration::from_millis(8),
+            ..Measured::default()
+        };
+        let all = [(DriveId(3), measured)];
+        let Some(figures) = Figures::of(&[all[0].1.clone()]) else { panic!("one was measured") };
+        let text = sentences(&report(&all, &figures, true));
+        for line in [
+            "drive 3: 200.0 MB, 100.0 MB per second",
+            "rate      150.0 MB/s, zones differ by 33.3 %, drives by 0.0 %\n",
+            "seek      8.0 ms\n",
+            "the [drive] of rack.toml has the figures of 1 drive now",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+        assert!(sentences(&report(&all, &figures, false)).contains("rack.toml is as it was"));
+    }
+}

@@ -1,0 +1,33 @@
+//! A disk as something that can be measured.
+
+use super::state::DeviceState;
+use crate::DriveError;
+use crate::measure::{Medium, Subject};
+use std::sync::Arc;
+
+/// The disk of a drive, which nobody else uses.
+pub(super) struct Measurable(pub(super) Arc<DeviceState>);
+
+impl Subject for Measurable {
+    fn start(&mut self) -> Result<(), DriveError> {
+        self.0.start()
+    }
+
+    fn mount(&mut self) -> Result<(), DriveError> {
+        self.0.mount()
+    }
+
+    fn unmount(&mut self) -> Result<(), DriveError> {
+        self.0.unmount()
+    }
+
+    fn stop(&mut self) -> Result<(), DriveError> {
+        self.0.stop()
+    }
+
+    fn medium(&mut self) -> Result<Medium, DriveError> {
+        let name = self.0.disk.name()?;
+        let opened = Medium::open(&self.0.disk.node(&name), self.0.disk.bytes(&name));
+        opened.map_err(|error| DriveError::of_system(format!("opening {name}"), error))
+    }
+}

@@ -1,0 +1,133 @@
+//! The `[drive]` of the rack's description, with measured figures in place of estimates.
+//!
+//! Only the lines of the keys that were measured change, each in place; the rest of the file stays as somebody wrote
+//! it, comments included. Invariant: what comes out is a description of the same rack, but for these figures.
+
+use disk::measure::Figures;
+use model::{RackDraft, RackSpec};
+use std::time::Duration;
+
+/// The lines of `[drive]` that `figures` make, by their keys.
+fn lines(figures: &Figures) -> Vec<(&'static str, String)> {
+    let Figures { bytes_per_s, zone_permille, drive_permille, .. } = *figures;
+    let percent = |permille: u16| format!("{}.{} %", permille / 10, permille % 10);
+    let (zone, drive) = (percent(zone_permille), percent(drive_permille));
+    vec![
+        ("bytes_per_s", format!("\"{bytes_per_s} B/s\"")),
+        ("rate_spread", format!("{{ zone = \"{zone}\", drive = \"{drive}\" }}")),
+        ("seek", span(figures.seek)),
+        ("spin_up", varying(figures.spin_up)),
+        ("mount", varying(figures.mount)),
+        ("unmount", varying(figures.unmount)),
+        ("spin_down", varying(figures.spin_down)),
+    ]
+}
+
+/// A duration in microseconds, and no shorter than one.
+fn span(span: Duration) -> String {
+    format!("\"{} us\"", span.as_micros().max(1))
+}
+
+fn varying((min, max): (Duration, Duration)) -> String {
+    format!("{{ min = {}, max = {} }}", span(min), span(max))
+}
+
+/// `text`, a description, with `figures` in its `[drive]`; `None` if it has no such table that can be changed line by
+/// line.
+pub(super) fn with_figures(text: &str, figures: &Figures) -> Option<String> {
+    let mut measured = lines(figures);
+    let mut out = Vec::new();
+    let mut in_drive = false;
+    let mut found = false;
+    for line in text.lines() {
+        let bare = line.trim();
+        if bare.starts_with('[') {
+            if in_drive {
+                flush(&mut out, &mut measured);
+            }
+            in_drive = bare.split('#').next().is_some_and(|head| head.trim() == "[drive]");
+            found |= in_drive;
+        }
+        let key = bare.split('=').next().unwrap_or("").trim();
+        match measured.iter().position(|(known, _)| in_drive && *known == key) {
+            Some(at) => {
+                let (key, value) = measured.remove(at);
+                out.push(format!("{key} = {value} # measured"));
+            }
+            None => out.push(line.to_owned()),
+        }
+    }
+    if in_drive {
+        flush(&mut out, &mut measured);
+    }
+    found.then(|| out.join("\n") + "\n")
+}
+
+/// What the table did not have is put at its end, before the blank lines and comments that follow it.
+fn flush(out: &mut Vec<String>, measured: &mut Vec<(&'static str, String)>) {
+    let is_rest = |line: &String| line.trim().is_empty() || line.trim().starts_with('#');
+    let at = out.len() - out.iter().rev().take_while(|line| is_rest(line)).count();
+    let lines = measured.drain(..).map(|(key, value)| format!("{key} = {value} # measured"));
+    out.splice(at..at, lines);
+}
+
+/// Whether `new` describes the rack that `old` does, but for what is measured.
+pub(super) fn is_same_but_for_figures(old: &RackSpec, new: &RackSpec) -> bool {
+    let mut same = RackDraft::clone(new);
+    let measured = &mut same.profile;
+    let before = &old.profile;
+    (measured.bytes_per_s, measured.rate_spread, measured.seek) = (before.bytes_per_s, before.rate_spread, before.seek);
+    (measured.spin_up, measured.mount) = (before.spin_up, before.mount);
+    (measured.unmount, measured.spin_down) = (before.unmount, before.spin_down);
+    same == **old
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use model::text::{SHIPPED, parse};
+
+    fn figures() -> Figures {
+        let span = |ms| (Duration::from_millis(ms), Duration::from_millis(2 * ms));
+        Figures {
+            bytes_per_s: 181_234_567,
+            zone_permille: 301,
+            drive_permille: 7,
+            seek: Duration::from_micros(8123),
+            spin_up: span(6000),
+            mount: span(400),
+            unmount: span(100),
+            spin_down: (Duration::ZERO, Duration::from_millis(900)),
+        }
+    }
+
+    #[test]
+    fn every_shipped_description_takes_measured_figures_and_stays_what_it_is() {
+        for (name, text) in SHIPPED {
+            let old = parse(text, name).unwrap();
+            let changed = with_figures(text, &figures()).unwrap();
+            let new = parse(&changed, name).unwrap();
+            assert!(is_same_but_for_figures(&old, &new), "{name}");
+            let profile = &new.profile;
+            assert_eq!((profile.bytes_per_s, profile.seek), (181_234_567, Duration::from_micros(8123)));
+            assert_eq!((profile.rate_spread.zone_permille, profile.rate_spread.drive_permille), (301, 7));
+            let span = |min, max| (Duration::from_micros(min), Duration::from_micros(max));
+            assert_eq!((profile.spin_up.min, profile.spin_up.max), span(6_000_000, 12_000_000));
+            assert_eq!((profile.mount.min, profile.mount.max), span(400_000, 800_000));
+            assert_eq!((profile.spin_down.min, profile.spin_down.max), span(1, 900_000));
+            assert_eq!(with_figures(&changed, &figures()).unwrap(), changed, "again changes nothing");
+            let kept = |line: &&str| line.trim().starts_with('#');
+            assert!(text.lines().filter(kept).all(|line| changed.contains(line)), "comments stay");
+        }
+    }
+
+    #[test]
+    fn another_rack_is_not_the_same() {
+        let (name, text) = SHIPPED[0];
+        let other = text.replacen("rated_starts = ", "rated_starts = 1", 1);
+        let (old, new) = (parse(text, name).unwrap(), parse(&other, name).unwrap());
+        assert!(is_same_but_for_figures(&old, &old) && !is_same_but_for_figures(&old, &new));
+        assert_eq!(with_figures("name = \"x\"\n", &figures()), None);
+    }
+}

@@ -1,0 +1,80 @@
+//! What is known of drives beside what the engine decides by: their health, their starts, and their habits. From the
+//! catalog; no drive is asked.
+
+use super::StatusService;
+use crate::admin::AdminError;
+use crate::report::{DriveReport, HabitsReport, HealthReport, UnaskedWakeReport};
+use catalog::{DriveHabits, DriveHealth};
+use model::DriveId;
+use std::collections::BTreeMap;
+
+/// Drives that wear out of which a status says so.
+const WORN_NAMED: usize = 5;
+
+impl StatusService {
+    /// Adds to `reports` what the engine does not know.
+    pub(super) async fn complete(&self, reports: &mut [DriveReport]) -> Result<(), AdminError> {
+        let healths = self.context.catalog.drive_healths().await?;
+        let mut healths: BTreeMap<u32, DriveHealth> =
+            healths.into_iter().map(|health| (health.drive, health)).collect();
+        let starts = self.context.catalog.drives().await?;
+        let starts: BTreeMap<DriveId, u64> =
+            starts.into_iter().map(|record| (record.drive, record.starts_total)).collect();
+        let habits = self.context.catalog.drive_habits().await?;
+        let mut habits: BTreeMap<u32, DriveHabits> = habits.into_iter().map(|habits| (habits.drive, habits)).collect();
+        for report in reports {
+            let drive = DriveId(report.drive);
+            report.starts_total = starts.get(&drive).copied().unwrap_or(0);
+            report.habits = habits.remove(&report.drive).map(habits_report);
+            if let Some(health) = healths.remove(&report.drive) {
+                report.rated_starts = health.starts_rated.unwrap_or(report.rated_starts);
+                report.health = Some(health_report(&health));
+            }
+        }
+        Ok(())
+    }
+
+    /// Warnings of drives that expect to fail.
+    pub(super) async fn failures_predicted(&self) -> Result<Vec<String>, AdminError> {
+        let healths = self.context.catalog.drive_healths().await?;
+        let expect = healths.iter().filter(|health| health.predicts_failure == Some(true));
+        let sentence = |health: &DriveHealth| {
+            format!("drive {0} expects to fail; `larder drive retire {0}` empties it before it does", health.drive)
+        };
+        Ok(expect.take(WORN_NAMED).map(sentence).collect())
+    }
+}
+
+fn habits_report(habits: DriveHabits) -> HabitsReport {
+    let wake = habits.last_wake.map(|wake| UnaskedWakeReport {
+        found_ms: wake.found_ms,
+        by_itself: wake.by_itself,
+        cause: wake.cause,
+    });
+    HabitsReport {
+        allow_restart: habits.allow_restart,
+        power_up_in_standby: habits.power_up_in_standby,
+        apm_level: habits.apm_level,
+        epc_enabled: habits.epc_enabled,
+        woke_itself: habits.woke_itself,
+        woken_by_others: habits.woken_by_others,
+        last_unasked_wake: wake,
+    }
+}
+
+fn health_report(health: &DriveHealth) -> HealthReport {
+    HealthReport {
+        read_ms: health.read_ms,
+        first_bad_sectors: health.first_bad_sectors,
+        reallocated_sectors: health.reallocated_sectors,
+        pending_sectors: health.pending_sectors,
+        uncorrectable: health.uncorrectable,
+        link_errors: health.link_errors,
+        starts: health.starts,
+        loads: health.loads,
+        loads_rated: health.loads_rated,
+        power_on_h: health.power_on_h,
+        temperature_c: health.temperature_c,
+        predicts_failure: health.predicts_failure,
+    }
+}

@@ -1,0 +1,81 @@
+//! The health of drives: asked for while they are mounted anyway, remembered, and passed on to the engine.
+
+use super::state::World;
+use crate::context::Context;
+use catalog::DriveHealth;
+use disk::smart::Smart;
+use engine::Event;
+use model::DriveId;
+
+impl World {
+    /// Asks `drive`, which is mounted, for its health. One that says nothing, or is asleep by now, is not answered for.
+    pub(super) fn read_health(&self, drive: DriveId) {
+        let device = self.drive(drive);
+        self.start_with(move |handle, context| async move {
+            let said = match device.health().await {
+                Ok(Some(said)) => said,
+                Ok(None) => return,
+                Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
+            };
+            let Some(health) = remembered(&context, drive, &said).await else { return };
+            if let Some(bad_sectors) = health.bad_sectors() {
+                handle.report(Event::DriveHealth { drive, bad_sectors });
+            }
+        });
+    }
+
+    /// Remembers that `drive` is to be emptied, since it wears out, and reports it then. If that cannot be remembered,
+    /// it is asked for again.
+    pub(super) fn retire_worn(&self, drive: DriveId) {
+        self.start_with(move |handle, context| async move {
+            match context.catalog.retire_drive(drive, (context.wall)()).await {
+                Ok(()) => {
+                    tracing::warn!(%drive, "a drive wears out; what it holds moves to others of its group");
+                    handle.report(Event::DriveRetiring { drive });
+                }
+                Err(error) => tracing::error!(%drive, %error, "that a drive wears out could not be remembered"),
+            }
+        });
+    }
+}
+
+/// Stores what `drive` said. What cannot be stored is not acted upon: after a restart it would not be known.
+async fn remembered(context: &Context, drive: DriveId, said: &Smart) -> Option<DriveHealth> {
+    let read = ((context.wall)(), context.clock.now().as_nanos());
+    match context.catalog.put_drive_health(record(drive, said, read)).await {
+        Ok(health) => {
+            let (first, bad) = (health.first_bad_sectors, health.bad_sectors().unwrap_or(0));
+            if bad > first {
+                tracing::warn!(%drive, first, bad, "a drive has more bad sectors than when it was asked first");
+            }
+            if health.predicts_failure == Some(true) {
+                tracing::warn!(%drive, "a drive expects to fail");
+            }
+            Some(health)
+        }
+        Err(error) => {
+            tracing::error!(%drive, %error, "the health of a drive could not be remembered");
+            None
+        }
+    }
+}
+
+fn record(drive: DriveId, said: &Smart, (read_ms, read_ns): (u64, u64)) -> DriveHealth {
+    DriveHealth {
+        drive: drive.0,
+        read_ms,
+        read_ns,
+        first_bad_sectors: 0,
+        reallocated_sectors: said.reallocated_sectors,
+        pending_sectors: said.pending_sectors,
+        uncorrectable: said.uncorrectable,
+        link_errors: said.link_errors,
+        starts: said.starts,
+        starts_rated: said.starts_rated,
+        loads: said.loads,
+        loads_rated: said.loads_rated,
+        power_on_h: said.power_on_h,
+        temperature_c: said.temperature_c,
+        predicts_failure: said.predicts_failure,
+    }
+}
