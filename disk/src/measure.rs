@@ -365,7 +365,7 @@ mod tests {
         let disks = [disk(&[200, 150, 100], 8, &[9, 11]), disk(&[180, 140, 100], 10, &[8])];
         let figures = Figures::of(&disks).unwrap();
         assert_eq!((figures.bytes_per_s, figures.drive_permille), (145, 34));
-        assert_eq!(figures.zone_permille, (333 + 285) / 2);
+        assert_eq!(figures.zone_permille, 309);
         assert_eq!((figures.seek.as_millis(), figures.spin_up.0.as_secs(), figures.spin_up.1.as_secs()), (9, 8, 11));
         assert_eq!(Figures::of(&[]), None);
     }
