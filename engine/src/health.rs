@@ -166,11 +166,15 @@ mod tests {
             (&[0, 1], 0, true),
         ] {
             let mut health = health(Some(above));
-            said.iter().for_each(|bad| health.read(DriveId(1), *bad));
+            for bad in said {
+                health.read(DriveId(1), *bad);
+            }
             assert_eq!(health.next_to_retire(at(0), any), worn.then_some(DriveId(1)), "{said:?} above {above}");
         }
         let mut warned = health(None);
-        [0, 1000].into_iter().for_each(|bad| warned.read(DriveId(1), bad));
+        for bad in [0, 1000] {
+            warned.read(DriveId(1), bad);
+        }
         assert_eq!(warned.next_to_retire(at(0), any), None);
         let view = HealthView { bad_sectors: 1000, first_bad_sectors: 0, waits_for_drain: false };
         assert_eq!(warned.view(DriveId(1)), Some(view));
