@@ -94,7 +94,7 @@ FAIL = [
 REPLACE = [
     ("no label", "before", [("create", "larder.label", 1)]),
     ("a label is made", "after", [("create", "larder.label", 1)]),
-    ("a label is not synced", "before", [("sync", "larder.label", 1)]),
+    ("a label is written", "after", [("write", "larder.label", 1)]),
     ("a label is there, and not known", "before", [("sync", LOG, 1)]),
     ("a label is known", "after", [("sync", LOG, 1)]),
 ]
@@ -230,6 +230,7 @@ class Steps(Killed):
                 getattr(self, f"{repair}_before", lambda: None)()
                 self.faults.arm(action, chain)
                 getattr(self, f"{repair}_begins")()
+                getattr(self, f"{repair}_goes_on", lambda: None)()
                 self.until_killed(self.server.process, step)
             self.start()
             self.all_read(step)
@@ -284,6 +285,18 @@ class Steps(Killed):
             try:
                 self.server.ask("GET", f"/pantry/{key}")
             except GONE:
+                return
+
+    def evacuate_goes_on(self):
+        """What is dead is removed when its group wakes for something else: objects are put until the server is gone."""
+        for n in range(100):
+            key, body = f"more{n:03}", noise(200_000, f"more{n}")
+            self.unsure = key
+            try:
+                if self.server.ask("PUT", f"/pantry/{key}", body=body)[0] == 200:
+                    self.left[key], self.unsure = body, None
+                time.sleep(0.4)
+            except (OSError, http.client.HTTPException):
                 return
 
     def evacuate_ends(self):

@@ -184,7 +184,7 @@ fn power(page: &mut Page, status: &Status) -> fmt::Result {
     let drives = &status.drives;
     let states = [
         ("standby", drives.standby),
-        ("always on", drives.always_on),
+        ("always_on", drives.always_on),
         ("moving", drives.moving),
         ("ready", drives.ready),
         ("away", drives.away),
