@@ -493,6 +493,10 @@ impl Cycle {
             running.progress.abandoned.store(true, Ordering::Relaxed);
         }
         for drive in self.drives.iter().flatten().filter(|drive| !drive.is_lost()) {
+            // No log comes that would lie in it, and the next start has less to read.
+            if let Some(file) = drive.drop_spare() {
+                self.begin_remove(drive, file);
+            }
             // Behind everything that was begun on it.
             drive.set_turn(Turn::Ended, self.shared.config.deadline);
             drive.begin(|_| Ok(())).wait(self.shared.config.deadline).ok();
