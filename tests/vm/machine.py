@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 # Beyond what the commands of a boot wait on purpose.
@@ -32,8 +33,17 @@ def run(*command, **options):
     return done.stdout
 
 
+# Machines begin side by side, and what they need is unpacked once.
+UNPACKING = threading.RLock()
+
+
 def unpacked(package, cache):
     """The folder with the files of a Debian package, downloaded and unpacked once; it is not installed."""
+    with UNPACKING:
+        return unpack(package, cache)
+
+
+def unpack(package, cache):
     folder = os.path.join(cache, package)
     if not os.path.exists(os.path.join(folder, "complete")):
         if not shutil.which("apt-get") or not shutil.which("dpkg"):
@@ -168,7 +178,8 @@ class Machine:
         kernel = unpacked(PACKAGES["kernel"], cache)
         self.name, self.commands, self.timeout_s = name, commands, BOOT_TIMEOUT_S + waits_s
         self.archive, self.console = (os.path.join(cache, f"{name}.{kind}") for kind in ("initramfs", "console"))
-        self.pack(binary, module_files(kernel, modules), modules, cache, programs, texts or {})
+        with UNPACKING:
+            self.pack(binary, module_files(kernel, modules), modules, cache, programs, texts or {})
         self.qemu = [qemu, "-M", "pc", "-accel", "tcg,thread=single", "-cpu", "qemu64", "-m", str(memory_mb),
                      "-no-reboot", "-display", "none", "-nodefaults", "-serial", "stdio",
                      "-kernel", vmlinux(kernel, cache), "-initrd", self.archive,
