@@ -504,16 +504,17 @@ pub struct Init {
     #[arg(long, conflicts_with_all = ["rack", "time_scale"])]
     pub discover: bool,
     /// How many of the disks may spin at once; asked for on a terminal if neither this nor --watts is given.
-    #[arg(long, value_name = "N", requires = "discover", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", requires = "discover", conflicts_with = "rack",
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub spinning: Option<u32>,
     /// How many watts all disks may draw together, those asleep included.
-    #[arg(long, value_name = "W", requires = "discover", conflicts_with = "spinning")]
+    #[arg(long, value_name = "W", requires = "discover", conflicts_with_all = ["rack", "spinning"])]
     pub watts: Option<u32>,
     /// The code, such as 4+2: stripes of so many fragments of data and of redundancy [default: by the group's size].
-    #[arg(long, value_name = "K+R", requires = "discover", value_parser = code_wish)]
+    #[arg(long, value_name = "K+R", requires = "discover", conflicts_with = "rack", value_parser = code_wish)]
     pub code: Option<CodeWish>,
     /// Do not ask whether the disks that were found may be used.
-    #[arg(long, requires = "discover")]
+    #[arg(long, requires = "discover", conflicts_with = "rack")]
     pub yes: bool,
     /// How many times faster than a real rack an emulated one runs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]

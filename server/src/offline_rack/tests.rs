@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 const RACK: &str = r#"
 name = "cupboard"
 group_drives = 2
+pack = "1 MB"
 [code]
 k = 1
 r = 1
