@@ -165,10 +165,11 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room.
+    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins up, whether or not there is room.
+    /// Nobody knows how far it is, and one that has only just begun draws most.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
-        self.enter(drive, PowerState::Active);
+        self.enter(drive, PowerState::SpinningUp);
         if !self.is_always_on(drive) {
             self.found.insert(drive);
         }

@@ -31,7 +31,6 @@ mod repartition_hours;
 mod repartition_jobs;
 mod replay;
 mod retire;
-mod returned;
 mod scrub;
 mod site;
 mod steps;

@@ -185,6 +185,13 @@ fn rough_run(spec: RackSpec, seed: u64, closes: bool) -> World {
     }
     heal(&mut world);
     world.run_for(2 * 24 * 60 * MINUTE);
+    // A step of a scrub may be under way at just this moment.
+    for _ in 0..120 {
+        if (world.open_ops(), world.rack.open_operations()) == (0, 0) {
+            break;
+        }
+        world.run_for(MINUTE);
+    }
     world
 }
 
