@@ -267,10 +267,10 @@ impl Scrubber {
         self.begin(group, now, used_bytes, true);
     }
 
-    /// The pass of `group` ends with what is put off, if anything is.
+    /// The pass of `group` ends with what is put off, if that is all that is left of it.
     fn count_unread(&mut self, group: GroupId, now: Time) {
         let state = &mut self.groups[group.index()];
-        if state.put_off.blobs.is_empty() {
+        if !state.put_off.are_rest {
             return;
         }
         let counts = &mut state.pass.counts;

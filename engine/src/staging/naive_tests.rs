@@ -415,7 +415,9 @@ proptest! {
     #[test]
     fn the_migrator_moves_what_a_sorted_list_says(policy in policies(), steps in steps()) {
         let mut naive = Naive::new(policy);
-        steps.iter().for_each(|step| naive.step(step));
+        for step in &steps {
+            naive.step(step);
+        }
         // Clients wait and are busy, and no write fails any more.
         (naive.clients_wait, naive.load_permille) = (true, 1000);
         naive.drains();

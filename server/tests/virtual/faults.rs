@@ -239,7 +239,9 @@ fn a_workshop_that_runs_full_while_drives_fail_loses_nothing_and_drains_when_the
         groups.iter().flat_map(|group| &group.drives[..r]).for_each(|drive| larder.rack.pull(*drive));
         larder.until("it goes on", HOUR, async || larder.put(&format!("k{full:04}"), 1, MIB).await.is_ok()).await;
         // And then one more: nothing can be written any more.
-        groups.iter().for_each(|group| larder.rack.pull(group.drives[r]));
+        for group in &groups {
+            larder.rack.pull(group.drives[r]);
+        }
         tokio::time::sleep(10 * MINUTE).await;
         let full = put_until_full(larder, full + 1).await;
         let before = staged().await;

@@ -214,13 +214,17 @@ fn a_set_whose_recall_is_interrupted_half_way_goes_on_with_the_rest_when_it_is_a
         // More drives than the code makes up for go from half of the groups.
         let all = larder.ask(|rack| rack.layout().groups.clone()).await;
         let gone: Vec<_> = all.iter().step_by(2).flat_map(|group| &group.drives[..6]).copied().collect();
-        gone.iter().for_each(|drive| larder.rack.pull(*drive));
+        for drive in &gone {
+            larder.rack.pull(*drive);
+        }
         let status = larder.status();
         let first = recall(&status, "tree/").await;
         assert_eq!(first.state, "failed", "{first:?}");
         assert!(first.done_bytes > 0 && first.failed_bytes > 0, "{first:?}");
         assert_eq!(first.done_bytes + first.failed_bytes, first.read_bytes);
-        gone.iter().for_each(|drive| larder.rack.plug(*drive));
+        for drive in &gone {
+            larder.rack.plug(*drive);
+        }
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         let before = wakes(larder).await;
         let rest = recall(&status, "tree/").await;
