@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  stopped,  --spin_up--> START, polled  --mount--> superblock read,
-//!  unmounted              until at speed            mounted, label compared,
-//!     ^                                             made writable
+//!  unmounted              until at speed            label compared in a mount that
+//!     ^                                             writes nothing; mounted
 //!     |                                                     |
 //!     +--stop-- unmounted: no late write is left <--unmount-+
 //!     STOP, polled until the disk says standby

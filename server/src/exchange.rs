@@ -72,7 +72,7 @@ impl DiskExchange {
         let volume = label::volume_name(label.rack);
         let disk = judge_disk(&rack, (drive, &link), choice.wipe.as_deref(), &volume, (&tree, &disks))?;
         let fresh = DriveLabel { device: disk.identity(), ..fresh_label(label).map_err(|error| error.to_string())? };
-        let taken = match Self::found(&device, &disk, &fresh, (choice, known))? {
+        let taken = match found(&device, &disk, &fresh, (choice, known))? {
             Some(Found::Itself(uuid)) => {
                 device.put_to_sleep().map_err(|error| about(&link, &error))?;
                 Taken::Itself(uuid)
@@ -90,28 +90,28 @@ impl DiskExchange {
         self.register.put(drive, &link).map_err(|error| error.to_string())?;
         Ok((taken, link.into()))
     }
+}
 
-    /// What is on `disk`, if that is a file system of this rack's that is not to be wiped; `None` if it gets a new one.
-    fn found(
-        device: &DeviceDrive,
-        disk: &Disk,
-        fresh: &DriveLabel,
-        (choice, known): (&DiskChoice, Option<DriveUuid>),
-    ) -> Result<Option<Found>, String> {
-        let volume = label::volume_name(fresh.label.rack);
-        if choice.wipe.is_some() || !disk.refusals.contains(&Refusal::LardersOwn(volume)) {
-            return Ok(None);
-        }
-        let seen = device.peek(|directory| {
-            // A command that did not come to its end may have got no further than the file system.
-            if directory.exists() { look(directory, &fresh.label, known) } else { Ok(Found::Nothing) }
-        });
-        let seen = seen.map_err(|error| about(&disk.name, &error))?;
-        seen.map(Some).map_err(|why| {
-            let name = &disk.name;
-            format!("{name} is a disk of this rack: {why}. Or say `--wipe {name}`: everything on it is lost then")
-        })
+/// What is on `disk`, if that is a file system of this rack's that is not to be wiped; `None` if it gets a new one.
+fn found(
+    device: &DeviceDrive,
+    disk: &Disk,
+    fresh: &DriveLabel,
+    (choice, known): (&DiskChoice, Option<DriveUuid>),
+) -> Result<Option<Found>, String> {
+    let volume = label::volume_name(fresh.label.rack);
+    if choice.wipe.is_some() || !disk.refusals.contains(&Refusal::LardersOwn(volume)) {
+        return Ok(None);
     }
+    let seen = device.peek(|directory| {
+        // A command that did not come to its end may have got no further than the file system.
+        if directory.exists() { look(directory, &fresh.label, known) } else { Ok(Found::Nothing) }
+    });
+    let seen = seen.map_err(|error| about(&disk.name, &error))?;
+    seen.map(Some).map_err(|why| {
+        let name = &disk.name;
+        format!("{name} is a disk of this rack: {why}. Or say `--wipe {name}`: everything on it is lost then")
+    })
 }
 
 fn about(link: &str, error: &DriveError) -> String {

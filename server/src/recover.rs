@@ -327,8 +327,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (rack, path) = (root.path().join("cupboard.toml"), root.path().join("d"));
         fs::write(&rack, described(None)).unwrap();
-        let options =
-            InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
+        let options = InitOptions { rack: rack.to_str().unwrap().into(), settings: Vec::new(), wipe: Vec::new() };
         drop(DataDir::init(&path, &options).unwrap());
         fs::remove_file(path.join("catalog.db")).unwrap();
         let dir = DataDir::open_to_recover(&path).unwrap();
@@ -339,7 +338,9 @@ mod tests {
                 Step::Awake(drives) => {
                     assert!(seen.awake.is_empty(), "the group before it rests");
                     seen.awake = drives.to_vec();
-                    drives.iter().for_each(|drive| *seen.times.entry(*drive).or_default() += 1);
+                    for drive in drives {
+                        *seen.times.entry(*drive).or_default() += 1;
+                    }
                 }
                 Step::Asleep => seen.awake.clear(),
                 Step::Group(pass) => {

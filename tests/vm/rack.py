@@ -91,7 +91,9 @@ member() {  # sets dev and id to those of the first drive on which an object lie
 other() {  # sets other and other_id to those of the first drive on which that object does not lie
     for n in 3 2 1 0; do echo $numbers | grep -q $n || eval other=\\$dev$n other_id=\\$id$n; done
 }
-writes() { for dev in $dev $other; do echo $dev $(awk '{ print $5, $7, $16 }' /sys/block/$dev/stat); done; }
+writes() {  # how many sectors were written to each of both; an unmount sends a flush, which carries nothing
+    for dev in $dev $other; do echo $dev $(awk '{ print $7 }' /sys/block/$dev/stat); done
+}
 status() { larder status --data /data --json; }
 stack() {  # the path of the stack of an object on the drive $2, while it is mounted
     blob=$(larder explain --data /data s3://attic/$1 | sed -n 's/^blob *b[0-9]*-\\([0-9a-f]*\\),.*/\\1/p')

@@ -6,7 +6,7 @@ mended (mends.py). usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the te
 disk/tests/drives.rs
 
 The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped. The rack
-on XFS sleeps for minutes, during which the other machines run."""
+on XFS sleeps for minutes, during which the other machines run: three at once, with 7 GB of memory in all."""
 
 import json
 import os

@@ -190,8 +190,8 @@ mod windows {
     use std::time::Duration;
 
     fn pg(name: &str, state: &str, acting: [u32; 2], deep_scrubbed: &str) -> Pg {
-        let (state, deep_scrubbed) = (state.to_owned(), deep_scrubbed.to_owned());
-        Pg { name: name.to_owned(), pool: 1, state, bytes: 0, acting: acting.map(OsdId).to_vec(), deep_scrubbed }
+        let (state, deep_scrubbed, acting) = (state.to_owned(), deep_scrubbed.to_owned(), acting.map(OsdId).to_vec());
+        Pg { name: name.to_owned(), pool: 1, state, bytes: 0, writes: 0, acting, deep_scrubbed }
     }
 
     #[test]

@@ -14,33 +14,29 @@ use std::time::Duration;
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Nothing on it is executed, is a device, or changes when it is read.
-const FLAGS: MountFlags =
-    MountFlags::NOATIME.union(MountFlags::NODEV).union(MountFlags::NOSUID).union(MountFlags::NOEXEC);
-
-/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there, for
-/// reading alone: all that it may write now is what its own journal says, after a crash.
+/// Mounts the file system of kind `system` on the device `node` at `point`, which is made if it is not there. Nothing
+/// on it is executed, is a device, or changes when it is read.
 pub(super) fn mount(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
-    mount_with(node, point, system, None)
+    mount_with(node, (point, system), MountFlags::empty(), None)
 }
 
-/// The same, but that nothing at all is written to the device, not even what its journal has.
+/// The same, but that nothing at all is written to the device, not even what its journal has. (XFS that is mounted for
+/// reading alone writes: it clears the part of its log that it will use next.)
 pub(super) fn mount_untouched(node: &Path, point: &Path, system: &str) -> Result<(), DriveError> {
-    mount_with(node, point, system, Some(c"norecovery"))
+    mount_with(node, (point, system), MountFlags::RDONLY, Some(c"norecovery"))
 }
 
-fn mount_with(node: &Path, point: &Path, system: &str, options: Option<&CStr>) -> Result<(), DriveError> {
+fn mount_with(
+    node: &Path,
+    (point, system): (&Path, &str),
+    more: MountFlags,
+    options: Option<&CStr>,
+) -> Result<(), DriveError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
+    let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | more;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());
-    rustix::mount::mount(node, point, system, FLAGS | MountFlags::RDONLY, options).map_err(failed)
-}
-
-/// Lets what is mounted at `point` be written as well.
-pub(super) fn make_writable(point: &Path) -> Result<(), DriveError> {
-    let failed =
-        |errno: Errno| DriveError::of_system(format!("mounting {} for writing", point.display()), errno.into());
-    rustix::mount::mount_remount(point, FLAGS, c"").map_err(failed)
+    rustix::mount::mount(node, point, system, flags, options).map_err(failed)
 }
 
 /// Whether something is mounted at `point`. Looks at no file system.

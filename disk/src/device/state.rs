@@ -5,7 +5,7 @@ use super::mkfs;
 use super::mount;
 use super::sleep::Sleep;
 use crate::DriveError;
-use crate::label::{self, DriveLabel, Label};
+use crate::label::{self, DriveLabel, Label, LabelError};
 use crate::power::{PowerError, PowerMode, trial};
 use crate::scsi::TransportError;
 use parking_lot::Mutex;
@@ -83,31 +83,36 @@ impl DeviceState {
         Ok(())
     }
 
-    /// Mounts it. A disk with another label is not written, not even by its file system.
+    /// Mounts it. A disk with another label is not written, not even by its file system: that is compared before it
+    /// is mounted for writing.
     pub(super) fn mount(&self) -> Result<(), DriveError> {
-        self.mount_for_reading()?;
+        let (node, system) = self.ready_to_mount()?;
+        mount::mount_untouched(&node, &self.mount_point, system)?;
         let labelled = label::check_directory(&self.directory(), &self.expected);
-        if let Err(error) = labelled.and_then(|_| mount::make_writable(&self.mount_point)) {
-            // The first error is the one that counts.
-            let _ = self.unmount();
-            return Err(error);
+        self.unmount()?;
+        match labelled {
+            Err(error @ DriveError::Label(LabelError::ForeignRack { .. } | LabelError::ForeignDrive { .. })) => {
+                Err(error)
+            }
+            // A label that was not found may be seen once the journal was replayed: it is read again then.
+            _ => mount::mount(&node, &self.mount_point, system),
         }
-        Ok(())
     }
 
     /// Mounts a file system of this rack's that may have no label yet.
     pub(super) fn mount_new(&self) -> Result<(), DriveError> {
-        self.mount_for_reading()?;
-        mount::make_writable(&self.mount_point)
+        let (node, system) = self.ready_to_mount()?;
+        mount::mount(&node, &self.mount_point, system)
     }
 
-    fn mount_for_reading(&self) -> Result<(), DriveError> {
+    /// Its device node and the kind of its file system. Nothing is mounted in its place any more.
+    fn ready_to_mount(&self) -> Result<(PathBuf, &'static str), DriveError> {
         self.sleep.lock().ends();
         // What a server that was killed left mounted, on whatever disk it was.
         mount::unmount(&self.mount_point)?;
         let name = self.disk.name()?;
         let system = self.disk.file_system(&name, &self.volume())?;
-        mount::mount(&self.disk.node(&name), &self.mount_point, system)
+        Ok((self.disk.node(&name), system))
     }
 
     /// Unmounts and stops a disk that sleeps and is mounted all the same, as one that something else stopped after a
@@ -125,10 +130,8 @@ impl DeviceState {
 
     /// Mounts it so that nothing is written to it.
     pub(super) fn mount_untouched(&self) -> Result<(), DriveError> {
-        mount::unmount(&self.mount_point)?;
-        let name = self.disk.name()?;
-        let system = self.disk.file_system(&name, &self.volume())?;
-        mount::mount_untouched(&self.disk.node(&name), &self.mount_point, system)
+        let (node, system) = self.ready_to_mount()?;
+        mount::mount_untouched(&node, &self.mount_point, system)
     }
 
     /// Another disk is in its place: the one to which the link `id` leads.
