@@ -165,13 +165,16 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins up, whether or not there is room.
-    /// Nobody knows how far it is, and one that has only just begun draws most.
+    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room, and
+    /// at the power of one that spins up: nobody knows how far it is. It is not counted among those that start, which
+    /// one that will not stop would do for ever.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
-        self.enter(drive, PowerState::SpinningUp);
+        self.enter(drive, PowerState::Active);
         if !self.is_always_on(drive) {
             self.found.insert(drive);
+            let more_mw = self.draw_of(PowerState::SpinningUp) - self.draw_of(PowerState::Active);
+            self.draw(drive, |draw_mw| draw_mw + more_mw);
         }
         assert!(self.is_always_on(drive) || self.active > 0, "a drive that was found spinning is booked");
     }
@@ -179,7 +182,10 @@ impl Ledger {
     /// The platters of `drive`, which has a permit, stand still, or it has no power: the permit is given back.
     pub fn released(&mut self, drive: DriveId) {
         assert!(self.state(drive) != PowerState::Standby, "{drive} has no permit to give back");
-        self.found.remove(&drive);
+        if self.found.remove(&drive) {
+            let less_mw = self.draw_of(PowerState::SpinningUp) - self.draw_of(PowerState::Active);
+            self.draw(drive, |draw_mw| draw_mw - less_mw);
+        }
         self.enter(drive, PowerState::Standby);
     }
 
@@ -248,6 +254,15 @@ impl Ledger {
             PowerState::SpinningUp => spin_up_mw.max(active_mw),
             PowerState::Active => active_mw,
         })
+    }
+
+    /// Changes the power that is booked for `drive`, wherever it is.
+    fn draw(&mut self, drive: DriveId, change: impl Fn(u64) -> u64) {
+        for book in &mut self.books {
+            let domain = &mut book.domains[book.domain_of[drive.index()].index()];
+            domain.draw_mw = change(domain.draw_mw);
+        }
+        self.draw_mw = change(self.draw_mw);
     }
 
     fn enter(&mut self, drive: DriveId, state: PowerState) {
