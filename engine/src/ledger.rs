@@ -165,9 +165,9 @@ impl Ledger {
         assert!(self.draw_mw <= before_mw, "getting ready never breaks a limit");
     }
 
-    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room, and
-    /// at the power of one that spins up: nobody knows how far it is. It is not counted among those that start, which
-    /// one that will not stop would do for ever.
+    /// `drive`, which has no permit, spins, or may: it is booked as a drive that spins, whether or not there is room,
+    /// at the power of one that spins up, since nobody knows how far it is. It is not counted among those that start,
+    /// which one that will not stop would do for ever.
     pub fn found_spinning(&mut self, drive: DriveId) {
         assert!(self.state(drive) == PowerState::Standby, "{drive} spins under a permit");
         self.enter(drive, PowerState::Active);
