@@ -9,7 +9,7 @@
 //! Invariants:
 //! - A scrape asks the engine, the catalog and counters in memory, never a drive.
 //! - It names no bucket, key or user. Who can reach the address can read it: there are no keys.
-//! - At most [`CONNECTIONS_MAX`] connections, one request each, and no longer than [`CONNECTION_LIMIT`]. Those beyond
+//! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. Those beyond
 //!   wait to be accepted.
 
 mod page;

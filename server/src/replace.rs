@@ -96,11 +96,11 @@ pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Resu
     }
 }
 
-/// Writes `fresh` into the directory `path` if there is nothing in it; what may be in it else, [`look`] says. The UUID
+/// Writes `fresh` into the directory `path` if there is nothing in it; what may be in it else, `look` says. The UUID
 /// on the label is the drive's.
 ///
 /// # Errors
-/// As those of [`look`], and of the label. Nothing that was there is changed.
+/// As those of `look`, and of the label. Nothing that was there is changed.
 pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result<Taken, String> {
     remove_blank_label(path)?;
     match look(path, &fresh.label, known)? {
