@@ -46,12 +46,15 @@ pub async fn serve(
     let admission = Arc::new(Admission::new(protocol(front), Arc::clone(&traffic)));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
+    // It outlives the turns of the loop: dropped while a connection waits for room, it would close that connection.
+    let mut accepting = Box::pin(accept(&listener, &traffic));
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => continue,
-            accepted = accept(&listener, &traffic) => accepted?,
+            accepted = &mut accepting => accepted?,
         };
+        accepting.set(accept(&listener, &traffic));
         let Some((stream, permit)) = accepted else { continue };
         let permit = Arc::new(permit);
         if let Err(error) = stream.set_nodelay(true) {
@@ -68,6 +71,7 @@ pub async fn serve(
             }
         });
     }
+    drop(accepting);
     drop(listener);
     if tokio::time::timeout(traffic.limits().grace, graceful.shutdown()).await.is_err() {
         tracing::warn!(connections = connections.len(), "requests still in flight were cut off");
