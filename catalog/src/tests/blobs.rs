@@ -2,7 +2,7 @@
 
 use super::{blob, catalog, put, sound};
 use crate::key;
-use crate::record::encode;
+use crate::record::{Decode, Encode, Owner, PlacedObject, StagedMark, decode, encode};
 use crate::{Batch, Entry, KeyRange, Write};
 use crate::{
     Catalog, CatalogError, Cursor, DeadBytes, Displaced, LostBeside, Member, Page, Place, RebuildTarget, VersionId,
@@ -372,5 +372,47 @@ async fn the_audit_finds_what_should_not_be_there() {
     ];
     for key in extra {
         assert!(contradictions_after(Write::Put(key.clone(), ten.clone())).await > 0, "{key:?}");
+    }
+}
+
+/// The record at `key` of a varied catalog, with what `wrong` makes of it.
+async fn pointing<T: Encode + Decode>(key: &[u8], wrong: impl FnOnce(&mut T)) -> Write {
+    let sealed = varied().await.store.get(key).await.unwrap().unwrap();
+    let mut record: T = decode(key, &sealed).unwrap();
+    let before = encode(&record);
+    wrong(&mut record);
+    let after = encode(&record);
+    assert_ne!(before, after, "another record than before");
+    Write::Put(key.to_vec(), after)
+}
+
+/// The catalog's three directions are SOHO's maps: object -> place (AMT), workshop slot -> object (SUR), rack blob ->
+/// objects (HUR).
+#[tokio::test]
+async fn the_audit_finds_a_wrong_pointer_in_each_of_the_three_directions() {
+    let catalog = catalog().await;
+    let (rack, members) = stored(&catalog, &[10, 20, 30]).await;
+    catalog.delete_object("b", "k1").await.unwrap();
+    let version = put(&catalog, "staged", 1, 1).await.0;
+    let (staged, in_rack) = (key::object("b", "staged"), key::object("b", "k0"));
+    let (mark, owner) = (key::staged("b", "staged"), key::version(version));
+    let member = key::member(rack, members[0].offset, members[0].version);
+    let moved = |place| move |placed: &mut PlacedObject| placed.place = place;
+    let stored_at = |blob, offset| moved(Place::Stored { blob, offset });
+    let wrong = [
+        ("AMT, another slot", pointing(&staged, moved(Place::Staged { slot: 99 })).await),
+        ("AMT, in the rack instead of the workshop", pointing(&staged, stored_at(rack, 0)).await),
+        ("AMT, in the workshop instead of the rack", pointing(&in_rack, moved(Place::Staged { slot: 99 })).await),
+        ("AMT, another blob", pointing(&in_rack, stored_at(BlobId::numbered(99), 0)).await),
+        ("AMT, elsewhere in its blob", pointing(&in_rack, stored_at(rack, 5)).await),
+        ("SUR, another slot", pointing(&mark, |mark: &mut StagedMark| mark.slot = 99).await),
+        ("SUR, another version", pointing(&mark, |mark: &mut StagedMark| mark.version = members[0].version).await),
+        ("SUR, another object", pointing(&owner, |owner: &mut Owner| owner.key = "k0".into()).await),
+        ("HUR, another length", Write::Put(member, encode(&11_u64))),
+        ("HUR, a version of the workshop", Write::Put(key::member(rack, 60, version), encode(&1_u64))),
+        ("HUR, a version that nobody has", Write::Put(key::member(rack, 60, VersionId(77)), encode(&1_u64))),
+    ];
+    for (what, write) in wrong {
+        assert!(contradictions_after(write).await > 0, "{what}");
     }
 }
