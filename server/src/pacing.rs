@@ -128,12 +128,35 @@ impl Turn {
         if self.bytes < self.bytes_max {
             return self;
         }
+        let (pacing, is_check) = (self.pacing.clone(), self.is_check);
+        self.ended();
+        if is_check { pacing.turn_to_check(usage).await } else { pacing.turn(usage).await }
+    }
+
+    /// Nothing more comes: what there was of the block counts, as its whole would.
+    pub(crate) fn ended(self) {
         let Self { pacing, began, bytes, is_check, .. } = self;
-        if is_check {
-            pacing.0.pacer.lock().checked(pacing.now(), began);
-            return pacing.turn_to_check(usage).await;
+        let (now, mut pacer) = (pacing.now(), pacing.0.pacer.lock());
+        match bytes {
+            0 => {}
+            _ if is_check => pacer.checked(now, began),
+            _ => pacer.copied(now, began, bytes),
         }
-        pacing.0.pacer.lock().copied(pacing.now(), began, bytes);
-        pacing.turn(usage).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_move_that_ends_within_a_block_tells_the_pacer_its_rate() {
+        let pacing = Pacing::new(1 << 40, 0);
+        let usage = Usage { staged_bytes: 900, capacity_bytes: 1000 };
+        let admission = || pacing.0.pacer.lock().admission(usage, 10);
+        let turn = pacing.turn(|| usage).await.copied(100, || usage).await;
+        assert_eq!(admission(), Admission::After(Duration::ZERO), "nothing is known of a rate");
+        turn.ended();
+        assert_ne!(admission(), Admission::After(Duration::ZERO), "the last block was shorter, and was moved as well");
     }
 }

@@ -241,6 +241,9 @@ impl BlobWrite {
             tracing::warn!(error, "a pack could not be written");
             return (None, writer.abort().await, unreadable);
         }
+        if let Some(last) = turn {
+            last.ended();
+        }
         let report = writer.finish().await;
         let are_fine = report.outcomes.iter().all(|outcome| *outcome == StackOutcome::Fine);
         assert!(report.result.is_err() || are_fine, "a blob is written when all of its stacks are synced");
