@@ -8,7 +8,7 @@ use crate::error::CatalogError;
 use crate::failed::ids_of;
 use crate::key::{self, Tag};
 use crate::record::{Blob, encode, value};
-use crate::store::{Batch, Check, Write};
+use crate::store::{Batch, Check, Entry, Write};
 use model::{BlobId, DriveId, GroupId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -122,11 +122,33 @@ impl Catalog {
         .await
     }
 
-    /// Records how far the scrub of `group` is, unless a later state of it is recorded already.
+    /// The blobs of each group that a scrub could not read, and reads again. A record that is damaged names none.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn scrubs_unread(&self) -> Result<Vec<(GroupId, Vec<BlobId>)>, CatalogError> {
+        let read = |entry: &Entry| {
+            let known = value::<(u32, Vec<BlobId>)>(entry);
+            if let Err(error) = &known {
+                self.quarantine(&entry.key, &error.to_string());
+            }
+            Ok(known.ok())
+        };
+        let known = self.all_entries(&key::meta(UNREAD), read).await?.into_iter().flatten();
+        Ok(known.map(|(group, blobs)| (GroupId(group), blobs)).collect())
+    }
+
+    /// Records how far the scrub of `group` is, and the blobs that it could not read, unless a later state of it is
+    /// recorded already.
     ///
     /// # Errors
     /// [`CatalogError::Store`], [`CatalogError::Conflict`].
-    pub async fn set_scrub_pass(&self, group: GroupId, pass: &ScrubPass) -> Result<(), CatalogError> {
+    pub async fn set_scrub_pass(
+        &self,
+        group: GroupId,
+        pass: &ScrubPass,
+        unread_blobs: &[BlobId],
+    ) -> Result<(), CatalogError> {
         let at = key::scrub_pass(group);
         let mut retries = self.retries();
         loop {
@@ -138,8 +160,14 @@ impl Catalog {
             if known.is_some_and(|known| known.serial >= pass.serial) {
                 return Ok(());
             }
-            let put = Write::Put(at.clone(), encode(pass));
-            if self.apply(Batch::new(vec![unchanged], vec![put])).await? {
+            let mut writes = vec![Write::Put(at.clone(), encode(pass))];
+            let named = unread(group);
+            if !unread_blobs.is_empty() {
+                writes.push(Write::Put(named, encode(&(group.0, unread_blobs))));
+            } else if self.store.get(&named).await?.is_some() {
+                writes.push(Write::Delete(named));
+            }
+            if self.apply(Batch::new(vec![unchanged], writes)).await? {
                 return Ok(());
             }
         }
@@ -269,6 +297,14 @@ impl Catalog {
         assert!(living.iter().all(|blob: &Blob| after.is_none_or(|after| blob.blob > after)), "a page leads on");
         Ok((living, next))
     }
+}
+
+/// Before the number of a group in the name of what its scrub could not read.
+const UNREAD: &str = "scrub-unread/";
+
+/// Where it is recorded which blobs of `group` a scrub could not read.
+fn unread(group: GroupId) -> Vec<u8> {
+    key::meta(&format!("{UNREAD}{:08x}", group.0))
 }
 
 /// Where it is recorded whether scrubs are paused.

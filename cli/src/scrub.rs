@@ -76,6 +76,10 @@ fn text(report: &ScrubReport, lost: &[LostObject]) -> String {
     if report.more {
         text.push_str("and more\n");
     }
+    for unread in &report.unread {
+        let why = "could not be read yet, since too few of its drives are there; it is read again";
+        let _ = writeln!(text, "{} in group {}: {why}", unread.blob, unread.group);
+    }
     for object in lost.iter().take(NAMED_MAX) {
         let _ =
             writeln!(text, "lost: s3://{}/{}, {}, in {}", object.bucket, object.key, bytes(object.bytes), object.blob);
@@ -105,6 +109,10 @@ pub fn line(scrub: &ScrubStatus) -> String {
     if sum.damaged_stacks > 0 {
         let (damaged, repaired) = (counted(sum.damaged_stacks, "stack"), count(sum.repaired_stacks));
         let _ = write!(line, "; {damaged} damaged, {repaired} repaired");
+    }
+    let unread: u64 = scrub.groups.iter().map(|group| group.unread_blobs).sum();
+    if unread > 0 {
+        let _ = write!(line, "; {} could not be read yet", counted(unread, "blob"));
     }
     if sum.lost_blobs > 0 {
         let _ = write!(line, ", data lost in {}", counted(sum.lost_blobs, "blob"));
@@ -136,20 +144,22 @@ fn groups(groups: &[ScrubGroup]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::report::{DamagedStackReport, ScrubFindingReport};
+    use server::report::{DamagedStackReport, ScrubFindingReport, UnreadBlob};
 
     #[test]
     fn a_report_names_groups_findings_and_what_is_lost() {
         let counts = ScrubCounts { blobs: 7, stack_bytes: 12_000_000, damaged_stacks: 2, ..ScrubCounts::default() };
-        let group =
-            ScrubGroup { group: 3, state: "under way".into(), covered_permille: 250, counts, ..Default::default() };
+        let group = ScrubGroup { group: 3, state: "under way".into(), counts, unread_blobs: 2, ..Default::default() };
+        let unread = vec![UnreadBlob { blob: "b8".into(), group: 3 }];
         let status = ScrubStatus { period_s: Some(7_776_000.0), groups: vec![group], ..ScrubStatus::default() };
         let damaged = vec![DamagedStackReport { stack: 4, drive: 17, flaw: "no file".into() }];
         let found = ScrubFindingReport { blob: "b9".into(), group: 3, damaged, lost_bytes: 4096, ..Default::default() };
-        let report = ScrubReport { status, findings: vec![found], more: false };
+        let report = ScrubReport { status, findings: vec![found], more: false, unread };
         let lost = [LostObject { bucket: "b".into(), key: "k".into(), bytes: 5, blob: "b9".into() }];
         let text = text(&report, &lost);
         assert!(text.starts_with("0 of 1 group are through, once in 90 d"), "{text}");
+        assert!(text.contains("0 repaired; 2 blobs could not be read yet\n"), "{text}");
+        assert!(text.contains("b8 in group 3: could not be read yet, since too few of its drives are there"), "{text}");
         assert!(text.contains("b9 in group 3: stack 4 on drive 17 is damaged: no file; 4.1 kB are lost\n"), "{text}");
         assert!(text.contains("lost: s3://b/k, 5 B, in b9\n"), "{text}");
         assert!(line(&ScrubStatus::default()).starts_with("off"));

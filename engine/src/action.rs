@@ -224,6 +224,8 @@ pub enum Action {
         group: GroupId,
         /// Its pass.
         pass: ScrubPass,
+        /// The blobs that could not be read and are read again.
+        unread: Vec<BlobId>,
     },
 
     /// Something is to be done for a repartition job.

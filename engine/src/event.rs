@@ -256,6 +256,13 @@ pub enum Event {
         /// Its pass.
         pass: ScrubPass,
     },
+    /// At boot, behind the `ScrubReported` of its group: a blob that a scrub could not read, and reads again.
+    ScrubUnread {
+        /// Its group.
+        group: GroupId,
+        /// The blob.
+        blob: BlobOnDrive,
+    },
     /// The operator has scrubs paused, or has them go on. Also sent at boot if they are paused.
     ScrubPaused {
         /// True if nothing is to be scrubbed.

@@ -231,6 +231,7 @@ impl Rack {
             }
             Event::DeadUnlisted { group, attempt } => self.dead_unlisted(group, attempt),
             Event::ScrubReported { group, pass } => self.scrubber.report(group, pass),
+            Event::ScrubUnread { group, blob } => self.scrubber.report_unread(group, blob, step.now),
             Event::ScrubPaused { paused } => self.scrubber.pause(paused),
             Event::ScrubRequested { group } => self.scrub_requested(group, step),
             Event::ScrubPage { group, attempt, page } => self.scrub_page((group, attempt), page, step),

@@ -18,17 +18,21 @@
 //!    that cannot be made good like that is regenerated in its place, as an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A blob with too few good fragments is read once more,
 //!    too, before it counts as lost.
-//! 5. At the end of the list the pass is complete. The next one begins with the next period, and not before.
+//! 5. A blob that cannot be read now, since too few of its drives are there, is *put off* (`scrub/put_off.rs`): the pass
+//!    goes on without it and comes back to it, but does not wait for it.
+//! 6. At the end of the list the pass is complete. The next one begins with the next period, and not before.
 //!
-//! Where a pass is, is remembered durably after each page ([`Action::PersistScrub`]); what was done since the last time
-//! is done again after a crash.
+//! Where a pass is, and what is put off, is remembered durably after each page ([`Action::PersistScrub`]); what was done
+//! since the last time is done again after a crash.
 //!
-//! Invariants: memory is a page for each class and a record for each group; a page counts only if it is the one
-//! awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
+//! Invariants: memory is a page for each class, and a record and some blobs for each group; a page counts only if it is
+//! the one awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
 
+mod put_off;
 #[cfg(test)]
 mod tests;
 
+use self::put_off::{PAUSE, PutOff};
 use crate::action::Action;
 use crate::event::BlobOnDrive;
 pub use crate::event::ScrubPage;
@@ -43,8 +47,6 @@ use model::{Attempt, BlobId, ClassId, GroupId, OpId, Time};
 
 /// Blobs of a group asked for at once.
 const PAGE_BLOBS: u32 = 32;
-/// Between two wakes of a group for its pass alone, and before what could not be listed is asked for again.
-const PAUSE: Duration = Duration::from_mins(10);
 
 /// How far the scrub of a group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct ScrubView {
     pub period_ends: Time,
     /// Whether the period before ended before the pass did.
     pub overdue: bool,
+    /// Blobs that could not be read when a pass came to them, and are read again.
+    pub put_off_blobs: u64,
 }
 
 /// The blob that a class is at.
@@ -116,6 +120,8 @@ struct Page {
     /// It was taken, and the list ends with it.
     is_last: bool,
     at: Option<AtBlob>,
+    /// The blob that was put off and is read again, and its group.
+    again: Option<(GroupId, AtBlob)>,
     /// A step is in service.
     stepping: bool,
     /// The wake that is queued or under way for a pass of this class alone.
@@ -134,6 +140,7 @@ struct GroupScrub {
     dirty: bool,
     /// When something is to be done about it that nothing else brings about.
     due: Time,
+    put_off: PutOff,
 }
 
 /// The next thing to do in a group.
@@ -185,7 +192,14 @@ impl Scrubber {
     /// At boot: where the pass of `group` was.
     pub fn report(&mut self, group: GroupId, pass: ScrubPass) {
         if let Some(state) = self.groups.get_mut(group.index()) {
-            *state = GroupScrub { pass, known: true, dirty: false, due: Time::ZERO };
+            *state = GroupScrub { pass, known: true, dirty: false, due: Time::ZERO, put_off: PutOff::default() };
+        }
+    }
+
+    /// At boot: `blob` of `group`, whose pass was reported, was put off.
+    pub fn report_unread(&mut self, group: GroupId, blob: BlobOnDrive, now: Time) {
+        if let Some(state) = self.groups.get_mut(group.index()).filter(|state| state.known) {
+            state.put_off.add(blob, 0, now);
         }
     }
 
@@ -218,7 +232,9 @@ impl Scrubber {
         let state = &mut self.groups[group.index()];
         let ScrubPass { serial, last, own_wakes, .. } = state.pass;
         let pass = ScrubPass { serial, began, total_bytes, last, own_wakes, requested, ..ScrubPass::default() };
-        *state = GroupScrub { pass, known: true, dirty: true, due: Time::ZERO };
+        let mut put_off = core::mem::take(&mut state.put_off);
+        put_off.new_pass();
+        *state = GroupScrub { pass, known: true, dirty: true, due: Time::ZERO, put_off };
     }
 
     /// Asks to remember where the pass of `group` is, if that has changed.
@@ -228,7 +244,7 @@ impl Scrubber {
             return None;
         }
         state.pass.serial += 1;
-        Some(Action::PersistScrub { group, pass: state.pass })
+        Some(Action::PersistScrub { group, pass: state.pass, unread: state.put_off.blobs().collect() })
     }
 
     /// When something is to be done about a pass, beyond `now`.
@@ -240,9 +256,13 @@ impl Scrubber {
         due.filter(|due| *due > now).min().unwrap_or(Time::MAX)
     }
 
-    /// The pass of `group`, when it is next looked at unless something happens before: at the next period if it is
-    /// complete; if not, when it may be due.
+    /// When `group` is next looked at unless something happens before: for its pass, or for what is put off.
     fn next_look(&self, group: GroupId, now: Time) -> Time {
+        self.next_of_pass(group, now).min(self.groups[group.index()].put_off.wakes_at())
+    }
+
+    /// The same for its pass alone: at the next period if it is complete; if not, when it may be due.
+    fn next_of_pass(&self, group: GroupId, now: Time) -> Time {
         let Some(period) = self.period() else { return Time::MAX };
         let pass = &self.groups[group.index()].pass;
         if pass.complete {
@@ -258,11 +278,18 @@ impl Scrubber {
         pass.began + times(period, share.max(covered)) / 1000
     }
 
-    /// Whether the pass of `group` is due: it is behind the time, and so is the group's turn.
+    /// Whether something is to be done in `group` now: its pass is due, or what is put off is to be read again.
     pub fn is_due(&self, group: GroupId, now: Time) -> bool {
         let state = &self.groups[group.index()];
+        let again = !self.is_off() && state.known && now >= state.put_off.wakes_at();
+        now >= state.due && (again || self.is_pass_due(group, now))
+    }
+
+    /// Whether the pass of `group` is due: it is behind the time, and so is the group's turn.
+    pub fn is_pass_due(&self, group: GroupId, now: Time) -> bool {
+        let state = &self.groups[group.index()];
         let open = !self.is_off() && state.known && !state.pass.complete;
-        open && now >= state.due && now >= self.next_look(group, now)
+        open && now >= self.next_of_pass(group, now)
     }
 
     /// The period of the pass of `group` is over, and the pass is not.
@@ -298,7 +325,7 @@ impl Scrubber {
         self.groups[group.index()].due = at;
     }
 
-    /// The pass of `group` is not due: when it may be.
+    /// Nothing is due in `group`: when something may be.
     pub fn not_due(&mut self, group: GroupId, now: Time) {
         self.groups[group.index()].due = self.next_look(group, now).max(now);
     }
@@ -313,9 +340,15 @@ impl Scrubber {
         let has_blobs = page.at.is_some() || !page.blobs.is_empty();
         match page.of.filter(|_| has_blobs) {
             Some(of) if of == group => Some(Need::Wake),
-            Some(of) if self.is_due(of, now) => None,
+            Some(of) if self.is_due(of, now) && self.is_pass_due(of, now) => None,
             _ => Some(Need::Page),
         }
+    }
+
+    /// Whether a wake may be queued for what is put off in a group of `class`.
+    pub fn may_read_again(&self, class: ClassId) -> bool {
+        let page = &self.pages[class.index()];
+        page.queued.is_none() && page.awaiting.is_none() && !page.stepping
     }
 
     /// Whether the group may be woken for its pass on this day, by the scrub's own budget.
@@ -345,12 +378,20 @@ impl Scrubber {
     }
 
     /// The wake of `group` for its pass is over: it is up, or could not be woken before `again`.
-    pub fn wake_ended(&mut self, class: ClassId, group: GroupId, up: bool, again: Time) {
+    pub fn wake_ended(&mut self, class: ClassId, group: GroupId, (up, again): (bool, Time), now: Time) {
+        let own = up && self.is_pass_due(group, now);
         let page = &mut self.pages[class.index()];
         assert!(page.queued.is_some_and(|(_, queued)| queued == group), "a wake of {group} was queued");
-        page.queued = None;
-        page.own = up;
+        (page.queued, page.own) = (None, own);
+        if !up {
+            self.groups[group.index()].put_off.all_tried(now);
+        }
         self.groups[group.index()].due = again;
+    }
+
+    /// Too few drives of `group`, which is up, are there to read anything of it.
+    pub fn none_is_there(&mut self, group: GroupId, now: Time) {
+        self.groups[group.index()].put_off.all_tried(now);
     }
 
     /// When a group that was woken for its pass, and did not get to its end, is next.
@@ -358,9 +399,10 @@ impl Scrubber {
         now + PAUSE
     }
 
-    /// The pass of the group that is awake is due: it goes on to its end.
-    pub fn own(&mut self, class: ClassId) {
-        self.pages[class.index()].own = true;
+    /// Something is due in `group`, which is awake: if its pass is, that goes on to its end.
+    pub fn own(&mut self, class: ClassId, group: GroupId, now: Time) {
+        let own = self.is_pass_due(group, now);
+        self.pages[class.index()].own |= own;
     }
 
     /// Whether the group of `class` that is awake is awake for its pass.
@@ -370,6 +412,13 @@ impl Scrubber {
 
     /// Whether a step may begin in `group`, which has had no work of others since then.
     pub fn may_begin(&self, class: ClassId, group: GroupId, idle_since: Time, now: Time) -> bool {
+        let state = &self.groups[group.index()];
+        let again = !self.is_off() && state.known && state.put_off.next(now).is_some();
+        again || self.may_go_on(class, group, idle_since, now)
+    }
+
+    /// The same for a step of its pass.
+    pub fn may_go_on(&self, class: ClassId, group: GroupId, idle_since: Time, now: Time) -> bool {
         let state = &self.groups[group.index()];
         let open = !self.is_off() && state.known && !state.pass.complete;
         open && (self.pages[class.index()].own || now < idle_since + self.policy.ride_along)
@@ -381,12 +430,27 @@ impl Scrubber {
     }
 
     fn forget_page(&mut self, class: ClassId) {
-        let Page { queued, own, stepping, .. } = self.pages[class.index()];
-        self.pages[class.index()] = Page { stepping, queued, own, ..Page::default() };
+        let Page { queued, own, stepping, again, .. } = core::mem::take(&mut self.pages[class.index()]);
+        self.pages[class.index()] = Page { stepping, queued, own, again, ..Page::default() };
     }
 
-    /// The next thing to do for the pass of `group`.
-    pub fn next(&mut self, class: ClassId, group: GroupId) -> Next {
+    /// The next thing to do in `group`: for what is put off, and for its pass if that `may_go_on`.
+    pub fn next(&mut self, class: ClassId, group: GroupId, may_go_on: bool, now: Time) -> Next {
+        let page = &mut self.pages[class.index()];
+        page.again.take_if(|(of, _)| *of != group);
+        let is_within = may_go_on && page.of == Some(group) && page.at.is_some();
+        if page.again.is_none() && !is_within {
+            let due = self.groups[group.index()].put_off.next(now);
+            page.again = due.map(|blob| (group, AtBlob::new(blob.clone())));
+        }
+        match page.again {
+            Some(_) => Next::Step,
+            None if may_go_on => self.next_in_pass(class, group),
+            None => Next::Done,
+        }
+    }
+
+    fn next_in_pass(&mut self, class: ClassId, group: GroupId) -> Next {
         if self.groups[group.index()].pass.complete {
             return Next::Done;
         }
@@ -476,26 +540,49 @@ impl Scrubber {
 
     /// The blob that the class is at.
     pub fn at(&mut self, class: ClassId) -> Option<&mut AtBlob> {
-        self.pages[class.index()].at.as_mut()
+        let page = &mut self.pages[class.index()];
+        page.again.as_mut().map(|(_, at)| at).or(page.at.as_mut())
     }
 
-    /// The pass of `group` is through with the blob that it is at.
+    /// `group` is through with the blob that its class is at.
     pub fn done(&mut self, class: ClassId, group: GroupId) -> Option<AtBlob> {
-        let page = &mut self.pages[class.index()];
-        let at = page.at.take()?;
-        assert!(page.of == Some(group), "{} is of the page of {group}", at.blob.blob);
+        let (at, is_again) = self.take_at(class, group)?;
         let state = &mut self.groups[group.index()];
+        let was_unread = state.put_off.done(at.blob.blob);
         let counts = &mut state.pass.counts;
-        counts.blobs += 1;
-        counts.stack_bytes += at.blob.stack_bytes.saturating_mul(at.blob.drives.len() as u64);
         counts.damaged_stacks += at.bad.union(&at.before).count() as u64;
         counts.repaired_stacks += at.before.difference(&at.bad).count() as u64;
         counts.lost_blobs += u64::from(at.lost);
-        counts.unread_stacks += at.unread.len() as u64;
-        assert!(state.pass.done.is_none_or(|done| at.blob.blob > done), "a pass goes by the numbers of blobs");
-        state.pass.done = Some(at.blob.blob);
-        state.dirty = true;
+        counts.unread_stacks = counts.unread_stacks.saturating_sub(was_unread) + at.unread.len() as u64;
+        state.through_with(&at.blob, is_again);
         Some(at)
+    }
+
+    /// The blob that the class is at, of `group`, cannot be read now: it is read again later, and the pass goes on.
+    pub fn put_off(&mut self, class: ClassId, group: GroupId, now: Time) {
+        let Some((at, is_again)) = self.take_at(class, group) else { return };
+        let state = &mut self.groups[group.index()];
+        if is_again {
+            state.put_off.tried(at.blob.blob, now);
+        } else {
+            let stacks = at.blob.drives.len() as u64;
+            state.pass.counts.unread_stacks += stacks;
+            state.put_off.add(at.blob.clone(), stacks, now);
+        }
+        state.through_with(&at.blob, is_again);
+        state.due = state.due.min(state.put_off.wakes_at());
+    }
+
+    /// Leaves the blob that the class is at, of `group`, and says whether that was put off.
+    fn take_at(&mut self, class: ClassId, group: GroupId) -> Option<(AtBlob, bool)> {
+        let page = &mut self.pages[class.index()];
+        if let Some((of, at)) = page.again.take() {
+            assert!(of == group, "{} is of {group}", at.blob.blob);
+            return Some((at, true));
+        }
+        let at = page.at.take()?;
+        assert!(page.of == Some(group), "{} is of the page of {group}", at.blob.blob);
+        Some((at, false))
     }
 
     /// Whether the page of `class` is done, so that it is time to remember where its pass is.
@@ -521,11 +608,13 @@ impl Scrubber {
     /// Everything that is known of a blob follows the move of its stack.
     pub fn follow_move(&mut self, moved: &StackMove) {
         for page in &mut self.pages {
+            let again = page.again.iter_mut().map(|(_, at)| &mut at.blob);
             let at = page.at.iter_mut().map(|at| &mut at.blob);
-            for blob in page.blobs.iter_mut().chain(at) {
+            for blob in page.blobs.iter_mut().chain(at).chain(again) {
                 moved.follow(blob.blob, &mut blob.drives);
             }
         }
+        self.groups.iter_mut().for_each(|state| state.put_off.follow_move(moved));
     }
 
     /// The payload bytes at which the step of a blob of `bytes` ends that begins at `from`, with stripes of
@@ -544,7 +633,30 @@ impl Scrubber {
             pass: state.pass,
             period_ends: state.pass.began + period.unwrap_or_default(),
             overdue: self.is_overdue(GroupId(id as u32), now),
+            put_off_blobs: state.put_off.blobs().len() as u64,
         })
+    }
+
+    /// The blobs that are put off, by group.
+    pub fn all_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
+        let groups = self.groups.iter().enumerate();
+        groups.flat_map(|(id, state)| state.put_off.blobs().map(move |blob| (GroupId(id as u32), blob)))
+    }
+}
+
+impl GroupScrub {
+    /// The pass has come past `blob`, or was past it and has read it `again`.
+    fn through_with(&mut self, blob: &BlobOnDrive, again: bool) {
+        self.dirty = true;
+        let pass = &mut self.pass;
+        if !again {
+            assert!(pass.done.is_none_or(|done| blob.blob > done), "a pass goes by the numbers of blobs");
+            pass.done = Some(blob.blob);
+            pass.counts.blobs += 1;
+            pass.counts.stack_bytes += blob.stack_bytes.saturating_mul(blob.drives.len() as u64);
+        } else if pass.complete {
+            pass.last = pass.last.map(|last| ScrubbedPass { counts: pass.counts, ..last });
+        }
     }
 }
 

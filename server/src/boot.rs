@@ -12,7 +12,7 @@ use crate::error::ServerError;
 use crate::habits;
 use crate::lineage;
 use crate::sweep;
-use crate::world::{World, WorldHandle, checks, quarantine};
+use crate::world::{World, WorldHandle, checks, quarantine, scrub};
 use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth};
 use disk::label::RackUuid;
 use disk::stack;
@@ -218,6 +218,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     for (group, pass) in context.catalog.scrub_passes().await? {
         facts.push(Event::ScrubReported { group, pass: crate::scrub::restored(&pass) });
     }
+    facts.extend(scrub::unread(context).await?);
     if context.catalog.is_scrub_paused().await? {
         facts.push(Event::ScrubPaused { paused: true });
     }

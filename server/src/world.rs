@@ -34,7 +34,7 @@ mod read_target;
 mod rebuild;
 mod reclaim;
 mod returned;
-mod scrub;
+pub(crate) mod scrub;
 mod spool_sink;
 mod state;
 mod transfer;
@@ -138,7 +138,7 @@ impl World {
             Action::ListToScrub { group, attempt, after, end, limit } => {
                 self.list_to_scrub((group, attempt), (after, end), limit);
             }
-            Action::PersistScrub { group, pass } => self.persist_scrub(group, pass),
+            Action::PersistScrub { group, pass, unread } => self.persist_scrub(group, pass, unread),
             Action::GiveUp { drive, retired } => self.give_up_drive(drive, retired),
             Action::TakeBack { drive } => self.take_back_drive(drive),
             Action::Job { job, action } => self.act_for_job(job, action),

@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 47] = [
+const EVENTS: [(&str, About); 48] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -59,6 +59,7 @@ const EVENTS: [(&str, About); 47] = [
     ("DeadPage", About::Group),
     ("DeadUnlisted", About::Group),
     ("ScrubReported", About::Rack),
+    ("ScrubUnread", About::Rack),
     ("ScrubPaused", About::Rack),
     ("ScrubRequested", About::Rack),
     ("ScrubPage", About::Group),
@@ -110,7 +111,7 @@ type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 /// Everything that cannot be.
 const CANNOT: [Cannot; 7] = [
     (
-        &["DriveReported", "DriveMayReturn", "ScrubReported", "Booted", "ChecksReported"],
+        &["DriveReported", "DriveMayReturn", "ScrubReported", "ScrubUnread", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
         "a start says them before anything else happens",
     ),
@@ -299,6 +300,7 @@ fn name(event: &Event) -> &'static str {
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",
+        Event::ScrubUnread { .. } => "ScrubUnread",
         Event::ScrubPaused { .. } => "ScrubPaused",
         Event::ScrubRequested { .. } => "ScrubRequested",
         Event::ScrubPage { .. } => "ScrubPage",

@@ -7,7 +7,7 @@ use super::Rack;
 use crate::action::{Outcome, Rejection, Transfer};
 use crate::budget::StartBudget;
 use crate::class::ClassPhase;
-use crate::event::{DriveOutcome, DriveResult, Request, Work};
+use crate::event::{BlobOnDrive, DriveOutcome, DriveResult, Request, Work};
 use crate::ops::Op;
 use crate::policy::PriorityClass;
 use crate::scrub::{AtBlob, Need, Next, ScrubPage, Scrubbed, Scrubber};
@@ -81,11 +81,16 @@ impl Rack {
     fn scrub_due(&mut self, group: GroupId, step: &mut Step) -> bool {
         let class = self.setup.class_of(group);
         if self.classes[class.index()].awake() == Some(group) {
-            self.scrubber.own(class);
+            self.scrubber.own(class, group, step.now);
             self.scrubber.look_again(group, Scrubber::pause_from(step.now));
             return true;
         }
-        let Some(need) = self.scrubber.need(class, group, step.now) else { return false };
+        let need = if self.scrubber.is_pass_due(group, step.now) {
+            self.scrubber.need(class, group, step.now)
+        } else {
+            self.scrubber.may_read_again(class).then_some(Need::Wake)
+        };
+        let Some(need) = need else { return false };
         if !self.may_wake_to_scrub(class, group, step.now) {
             return false;
         }
@@ -144,7 +149,7 @@ impl Rack {
             Outcome::Failed(Rejection::StartBudgetSpent) => (false, StartBudget::next_day(now)),
             _ => (false, Scrubber::pause_from(now)),
         };
-        self.scrubber.wake_ended(self.setup.class_of(group), group, up, again);
+        self.scrubber.wake_ended(self.setup.class_of(group), group, (up, again), now);
     }
 
     /// The group of `class` that was up goes to sleep.
@@ -177,11 +182,16 @@ impl Rack {
     /// something to wait for.
     pub(super) fn scrub_next(&mut self, class: ClassId, group: GroupId, idle_since: Time, step: &mut Step) -> bool {
         assert!(self.classes[class.index()].in_service.is_none(), "one operation in service per class");
-        if !self.scrubber.may_begin(class, group, idle_since, step.now) || !self.enough_ready(group) {
+        if !self.scrubber.may_begin(class, group, idle_since, step.now) {
             return false;
         }
+        if !self.enough_ready(group) {
+            self.scrubber.none_is_there(group, step.now);
+            return false;
+        }
+        let may_go_on = self.scrubber.may_go_on(class, group, idle_since, step.now);
         loop {
-            let waits = match self.scrubber.next(class, group) {
+            let waits = match self.scrubber.next(class, group, may_go_on, step.now) {
                 Next::Done => return false,
                 Next::Wait => true,
                 Next::Page => self.list_to_scrub(class, group, step),
@@ -221,6 +231,10 @@ impl Rack {
         let stacks = self.drives.ready_stacks(&blob.drives);
         let is_ready = |index: &u8| stacks.iter().any(|(ready, _)| ready == index);
         at.unread.extend((0_u8..).take(blob.drives.len()).filter(|index| !is_ready(index)));
+        if blob.living && stacks.len() < usize::from(code.data) && self.may_be_there_later(&blob) {
+            self.put_off_to_scrub(class, group, step);
+            return false;
+        }
         if !blob.living || stacks.len() < usize::from(code.data) {
             self.scrub_blob_done(class, group, step);
             return false;
@@ -235,6 +249,17 @@ impl Rack {
         let transfer = Transfer::Scrub { blob: blob.blob, group, drives, stacks, need: code.data, from, to };
         self.begin_transfer(op, transfer, step);
         true
+    }
+
+    /// Whether enough drives of `blob` may be there at another time.
+    fn may_be_there_later(&self, blob: &BlobOnDrive) -> bool {
+        self.drives.failed_count(&blob.drives) <= usize::from(self.setup.spec.code.parity)
+    }
+
+    /// The blob that `class` is at cannot be read now.
+    fn put_off_to_scrub(&mut self, class: ClassId, group: GroupId, step: &mut Step) {
+        self.scrubber.put_off(class, group, step.now);
+        self.persist_scrub(group, step);
     }
 
     /// A step is over.
@@ -256,7 +281,12 @@ impl Rack {
         let gone = self.drives.failed_count(&at.blob.drives);
         let all_answered = outcomes.len() + gone == at.blob.drives.len() && outcomes.iter().all(has_answered);
         if !done && !all_answered {
-            self.scrub_blob_done(class, group, step);
+            let blob = at.blob.clone();
+            if self.may_be_there_later(&blob) {
+                self.put_off_to_scrub(class, group, step);
+            } else {
+                self.scrub_blob_done(class, group, step);
+            }
             return self.finish(op, Outcome::Scrubbed(Scrubbed::Unread), step);
         }
         at.lost |= !done;

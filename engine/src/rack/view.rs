@@ -19,7 +19,7 @@ use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
-use model::{ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
+use model::{BlobId, ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
 
 impl Rack {
     /// The rack's description.
@@ -253,6 +253,11 @@ impl Rack {
     /// How far the scrub of each group is; nothing if blobs are not scrubbed.
     pub fn scrubs(&self, now: Time) -> impl Iterator<Item = ScrubView> + '_ {
         self.scrubber.views(now).filter(|view| self.setup.owns(view.group))
+    }
+
+    /// The blobs that a scrub could not read, and reads again, by group.
+    pub fn scrubs_put_off(&self) -> impl Iterator<Item = (GroupId, BlobId)> + '_ {
+        self.scrubber.all_put_off()
     }
 
     /// Whether a step of the scrub of `group` is in service.

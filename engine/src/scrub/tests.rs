@@ -40,6 +40,12 @@ struct Ground {
     /// By group and day, wakes for its pass.
     wakes: BTreeMap<(u32, u32), u32>,
     restarted: bool,
+    /// The blobs that cannot be read, and until when.
+    away: BTreeMap<u64, Time>,
+    /// The blobs that are put off, since when, and their groups.
+    put_off: BTreeMap<u64, (Time, u32)>,
+    /// Blobs that were put off and read then.
+    read_again: u64,
 }
 
 impl Ground {
@@ -57,6 +63,9 @@ impl Ground {
             completed: vec![Vec::new(); 3],
             wakes: BTreeMap::new(),
             restarted: false,
+            away: BTreeMap::new(),
+            put_off: BTreeMap::new(),
+            read_again: 0,
             now: Time::from_secs(rng.below(1_000_000)),
             attempts: 0,
             blobs,
@@ -91,14 +100,20 @@ impl Ground {
                 self.scrubber.not_due(group, self.now);
                 continue;
             }
-            self.judge_due(group);
-            match self.scrubber.need(CLASS, group, self.now) {
+            let need = if self.scrubber.is_pass_due(group, self.now) {
+                self.judge_due(group);
+                self.scrubber.need(CLASS, group, self.now)
+            } else {
+                self.judge_again(group);
+                self.scrubber.may_read_again(CLASS).then_some(Need::Wake)
+            };
+            match need {
                 Some(Need::Page) => drop(self.list(group)),
                 Some(Need::Wake) if self.scrubber.may_wake(group, self.now) => {
                     *self.wakes.entry((group.0, self.now.day())).or_default() += 1;
                     self.scrubber.queued(CLASS, group, OpId(7));
                     self.scrubber.woken(group, self.now);
-                    self.scrubber.wake_ended(CLASS, group, true, Scrubber::pause_from(self.now));
+                    self.scrubber.wake_ended(CLASS, group, (true, Scrubber::pause_from(self.now)), self.now);
                     self.go_on(group, self.now);
                 }
                 Some(Need::Wake) => self.scrubber.look_again(group, self.now + HOUR),
@@ -114,6 +129,12 @@ impl Ground {
         let covered = pass.counts.stack_bytes as f64 / pass.total_bytes.max(1) as f64;
         assert!(elapsed >= 0.5 && elapsed + 0.002 >= covered.min(0.999), "{elapsed} of the period, {covered} done");
         assert!(!pass.complete, "what is complete is not due");
+    }
+
+    /// A group is woken for what is put off alone: never too soon.
+    fn judge_again(&self, group: GroupId) {
+        let of_group = self.put_off.values().filter(|(_, of)| *of == group.0);
+        assert!(of_group.clone().any(|(since, _)| self.now >= *since + PAUSE), "it was put off for a while");
     }
 
     /// Asks for a page and answers it, as a rule. True if there was one to ask for.
@@ -152,19 +173,23 @@ impl Ground {
         let Some(last) = pass.last.filter(|last| pass.complete && known != Some(last.ended)) else { return };
         self.completed[group.index()].push(last.ended);
         let done: BTreeSet<u64> = self.done[group.index()].iter().copied().collect();
-        let left: Vec<_> = self.due[group.index()].difference(&done).collect();
+        let due = self.due[group.index()].iter().filter(|number| !self.put_off.contains_key(number));
+        let left: Vec<_> = due.filter(|number| !done.contains(number)).collect();
         assert!(left.is_empty(), "{group}: {left:?} were there when the pass began, and were not read");
         assert!(done.iter().all(|number| *number < pass.end.unwrap()), "what is newer is not of the pass");
         if !self.restarted {
             assert_eq!(self.done[group.index()].len(), done.len(), "each once");
             assert_eq!(last.counts.blobs, done.len() as u64);
+            let unread = self.put_off.values().filter(|(_, of)| *of == group.0).count() as u64;
+            assert!(last.counts.unread_stacks <= unread * STACKS, "what is unread is put off");
         }
     }
 
     /// The group is up and idle since then: its pass goes on until something interrupts it.
     fn go_on(&mut self, group: GroupId, idle_since: Time) {
         while self.scrubber.may_begin(CLASS, group, idle_since, self.now) {
-            match self.scrubber.next(CLASS, group) {
+            let may_go_on = self.scrubber.may_go_on(CLASS, group, idle_since, self.now);
+            match self.scrubber.next(CLASS, group, may_go_on, self.now) {
                 Next::Done | Next::Wait => break,
                 Next::Page if !self.list(group) => break,
                 Next::Page => continue,
@@ -179,8 +204,19 @@ impl Ground {
     }
 
     fn step(&mut self, group: GroupId) {
+        let number = self.scrubber.at(CLASS).unwrap().blob.blob.number;
+        let is_away = self.away.get(&number).is_some_and(|until| self.now < *until);
         self.scrubber.set_stepping(CLASS, true);
         self.scrubber.set_stepping(CLASS, false);
+        if is_away {
+            let is_new = self.scrubber.pages[0].again.is_none();
+            self.scrubber.put_off(CLASS, group, self.now);
+            if is_new {
+                self.done[group.index()].push(number);
+                self.put_off.insert(number, (self.now, group.0));
+            }
+            return;
+        }
         let to = {
             let at = self.scrubber.at(CLASS).unwrap();
             let from = at.from;
@@ -194,8 +230,14 @@ impl Ground {
         if to < 200 || at.ends_round() {
             return;
         }
+        let is_again = self.scrubber.pages[0].again.is_some();
         let at = self.scrubber.done(CLASS, group).unwrap();
-        let (number, done) = (at.blob.blob.number, &mut self.done[group.index()]);
+        self.read_again += u64::from(self.put_off.remove(&number).is_some());
+        if is_again {
+            return;
+        }
+        assert_eq!(at.blob.blob.number, number);
+        let done = &mut self.done[group.index()];
         assert!(self.restarted || done.last().is_none_or(|last| *last < number), "by number");
         done.push(number);
     }
@@ -203,9 +245,13 @@ impl Ground {
     /// The server ends and starts again; what was remembered last is restated.
     fn restart(&mut self) {
         let passes: Vec<ScrubPass> = self.scrubber.groups.iter().map(|state| state.pass).collect();
+        let unread: Vec<_> = self.scrubber.all_put_off().collect();
         self.scrubber = Scrubber::new(policy(), 3, 1);
         for (index, pass) in passes.into_iter().enumerate() {
             self.scrubber.report(GroupId(index as u32), pass);
+        }
+        for (group, id) in unread {
+            self.scrubber.report_unread(group, blob(id.number), self.now);
         }
         self.restarted = true;
     }
@@ -223,6 +269,10 @@ impl Ground {
                     self.due[group].remove(&gone);
                 }
             }
+            11 => {
+                let number = self.rng.below(self.end);
+                self.away.insert(number, self.now + HOUR * self.rng.below(60) as u32);
+            }
             5..=9 => {
                 let (group, now) = (GroupId(group as u32), self.now);
                 if self.scrubber.groups[group.index()].known {
@@ -233,18 +283,41 @@ impl Ground {
             _ => self.now += HOUR * self.rng.below(8) as u32,
         }
         self.look();
+        self.judge_put_off();
     }
+
+    /// What is put off is read a few days after it can be, however rarely others wake its group.
+    fn judge_put_off(&self) {
+        for (number, (since, group)) in &self.put_off {
+            let readable = (*since).max(self.away[number]);
+            assert!(self.now < readable + 4 * 24 * HOUR, "blob {number} of group {group} is not read: {since:?}");
+        }
+        let named: BTreeSet<u64> = self.scrubber.all_put_off().map(|(_, blob)| blob.number).collect();
+        assert!(self.put_off.keys().all(|number| named.contains(number)), "what is put off is named");
+    }
+}
+
+/// Some years of a class, and when they began.
+fn lived(seed: u64) -> (Ground, Time) {
+    let mut ground = Ground::new(seed);
+    let began = ground.now;
+    ground.look();
+    for _ in 0..2_000 {
+        ground.anything();
+    }
+    (ground, began)
+}
+
+#[test]
+fn what_is_put_off_is_read_again() {
+    let read_again: u64 = (0..10).map(|seed| lived(seed).0.read_again).sum();
+    assert!(read_again > 20, "{read_again} blobs");
 }
 
 proptest! {
     #[test]
     fn each_pass_reads_what_was_there_when_it_began_once(seed in any::<u64>()) {
-        let mut ground = Ground::new(seed);
-        let began = ground.now;
-        ground.look();
-        for _ in 0..2_000 {
-            ground.anything();
-        }
+        let (ground, began) = lived(seed);
         // Nothing is forgotten: with time, every period has had its pass.
         let periods = ground.now.since(began).as_nanos() / PERIOD.as_nanos();
         for group in 0..3 {
@@ -289,4 +362,44 @@ fn a_round_is_repeated_for_what_was_repaired_or_seemed_lost_and_once_only() {
     assert!(at.ends_round() && !at.lost, "nothing is lost for the sake of one try");
     at.lost = true;
     assert!(!at.ends_round() && at.lost);
+}
+
+#[test]
+fn a_blob_that_stays_unreadable_holds_up_no_pass_and_wakes_its_group_so_often_and_no_more() {
+    let (group, unread) = (GroupId(0), BlobId::numbered(1));
+    let mut scrubber = Scrubber::new(policy(), 1, 1);
+    scrubber.begin_due(group, 600, Time::ZERO);
+    assert!(scrubber.list(CLASS, group, Attempt(1), Time::ZERO).is_some());
+    let page = ScrubPage { blobs: vec![blob(1), blob(2)], next: None, end: 3 };
+    scrubber.page(CLASS, (group, Attempt(1)), page, Time::ZERO);
+    assert_eq!(scrubber.next(CLASS, group, true, Time::ZERO), Next::Step);
+    scrubber.put_off(CLASS, group, Time::ZERO);
+    assert_eq!(scrubber.next(CLASS, group, true, Time::ZERO), Next::Step);
+    assert_eq!(scrubber.done(CLASS, group).unwrap().blob.blob, BlobId::numbered(2));
+    assert_eq!(scrubber.next(CLASS, group, true, Time::ZERO), Next::Page);
+    assert!(scrubber.list(CLASS, group, Attempt(2), Time::ZERO).is_none(), "the list is at its end");
+    let view = scrubber.views(Time::ZERO).next().unwrap();
+    assert!(view.pass.complete && view.put_off_blobs == 1 && view.pass.counts.unread_stacks == STACKS);
+    let (mut now, mut wakes) = (Time::ZERO, 0);
+    while scrubber.deadline(now) < Time::ZERO + PERIOD {
+        now = scrubber.deadline(now);
+        assert!(scrubber.is_due(group, now) && !scrubber.is_pass_due(group, now));
+        assert_eq!(scrubber.next(CLASS, group, false, now), Next::Step);
+        assert_eq!(scrubber.at(CLASS).unwrap().blob.blob, unread);
+        scrubber.put_off(CLASS, group, now);
+        scrubber.not_due(group, now);
+        wakes += 1;
+    }
+    assert_eq!(wakes, 13, "beside the first try");
+    let hours = now.since(Time::ZERO).as_secs() / 3_600;
+    assert_eq!(hours, 149, "the last of them");
+    // After that it rides along: it is named, and read when its group is awake.
+    let later = now + HOUR * 48;
+    assert_eq!(scrubber.all_put_off().collect::<Vec<_>>(), [(group, unread)]);
+    assert!(!scrubber.is_due(group, later) && scrubber.may_begin(CLASS, group, later, later));
+    assert_eq!(scrubber.next(CLASS, group, false, later), Next::Step);
+    assert_eq!(scrubber.done(CLASS, group).unwrap().blob.blob, unread);
+    let view = scrubber.views(later).next().unwrap();
+    assert_eq!((view.put_off_blobs, view.pass.counts.unread_stacks, view.pass.counts.blobs), (0, 0, 2));
+    assert_eq!(view.pass.last.unwrap().counts, view.pass.counts);
 }

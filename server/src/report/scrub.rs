@@ -38,6 +38,9 @@ pub struct ScrubGroup {
     pub period_ends_s: f64,
     /// The counts of the present pass.
     pub counts: ScrubCounts,
+    /// Blobs that could not be read when a pass came to them, and are read again.
+    #[serde(default)]
+    pub unread_blobs: u64,
     /// When the last pass was completed.
     pub last_ended_s: Option<f64>,
     /// The counts of that one.
@@ -53,6 +56,18 @@ pub struct ScrubReport {
     pub findings: Vec<ScrubFindingReport>,
     /// Whether there are more.
     pub more: bool,
+    /// The first blobs that could not be read yet.
+    #[serde(default)]
+    pub unread: Vec<UnreadBlob>,
+}
+
+/// A blob that a scrub could not read yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadBlob {
+    /// The blob.
+    pub blob: String,
+    /// Its group.
+    pub group: u32,
 }
 
 /// What a scrub has found of a blob.

@@ -3,14 +3,16 @@
 use super::StatusService;
 use super::snapshot::scrub_status;
 use crate::admin::AdminError;
-use crate::report::{DamagedStackReport, LostObject, ScrubFindingReport, ScrubReport};
+use crate::report::{DamagedStackReport, LostObject, ScrubFindingReport, ScrubReport, UnreadBlob};
 use catalog::{CATALOG_BUCKET, Place, ScrubFinding};
-use engine::Event;
+use engine::{Event, Rack};
 use model::{BlobId, GroupId};
 use std::collections::BTreeMap;
 
 /// Findings in one report.
 const FINDINGS_MAX: usize = 1_000;
+/// Blobs named in one report that could not be read yet.
+const UNREAD_MAX: usize = 100;
 /// Blobs whose objects are looked for.
 const LOST_BLOBS_MAX: usize = 10_000;
 /// Records that are read at once.
@@ -22,10 +24,10 @@ impl StatusService {
     /// # Errors
     /// [`AdminError`].
     pub async fn scrub_report(&self) -> Result<ScrubReport, AdminError> {
-        let status = self.look(scrub_status).await?;
+        let (status, unread) = self.look(|rack, now| (scrub_status(rack, now), unread_of(rack))).await?;
         let page = self.context.catalog.scrub_findings(None, FINDINGS_MAX).await?;
         let findings = page.items.iter().map(finding_report).collect();
-        Ok(ScrubReport { status, findings, more: page.next.is_some() })
+        Ok(ScrubReport { status, findings, more: page.next.is_some(), unread })
     }
 
     /// Has scrubs paused, or has them go on; remembered first, so that it outlives a restart.
@@ -105,6 +107,11 @@ impl StatusService {
             }
         }
     }
+}
+
+fn unread_of(rack: &Rack) -> Vec<UnreadBlob> {
+    let named = rack.scrubs_put_off().take(UNREAD_MAX);
+    named.map(|(group, blob)| UnreadBlob { blob: blob.to_string(), group: group.0 }).collect()
 }
 
 fn finding_report(found: &ScrubFinding) -> ScrubFindingReport {

@@ -148,6 +148,7 @@ fn group_of(rack: &Rack, view: &ScrubView) -> ScrubGroup {
         began_s: pass.began.as_secs_f64(),
         period_ends_s: view.period_ends.as_secs_f64(),
         counts: pass.counts,
+        unread_blobs: view.put_off_blobs,
         last_ended_s: pass.last.map(|last: ScrubbedPass| last.ended.as_secs_f64()),
         last: pass.last.map(|last| last.counts),
     }

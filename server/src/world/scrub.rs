@@ -50,10 +50,10 @@ impl World {
         });
     }
 
-    pub(super) fn persist_scrub(&self, group: GroupId, pass: ScrubPass) {
+    pub(super) fn persist_scrub(&self, group: GroupId, pass: ScrubPass, unread: Vec<BlobId>) {
         let catalog = self.context.catalog.clone();
         self.start(async move {
-            if let Err(error) = catalog.set_scrub_pass(group, &crate::scrub::recorded(&pass)).await {
+            if let Err(error) = catalog.set_scrub_pass(group, &crate::scrub::recorded(&pass), &unread).await {
                 tracing::warn!(%group, %error, "how far a scrub is could not be recorded; a restart repeats it");
             }
         });
@@ -229,6 +229,20 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     tracing::info!(blob = %id, index, %drive, "a damaged stack was regenerated in its place");
     context.catalog.end_repair(id, index, drive).await.map_err(text)?;
     Ok(true)
+}
+
+/// The blobs that a scrub could not read and something lives in, as they are now; for boot.
+pub(crate) async fn unread(context: &Context) -> Result<Vec<Event>, CatalogError> {
+    let mut facts = Vec::new();
+    for (group, blobs) in context.catalog.scrubs_unread().await? {
+        for id in blobs {
+            let Some(blob) = context.catalog.blob(id).await? else { continue };
+            if context.catalog.is_blob_living(blob.blob).await? {
+                facts.push(Event::ScrubUnread { group, blob: to_scrub(blob) });
+            }
+        }
+    }
+    Ok(facts)
 }
 
 fn to_scrub(blob: Blob) -> BlobOnDrive {

@@ -31,6 +31,7 @@ mod repartition_hours;
 mod repartition_jobs;
 mod replay;
 mod retire;
+mod returned;
 mod scrub;
 mod site;
 mod steps;

@@ -351,3 +351,46 @@ fn a_drive_that_is_away_is_counted_and_the_rest_is_scrubbed() {
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
     });
 }
+
+#[test]
+fn a_blob_of_which_too_few_drives_are_there_is_named_and_read_once_they_are_back() {
+    for restarts in [false, true] {
+        let mut site = site("nas8");
+        let facts = site.facts();
+        let all = site.run(async |larder| {
+            let keys = fill(larder).await;
+            let all = blobs(larder, &keys).await;
+            let away = [all[0].drives[0], all[0].drives[1]];
+            damage(&facts, &all[0], 2, Damage::Fragment);
+            away.iter().for_each(|drive| larder.rack.pull(*drive));
+            scrub(larder).await;
+            let lacks = |blob: &&Blob| away.iter().all(|drive| blob.drives.contains(drive));
+            let unread: BTreeSet<String> = all.iter().filter(lacks).map(|blob| blob.blob.to_string()).collect();
+            let report = larder.status().scrub_report().await.unwrap();
+            let named: BTreeSet<String> = report.unread.into_iter().map(|unread| unread.blob).collect();
+            assert_eq!((named, report.status.complete_groups), (unread, 2), "the passes are complete without them");
+            if !restarts {
+                away.iter().for_each(|drive| larder.rack.plug(*drive));
+                is_read_again(larder, &facts, &all[0]).await;
+            }
+            all
+        });
+        if restarts {
+            site.run(async |larder| {
+                assert!(!larder.status().scrub_report().await.unwrap().unread.is_empty(), "a restart knows");
+                is_read_again(larder, &facts, &all[0]).await;
+            });
+        }
+    }
+}
+
+/// What was put off is read within two days, though no pass is due; `damaged` was found so by that.
+async fn is_read_again(larder: &Larder, facts: &Facts, damaged: &Blob) {
+    let none_left = async || views(larder).await.iter().all(|view| view.put_off_blobs == 0);
+    larder.until("read again", 2 * DAY, none_left).await;
+    larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+    let found = larder.context.catalog.scrub_finding(damaged.blob).await.unwrap().unwrap();
+    assert!(found.damaged.is_empty() && found.repaired == [2], "{found:?}");
+    assert!(views(larder).await.iter().all(|view| view.pass.complete), "no pass waited for it");
+    is_clean(larder, facts).await;
+}

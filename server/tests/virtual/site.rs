@@ -345,7 +345,8 @@ impl Facts {
     pub fn stacks(&self) -> Vec<Stack> {
         let mut stacks = Vec::new();
         for (drive, medium) in self.media.iter().enumerate() {
-            for name in medium.list().now_or_never().unwrap().unwrap() {
+            let names = medium.list().now_or_never().unwrap().unwrap();
+            for name in names.into_iter().filter(|name| *name != disk::label::file_name()) {
                 let (blob, rest) = name.as_str().split_once('.').unwrap();
                 let (number, nonce) = blob.split_once('-').unwrap();
                 let hex = |digits| u64::from_str_radix(digits, 16).unwrap();
