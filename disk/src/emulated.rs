@@ -17,12 +17,11 @@
 //! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
 //!   thread.
 
-use crate::smart::Smart;
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refused, ServerLoad, Servers, Trip};
-use model::{DriveId, RackSpec, ResourceId, Time};
+use model::{DriveId, RackSpec, ResourceId, Smart, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};

@@ -283,9 +283,30 @@ impl DataDir {
         for (path, text) in [(&before, &old), (&fresh, &new)] {
             gone(fs::remove_file(path), "what was left of an earlier change")?;
             write_new(path, text.as_bytes(), 0o644)?;
+            if let Some(owner) = owner_elsewhere(&self.path)? {
+                give_to(path, owner)?;
+            }
         }
         fs::rename(&fresh, &at).map_err(|e| failed("naming the description", e))?;
         sync_directory(&self.path)
+    }
+
+    /// What root has made in the directory and in its workshop becomes its owner's, so that a service that is not
+    /// root can use it.
+    ///
+    /// # Errors
+    /// [`DataDirError`].
+    pub fn give_what_root_made(&self) -> Result<(), DataDirError> {
+        let Some(owner) = owner_elsewhere(&self.path)? else { return Ok(()) };
+        let entries = fs::read_dir(&self.path).map_err(|e| failed("looking for what root has made", e))?;
+        for entry in entries {
+            let path = entry.map_err(|e| failed("looking for what root has made", e))?.path();
+            // Drives that are directories may be many, and large; nothing is made there.
+            if path.is_file() {
+                give_to(&path, owner)?;
+            }
+        }
+        give_to(&self.workshop(), owner)
     }
 
     /// Whether some drives are devices.
