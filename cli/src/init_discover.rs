@@ -209,6 +209,7 @@ fn rack(disks: &[&Disk], limit: Limit, group: usize, code: Code) -> anyhow::Resu
             resource_domains: vec![DomainId(0)],
             failure_domains: [DomainId(index as u32)].into_iter().chain(shared).collect(),
             capacity_bytes: (capacity_bytes != smallest_bytes).then_some(capacity_bytes),
+            bytes_per_s: None,
             path: disk.by_id.as_ref().map(|id| id.display().to_string()),
             power: DrivePower::Own,
         }

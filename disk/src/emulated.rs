@@ -242,7 +242,8 @@ impl EmulatedRack {
     ) -> Self {
         let (now, profile) = (clock.now(), Arc::new(spec.profile.clone()));
         let physics = |drive: DriveId| {
-            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive).from(now);
+            let physics =
+                DrivePhysics::new(Arc::clone(&profile), seed, drive).at_rate(spec.drive(drive).bytes_per_s).from(now);
             if spec.is_always_on(drive) { physics.always_on() } else { physics }
         };
         let one = |drive: DriveId| DriveState {

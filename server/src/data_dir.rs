@@ -268,16 +268,19 @@ impl DataDir {
         Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
     }
 
-    /// Puts measured figures into the rack's description, in one step; what it was is kept as `rack.toml.before`.
+    /// Puts measured figures into the rack's description, and into that of each measured drive its own rate, in one
+    /// step; what it was is kept as `rack.toml.before`.
     ///
     /// # Errors
     /// When the description cannot be changed so; it is as it was then.
-    pub fn put_figures(&self, figures: &Figures) -> Result<(), DataDirError> {
+    pub fn put_figures(&self, figures: &Figures, rates: &[(DriveId, u64)]) -> Result<(), DataDirError> {
         let at = self.path.join(RACK);
         let old = read_part(&at)?;
-        let new = profile::with_figures(&old, figures).ok_or_else(|| damaged(&at, "has no [drive]"))?;
-        if !profile::is_same_but_for_figures(&self.rack, &model::text::parse(&new, &at.to_string_lossy())?) {
-            return Err(damaged(&at, "cannot be changed line by line; write each key of [drive] on a line of its own"));
+        let by_line = "cannot be changed line by line; write [drive], each [[drives]], and each of their keys on a \
+                       line of its own";
+        let new = profile::with_figures(&old, figures, rates).ok_or_else(|| damaged(&at, by_line))?;
+        if !profile::is_same_but_for_figures(&self.described, &model::text::parse(&new, &at.to_string_lossy())?) {
+            return Err(damaged(&at, by_line));
         }
         let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join("rack.toml.before"));
         for (path, text) in [(&before, &old), (&fresh, &new)] {
