@@ -8,39 +8,22 @@ use crate::error::CatalogError;
 use crate::key;
 use crate::record::{encode, value};
 use crate::store::Write;
-use model::DriveId;
+use model::{DriveId, PowerHabits, UnaskedWake};
 use serde::{Deserialize, Serialize};
 
-/// What a drive does about its power by itself; `None` is what it does not say.
+/// What a drive does about its power by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveHabits {
     /// Which drive.
     pub drive: u32,
-    /// True if the kernel starts it by itself upon I/O while it is stopped.
-    pub allow_restart: Option<bool>,
-    /// Whether platters stay still when it gets its power.
-    pub power_up_in_standby: Option<String>,
-    /// The level of Advanced Power Management, if that is on.
-    pub apm_level: Option<u8>,
-    /// True if it may stop its platters by timers of its own.
-    pub epc_enabled: Option<bool>,
+    /// What it and the kernel say of it.
+    pub said: PowerHabits,
     /// How often it was found awake although nobody had sent it anything.
     pub woke_itself: u64,
     /// How often it was found awake since another program woke it.
     pub woken_by_others: u64,
     /// The last of those wakes.
     pub last_wake: Option<UnaskedWake>,
-}
-
-/// A wake of a drive that Larder did not ask for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnaskedWake {
-    /// When it was found awake, in milliseconds of the Unix epoch.
-    pub found_ms: u64,
-    /// True if nobody had sent it anything.
-    pub by_itself: bool,
-    /// The likely cause, for people.
-    pub cause: String,
 }
 
 /// The record, by its version.
@@ -50,15 +33,13 @@ enum Versioned {
 }
 
 impl Catalog {
-    /// Stores what a drive says of itself; what was seen of it stays. One task does so, and notes wakes.
+    /// Stores what `drive` says of itself; what was seen of it stays. One task does so, and notes wakes.
     ///
     /// # Errors
     /// [`CatalogError`].
-    pub async fn put_drive_habits(&self, said: DriveHabits) -> Result<(), CatalogError> {
-        let before = self.drive_habits_of(DriveId(said.drive)).await?;
-        let known = before.clone().unwrap_or_default();
-        let DriveHabits { woke_itself, woken_by_others, last_wake, .. } = known;
-        let now = DriveHabits { woke_itself, woken_by_others, last_wake, ..said };
+    pub async fn put_drive_habits(&self, drive: DriveId, said: PowerHabits) -> Result<(), CatalogError> {
+        let before = self.drive_habits_of(drive).await?;
+        let now = DriveHabits { drive: drive.0, said, ..before.clone().unwrap_or_default() };
         if before.as_ref() == Some(&now) { Ok(()) } else { self.store_habits(now).await }
     }
 

@@ -10,10 +10,10 @@ use crate::error::CatalogError;
 use crate::key;
 use crate::record::{encode, value};
 use crate::store::Write;
-use model::DriveId;
+use model::{DriveId, Smart};
 use serde::{Deserialize, Serialize};
 
-/// What a drive said of its health; `None` is what it does not say.
+/// What a drive said of its health.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveHealth {
     /// Which drive.
@@ -24,37 +24,8 @@ pub struct DriveHealth {
     pub read_ns: u64,
     /// Bad sectors, reallocated or pending, when it was asked first.
     pub first_bad_sectors: u64,
-    /// Sectors that were bad and lie elsewhere now.
-    pub reallocated_sectors: Option<u64>,
-    /// Sectors that could not be read, and wait to be reallocated.
-    pub pending_sectors: Option<u64>,
-    /// Reads that failed for good.
-    pub uncorrectable: Option<u64>,
-    /// Errors on the cable.
-    pub link_errors: Option<u64>,
-    /// Starts of the platters, by whomever.
-    pub starts: Option<u64>,
-    /// The starts that it is made for.
-    pub starts_rated: Option<u64>,
-    /// Times that the heads were loaded.
-    pub loads: Option<u64>,
-    /// The loads that it is made for.
-    pub loads_rated: Option<u64>,
-    /// Hours with power.
-    pub power_on_h: Option<u64>,
-    /// Degrees Celsius, at that moment.
-    pub temperature_c: Option<i16>,
-    /// Whether it expects to fail.
-    pub predicts_failure: Option<bool>,
-}
-
-impl DriveHealth {
-    /// Sectors that were reallocated or wait to be, if it says either.
-    pub fn bad_sectors(&self) -> Option<u64> {
-        let said = self.reallocated_sectors.is_some() || self.pending_sectors.is_some();
-        let sum = self.reallocated_sectors.unwrap_or(0).saturating_add(self.pending_sectors.unwrap_or(0));
-        said.then_some(sum)
-    }
+    /// What it said.
+    pub said: Smart,
 }
 
 /// The record, by its version.
@@ -71,8 +42,9 @@ impl Catalog {
     pub async fn put_drive_health(&self, mut health: DriveHealth) -> Result<DriveHealth, CatalogError> {
         let at = health_of(DriveId(health.drive));
         let before: Option<Versioned> = self.look_up_one(&at).await?;
-        let first = before.and_then(|Versioned::V1(before)| before.bad_sectors().map(|_| before.first_bad_sectors));
-        health.first_bad_sectors = first.or(health.bad_sectors()).unwrap_or(0);
+        let first =
+            before.and_then(|Versioned::V1(before)| before.said.bad_sectors().map(|_| before.first_bad_sectors));
+        health.first_bad_sectors = first.or(health.said.bad_sectors()).unwrap_or(0);
         self.put(at, encode(&Versioned::V1(health.clone()))).await?;
         Ok(health)
     }

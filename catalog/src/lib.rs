@@ -75,7 +75,7 @@ pub use copies::{CATALOG_BUCKET, CatalogCopy, CopyChain, CopyContent, chain_of, 
 pub use error::{CatalogError, StoreError};
 pub use failed::{LostBeside, OnDrive};
 pub use follower::{FollowedFrom, Follower};
-pub use habits::{DriveHabits, UnaskedWake};
+pub use habits::DriveHabits;
 pub use health::DriveHealth;
 pub use job::{HIDDEN_BUCKET, Job, JobInput, JobObject, JobState, Publication};
 pub use journal::{Journal, JournalFiles, JournalStatus, Since};

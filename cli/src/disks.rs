@@ -5,11 +5,11 @@
 use crate::args::{Discover, Doctor, Power, PowerAction};
 use crate::human::{self, bytes};
 use crate::output::show;
-use disk::discover::{Contents, Disk, PowerHabits, Role, Tree, find, survey, system_transports};
+use disk::discover::{Contents, Disk, Role, Tree, find, habits_of, survey, system_transports};
 use disk::doctor::{Finding, examine};
 use disk::power::trial::{self, TrialTimes};
 use disk::power::{PowerControl, PowerMode};
-use disk::scsi::PowerUpInStandby;
+use model::PowerUpInStandby;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ fn role(role: Role) -> &'static str {
 
 impl From<Disk> for DiskReport {
     fn from(disk: Disk) -> Self {
-        let habits = PowerHabits::read(&Tree::below("/"), &disk.name);
+        let habits = habits_of(&Tree::below("/"), &disk.name);
         let held = disk.contents.signatures().iter();
         let held: Vec<HeldReport> = held
             .map(|one| HeldReport { name: one.name.clone(), role: role(one.role), label: one.label.clone() })

@@ -9,7 +9,7 @@ use crate::temperature::date;
 use server::admin::{Client, ClientError};
 use server::exchange::DiskChoice;
 use server::offline::Offline;
-use server::report::{DriveReport, HealthReport, LostObjectReport, LostReport};
+use server::report::{DriveReport, LostObjectReport, LostReport};
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
@@ -135,7 +135,8 @@ fn reasons(drives: &[DriveReport]) -> String {
 /// A row for each of `drives`, with missed deadlines and bad sectors if there are any.
 pub fn table(drives: &[DriveReport]) -> String {
     let any_late = drives.iter().any(|drive| drive.missed_deadlines > 0);
-    let bad_sectors = |drive: &DriveReport| drive.health.as_ref().map_or(0, HealthReport::bad_sectors);
+    let bad_sectors =
+        |drive: &DriveReport| drive.health.as_ref().and_then(|health| health.said.bad_sectors()).unwrap_or(0);
     let any_bad = drives.iter().any(|drive| bad_sectors(drive) > 0);
     let row = |drive: &DriveReport| {
         let [width, depth, height] = drive.slot;
@@ -169,7 +170,8 @@ pub fn table(drives: &[DriveReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::report::{HabitsReport, UnaskedWakeReport};
+    use model::{Smart, UnaskedWake};
+    use server::report::{HabitsReport, HealthReport};
 
     #[test]
     fn each_drive_has_a_row() {
@@ -195,10 +197,11 @@ mod tests {
         assert_eq!(reasons(std::slice::from_ref(&drive)), "");
         let away = DriveReport { reason: Some("it has no label; put it back".into()), ..drive.clone() };
         assert_eq!(reasons(std::slice::from_ref(&away)), "drive 3: it has no label; put it back\n");
-        let wake = UnaskedWakeReport { found_ms: 0, by_itself: true, cause: "nobody sent it anything".into() };
+        let wake = UnaskedWake { found_ms: 0, by_itself: true, cause: "nobody sent it anything".into() };
+        let said = Smart { pending_sectors: Some(12), ..Smart::default() };
         let woken = DriveReport {
             habits: Some(HabitsReport { last_unasked_wake: Some(wake), ..HabitsReport::default() }),
-            health: Some(HealthReport { pending_sectors: Some(12), ..HealthReport::default() }),
+            health: Some(HealthReport { said, ..HealthReport::default() }),
             ..drive.clone()
         };
         assert!(

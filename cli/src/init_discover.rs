@@ -11,7 +11,7 @@ use crate::args::{CodeWish, Init};
 use crate::human::{bytes, counted, table};
 use crate::{output, plan};
 use anyhow::{Context, bail};
-use disk::discover::{Disk, Refusal, Tree, find, survey, system_transports};
+use disk::discover::{Disk, Excused, Tree, find, survey, system_transports};
 use engine::layout::{Layout, synthesise};
 use model::{
     Code, Distribution, DomainId, DomainLimit, DriveId, DrivePower, DriveProfile, DriveSpec, FailureDomains, HeavyLoad,
@@ -113,19 +113,12 @@ fn place(disk: &Disk) -> (Option<(String, u32, String)>, String) {
 
 /// Why a disk is no drive of the rack, if it is none.
 fn obstacle(disk: &Disk, wiped: bool) -> Option<String> {
-    let is_excused = |refusal: &&Refusal| wiped && matches!(refusal, Refusal::LardersOwn(_) | Refusal::Holds(_));
-    if let Some(refusal) = disk.refusals.iter().find(|refusal| !is_excused(refusal)) {
-        let id = disk.by_id.as_ref().map_or(disk.name.clone(), |id| id.display().to_string());
-        let named = match refusal {
-            Refusal::LardersOwn(_) | Refusal::Holds(_) => {
-                format!(". Or say `--wipe {id}`: everything on it is lost then")
-            }
-            _ => String::new(),
-        };
-        return Some(format!("{refusal}{named}"));
+    let link = disk.by_id.as_ref().map_or(disk.name.clone(), |id| id.display().to_string());
+    let objections = disk.objections(&link, Excused { wiped, volume: None });
+    if let Some(first) = objections.into_iter().next() {
+        return Some(first);
     }
     let reason = match disk {
-        Disk { mode: None, .. } => "it has no power mode, so that it never sleeps",
         Disk { rotational: false, .. } if !wiped => {
             "it has no platters that could stand still; name it if that is wrong"
         }
@@ -216,6 +209,7 @@ fn rack(disks: &[&Disk], limit: Limit, group: usize, code: Code) -> anyhow::Resu
             resource_domains: vec![DomainId(0)],
             failure_domains: [DomainId(index as u32)].into_iter().chain(shared).collect(),
             capacity_bytes: (capacity_bytes != smallest_bytes).then_some(capacity_bytes),
+            bytes_per_s: None,
             path: disk.by_id.as_ref().map(|id| id.display().to_string()),
             power: DrivePower::Own,
         }
@@ -340,7 +334,7 @@ fn line() -> anyhow::Result<String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use disk::discover::{Bus, Contents, Protocol, Slot};
+    use disk::discover::{Bus, Contents, Protocol, Refusal, Slot};
     use disk::power::PowerMode;
 
     fn disk(index: usize, slot: Option<(&str, &str)>) -> Disk {
@@ -440,7 +434,8 @@ mod tests {
         assert_eq!(chosen.iter().map(|disk| disk.name.as_str()).collect::<Vec<_>>(), ["sda"]);
         let reasons: Vec<&str> = left_out.iter().map(|one| one.reason.as_str()).collect();
         assert!(reasons[0].ends_with("Or say `--wipe /dev/disk/by-id/ata-TEST_01`: everything on it is lost then"));
-        assert_eq!(reasons[1..], ["it has no power mode, so that it never sleeps", "it is too small"]);
+        assert!(reasons[1].starts_with("it has no power mode, so that it never sleeps; "), "{reasons:?}");
+        assert_eq!(reasons[2..], ["it is too small"]);
         let (chosen, _) = choose(&tree, &disks, &["sdb".into()]).unwrap();
         let proposal = propose(&chosen, left_out, Limit::Spinning(2), None).unwrap();
         let text = shown(&chosen, &proposal).unwrap();

@@ -60,7 +60,8 @@ pub fn run(options: &Measure) -> anyhow::Result<()> {
     let figures = Figures::of(&all.iter().map(|(_, measured)| measured.clone()).collect::<Vec<_>>());
     let figures = figures.context("nothing was measured")?;
     if !options.dry_run {
-        dir.put_figures(&figures)?;
+        let rates: Vec<(DriveId, u64)> = all.iter().map(|(drive, own)| (*drive, own.bytes_per_s())).collect();
+        dir.put_figures(&figures, &rates)?;
     }
     show(options.json, &report(&all, &figures, !options.dry_run), sentences)
 }
@@ -134,7 +135,10 @@ fn sentences(report: &Report) -> String {
     ];
     let drives = counted(report.drives.len() as u64, "drive");
     let end = if report.written {
-        format!("the [drive] of rack.toml has the figures of {drives} now; the old one is rack.toml.before\n")
+        format!(
+            "the [drive] of rack.toml has the figures of {drives} now, and each of them its own rate; the old one is \
+             rack.toml.before\n"
+        )
     } else {
         format!("the figures of {drives}; rack.toml is as it was\n")
     };

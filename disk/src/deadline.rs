@@ -18,11 +18,10 @@
 //!
 //! The times are the caller's; nothing is decided here.
 
-use crate::smart::Smart;
 use crate::{Buffer, Clock, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
-use model::Time;
 use model::sabotage::{Sabotage, is_on};
+use model::{Smart, Time};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

@@ -42,10 +42,10 @@ use crate::directory::{DirectoryDrive, OpenFiles};
 use crate::label::{self, DriveLabel, Label};
 use crate::measure::Subject;
 use crate::power::PowerMode;
-use crate::smart::Smart;
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
 use measurable::Measurable;
+use model::Smart;
 use state::DeviceState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,14 +133,16 @@ impl DeviceDrive {
     }
 
     /// Has `work` done in the directory of the disk's files, in a file system of this rack's; it is made if it is not
-    /// there. The disk, which is awake, is unmounted and asleep then. Blocks.
+    /// there. It is `owner`'s then, as after [`DeviceDrive::make`], which may have been killed before it came to that.
+    /// The disk, which is awake, is unmounted and asleep in the end. Blocks.
     ///
     /// # Errors
     /// [`DriveError`]; what was done is done then.
-    pub fn complete<T>(&self, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
+    pub fn complete<T>(&self, owner: Option<(u32, u32)>, work: impl FnOnce(&Path) -> T) -> Result<T, DriveError> {
         self.state.mount_new()?;
         let done = self.state.make_directory().map(|()| work(&self.state.directory()));
-        let done = done.and_then(|done| self.state.sync_root().map(|()| done));
+        let given = || owner.map_or(Ok(()), |owner| self.state.give_to(owner)).and_then(|()| self.state.sync_root());
+        let done = done.and_then(|done| given().map(|()| done));
         let stopped = self.state.stop();
         done.and_then(|done| stopped.map(|()| done))
     }

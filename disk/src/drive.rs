@@ -10,9 +10,9 @@
 use crate::Buffer;
 use crate::label::LabelError;
 use crate::power::PowerError;
-use crate::smart::Smart;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
+use model::Smart;
 use rustix::io::Errno;
 use std::fmt;
 use std::io;

@@ -17,12 +17,11 @@
 //! - The same seed and the same commands at the same moments give the same physics. Nothing here spawns a task or a
 //!   thread.
 
-use crate::smart::Smart;
 use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refused, ServerLoad, Servers, Trip};
-use model::{DriveId, RackSpec, ResourceId, Time};
+use model::{DriveId, RackSpec, ResourceId, Smart, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -243,7 +242,8 @@ impl EmulatedRack {
     ) -> Self {
         let (now, profile) = (clock.now(), Arc::new(spec.profile.clone()));
         let physics = |drive: DriveId| {
-            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive).from(now);
+            let physics =
+                DrivePhysics::new(Arc::clone(&profile), seed, drive).at_rate(spec.drive(drive).bytes_per_s).from(now);
             if spec.is_always_on(drive) { physics.always_on() } else { physics }
         };
         let one = |drive: DriveId| DriveState {

@@ -1,25 +1,13 @@
 //! What a rack's hardware says and is asked beside the commands of its drives.
 
-use crate::discover::PowerHabits;
 use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
 use async_trait::async_trait;
-use model::DriveId;
+use model::{DriveId, PowerHabits, UnaskedWake};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How full the clients' queue of a drive's class is, in thousandths.
 pub type QueueFill = Box<dyn Fn(DriveId) -> u32 + Send + Sync>;
-
-/// A wake of a drive that nobody here asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnaskedWake {
-    /// When it was found awake, in milliseconds of the Unix epoch.
-    pub found_ms: u64,
-    /// True if nobody had sent it anything.
-    pub by_itself: bool,
-    /// What the kernel's counters show of the likely cause, for people.
-    pub cause: String,
-}
 
 /// The hardware of a rack: emulated, or devices.
 #[async_trait]

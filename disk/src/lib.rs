@@ -47,7 +47,7 @@ pub use directory::{DESCRIPTORS_PER_FILE, DirectoryDrive, IoMode, OpenFiles};
 pub use drive::{Drive, DriveError, DriveFuture, FileName, Space};
 pub use emulated::{DriveEvent, DriveEventKind, EmulatedDrive, EmulatedRack, FUSE_RESET, Overrun};
 pub use format::{BLOCK_BYTES, FORMAT_VERSION, FormatError};
-pub use hardware::{Hardware, QueueFill, UnaskedWake};
+pub use hardware::{Hardware, QueueFill};
 pub use label::{Device, DriveLabel, DriveUuid, Label, LabelError, RackUuid};
 pub use memory::{MemoryCall, MemoryDrive};
 

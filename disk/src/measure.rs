@@ -89,6 +89,13 @@ pub struct Measured {
     pub seek: Duration,
 }
 
+impl Measured {
+    /// Its mean rate, in bytes/s.
+    pub fn bytes_per_s(&self) -> u64 {
+        mean(&self.zones)
+    }
+}
+
 /// Measures `disk` by the clock `now`.
 ///
 /// # Errors
@@ -231,7 +238,7 @@ const SPREAD_MAX: u64 = 499;
 impl Figures {
     /// The figures of these disks; `None` without any.
     pub fn of(disks: &[Measured]) -> Option<Self> {
-        let means: Vec<u64> = disks.iter().map(|disk| mean(&disk.zones)).collect();
+        let means: Vec<u64> = disks.iter().map(Measured::bytes_per_s).collect();
         let bytes_per_s = mean(&means);
         if bytes_per_s == 0 {
             return None;

@@ -6,10 +6,9 @@
 //! How a crash is modelled: a file remembers what each unsynced write replaced, and whether its name was ever synced.
 //! Invariant: undoing those writes backwards gives the bytes of the last sync. Synced bytes are stored once.
 
-use crate::smart::Smart;
 use crate::{Buffer, Drive, DriveError, FileName, Space};
 use async_trait::async_trait;
-use model::Rng;
+use model::{Rng, Smart};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;

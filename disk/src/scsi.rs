@@ -20,7 +20,7 @@ mod sg;
 pub(crate) mod tests;
 
 pub use command::Command;
-pub use identify::{AtaIdentity, PowerUpInStandby};
+pub use identify::AtaIdentity;
 pub use replay::{Recorded, Replay};
 pub use sense::{AtaStatus, Sense};
 pub use sg::SgDevice;

@@ -13,6 +13,7 @@ mod tests;
 
 use crate::power::{PowerControl, PowerError, PowerMode};
 use crate::scsi::{Command, ScsiTransport, TransportError};
+use model::Smart;
 
 /// The bytes of SMART READ DATA.
 const SMART_BYTES: usize = 512;
@@ -31,33 +32,6 @@ const LOG_INFORMATIONAL_EXCEPTIONS: u8 = 0x2f;
 const FAILURE_PREDICTED: u8 = 0x5d;
 /// What a disk says whose temperature is not known.
 const NO_TEMPERATURE: u8 = 0xff;
-
-/// The health of a disk, as far as it says it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Smart {
-    /// Sectors that were bad and lie elsewhere now: reallocated sectors, or the list of grown defects.
-    pub reallocated_sectors: Option<u64>,
-    /// Sectors that could not be read, and are reallocated or cleared when they are written.
-    pub pending_sectors: Option<u64>,
-    /// Sectors that a scan of the disk's own could not read, or reads that failed for good.
-    pub uncorrectable: Option<u64>,
-    /// Errors on the cable.
-    pub link_errors: Option<u64>,
-    /// Starts of the platters.
-    pub starts: Option<u64>,
-    /// The starts that the disk is made for.
-    pub starts_rated: Option<u64>,
-    /// Times that the heads were loaded.
-    pub loads: Option<u64>,
-    /// The loads that the disk is made for.
-    pub loads_rated: Option<u64>,
-    /// Hours with power.
-    pub power_on_h: Option<u64>,
-    /// Degrees Celsius.
-    pub temperature_c: Option<i16>,
-    /// True if the disk expects to fail. ATA disks do not say it here.
-    pub predicts_failure: Option<bool>,
-}
 
 /// Why the health of a disk is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +54,7 @@ pub enum SmartError {
 pub fn read_ata(transport: &impl ScsiTransport, power: &impl PowerControl) -> Result<Smart, SmartError> {
     awake(power)?;
     let reply = transport.execute(&Command::ata_smart_read_data())?;
-    let smart = if reply.is_good() { Smart::of_ata(&reply.data) } else { None };
+    let smart = if reply.is_good() { of_ata(&reply.data) } else { None };
     smart.ok_or(SmartError::Nothing)
 }
 
@@ -95,7 +69,7 @@ pub fn read_scsi(transport: &impl ScsiTransport, power: &impl PowerControl) -> R
     for page in [LOG_READ_ERRORS, LOG_TEMPERATURE, LOG_START_STOP, LOG_BACKGROUND_SCAN, LOG_INFORMATIONAL_EXCEPTIONS] {
         let reply = transport.execute(&Command::log_sense(page))?;
         if reply.is_good() {
-            smart.add_page(page, &reply.data);
+            add_page(&mut smart, page, &reply.data);
         }
     }
     let reply = transport.execute(&Command::read_grown_defects())?;
@@ -113,54 +87,52 @@ fn awake(power: &impl PowerControl) -> Result<(), SmartError> {
     }
 }
 
-impl Smart {
-    /// Decodes SMART READ DATA; `None` if it is too short, or its checksum is wrong.
-    pub fn of_ata(bytes: &[u8]) -> Option<Self> {
-        let bytes = bytes.get(..SMART_BYTES)?;
-        let sum = bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
-        if sum != 0 || bytes.iter().all(|byte| *byte == 0) {
-            return None;
-        }
-        let mut smart = Self::default();
-        for attribute in bytes[TABLE..].chunks_exact(ATTRIBUTE_BYTES).take(ATTRIBUTES) {
-            let raw = Some(u64::from(u32::from_le_bytes([attribute[5], attribute[6], attribute[7], attribute[8]])));
-            match attribute[0] {
-                4 => smart.starts = raw,
-                5 => smart.reallocated_sectors = raw,
-                9 => smart.power_on_h = raw,
-                193 => smart.loads = raw,
-                // Above the temperature some makers keep the lowest and the highest.
-                194 => smart.temperature_c = Some(i16::from(attribute[5].cast_signed())),
-                197 => smart.pending_sectors = raw,
-                198 => smart.uncorrectable = raw,
-                199 => smart.link_errors = raw,
-                _ => {}
-            }
-        }
-        (smart != Self::default()).then_some(smart)
+/// Decodes SMART READ DATA; `None` if it is too short, or its checksum is wrong.
+pub fn of_ata(bytes: &[u8]) -> Option<Smart> {
+    let bytes = bytes.get(..SMART_BYTES)?;
+    let sum = bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte));
+    if sum != 0 || bytes.iter().all(|byte| *byte == 0) {
+        return None;
     }
-
-    /// Adds what the log page `page` says, in an answer to LOG SENSE; nothing if that is another page.
-    fn add_page(&mut self, page: u8, bytes: &[u8]) {
-        if bytes.first().is_none_or(|first| first & 0x3f != page) {
-            return;
+    let mut smart = Smart::default();
+    for attribute in bytes[TABLE..].chunks_exact(ATTRIBUTE_BYTES).take(ATTRIBUTES) {
+        let raw = Some(u64::from(u32::from_le_bytes([attribute[5], attribute[6], attribute[7], attribute[8]])));
+        match attribute[0] {
+            4 => smart.starts = raw,
+            5 => smart.reallocated_sectors = raw,
+            9 => smart.power_on_h = raw,
+            193 => smart.loads = raw,
+            // Above the temperature some makers keep the lowest and the highest.
+            194 => smart.temperature_c = Some(i16::from(attribute[5].cast_signed())),
+            197 => smart.pending_sectors = raw,
+            198 => smart.uncorrectable = raw,
+            199 => smart.link_errors = raw,
+            _ => {}
         }
-        for (code, value) in parameters(bytes) {
-            match (page, code) {
-                (LOG_READ_ERRORS, 6) => self.uncorrectable = number(value),
-                (LOG_TEMPERATURE, 0) => self.temperature_c = value.get(1).copied().and_then(celsius),
-                (LOG_START_STOP, 3) => self.starts_rated = number(value).filter(|rated| *rated > 0),
-                (LOG_START_STOP, 4) => self.starts = number(value),
-                (LOG_START_STOP, 5) => self.loads_rated = number(value).filter(|rated| *rated > 0),
-                (LOG_START_STOP, 6) => self.loads = number(value),
-                (LOG_BACKGROUND_SCAN, 0) => {
-                    self.power_on_h = value.get(..4).and_then(number).map(|minutes| minutes / 60);
-                }
-                (LOG_INFORMATIONAL_EXCEPTIONS, 0) => {
-                    self.predicts_failure = value.first().map(|code| *code == FAILURE_PREDICTED);
-                }
-                _ => {}
+    }
+    (smart != Smart::default()).then_some(smart)
+}
+
+/// Adds what the log page `page` says, in an answer to LOG SENSE; nothing if that is another page.
+fn add_page(smart: &mut Smart, page: u8, bytes: &[u8]) {
+    if bytes.first().is_none_or(|first| first & 0x3f != page) {
+        return;
+    }
+    for (code, value) in parameters(bytes) {
+        match (page, code) {
+            (LOG_READ_ERRORS, 6) => smart.uncorrectable = number(value),
+            (LOG_TEMPERATURE, 0) => smart.temperature_c = value.get(1).copied().and_then(celsius),
+            (LOG_START_STOP, 3) => smart.starts_rated = number(value).filter(|rated| *rated > 0),
+            (LOG_START_STOP, 4) => smart.starts = number(value),
+            (LOG_START_STOP, 5) => smart.loads_rated = number(value).filter(|rated| *rated > 0),
+            (LOG_START_STOP, 6) => smart.loads = number(value),
+            (LOG_BACKGROUND_SCAN, 0) => {
+                smart.power_on_h = value.get(..4).and_then(number).map(|minutes| minutes / 60);
             }
+            (LOG_INFORMATIONAL_EXCEPTIONS, 0) => {
+                smart.predicts_failure = value.first().map(|code| *code == FAILURE_PREDICTED);
+            }
+            _ => {}
         }
     }
 }

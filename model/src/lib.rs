@@ -15,6 +15,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "toml", feature = "sabotage"))]
 extern crate std;
 
+mod drive_facts;
 mod id;
 pub mod physics;
 mod rack;
@@ -24,6 +25,7 @@ pub mod sabotage;
 pub mod text;
 mod time;
 
+pub use drive_facts::{PowerHabits, PowerUpInStandby, Smart, UnaskedWake};
 pub use id::{Attempt, BlobId, ClassId, DomainId, DriveId, GroupId, OpId, ResourceId};
 pub use rack::{
     Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec,

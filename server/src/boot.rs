@@ -239,7 +239,7 @@ async fn reported_health(catalog: &Catalog) -> Result<Vec<Event>, CatalogError> 
         Some(Event::DriveHealthReported(HealthRecord {
             drive: DriveId(health.drive),
             first_bad_sectors: health.first_bad_sectors,
-            bad_sectors: health.bad_sectors()?,
+            bad_sectors: health.said.bad_sectors()?,
             asked: Time::from_nanos(health.read_ns),
         }))
     };

@@ -268,24 +268,48 @@ impl DataDir {
         Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
     }
 
-    /// Puts measured figures into the rack's description, in one step; what it was is kept as `rack.toml.before`.
+    /// Puts measured figures into the rack's description, and into that of each measured drive its own rate, in one
+    /// step; what it was is kept as `rack.toml.before`.
     ///
     /// # Errors
     /// When the description cannot be changed so; it is as it was then.
-    pub fn put_figures(&self, figures: &Figures) -> Result<(), DataDirError> {
+    pub fn put_figures(&self, figures: &Figures, rates: &[(DriveId, u64)]) -> Result<(), DataDirError> {
         let at = self.path.join(RACK);
         let old = read_part(&at)?;
-        let new = profile::with_figures(&old, figures).ok_or_else(|| damaged(&at, "has no [drive]"))?;
-        if !profile::is_same_but_for_figures(&self.rack, &model::text::parse(&new, &at.to_string_lossy())?) {
-            return Err(damaged(&at, "cannot be changed line by line; write each key of [drive] on a line of its own"));
+        let by_line = "cannot be changed line by line; write [drive], each [[drives]], and each of their keys on a \
+                       line of its own";
+        let new = profile::with_figures(&old, figures, rates).ok_or_else(|| damaged(&at, by_line))?;
+        if !profile::is_same_but_for_figures(&self.described, &model::text::parse(&new, &at.to_string_lossy())?) {
+            return Err(damaged(&at, by_line));
         }
         let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join("rack.toml.before"));
         for (path, text) in [(&before, &old), (&fresh, &new)] {
             gone(fs::remove_file(path), "what was left of an earlier change")?;
             write_new(path, text.as_bytes(), 0o644)?;
+            if let Some(owner) = owner_elsewhere(&self.path)? {
+                give_to(path, owner)?;
+            }
         }
         fs::rename(&fresh, &at).map_err(|e| failed("naming the description", e))?;
         sync_directory(&self.path)
+    }
+
+    /// What root has made in the directory and in its workshop becomes its owner's, so that a service that is not
+    /// root can use it.
+    ///
+    /// # Errors
+    /// [`DataDirError`].
+    pub fn give_what_root_made(&self) -> Result<(), DataDirError> {
+        let Some(owner) = owner_elsewhere(&self.path)? else { return Ok(()) };
+        let entries = fs::read_dir(&self.path).map_err(|e| failed("looking for what root has made", e))?;
+        for entry in entries {
+            let path = entry.map_err(|e| failed("looking for what root has made", e))?.path();
+            // Drives that are directories may be many, and large; nothing is made there.
+            if path.is_file() {
+                give_to(&path, owner)?;
+            }
+        }
+        give_to(&self.workshop(), owner)
     }
 
     /// Whether some drives are devices.

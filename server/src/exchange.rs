@@ -72,17 +72,17 @@ impl DiskExchange {
         let volume = label::volume_name(label.rack);
         let disk = judge_disk(&rack, (drive, &link), choice.wipe.as_deref(), &volume, (&tree, &disks))?;
         let fresh = DriveLabel { device: disk.identity(), ..fresh_label(label).map_err(|error| error.to_string())? };
+        let owner = self.register.owner().map_err(|error| error.to_string())?;
         let taken = match found(&device, &disk, &fresh, (choice, known))? {
             Some(Found::Itself(uuid)) => {
                 device.put_to_sleep().map_err(|error| about(&link, &error))?;
                 Taken::Itself(uuid)
             }
             Some(_) => {
-                let taken = device.complete(|directory| take(directory, &fresh, known));
+                let taken = device.complete(owner, |directory| take(directory, &fresh, known));
                 taken.map_err(|error| about(&link, &error))??
             }
             None => {
-                let owner = self.register.owner().map_err(|error| error.to_string())?;
                 device.make(&fresh, owner).map_err(|error| about(&link, &error))?;
                 Taken::Another(fresh.uuid)
             }

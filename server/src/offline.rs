@@ -45,6 +45,7 @@ impl Offline {
                 None => SqliteStore::open(dir.catalog())?,
             };
             let catalog = Catalog::open(Arc::new(store)).await?;
+            dir.give_what_root_made()?;
             let layout = synthesise(dir.rack())?;
             Ok(Self { dir, catalog, layout })
         })

@@ -116,6 +116,7 @@ async fn recover(
         count_starts(rack, &catalog).await?;
     }
     report.replaced = put_in_place(&place, &draft)?;
+    dir.give_what_root_made()?;
     Ok(report)
 }
 

@@ -15,6 +15,7 @@ pub use temperature::{
     TemperatureReport,
 };
 
+use model::{PowerHabits, Smart, UnaskedWake};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -605,71 +606,30 @@ pub struct DriveReport {
     pub habits: Option<HabitsReport>,
 }
 
-/// What a drive said of its health; `None` is what it does not say.
+/// What a drive said of its health.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReport {
     /// When it was asked, in milliseconds of the Unix epoch.
     pub read_ms: u64,
     /// Bad sectors, reallocated or pending, when it was asked first.
     pub first_bad_sectors: u64,
-    /// Sectors that were bad and lie elsewhere now.
-    pub reallocated_sectors: Option<u64>,
-    /// Sectors that could not be read, and wait to be reallocated.
-    pub pending_sectors: Option<u64>,
-    /// Reads that failed for good.
-    pub uncorrectable: Option<u64>,
-    /// Errors on the cable.
-    pub link_errors: Option<u64>,
-    /// Starts of the platters in its life, by whomever.
-    pub starts: Option<u64>,
-    /// Times that the heads were loaded.
-    pub loads: Option<u64>,
-    /// The loads that it is made for.
-    pub loads_rated: Option<u64>,
-    /// Hours with power.
-    pub power_on_h: Option<u64>,
-    /// Degrees Celsius, at that moment.
-    pub temperature_c: Option<i16>,
-    /// Whether it expects to fail.
-    pub predicts_failure: Option<bool>,
+    /// What it said.
+    #[serde(flatten)]
+    pub said: Smart,
 }
 
-impl HealthReport {
-    /// Sectors that were reallocated or wait to be.
-    pub fn bad_sectors(&self) -> u64 {
-        self.reallocated_sectors.unwrap_or(0).saturating_add(self.pending_sectors.unwrap_or(0))
-    }
-}
-
-/// What a drive does about its power by itself; `None` is what it does not say.
+/// What a drive does about its power by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HabitsReport {
-    /// True if the kernel starts it by itself upon I/O while it is stopped.
-    pub allow_restart: Option<bool>,
-    /// Whether platters stay still when it gets its power: `unsupported`, `disabled`, `enabled`, `enabled until spun
-    /// up`.
-    pub power_up_in_standby: Option<String>,
-    /// The level of Advanced Power Management, if that is on; below 128 it may stop its platters by itself.
-    pub apm_level: Option<u8>,
-    /// True if it may stop its platters by timers of its own.
-    pub epc_enabled: Option<bool>,
+    /// What it and the kernel say of it.
+    #[serde(flatten)]
+    pub said: PowerHabits,
     /// How often it was found awake although nobody had sent it anything.
     pub woke_itself: u64,
     /// How often it was found awake since another program woke it.
     pub woken_by_others: u64,
     /// The last of those wakes.
-    pub last_unasked_wake: Option<UnaskedWakeReport>,
-}
-
-/// A wake of a drive that nobody here asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnaskedWakeReport {
-    /// When it was found awake, in milliseconds of the Unix epoch.
-    pub found_ms: u64,
-    /// True if it woke by itself: nobody had sent it anything.
-    pub by_itself: bool,
-    /// The likely cause, by the kernel's counters.
-    pub cause: String,
+    pub last_unasked_wake: Option<UnaskedWake>,
 }
 
 /// A user.

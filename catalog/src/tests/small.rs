@@ -3,10 +3,9 @@
 use super::{catalog, catalog_in, object, put, sound};
 use crate::{
     Acl, Bucket, BucketChange, Catalog, CatalogError, ChecksRecord, ClockAnchor, Cursor, DriveHabits, DriveHealth,
-    DriveRecord, MemoryStore, Ownership, PutCondition, StagedWhen, Store, StoreError, UnaskedWake, User, VersionId,
-    Write,
+    DriveRecord, MemoryStore, Ownership, PutCondition, StagedWhen, Store, StoreError, User, VersionId, Write,
 };
-use model::DriveId;
+use model::{DriveId, PowerHabits, PowerUpInStandby, Smart, UnaskedWake};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -129,16 +128,21 @@ async fn users_and_drives_are_listed_in_order() {
 async fn the_first_count_of_bad_sectors_stays_until_another_drive_takes_the_place() {
     let store = MemoryStore::new();
     let catalog = Catalog::open(Arc::new(store.clone())).await.unwrap();
-    let said = |drive, reallocated_sectors| DriveHealth { drive, reallocated_sectors, ..DriveHealth::default() };
+    let said = |drive, reallocated_sectors| {
+        let said = Smart { reallocated_sectors, ..Smart::default() };
+        DriveHealth { drive, said, ..DriveHealth::default() }
+    };
     let put = async |health: DriveHealth| catalog.put_drive_health(health).await.unwrap().first_bad_sectors;
     assert_eq!(put(said(300, None)).await, 0, "nothing is said of them");
     assert_eq!(put(said(300, Some(8))).await, 8, "this is the first count");
-    assert_eq!(put(DriveHealth { pending_sectors: Some(2), ..said(300, Some(9)) }).await, 8);
+    let mut worse = said(300, Some(9));
+    worse.said.pending_sectors = Some(2);
+    assert_eq!(put(worse).await, 8);
     assert_eq!(put(said(2, Some(1))).await, 1);
     let again = Catalog::open(Arc::new(store)).await.unwrap();
     let known = again.drive_healths().await.unwrap();
     assert_eq!(known.iter().map(|health| health.drive).collect::<Vec<_>>(), [2, 300]);
-    assert_eq!((known[1].first_bad_sectors, known[1].bad_sectors()), (8, Some(11)));
+    assert_eq!((known[1].first_bad_sectors, known[1].said.bad_sectors()), (8, Some(11)));
     again.fail_drive(DriveId(300), 7).await.unwrap();
     assert_eq!(again.replace_drive(DriveId(300), [1; 16]).await.unwrap(), Some(0));
     assert_eq!(again.drive_healths().await.unwrap().len(), 1);
@@ -153,10 +157,14 @@ async fn what_was_seen_of_a_drive_outlives_what_it_says_of_itself() {
     for _ in 0..2 {
         catalog.note_unasked_wake(DriveId(1), wake(true)).await.unwrap();
     }
-    let said = DriveHabits { drive: 1, allow_restart: Some(true), apm_level: Some(96), ..DriveHabits::default() };
-    catalog.put_drive_habits(said.clone()).await.unwrap();
+    let puis = Some(PowerUpInStandby::EnabledUntilSpunUp);
+    let said = PowerHabits { power_up_in_standby: puis, apm_level: Some(96), ..PowerHabits::default() };
+    catalog.put_drive_habits(DriveId(1), said).await.unwrap();
     let known = catalog.drive_habits().await.unwrap();
-    assert_eq!(known, [DriveHabits { woke_itself: 1, woken_by_others: 1, last_wake: Some(wake(true)), ..said }]);
+    assert_eq!(
+        known,
+        [DriveHabits { drive: 1, said, woke_itself: 1, woken_by_others: 1, last_wake: Some(wake(true)) }]
+    );
     catalog.fail_drive(DriveId(1), 7).await.unwrap();
     catalog.replace_drive(DriveId(1), [1; 16]).await.unwrap();
     assert_eq!(catalog.drive_habits().await.unwrap(), []);

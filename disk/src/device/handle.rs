@@ -1,13 +1,13 @@
 //! A disk by its name in /dev/disk/by-id: where it is now, its power control, its counters, its file system.
 
 use crate::counters::IoCounters;
-use crate::discover::{Contents, PowerHabits, Protocol, Role, Tree, identity_of, protocol_of, system_transports};
+use crate::discover::{Contents, Protocol, Role, Tree, habits_of, identity_of, protocol_of, system_transports};
 use crate::drive::DriveError;
 use crate::label::{Device, LabelError};
 use crate::power::{AtaPower, CommandPower, NoPower, PowerControl, PowerMode, ScsiPower};
 use crate::scsi::{Command, Reply, ScsiTransport, TransportError};
-use crate::smart::{self, Smart, SmartError};
-use model::PowerCommand;
+use crate::smart::{self, SmartError};
+use model::{PowerCommand, PowerHabits, Smart};
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,12 @@ pub struct DiskHandle {
 impl DiskHandle {
     /// The disk to which the link `id` leads, whose power `command` controls, or else it itself.
     pub fn new(id: impl Into<PathBuf>, command: Option<PowerCommand>) -> Self {
-        Self { command, ..Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)) }
+        Self::within(id.into(), Tree::below("/"), Arc::new(system_transports)).commanded_by(command)
+    }
+
+    /// The same disk, whose power `command` controls, if there is one.
+    pub(super) fn commanded_by(self, command: Option<PowerCommand>) -> Self {
+        Self { command, ..self }
     }
 
     /// The disk to which the link `id` leads in `tree`, which is sent its commands by way of `transports`.
@@ -124,7 +129,7 @@ impl DiskHandle {
 
     /// What it does about its power by itself; `None` if it is not there. It is not asked.
     pub fn habits(&self) -> Option<PowerHabits> {
-        Some(PowerHabits::read(&self.tree, &self.name().ok()?))
+        Some(habits_of(&self.tree, &self.name().ok()?))
     }
 
     /// What its platters do. Starts nothing.

@@ -8,7 +8,7 @@ use crate::DriveError;
 use crate::label::{self, DriveLabel, Label, LabelError};
 use crate::power::{PowerError, PowerMode, trial};
 use crate::scsi::TransportError;
-use crate::smart::Smart;
+use model::Smart;
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -194,11 +194,12 @@ impl DeviceState {
         self.sync_root()
     }
 
-    /// Makes the directory and the label in it the user's and the group's.
-    fn give_to(&self, (user, group): (u32, u32)) -> Result<(), DriveError> {
+    /// Makes the directory, and the label in it if there is one, the user's and the group's.
+    pub(super) fn give_to(&self, (user, group): (u32, u32)) -> Result<(), DriveError> {
         let directory = self.directory();
-        let made = [directory.clone(), directory.join(label::file_name().as_str())];
-        let given = made.iter().try_for_each(|path| chown(path, Some(user), Some(group)));
+        let label = directory.join(label::file_name().as_str());
+        let made = [Some(directory.clone()), label.exists().then_some(label)];
+        let given = made.iter().flatten().try_for_each(|path| chown(path, Some(user), Some(group)));
         let given = given.and_then(|()| fs::File::open(&directory)?.sync_all());
         given.map_err(|source| DriveError::Io {
             context: format!("giving {} to its owner", directory.display()),

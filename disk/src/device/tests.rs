@@ -10,7 +10,7 @@ use crate::label::{RackUuid, volume_name};
 use crate::power::PowerError;
 use crate::scsi::{Command, Recorded, Replay, Reply, ScsiTransport, TransportError};
 use crate::{DriveEventKind, Hardware, LabelError};
-use model::DriveId;
+use model::{DriveId, PowerCommand};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs;
@@ -96,6 +96,10 @@ impl Machine {
 
     /// The drive on the disk that the kernel calls `name`.
     fn drive(&self, name: &str) -> DeviceDrive {
+        self.drive_commanded_by(name, None)
+    }
+
+    fn drive_commanded_by(&self, name: &str, command: Option<PowerCommand>) -> DeviceDrive {
         let label = Label { rack: RACK, rack_name: "here".into(), drive: DriveId(0) };
         let id = PathBuf::from(format!("/dev/disk/by-id/{name}"));
         let mount_point = self.path("mounts").join(name);
@@ -105,7 +109,7 @@ impl Machine {
             let (replay, count) = disks.get(node).ok_or(TransportError::Gone)?;
             Ok(Box::new(Wire(Arc::clone(replay), count.clone())) as Box<dyn ScsiTransport>)
         };
-        let disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open));
+        let disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open)).commanded_by(command);
         let mut state = DeviceState::new(disk, mount_point, label.clone());
         state.pause = |_| {};
         let files = DirectoryDrive::at(state.directory()).with_label(label);
@@ -292,6 +296,26 @@ async fn a_sleeping_disk_is_left_alone_until_somebody_touches_it() {
     machine.reads("sda", 3);
     assert_eq!(news(&rack).await, None);
     assert_eq!(rack.woken_by_others(), 1);
+}
+
+#[test]
+fn a_command_of_the_operators_is_not_run_to_ask_a_disk_that_nobody_touched() {
+    let machine = Machine::new();
+    machine.plug("sda", SATA, Replay::default());
+    let (script, calls) = (machine.path("relay"), machine.path("calls"));
+    fs::write(&script, format!("echo $1 >>{}; echo standby", calls.display())).unwrap();
+    let argv = vec!["/bin/sh".into(), script.display().to_string()];
+    let drive = machine.drive_commanded_by("sda", Some(PowerCommand { argv, timeout: Duration::from_secs(30) }));
+    drive.state.stop().unwrap();
+    let called = || fs::read_to_string(&calls).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(called(), ["stop", "state"]);
+    for _ in 0..3 {
+        assert_eq!((drive.state.look(), drive.state.check()), (None, None));
+    }
+    assert_eq!(called().len(), 2, "nobody asks");
+    machine.reads("sda", 3);
+    assert_eq!(drive.state.look(), None, "it says that it stands still");
+    assert_eq!(called(), ["stop", "state", "state"], "somebody touched it");
 }
 
 #[tokio::test(start_paused = true)]

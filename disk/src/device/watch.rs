@@ -78,8 +78,12 @@ impl DeviceState {
     }
 
     /// Asks the disk for its state if it is supposed to sleep, whether or not it was touched: it may have woken by
-    /// itself, which no counter shows.
+    /// itself, which no counter shows. A command of the operator's is not run for that: what it does to find the state
+    /// out nobody here knows, and what it switches off does not come on by itself.
     pub(super) fn check(&self) -> Option<Seen> {
+        if self.disk.is_commanded() {
+            return None;
+        }
         let before = self.sleep.lock().asleep?;
         let (now, sent) = self.disk.counters()?;
         // What was touched is seen by the next look.

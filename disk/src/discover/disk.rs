@@ -2,12 +2,13 @@
 
 use super::contents::Contents;
 use super::enclosures::Slot;
-use super::refusal::Refusal;
+use super::refusal::{Excused, Refusal};
 use super::tree::{Tree, device_path};
 use crate::counters::IoCounters;
 use crate::label::Device;
 use crate::power::{AtaPower, NoPower, PowerControl, PowerMode, ScsiPower};
-use crate::scsi::{PowerUpInStandby, ScsiTransport, SgDevice, TransportError};
+use crate::scsi::{ScsiTransport, SgDevice, TransportError};
+use model::PowerUpInStandby;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -108,6 +109,24 @@ pub struct Disk {
 }
 
 impl Disk {
+    /// Everything that stands against it as a drive that stops and starts, but for what is `excused`, each with its
+    /// mend. `link` is the name by which the operator would excuse what lies on it.
+    pub fn objections(&self, link: &str, excused: Excused<'_>) -> Vec<String> {
+        let said = |refusal: &Refusal| {
+            let wipes = refusal.is_for_contents();
+            let more =
+                if wipes { format!(". Or say `--wipe {link}`: everything on it is lost then") } else { String::new() };
+            format!("{refusal}{more}")
+        };
+        let refusals = self.refusals.iter().filter(|refusal| !refusal.is_excused(excused));
+        let no_power = self.mode.is_none().then(|| {
+            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory \
+             with power = \"none\", or control its power by a command (`power` in the rack's description)"
+                .to_owned()
+        });
+        refusals.map(said).chain(no_power).collect()
+    }
+
     /// Its identity, by which it is found again: the World Wide Name, or else the serial number.
     pub fn identity(&self) -> Device {
         match (&self.wwn, &self.serial) {

@@ -35,6 +35,27 @@ pub enum Refusal {
     PowerUnknown(PowerError),
 }
 
+/// What lies on a disk and is excused, since nobody needs it any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Excused<'a> {
+    /// Everything: the operator has named the disk.
+    pub wiped: bool,
+    /// The file system of this name.
+    pub volume: Option<&'a str>,
+}
+
+impl Refusal {
+    /// True if it is for what lies on the disk, which can be wiped.
+    pub(super) fn is_for_contents(&self) -> bool {
+        matches!(self, Self::LardersOwn(_) | Self::Holds(_))
+    }
+
+    pub(super) fn is_excused(&self, excused: Excused<'_>) -> bool {
+        let is_known = matches!(self, Self::LardersOwn(found) if Some(found.as_str()) == excused.volume);
+        is_known || (excused.wiped && self.is_for_contents())
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

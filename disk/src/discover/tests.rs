@@ -4,7 +4,8 @@
 use super::*;
 use crate::label::{Device, RackUuid, volume_name};
 use crate::power::{PowerError, PowerMode};
-use crate::scsi::{Command, PowerUpInStandby, Replay, Reply, ScsiTransport, TransportError};
+use crate::scsi::{Command, Replay, Reply, ScsiTransport, TransportError};
+use model::PowerUpInStandby;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::symlink;

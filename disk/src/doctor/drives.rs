@@ -1,12 +1,12 @@
 //! What disks do about their power by themselves: timers of their own, and platters that wait to be started.
 
 use super::finding::Finding;
-use crate::discover::{APM_LEVEL_STAYS, PowerHabits, Tree};
-use crate::scsi::PowerUpInStandby;
+use crate::discover::{APM_LEVEL_STAYS, Tree, habits_of};
+use model::{PowerHabits, PowerUpInStandby};
 
 /// What the disks said when the kernel found them.
 pub fn findings(tree: &Tree) -> Vec<Finding> {
-    tree.names("sys/block").into_iter().flat_map(|disk| of_disk(&disk, PowerHabits::read(tree, &disk))).collect()
+    tree.names("sys/block").into_iter().flat_map(|disk| of_disk(&disk, habits_of(tree, &disk))).collect()
 }
 
 fn of_disk(disk: &str, habits: PowerHabits) -> Vec<Finding> {

@@ -1,36 +1,11 @@
 //! What an ATA disk answers to IDENTIFY DEVICE (ACS-3, 7.12.7): identity, and what it does about power by itself.
 
 use super::inquiry::{rotation_of, text};
+use model::PowerUpInStandby;
 
 const BYTES: usize = 512;
 /// In the low byte of word 255: its high byte makes the sum of all bytes 0.
 const CHECKSUM_SIGNATURE: u8 = 0xa5;
-
-/// Power-up in standby (PUIS): whether platters stay still when the disk gets its power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PowerUpInStandby {
-    /// The disk cannot: it starts with its power, or when its cable lets it.
-    Unsupported,
-    /// It could, and starts with its power.
-    Disabled,
-    /// It waits. What needs the medium starts it.
-    Enabled,
-    /// It waits for SET FEATURES 07h. libata sends that by itself when it finds the disk, so that under Linux such a
-    /// disk starts when the kernel probes it.
-    EnabledUntilSpunUp,
-}
-
-impl PowerUpInStandby {
-    /// Its name, for people and programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Unsupported => "unsupported",
-            Self::Disabled => "disabled",
-            Self::Enabled => "enabled",
-            Self::EnabledUntilSpunUp => "enabled until spun up",
-        }
-    }
-}
 
 /// Identity and power features of an ATA disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 
 use super::*;
 use inquiry::Inquiry;
+use model::PowerUpInStandby;
 use proptest::prelude::*;
 
 /// Sense data as libata makes them after a pass-through with CK_COND: count 0xff, status 0x50.

@@ -74,8 +74,8 @@ fn attributes_are_read_by_their_numbers_and_their_low_bits() {
         temperature_c: Some(29),
         ..Smart::default()
     };
-    assert_eq!(Smart::of_ata(&bytes), Some(expected));
-    let only_one = Smart::of_ata(&attributes(&[(5, 0)])).unwrap();
+    assert_eq!(of_ata(&bytes), Some(expected));
+    let only_one = of_ata(&attributes(&[(5, 0)])).unwrap();
     assert_eq!((only_one.reallocated_sectors, only_one.pending_sectors), (Some(0), None), "silence is not 0");
 }
 
@@ -83,10 +83,10 @@ fn attributes_are_read_by_their_numbers_and_their_low_bits() {
 fn damaged_and_empty_answers_say_nothing() {
     let mut bytes = attributes(&[(5, 1)]);
     bytes[40] ^= 1;
-    assert_eq!(Smart::of_ata(&bytes), None, "the checksum");
-    assert_eq!(Smart::of_ata(&[0; SMART_BYTES]), None);
-    assert_eq!(Smart::of_ata(&attributes(&[(5, 1)])[..511]), None);
-    assert_eq!(Smart::of_ata(&attributes(&[])), None);
+    assert_eq!(of_ata(&bytes), None, "the checksum");
+    assert_eq!(of_ata(&[0; SMART_BYTES]), None);
+    assert_eq!(of_ata(&attributes(&[(5, 1)])[..511]), None);
+    assert_eq!(of_ata(&attributes(&[])), None);
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn the_pages_of_a_sas_disk_are_put_together() {
 #[test]
 fn unknown_temperatures_other_pages_and_other_lists_say_nothing() {
     let mut smart = Smart::default();
-    smart.add_page(0x0d, &page(0x0d, &[(0, &[0, 0xff])]));
-    smart.add_page(0x0e, &page(0x0d, &[(4, &[0, 0, 0, 77])]));
-    smart.add_page(0x0e, &page(0x0e, &[(4, &[0; 9])]));
-    smart.add_page(0x0e, &page(0x0e, &[(3, &[0; 4])]));
-    smart.add_page(0x0e, &page(0x0e, &[(4, &[0, 0, 0, 77])])[..9]);
+    add_page(&mut smart, 0x0d, &page(0x0d, &[(0, &[0, 0xff])]));
+    add_page(&mut smart, 0x0e, &page(0x0d, &[(4, &[0, 0, 0, 77])]));
+    add_page(&mut smart, 0x0e, &page(0x0e, &[(4, &[0; 9])]));
+    add_page(&mut smart, 0x0e, &page(0x0e, &[(3, &[0; 4])]));
+    add_page(&mut smart, 0x0e, &page(0x0e, &[(4, &[0, 0, 0, 77])])[..9]);
     assert_eq!(smart, Smart::default());
     assert_eq!(grown_defects(&[0, 0x05, 0, 40]), None, "no such list");
     assert_eq!(grown_defects(&[0, 0x0e, 0, 40]), None, "a maker's own format");
@@ -159,14 +159,14 @@ fn nothing_but_its_mode_is_asked_of_a_disk_that_is_not_known_to_be_awake() {
 proptest! {
     #[test]
     fn no_answer_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600), page in 0u8..64) {
-        let _ = Smart::of_ata(&bytes);
+        let _ = of_ata(&bytes);
         let mut smart = Smart::default();
-        smart.add_page(page, &bytes);
+        add_page(&mut smart, page, &bytes);
         let mut right = bytes.clone();
         if let Some(first) = right.first_mut() {
             *first = page;
         }
-        smart.add_page(page, &right);
+        add_page(&mut smart, page, &right);
         let _ = grown_defects(&bytes);
     }
 }

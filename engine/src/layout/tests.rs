@@ -111,6 +111,7 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
         resource_domains: resources.iter().map(|column| column[id]).collect(),
         failure_domains: kinds.iter().map(|column| column[id]).collect(),
         capacity_bytes: None,
+        bytes_per_s: None,
         path: None,
         power: DrivePower::Own,
     };

@@ -29,6 +29,7 @@ fn rack(resources: &[(DomainLimit, bool, u32)], watts: Watts) -> RackSpec {
         resource_domains: resources.iter().map(|(_, _, domains)| DomainId(i % domains)).collect(),
         failure_domains: Vec::new(),
         capacity_bytes: None,
+        bytes_per_s: None,
         path: None,
         power: DrivePower::Own,
     };

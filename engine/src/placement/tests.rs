@@ -23,6 +23,7 @@ fn draft(code: (u8, u8), capacities: &[u64], kinds: &[Vec<u32>]) -> RackDraft {
         resource_domains: Vec::new(),
         failure_domains: kinds.iter().map(|domain_of| DomainId(domain_of[i])).collect(),
         capacity_bytes: Some(*capacity),
+        bytes_per_s: None,
         path: None,
         power: model::DrivePower::Own,
     };

@@ -144,6 +144,13 @@ impl DrivePhysics {
         }
     }
 
+    /// The same of a drive of which it was measured how fast it is, if it was.
+    #[must_use]
+    pub fn at_rate(mut self, bytes_per_s: Option<u64>) -> Self {
+        self.bytes_per_s = bytes_per_s.unwrap_or(self.bytes_per_s).max(1);
+        self
+    }
+
     /// The same of a drive whose power nobody controls: it turns, and a stop changes nothing.
     #[must_use]
     pub fn always_on(mut self) -> Self {

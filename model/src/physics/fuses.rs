@@ -235,6 +235,7 @@ mod tests {
             resource_domains: vec![DomainId(i / 4), DomainId(i % 4), DomainId(0)],
             failure_domains: vec![],
             capacity_bytes: None,
+            bytes_per_s: None,
             path: None,
             power: DrivePower::Own,
         };

@@ -87,6 +87,9 @@ pub struct DriveSpec {
     pub failure_domains: Vec<DomainId>,
     /// Its capacity, if it differs from the profile's.
     pub capacity_bytes: Option<u64>,
+    /// Its mean rate, in bytes/s, if that was measured. Without it, it is drawn around the profile's.
+    #[serde(default)]
+    pub bytes_per_s: Option<u64>,
     /// Its directory or device, for racks described drive by drive.
     pub path: Option<String>,
     /// Who starts and stops it.

@@ -181,6 +181,8 @@ fn check_drives(draft: &RackDraft) -> Checked {
         if let Some(bytes) = drive.capacity_bytes {
             check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
         }
+        let stands = "a drive that moves nothing is none; write what it was measured at, or leave it out";
+        require(drive.bytes_per_s != Some(0), format_args!("drives[{index}].bytes_per_s"), stands)?;
     }
     check_power(draft)?;
     check_pool(draft, &mut slots, &mut paths)?;
@@ -390,6 +392,7 @@ mod tests {
                     resource_domains: vec![DomainId(i / 4)],
                     failure_domains: vec![DomainId(i)],
                     capacity_bytes: None,
+                    bytes_per_s: None,
                     path: None,
                     power: DrivePower::Own,
                 })

@@ -3,7 +3,7 @@
 use super::fault::Fault;
 use super::power;
 use super::tree::{Item, Table, cut, nearest};
-use super::units::SIZE;
+use super::units::{RATE, SIZE};
 use crate::id::{DomainId, DriveId};
 use crate::rack::{DRIVES_MAX, DrivePower, DriveSpec, FailureDomains, POOL_DRIVES_MAX, PoolDriveSpec, Resource};
 use alloc::collections::BTreeSet;
@@ -162,6 +162,7 @@ fn drive_at(id: usize, slot: [u16; 3]) -> DriveSpec {
         resource_domains: Vec::new(),
         failure_domains: Vec::new(),
         capacity_bytes: None,
+        bytes_per_s: None,
         path: None,
         power: DrivePower::Own,
     }
@@ -194,10 +195,11 @@ fn one_by_one<'a>(list: &Item<'a>, default: &DrivePower) -> Result<(Vec<DriveSpe
     let (mut drives, mut tables) = (Vec::new(), Vec::new());
     for (id, element) in elements.iter().enumerate() {
         let table = element.table()?;
-        table.only(&["slot", "path", "capacity", "domains", "fails_with", "power"])?;
+        table.only(&["slot", "path", "capacity", "bytes_per_s", "domains", "fails_with", "power"])?;
         let mut drive = drive_at(id, slot(&table)?);
         drive.path = table.find("path").map(|p| p.string("\"/dev/sda\"")).transpose()?.map(ToString::to_string);
         drive.capacity_bytes = table.find("capacity").map(|c| c.quantity(&SIZE)).transpose()?;
+        drive.bytes_per_s = table.find("bytes_per_s").map(|rate| rate.quantity(&RATE)).transpose()?;
         let own: Option<DrivePower> = table.find("power").map(|power| power::read(&power)).transpose()?;
         drive.power = power::of(&drive, own, default);
         drives.push(drive);

@@ -207,6 +207,7 @@ fn what_is_written_is_read_back_as_the_same_rack() {
     draft.resources[0].name = "the.supply".into();
     draft.pack_bytes = 123_456_789;
     draft.drives[0].capacity_bytes = Some(11_987_654_321_000);
+    draft.drives[0].bytes_per_s = Some(181_234_567);
     draft.drives[0].path = Some("/dev/disk/by-id/ata-\"odd\\ \u{e4}\t".into());
     let argv = ["/bin/relay", "a b", "\"", ""].map(ToString::to_string).to_vec();
     let command = |seconds| {
@@ -230,7 +231,7 @@ fn what_is_written_is_read_back_as_the_same_rack() {
     for line in [
         "# a note of two   lines\n[[drives]]",
         "domains = { \"the.supply\" = 0, controller = 0 }",
-        "capacity = \"11987654.321 MB\"",
+        "capacity = \"11987654.321 MB\"\nbytes_per_s = ",
         "power = { command = [\"/bin/relay\", \"a b\", \"\\\"\", \"\"], timeout = \"7 s\" }",
         "watts = { standby = 0.805, spin_up = 24, active = 6.5 }",
         "rate_spread = { zone = \"30.5 %\", drive = \"5 %\" }",

@@ -67,6 +67,9 @@ fn drive(text: &mut String, rack: &RackSpec, drive: &DriveSpec, note: Option<Str
     if let Some(capacity_bytes) = drive.capacity_bytes {
         line(text, "capacity", bytes(capacity_bytes));
     }
+    if let Some(bytes_per_s) = drive.bytes_per_s {
+        line(text, "bytes_per_s", rate(bytes_per_s));
+    }
     match &drive.power {
         DrivePower::Own => {}
         DrivePower::None => line(text, "power", quoted("none")),

@@ -3,7 +3,7 @@
 
 use super::error::{DataDirError, failed};
 use disk::device::{DeviceDrive, is_device};
-use disk::discover::{Disk, Refusal, Tree, find, survey_with, system_transports};
+use disk::discover::{Disk, Excused, Tree, find, survey_with, system_transports};
 use disk::label::DriveLabel;
 use disk::power::{CommandPower, PowerControl};
 use disk::scsi::TransportError;
@@ -106,24 +106,7 @@ fn reasons(disk: &Disk, path: &str, capacity_bytes: u64, wiped: bool, volume: Op
             disk.by_id.as_deref().map_or("its link in /dev/disk/by-id".to_owned(), |id| id.display().to_string());
         reasons.push(format!("{path} may be another disk after the next start; name {instead}"));
     }
-    let is_excused = |refusal: &&Refusal| match refusal {
-        Refusal::LardersOwn(found) if Some(found.as_str()) == volume => true,
-        Refusal::LardersOwn(_) | Refusal::Holds(_) => wiped,
-        _ => false,
-    };
-    for refusal in disk.refusals.iter().filter(|refusal| !is_excused(refusal)) {
-        let wipes = matches!(refusal, Refusal::LardersOwn(_) | Refusal::Holds(_));
-        let more =
-            if wipes { format!(". Or say `--wipe {path}`: everything on it is lost then") } else { String::new() };
-        reasons.push(format!("{refusal}{more}"));
-    }
-    if disk.mode.is_none() {
-        reasons.push(
-            "it has no power mode, so that it never sleeps; mount a file system on it yourself, and name the directory \
-             with power = \"none\", or control its power by a command (`power` in the rack's description)"
-                .to_owned(),
-        );
-    }
+    reasons.extend(disk.objections(path, Excused { wiped, volume }));
     if disk.size_bytes < capacity_bytes {
         reasons.push(format!(
             "it has {} bytes, and the description says {capacity_bytes}; write `capacity` for this drive",
@@ -237,7 +220,7 @@ impl Chosen {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use disk::discover::{Bus, Contents, Protocol, Usage};
+    use disk::discover::{Bus, Contents, Protocol, Refusal, Usage};
     use disk::power::PowerMode;
     use model::text::SHIPPED;
     use std::fs;

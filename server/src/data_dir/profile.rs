@@ -1,14 +1,17 @@
-//! The `[drive]` of the rack's description, with measured figures in place of estimates.
+//! The `[drive]` of the rack's description, with measured figures in place of estimates; and the rate of each drive.
 //!
 //! Only the lines of the keys that were measured change, each in place; the rest of the file stays as somebody wrote
 //! it, comments included. Invariant: what comes out is a description of the same rack, but for these figures.
 
 use disk::measure::Figures;
-use model::{RackDraft, RackSpec};
+use model::{DriveId, RackDraft, RackSpec};
 use std::time::Duration;
 
-/// The lines of `[drive]` that `figures` make, by their keys.
-fn lines(figures: &Figures) -> Vec<(&'static str, String)> {
+/// Lines of a table, by their keys.
+type Lines = Vec<(&'static str, String)>;
+
+/// The lines of `[drive]` that `figures` make.
+fn lines(figures: &Figures) -> Lines {
     let Figures { bytes_per_s, zone_permille, drive_permille, .. } = *figures;
     let percent = |permille: u16| format!("{}.{} %", permille / 10, permille % 10);
     let (zone, drive) = (percent(zone_permille), percent(drive_permille));
@@ -32,24 +35,35 @@ fn varying((min, max): (Duration, Duration)) -> String {
     format!("{{ min = {}, max = {} }}", span(min), span(max))
 }
 
-/// `text`, a description, with `figures` in its `[drive]`; `None` if it has no such table that can be changed line by
-/// line.
-pub(super) fn with_figures(text: &str, figures: &Figures) -> Option<String> {
-    let mut measured = lines(figures);
-    let mut out = Vec::new();
-    let mut in_drive = false;
-    let mut found = false;
+/// The lines of the `[[drives]]` of `drive` that its own rate makes, if it was measured.
+fn lines_of(drive: DriveId, rates: &[(DriveId, u64)]) -> Lines {
+    let rate = rates.iter().find(|(measured, _)| *measured == drive);
+    rate.map(|(_, rate)| ("bytes_per_s", format!("\"{rate} B/s\""))).into_iter().collect()
+}
+
+/// `text`, a description, with `figures` in its `[drive]`, and its own rate in the `[[drives]]` of each drive of
+/// `rates`; `None` if it has no such tables that can be changed line by line.
+pub(super) fn with_figures(text: &str, figures: &Figures, rates: &[(DriveId, u64)]) -> Option<String> {
+    let (mut out, mut measured) = (Vec::new(), Lines::new());
+    let (mut drives, mut found) = (0, false);
     for line in text.lines() {
         let bare = line.trim();
         if bare.starts_with('[') {
-            if in_drive {
-                flush(&mut out, &mut measured);
-            }
-            in_drive = bare.split('#').next().is_some_and(|head| head.trim() == "[drive]");
-            found |= in_drive;
+            flush(&mut out, &mut measured);
+            measured = match bare.split('#').next().unwrap_or("").trim() {
+                "[drive]" => {
+                    found = true;
+                    lines(figures)
+                }
+                "[[drives]]" => {
+                    drives += 1;
+                    lines_of(DriveId(drives - 1), rates)
+                }
+                _ => Lines::new(),
+            };
         }
         let key = bare.split('=').next().unwrap_or("").trim();
-        match measured.iter().position(|(known, _)| in_drive && *known == key) {
+        match measured.iter().position(|(known, _)| *known == key) {
             Some(at) => {
                 let (key, value) = measured.remove(at);
                 out.push(format!("{key} = {value} # measured"));
@@ -57,14 +71,13 @@ pub(super) fn with_figures(text: &str, figures: &Figures) -> Option<String> {
             None => out.push(line.to_owned()),
         }
     }
-    if in_drive {
-        flush(&mut out, &mut measured);
-    }
+    flush(&mut out, &mut measured);
+    found &= rates.iter().all(|(drive, _)| drive.0 < drives);
     found.then(|| out.join("\n") + "\n")
 }
 
 /// What the table did not have is put at its end, before the blank lines and comments that follow it.
-fn flush(out: &mut Vec<String>, measured: &mut Vec<(&'static str, String)>) {
+fn flush(out: &mut Vec<String>, measured: &mut Lines) {
     let is_rest = |line: &String| line.trim().is_empty() || line.trim().starts_with('#');
     let at = out.len() - out.iter().rev().take_while(|line| is_rest(line)).count();
     let lines = measured.drain(..).map(|(key, value)| format!("{key} = {value} # measured"));
@@ -79,6 +92,9 @@ pub(super) fn is_same_but_for_figures(old: &RackSpec, new: &RackSpec) -> bool {
     (measured.bytes_per_s, measured.rate_spread, measured.seek) = (before.bytes_per_s, before.rate_spread, before.seek);
     (measured.spin_up, measured.mount) = (before.spin_up, before.mount);
     (measured.unmount, measured.spin_down) = (before.unmount, before.spin_down);
+    for (drive, before) in same.drives.iter_mut().zip(&old.drives) {
+        drive.bytes_per_s = before.bytes_per_s;
+    }
     same == **old
 }
 
@@ -106,7 +122,9 @@ mod tests {
     fn every_shipped_description_takes_measured_figures_and_stays_what_it_is() {
         for (name, text) in SHIPPED {
             let old = parse(text, name).unwrap();
-            let changed = with_figures(text, &figures()).unwrap();
+            let rates: &[(DriveId, u64)] =
+                if text.contains("[[drives]]") { &[(DriveId(0), 190_000_000), (DriveId(2), 7)] } else { &[] };
+            let changed = with_figures(text, &figures(), rates).unwrap();
             let new = parse(&changed, name).unwrap();
             assert!(is_same_but_for_figures(&old, &new), "{name}");
             let profile = &new.profile;
@@ -116,7 +134,11 @@ mod tests {
             assert_eq!((profile.spin_up.min, profile.spin_up.max), span(6_000_000, 12_000_000));
             assert_eq!((profile.mount.min, profile.mount.max), span(400_000, 800_000));
             assert_eq!((profile.spin_down.min, profile.spin_down.max), span(1, 900_000));
-            assert_eq!(with_figures(&changed, &figures()).unwrap(), changed, "again changes nothing");
+            for drive in &new.drives {
+                let rate = rates.iter().find(|(id, _)| *id == drive.id).map(|(_, rate)| *rate);
+                assert_eq!(drive.bytes_per_s, rate, "{name}");
+            }
+            assert_eq!(with_figures(&changed, &figures(), rates).unwrap(), changed, "again changes nothing");
             let kept = |line: &&str| line.trim().starts_with('#');
             assert!(text.lines().filter(kept).all(|line| changed.contains(line)), "comments stay");
         }
@@ -128,6 +150,7 @@ mod tests {
         let other = text.replacen("rated_starts = ", "rated_starts = 1", 1);
         let (old, new) = (parse(text, name).unwrap(), parse(&other, name).unwrap());
         assert!(is_same_but_for_figures(&old, &old) && !is_same_but_for_figures(&old, &new));
-        assert_eq!(with_figures("name = \"x\"\n", &figures()), None);
+        assert_eq!(with_figures("name = \"x\"\n", &figures(), &[]), None);
+        assert_eq!(with_figures("[drive]\n[[drives]]\n", &figures(), &[(DriveId(1), 1)]), None, "there is no drive 1");
     }
 }

@@ -4,7 +4,8 @@
 //! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
-use crate::report::{ClassStatus, DriveReport, HealthReport, IntakeStatus, RebuildReport, Status};
+use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, Status};
+use model::Smart;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -219,36 +220,32 @@ fn drives(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
 
 /// The starts of a drive that nobody else counts are Larder's own.
 fn lifetime_starts(drive: &DriveReport) -> u64 {
-    drive.health.as_ref().and_then(|health| health.starts).unwrap_or(0).max(drive.starts_total)
+    drive.health.as_ref().and_then(|health| health.said.starts).unwrap_or(0).max(drive.starts_total)
 }
 
 /// What drives said of their health when they were awake; a line only for those that said it.
 fn health(page: &mut Page, drives: &[DriveReport]) -> fmt::Result {
-    let known = |value: fn(&HealthReport) -> Option<f64>| {
-        let line = move |drive: &DriveReport| Some((one("drive", drive.drive), value(drive.health.as_ref()?)?));
+    let asked = |drive: &DriveReport| Some((one("drive", drive.drive), drive.health.as_ref()?.read_ms as f64 / 1000.0));
+    let known = |value: fn(&Smart) -> Option<f64>| {
+        let line = move |drive: &DriveReport| Some((one("drive", drive.drive), value(&drive.health.as_ref()?.said)?));
         drives.iter().filter_map(line)
     };
     let help = "When the drive was last asked for its health.";
-    let read = known(|health| Some(health.read_ms as f64 / 1000.0));
+    let read = drives.iter().filter_map(asked);
     page.gauges("drive_health_read_timestamp", SECONDS, help, read)?;
     let help = "Sectors that were bad and lie elsewhere now.";
-    page.gauges("drive_reallocated_sectors", None, help, known(|health| health.reallocated_sectors.map(|n| n as f64)))?;
+    page.gauges("drive_reallocated_sectors", None, help, known(|said| said.reallocated_sectors.map(|n| n as f64)))?;
     let help = "Sectors that could not be read, and wait to be reallocated.";
-    page.gauges("drive_pending_sectors", None, help, known(|health| health.pending_sectors.map(|n| n as f64)))?;
+    page.gauges("drive_pending_sectors", None, help, known(|said| said.pending_sectors.map(|n| n as f64)))?;
     let help = "Reads of the drive that failed for good, by its own count.";
-    page.gauges("drive_uncorrectable_errors", None, help, known(|health| health.uncorrectable.map(|n| n as f64)))?;
+    page.gauges("drive_uncorrectable_errors", None, help, known(|said| said.uncorrectable.map(|n| n as f64)))?;
     let help = "Errors on the drive's cable, by its own count.";
-    page.gauges("drive_link_errors", None, help, known(|health| health.link_errors.map(|n| n as f64)))?;
-    page.gauges(
-        "drive_power_on_hours",
-        None,
-        "Hours with power.",
-        known(|health| health.power_on_h.map(|n| n as f64)),
-    )?;
+    page.gauges("drive_link_errors", None, help, known(|said| said.link_errors.map(|n| n as f64)))?;
+    page.gauges("drive_power_on_hours", None, "Hours with power.", known(|said| said.power_on_h.map(|n| n as f64)))?;
     let help = "Temperature when the drive was asked, in degrees Celsius.";
-    page.gauges("drive_temperature_celsius", None, help, known(|health| health.temperature_c.map(f64::from)))?;
+    page.gauges("drive_temperature_celsius", None, help, known(|said| said.temperature_c.map(f64::from)))?;
     let help = "1 if the drive expects to fail.";
-    page.gauges("drive_predicts_failure", None, help, known(|health| health.predicts_failure.map(flag)))
+    page.gauges("drive_predicts_failure", None, help, known(|said| said.predicts_failure.map(flag)))
 }
 
 /// The causes of wakes and the queues of a class, in the engine's order.
@@ -447,9 +444,11 @@ fn trouble(page: &mut Page, status: &Status) -> fmt::Result {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::report::HealthReport;
 
     #[test]
     fn a_text_ends_where_it_should_and_says_each_family_once() {
+        let said = Smart { starts: Some(41), pending_sectors: Some(3), ..Smart::default() };
         let drive = DriveReport {
             drive: 7,
             slot: [0, 1, 2],
@@ -463,7 +462,7 @@ mod tests {
             reason: None,
             starts_total: 40,
             rated_starts: 50_000,
-            health: Some(HealthReport { starts: Some(41), pending_sectors: Some(3), ..HealthReport::default() }),
+            health: Some(HealthReport { said, ..HealthReport::default() }),
             habits: None,
         };
         let mut status = Status { rack: "a \"rack\"\\\n".into(), ..Status::default() };

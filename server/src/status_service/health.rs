@@ -3,7 +3,7 @@
 
 use super::StatusService;
 use crate::admin::AdminError;
-use crate::report::{DriveReport, HabitsReport, HealthReport, UnaskedWakeReport};
+use crate::report::{DriveReport, HabitsReport, HealthReport};
 use catalog::{DriveHabits, DriveHealth};
 use model::DriveId;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ impl StatusService {
             report.starts_total = starts.get(&drive).copied().unwrap_or(0);
             report.habits = habits.remove(&report.drive).map(habits_report);
             if let Some(health) = healths.remove(&report.drive) {
-                report.rated_starts = health.starts_rated.unwrap_or(report.rated_starts);
+                report.rated_starts = health.said.starts_rated.unwrap_or(report.rated_starts);
                 report.health = Some(health_report(&health));
             }
         }
@@ -37,7 +37,7 @@ impl StatusService {
     /// Warnings of drives that expect to fail.
     pub(super) async fn failures_predicted(&self) -> Result<Vec<String>, AdminError> {
         let healths = self.context.catalog.drive_healths().await?;
-        let expect = healths.iter().filter(|health| health.predicts_failure == Some(true));
+        let expect = healths.iter().filter(|health| health.said.predicts_failure == Some(true));
         let sentence = |health: &DriveHealth| {
             format!("drive {0} expects to fail; `larder drive retire {0}` empties it before it does", health.drive)
         };
@@ -46,35 +46,10 @@ impl StatusService {
 }
 
 fn habits_report(habits: DriveHabits) -> HabitsReport {
-    let wake = habits.last_wake.map(|wake| UnaskedWakeReport {
-        found_ms: wake.found_ms,
-        by_itself: wake.by_itself,
-        cause: wake.cause,
-    });
-    HabitsReport {
-        allow_restart: habits.allow_restart,
-        power_up_in_standby: habits.power_up_in_standby,
-        apm_level: habits.apm_level,
-        epc_enabled: habits.epc_enabled,
-        woke_itself: habits.woke_itself,
-        woken_by_others: habits.woken_by_others,
-        last_unasked_wake: wake,
-    }
+    let DriveHabits { said, woke_itself, woken_by_others, last_wake, .. } = habits;
+    HabitsReport { said, woke_itself, woken_by_others, last_unasked_wake: last_wake }
 }
 
 fn health_report(health: &DriveHealth) -> HealthReport {
-    HealthReport {
-        read_ms: health.read_ms,
-        first_bad_sectors: health.first_bad_sectors,
-        reallocated_sectors: health.reallocated_sectors,
-        pending_sectors: health.pending_sectors,
-        uncorrectable: health.uncorrectable,
-        link_errors: health.link_errors,
-        starts: health.starts,
-        loads: health.loads,
-        loads_rated: health.loads_rated,
-        power_on_h: health.power_on_h,
-        temperature_c: health.temperature_c,
-        predicts_failure: health.predicts_failure,
-    }
+    HealthReport { read_ms: health.read_ms, first_bad_sectors: health.first_bad_sectors, said: health.said }
 }

@@ -3,9 +3,8 @@
 use super::state::World;
 use crate::context::Context;
 use catalog::DriveHealth;
-use disk::smart::Smart;
 use engine::Event;
-use model::DriveId;
+use model::{DriveId, Smart};
 
 impl World {
     /// Asks `drive`, which is mounted, for its health. One that says nothing, or is asleep by now, is not answered for.
@@ -17,8 +16,8 @@ impl World {
                 Ok(None) => return,
                 Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
             };
-            let Some(health) = remembered(&context, drive, &said).await else { return };
-            if let Some(bad_sectors) = health.bad_sectors() {
+            let Some(health) = remembered(&context, drive, said).await else { return };
+            if let Some(bad_sectors) = health.said.bad_sectors() {
                 handle.report(Event::DriveHealth { drive, bad_sectors });
             }
         });
@@ -40,15 +39,16 @@ impl World {
 }
 
 /// Stores what `drive` said. What cannot be stored is not acted upon: after a restart it would not be known.
-async fn remembered(context: &Context, drive: DriveId, said: &Smart) -> Option<DriveHealth> {
-    let read = ((context.wall)(), context.clock.now().as_nanos());
-    match context.catalog.put_drive_health(record(drive, said, read)).await {
+async fn remembered(context: &Context, drive: DriveId, said: Smart) -> Option<DriveHealth> {
+    let (read_ms, read_ns) = ((context.wall)(), context.clock.now().as_nanos());
+    let health = DriveHealth { drive: drive.0, read_ms, read_ns, first_bad_sectors: 0, said };
+    match context.catalog.put_drive_health(health).await {
         Ok(health) => {
-            let (first, bad) = (health.first_bad_sectors, health.bad_sectors().unwrap_or(0));
+            let (first, bad) = (health.first_bad_sectors, health.said.bad_sectors().unwrap_or(0));
             if bad > first {
                 tracing::warn!(%drive, first, bad, "a drive has more bad sectors than when it was asked first");
             }
-            if health.predicts_failure == Some(true) {
+            if health.said.predicts_failure == Some(true) {
                 tracing::warn!(%drive, "a drive expects to fail");
             }
             Some(health)
@@ -57,25 +57,5 @@ async fn remembered(context: &Context, drive: DriveId, said: &Smart) -> Option<D
             tracing::error!(%drive, %error, "the health of a drive could not be remembered");
             None
         }
-    }
-}
-
-fn record(drive: DriveId, said: &Smart, (read_ms, read_ns): (u64, u64)) -> DriveHealth {
-    DriveHealth {
-        drive: drive.0,
-        read_ms,
-        read_ns,
-        first_bad_sectors: 0,
-        reallocated_sectors: said.reallocated_sectors,
-        pending_sectors: said.pending_sectors,
-        uncorrectable: said.uncorrectable,
-        link_errors: said.link_errors,
-        starts: said.starts,
-        starts_rated: said.starts_rated,
-        loads: said.loads,
-        loads_rated: said.loads_rated,
-        power_on_h: said.power_on_h,
-        temperature_c: said.temperature_c,
-        predicts_failure: said.predicts_failure,
     }
 }

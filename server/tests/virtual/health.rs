@@ -1,11 +1,10 @@
 //! Drives say how they are while their group is awake anyway; it is remembered, and shown while they sleep, over a
-//! restart as well.
+//! restart as well. One that wears out is emptied before it dies where that is configured, and only reported else.
 
 use crate::rebuild::{all_read, fill, fullest};
-use crate::site::{Facts, HOUR, Larder, Site};
-use disk::smart::Smart;
+use crate::site::{Facts, HOUR, Larder, MIB, Site};
 use engine::HealthPolicy;
-use model::DriveId;
+use model::{DriveId, Smart};
 use server::admin::Admin;
 use server::report::HealthReport;
 use std::time::Duration;
@@ -37,12 +36,97 @@ fn what_a_drive_says_is_shown_while_it_sleeps_and_after_a_restart() {
         all_read(larder, &keys).await;
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         let said = health(larder, drive).await.unwrap();
-        assert_eq!((said.bad_sectors(), said.first_bad_sectors, said.starts), (3, 3, Some(900)));
+        assert_eq!((said.said.bad_sectors(), said.first_bad_sectors, said.said.starts), (Some(3), 3, Some(900)));
         wear(&facts, drive, 9);
         drive
     });
     site.run(async |larder| {
         let said = health(larder, drive).await.unwrap();
-        assert_eq!((said.bad_sectors(), said.first_bad_sectors), (3, 3), "what it said last, asked of nobody");
+        assert_eq!(
+            (said.said.bad_sectors(), said.first_bad_sectors),
+            (Some(3), 3),
+            "what it said last, asked of nobody"
+        );
+    });
+}
+
+/// All objects are read a day later, of which the spool holds a few at most; so every group that holds some is awake
+/// for a while, and its drives are asked.
+async fn read_after_a_day(larder: &Larder, keys: &[String]) {
+    tokio::time::sleep(DAY).await;
+    all_read(larder, keys).await;
+    larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+}
+
+async fn warned(larder: &Larder, words: &str) -> bool {
+    larder.status().status().await.unwrap().warnings.iter().any(|warning| warning.contains(words))
+}
+
+/// Objects in the rack, and the drive that most of them depend on. It came with three bad sectors.
+async fn with_a_drive_of_three_bad_sectors(larder: &Larder, facts: &Facts) -> (Vec<String>, DriveId) {
+    let keys = fill(larder).await;
+    let drive = fullest(larder, &keys).await;
+    wear(facts, drive, 3);
+    read_after_a_day(larder, &keys).await;
+    assert_eq!(health(larder, drive).await.unwrap().first_bad_sectors, 3);
+    assert!(!warned(larder, "bad sectors").await, "it may keep them for years");
+    (keys, drive)
+}
+
+async fn state(larder: &Larder, drive: DriveId) -> String {
+    larder.status().drives().await.unwrap().swap_remove(drive.index()).state
+}
+
+fn stacks_on(facts: &Facts, drive: DriveId) -> usize {
+    facts.stacks().iter().filter(|stack| stack.drive == drive.index()).count()
+}
+
+#[test]
+fn a_drive_that_wears_out_is_emptied_before_it_dies() {
+    for name in ["nas8", "pelican-mini"] {
+        let mut site = Site::new(name);
+        site.policy.health = HealthPolicy { every: Some(DAY / 2), drain_above: Some(10) };
+        site.spool_bytes = 6 * MIB;
+        let facts = site.facts();
+        let (keys, drive) = site.run(async |larder| {
+            let (keys, drive) = with_a_drive_of_three_bad_sectors(larder, &facts).await;
+            wear(&facts, drive, 10);
+            read_after_a_day(larder, &keys).await;
+            assert!(warned(larder, &format!("drive {} has 10 bad sectors, and had 3", drive.0)).await);
+            assert_eq!((state(larder, drive).await.as_str(), stacks_on(&facts, drive) > 0), ("standby", true));
+            wear(&facts, drive, 11);
+            read_after_a_day(larder, &keys).await;
+            larder.until("emptied", 2 * DAY, async || state(larder, drive).await == "retired").await;
+            let held = larder.context.catalog.on_drive_page(drive, None, 9).await.unwrap();
+            assert_eq!((held.blobs.len(), stacks_on(&facts, drive)), (0, 0), "{name}");
+            (keys, drive)
+        });
+        site.run(async |larder| {
+            assert_eq!(state(larder, drive).await, "retired", "a restart knows");
+            larder.rack.pull(drive);
+            all_read(larder, &keys).await;
+            let status = larder.status().status().await.unwrap();
+            assert!(status.exposed.blobs.iter().all(|blobs| *blobs == 0), "it died, and nothing is missing");
+            larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+            larder.audit(&facts).await;
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_wears_out_is_only_reported_where_draining_is_not_configured() {
+    let mut site = Site::nas8();
+    site.policy.health = HealthPolicy { every: Some(DAY / 2), drain_above: None };
+    site.spool_bytes = 6 * MIB;
+    let facts = site.facts();
+    site.run(async |larder| {
+        let (keys, drive) = with_a_drive_of_three_bad_sectors(larder, &facts).await;
+        let held = stacks_on(&facts, drive);
+        wear(&facts, drive, 5000);
+        for _ in 0..3 {
+            read_after_a_day(larder, &keys).await;
+            assert!(warned(larder, &format!("drive {} has 5000 bad sectors, and had 3", drive.0)).await);
+            assert_eq!((state(larder, drive).await.as_str(), stacks_on(&facts, drive)), ("standby", held));
+        }
     });
 }

@@ -3,9 +3,9 @@
 
 use async_trait::async_trait;
 use catalog::{Batch, Entry, KeyRange, MemoryLog, MemoryStore, Sealed, Sequence, Store, StoreFuture};
-use disk::smart::Smart;
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use futures::future::BoxFuture;
+use model::Smart;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;

@@ -53,6 +53,7 @@ impl Groups {
             resource_domains: vec![DomainId(0)],
             failure_domains: vec![DomainId(index)],
             capacity_bytes: None,
+            bytes_per_s: None,
             path: None,
             power: model::DrivePower::Own,
         };

@@ -106,7 +106,7 @@ impl Drives {
     pub fn new(spec: &RackSpec, seed: u64) -> Self {
         let profile = Arc::new(spec.profile.clone());
         let one = |drive: DriveId| {
-            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive);
+            let physics = DrivePhysics::new(Arc::clone(&profile), seed, drive).at_rate(spec.drive(drive).bytes_per_s);
             if spec.is_always_on(drive) { physics.always_on() } else { physics }
         };
         let mut drives = Self {

@@ -158,4 +158,6 @@ fn rates_differ_by_drive_and_by_zone_around_the_mean() {
     assert!(files.len() > 50, "files lie in all zones");
     assert_eq!(drives[0].bytes_per_s(5), drives[0].bytes_per_s(5), "a file stays where it is");
     assert_eq!(drive().bytes_per_s(5), 100_000_000, "without a spread all are alike");
+    assert_eq!(drive().at_rate(Some(7_000)).bytes_per_s(5), 7_000, "one that was measured is as it was measured");
+    assert_eq!(drive().at_rate(None).bytes_per_s(5), 100_000_000);
 }
