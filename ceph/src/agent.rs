@@ -15,9 +15,13 @@
 //! flush and deep scrub together: while a drive turns anyway, every placement group whose deep scrub is older than half
 //! the period is scrubbed, and it is woken when one is older than the whole.
 //!
+//! In hold mode an OSD whose drive sleeps keeps its writes on `block.db`, and the drive is woken when these are as many
+//! as are allowed. A drive that turns, for whatever reason, gets them at once ([`Action::Drain`]).
+//!
 //! Invariants: nothing is put to sleep while the cluster was not seen (`None`), nor before the kernel has counted a
 //! flush of the drive's cache, unless it writes through; a drive whose budget is used up spins until the next day; a
-//! wake is counted once, whoever caused it.
+//! wake is counted once, whoever caused it; writes are held back from a drive that sleeps, or is about to, and from no
+//! other.
 
 pub mod stamp;
 #[cfg(test)]
@@ -42,6 +46,8 @@ pub struct Settings {
     pub settle: Duration,
     /// So long a drive is kept spinning for deep scrubs that do not end.
     pub window_max: Duration,
+    /// Writes that are held back from a drive that sleeps, at most; `None` if none are.
+    pub hold_max: Option<u64>,
 }
 
 /// So much longer than the cluster's down-out interval a drive turns, at least: an OSD that fails is noticed within
@@ -80,6 +86,15 @@ pub struct DriveSeen {
     pub is_write_through: bool,
 }
 
+/// The writes that an OSD holds back from its drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Their cost, as the OSD counts it: their bytes, and some for each write.
+    pub cost: u64,
+    /// Whether it was told to hold them back, and not to write them within seconds.
+    pub is_on: bool,
+}
+
 /// What was seen of an OSD in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsdSeen {
@@ -87,6 +102,8 @@ pub struct OsdSeen {
     pub pgs: Vec<Pg>,
     /// Whether a recovery or backfill is reserved on it.
     pub is_reserved: bool,
+    /// The writes that it holds back; `None` without hold mode.
+    pub held: Option<Held>,
 }
 
 /// What was seen of an OSD and its drive. Of the OSD nothing, while the monitors or its daemon cannot be reached.
@@ -103,6 +120,10 @@ pub struct Seen {
 pub enum Action {
     /// The OSD's deferred writes go to its drive, and the drive's cache is flushed.
     Flush(OsdId),
+    /// From now on the OSD holds back writes from its drive.
+    Hold(OsdId),
+    /// It holds back none any more, and what it held back goes to the drive.
+    Drain(OsdId),
     /// The drive is sent to standby.
     Sleep(OsdId),
     /// The drive is started.
@@ -144,6 +165,9 @@ struct Drive {
     /// Looks since then.
     flushing_looks: u32,
     asked_at: Option<Time>,
+    held_cost: u64,
+    /// It was told to get what was held back, and was not flushed since.
+    is_drained: bool,
     account: Account,
 }
 
@@ -180,6 +204,9 @@ pub struct DriveRecord {
     pub phase: Phase,
     /// Since when, in seconds of the Unix epoch.
     pub since_s: u64,
+    /// The cost of the writes that are held back from it, as its OSD counts it.
+    #[serde(default)]
+    pub held_cost: u64,
     /// What it did.
     #[serde(flatten)]
     pub account: Account,
@@ -246,6 +273,7 @@ impl Agent {
             osd: drive.osd,
             phase: drive.phase,
             since_s: drive.since.as_nanos() / 1_000_000_000,
+            held_cost: drive.held_cost,
             account: drive.account,
         };
         AgentRecord { fsid: fsid.to_owned(), drives: self.drives.iter().map(drive).collect() }
@@ -271,6 +299,8 @@ impl Drive {
             flushes_before: 0,
             flushing_looks: 0,
             asked_at: None,
+            held_cost: 0,
+            is_drained: false,
             account,
         }
     }
@@ -306,6 +336,7 @@ impl Tick<'_> {
         let was_touched = self.note_touch(drive, seen.drive.counters);
         if let Some(osd) = &seen.osd {
             drive.manager.reserve_recovery(ALONE, osd.is_reserved);
+            drive.held_cost = osd.held.map_or(0, |held| held.cost);
         }
         let mode = seen.drive.mode;
         let in_phase = self.now.since(drive.since);
@@ -319,6 +350,25 @@ impl Tick<'_> {
             Phase::Starting if mode == Mode::Active => self.turns(drive),
             Phase::Stopping | Phase::Starting if in_phase >= TRANSITION_MAX => drive.enter(Phase::Spinning, self.now),
             Phase::Stopping | Phase::Starting => {}
+        }
+        self.hold(drive, seen.osd.as_ref().and_then(|osd| osd.held));
+    }
+
+    /// An OSD holds writes back while its drive sleeps, and not while it turns. One that was started anew, or was not
+    /// reached before, is told again. What the drive got stays in the OSD's memory, twice, until it is flushed.
+    fn hold(&mut self, drive: &mut Drive, held: Option<Held>) {
+        let Some(held) = held else { return };
+        match drive.phase {
+            Phase::Spinning if held.is_on => {
+                drive.is_drained = true;
+                self.actions.push(Action::Drain(drive.osd));
+            }
+            Phase::Spinning if drive.is_drained && held.cost == 0 => {
+                drive.is_drained = false;
+                self.actions.push(Action::Flush(drive.osd));
+            }
+            Phase::Asleep if !held.is_on => self.actions.push(Action::Hold(drive.osd)),
+            _ => {}
         }
     }
 
@@ -380,8 +430,13 @@ impl Tick<'_> {
 
     fn spinning(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>) {
         let Some(osd) = osd.filter(|osd| Self::may_sleep(osd)) else { return };
+        // What is held back would be missing on the drive that is scrubbed, and would come after the flush.
+        if osd.held.is_some_and(|held| held.is_on) {
+            return;
+        }
+        let is_drained = osd.held.is_none_or(|held| held.cost == 0);
         let is_kept = self.scrubs(drive, osd);
-        if !is_kept && drive.manager.kept(ALONE, self.now).is_none() {
+        if !is_kept && is_drained && drive.manager.kept(ALONE, self.now).is_none() {
             drive.enter(Phase::Flushing, self.now);
             drive.flushes_before = drive.counters.map_or(u64::MAX, |counters| counters.flushes);
             drive.flushing_looks = 0;
@@ -398,14 +453,18 @@ impl Tick<'_> {
         } else if is_settled && drive.is_flushed(&seen.drive) && drive.manager.kept(ALONE, self.now).is_none() {
             drive.enter(Phase::Stopping, self.now);
             drive.account.sleeps += 1;
+            if seen.osd.as_ref().is_some_and(|osd| osd.held.is_some()) {
+                self.actions.push(Action::Hold(drive.osd));
+            }
             self.actions.push(Action::Sleep(drive.osd));
         }
     }
 
     fn asleep(&mut self, drive: &mut Drive, osd: Option<&OsdSeen>) {
-        let Some(osd) = osd.filter(|osd| Self::may_sleep(osd)) else { return };
-        let is_due = !self.due(osd, self.settings.deep_scrub_every).is_empty();
-        if is_due && drive.manager.starts_today(ALONE, self.now) < self.settings.node.starts_per_day {
+        let Some(osd) = osd else { return };
+        let is_full = self.settings.hold_max.is_some_and(|max| drive.held_cost >= max);
+        let is_due = || Self::may_sleep(osd) && !self.due(osd, self.settings.deep_scrub_every).is_empty();
+        if (is_full || is_due()) && drive.manager.starts_today(ALONE, self.now) < self.settings.node.starts_per_day {
             drive.account.own_wakes += 1;
             drive.count_start(self.now);
             drive.enter(Phase::Starting, self.now);

@@ -53,6 +53,8 @@ pub struct Osd {
     pub used_bytes: u64,
     /// Whether its metadata lie on a device of their own (`block.db`).
     pub has_db: bool,
+    /// Bytes of that device; 0 without one, or if it is not known.
+    pub db_bytes: u64,
     /// Whether that device spins; `None` without one.
     pub db_spins: Option<bool>,
     /// What it stores by: `bluestore`.

@@ -165,6 +165,8 @@ struct Metadata {
     bluefs_dedicated_db: Option<bool>,
     #[serde(default, deserialize_with = "flag")]
     bluefs_db_rotational: Option<bool>,
+    #[serde(default)]
+    bluefs_db_size: String,
 }
 
 /// Ceph writes `"1"` or `"0"`.
@@ -352,6 +354,7 @@ impl<'a> Tree<'a> {
             capacity_bytes: df.map_or(0, |df| df.kb.saturating_mul(1024)),
             used_bytes: df.map_or(0, |df| df.kb_used.saturating_mul(1024)),
             has_db,
+            db_bytes: metadata.bluefs_db_size.parse().ok().filter(|_| has_db).unwrap_or(0),
             db_spins: metadata.bluefs_db_rotational.filter(|_| has_db),
             objectstore: metadata.osd_objectstore,
             hostname: metadata.hostname,

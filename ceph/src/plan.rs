@@ -20,6 +20,7 @@ mod roles;
 pub(crate) mod tests;
 mod types;
 
+pub use choice::DB_LOG_BYTES;
 pub use types::{
     HOT_ONLY_RULE, HOT_PRIMARY_RULE, HotFailure, Options, OsdPlan, OsdRole, Plan, PoolPlan, PoolRole, Room, Writes,
 };

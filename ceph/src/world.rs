@@ -4,6 +4,7 @@ pub mod convert;
 pub mod db;
 pub mod drives;
 pub mod dump_files;
+pub mod hold;
 pub mod lock;
 pub mod migrate;
 pub mod rgw;

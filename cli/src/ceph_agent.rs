@@ -1,13 +1,14 @@
 //! `larder ceph agent`: lets the drives of this host's cold OSDs sleep.
 
 use crate::ceph_args::CephAgent;
-use crate::human::{count, table};
+use crate::human::{bytes, count, table};
 use crate::output::{print, show, wait_for};
 use anyhow::{Context, bail};
 use ceph::OsdId;
 use ceph::agent::{AgentRecord, Settings};
 use ceph::record;
 use ceph::world::Ceph;
+use ceph::world::hold::Holds;
 use ceph::world::lock::{self, Lock};
 use ceph::world::serve::{Scope, node_policy, serve};
 use ceph::world::windows::Windows;
@@ -31,6 +32,7 @@ pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
                  them back"
             );
         }
+        Holds::new(scope.ceph, &scope.host).release()?;
         let was_last = Windows::new(scope.ceph, &scope.host).release()?;
         let text = if was_last { "given back" } else { "left: another host's agent has them as well" };
         return Ok(print(&format!("the scrub windows are {text}\n"))?);
@@ -41,6 +43,7 @@ pub fn agent(options: &CephAgent) -> anyhow::Result<()> {
         deep_scrub_every: options.deep_scrub_every,
         settle: options.every,
         window_max: WINDOW_MAX,
+        hold_max: options.hold,
     };
     wait_for(async { Ok(serve(scope, settings).await?) })
 }
@@ -57,6 +60,7 @@ fn scope(options: &CephAgent) -> anyhow::Result<Scope> {
         osds: options.osds.iter().map(osd).collect::<Result<_, _>>()?,
         is_emulated: options.emulated,
         every: options.every,
+        hold_max: options.hold,
         folder: options.state.clone(),
     })
 }
@@ -77,9 +81,10 @@ fn status(options: &CephAgent) -> anyhow::Result<()> {
             let account = drive.account;
             let phase = format!("{:?}", drive.phase).to_lowercase();
             let counts = [account.sleeps, account.own_wakes, account.other_wakes, u64::from(account.starts)];
-            [vec![drive.osd.to_string(), phase], counts.map(count).to_vec()].concat()
+            let held = if drive.held_cost > 0 { bytes(drive.held_cost) } else { "-".to_owned() };
+            [vec![drive.osd.to_string(), phase], counts.map(count).to_vec(), vec![held]].concat()
         };
-        let head = ["OSD", "drive", "slept", "woken for scrubs", "woken by others", "starts of its last day"];
+        let head = ["OSD", "drive", "slept", "woken by agent", "woken by others", "starts of its last day", "held"];
         table(&head, &head[2..], record.drives.iter().map(row))
     })
 }

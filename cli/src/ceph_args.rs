@@ -120,6 +120,10 @@ pub struct CephAgent {
     /// So long between two looks at drives and cluster.
     #[arg(long, value_name = "TIME", default_value = "30 s", value_parser = model::text::duration)]
     pub every: Duration,
+    /// Experimental: while a drive sleeps its OSD keeps what is written to it on `block.db`, until this much is held
+    /// back. The OSD counts 670 kB for each write beside its bytes, and needs RAM of 3.5 times the bytes.
+    #[arg(long, value_name = "SIZE", value_parser = model::text::size)]
+    pub hold: Option<u64>,
     /// For devices that cannot sleep, such as loop devices: "asleep" means that a touch is counted as a wake.
     #[arg(long)]
     pub emulated: bool,

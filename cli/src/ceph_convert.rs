@@ -100,7 +100,8 @@ fn check_db(options: &CephConvert, db: &str, osd: &Osd, (cluster, plan): (&Clust
         Ok(device) if device.bytes < wanted_bytes => {
             let (has, wants) = (bytes(device.bytes), bytes(wanted_bytes));
             Ok(print(&format!(
-                "# note: {db} has {has}, and 4 % of {} are {wants}; metadata beyond it wake the drive\n",
+                "# note: {db} has {has}, and {wants} are advised for {}: RocksDB's logs and 4 % of its size; metadata \
+                 beyond it wake the drive\n",
                 osd.id
             ))?)
         }

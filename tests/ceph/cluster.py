@@ -18,6 +18,9 @@ import uuid
 HOSTS = 3
 OSDS = 6
 BLOCK_BYTES = 4 << 30
+# Of a `block.db`. The first log of RocksDB has 282 MiB from the beginning, and lies on the cold drive if it finds no
+# room.
+DB_BYTES = 2 << 30
 PROGRAMS = ["ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "crushtool", "monmaptool", "losetup"]
 
 
@@ -86,11 +89,14 @@ class Cluster:
                  "osd_memory_target = 1073741824", "osd_op_num_shards = 2", "bluestore_cache_size = 33554432",
                  "bluefs_alloc_size = 65536", "bluestore_block_db_create = true", "bluestore_fsck_on_mount = false",
                  f"bluestore_block_size = {BLOCK_BYTES}", "bluestore_block_create = true",
-                 "osd_max_backfills = 4", "osd_recovery_sleep = 0", "osd_scrub_sleep = 0",
+                 "osd_max_backfills = 8", "osd_recovery_max_active = 16", "osd_recovery_sleep = 0",
+                 "osd_scrub_sleep = 0", "paxos_propose_interval = 0.2", "mgr_stats_period = 1", "mgr_tick_period = 1",
                  f"run_dir = {self.path('run')}", f"admin_socket = {self.path('run')}/$cluster-$name.asok",
                  f"log_file = {self.folder}/$cluster-$name.log", f"pid_file = {self.path('run')}/$name.pid",
                  f"crash_dir = {self.folder}", f"mon_data = {self.path('mon.a')}", f"mgr_data = {self.path('mgr.x')}",
                  f"osd_data = {self.folder}/osd.$id", "run_as_user =", "log_to_stderr = false", "err_to_stderr = true",
+                 # Several clients at once are of this name.
+                 "[client.admin]", "admin_socket =",
                  "[mgr]", "public_addr = 127.0.0.1", "[osd]", "public_addr = 127.0.0.1", "cluster_addr = 127.0.0.1"]
         for osd in range(OSDS):
             lines += [f"[osd.{osd}]", f"crush_location = root=default host=host-{osd % HOSTS}"]

@@ -6,11 +6,8 @@ import shutil
 import signal
 import time
 
-from cluster import HOSTS, OSDS, Cluster, Unavailable, free_port
+from cluster import DB_BYTES, HOSTS, OSDS, Cluster, Unavailable, free_port
 
-# The write-ahead log of an OSD has room for 282 MiB from the beginning, and lies on the cold drive if `block.db` has
-# not.
-DB_BYTES = 2 << 30
 COLD_POOL = "default.rgw.buckets.cold"
 HOT_POOLS = [".rgw.root", "default.rgw.log", "default.rgw.control", "default.rgw.meta", "default.rgw.buckets.index",
              "default.rgw.buckets.data", "default.rgw.buckets.non-ec"]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Action, Agent, DriveSeen, Mode, OsdSeen, Phase, RECOVERY_GRACE, Seen, Settings};
+use super::{Action, Agent, DriveSeen, Held, Mode, OsdSeen, Phase, RECOVERY_GRACE, Seen, Settings};
 use crate::cluster::{OsdId, Pg};
 use disk::IoCounters;
 use engine::SpinDownPolicy;
@@ -26,6 +26,7 @@ fn settings() -> Settings {
         deep_scrub_every: Duration::from_hours(7 * 24),
         settle: Duration::from_mins(1),
         window_max: Duration::from_hours(6),
+        hold_max: None,
     }
 }
 
@@ -60,7 +61,7 @@ impl World {
         Self {
             agent,
             now,
-            seen: Seen { drive, osd: Some(OsdSeen { pgs: vec![pg], is_reserved: false }) },
+            seen: Seen { drive, osd: Some(OsdSeen { pgs: vec![pg], is_reserved: false, held: None }) },
             flushes_fail: false,
             done: Vec::new(),
         }
@@ -83,6 +84,23 @@ impl World {
         &mut self.seen.osd.as_mut().unwrap().pgs[0]
     }
 
+    /// Told to hold back no more, the OSD writes what it held.
+    fn hold(&mut self, is_on: bool) {
+        let held = self.seen.osd.as_mut().unwrap().held.as_mut().unwrap();
+        held.is_on = is_on;
+        if !is_on && std::mem::take(&mut held.cost) > 0 {
+            self.touch();
+        }
+    }
+
+    /// A write: held back, or on the drive.
+    fn write(&mut self, cost: u64) {
+        match self.seen.osd.as_mut().unwrap().held.as_mut() {
+            Some(held) if held.is_on => held.cost += cost,
+            _ => self.touch(),
+        }
+    }
+
     /// Lets minutes pass; what the agent did in them.
     fn minutes(&mut self, minutes: u32) -> Vec<Action> {
         self.done.clear();
@@ -93,6 +111,8 @@ impl World {
                     Action::Flush(_) => self.flush(),
                     Action::Sleep(_) => self.seen.drive.mode = Mode::Standby,
                     Action::Start(_) => self.seen.drive.mode = Mode::Active,
+                    Action::Hold(_) => self.hold(true),
+                    Action::Drain(_) => self.hold(false),
                     Action::DeepScrub(..) | Action::Window(_) => {}
                 }
                 self.done.push(action);
@@ -287,4 +307,73 @@ fn looks_that_take_long_do_not_keep_it_from_sleeping() {
     let mut world = World::new(Settings { settle: Duration::from_secs(2), ..settings() });
     assert_eq!(world.minutes(15), [Action::Flush(OSD)]);
     assert_eq!(world.minutes(3), [Action::Sleep(OSD)], "a look a minute, and a settled drive after 2 s");
+}
+
+/// A world in hold mode, whose drive sleeps.
+fn holding(settings: Settings) -> World {
+    let mut world = World::new(Settings { hold_max: Some(1000), ..settings });
+    world.seen.osd.as_mut().unwrap().held = Some(Held { cost: 0, is_on: false });
+    assert_eq!(world.minutes(30), [Action::Flush(OSD), Action::Hold(OSD), Action::Sleep(OSD)]);
+    world
+}
+
+#[test]
+fn writes_are_held_back_until_they_are_as_many_as_are_allowed() {
+    let mut world = holding(settings());
+    for _ in 0..9 {
+        world.write(100);
+        assert_eq!(world.minutes(60), [], "they do not wake it");
+    }
+    assert_eq!((world.phase(), world.agent.record("x").drives[0].held_cost), (Phase::Asleep, 900));
+    world.write(100);
+    assert_eq!(world.minutes(2), [Action::Start(OSD), Action::Window(OSD), Action::Drain(OSD)]);
+    assert_eq!(world.minutes(1), [Action::Flush(OSD)], "what it got is flushed, and the OSD's memory is free");
+    assert_eq!(world.minutes(60), [Action::Flush(OSD), Action::Hold(OSD), Action::Sleep(OSD)]);
+    let drive = world.agent.record("x").drives[0];
+    assert_eq!((drive.account.own_wakes, drive.account.other_wakes, drive.held_cost), (1, 0, 0));
+}
+
+#[test]
+fn one_wake_for_a_deep_scrub_brings_what_is_held_back_to_the_drive_first() {
+    let mut world = holding(settings());
+    world.write(100);
+    world.pg().deep_scrubbed = "2026-11-01T00:00:00.000000+0000".to_owned();
+    let scrub = Action::DeepScrub(OSD, vec!["2.1".to_owned()]);
+    assert_eq!(world.minutes(2), [Action::Start(OSD), Action::Window(OSD), Action::Drain(OSD)]);
+    assert_eq!(world.minutes(1), [scrub, Action::Flush(OSD)]);
+}
+
+#[test]
+fn a_drive_that_others_wake_gets_what_is_held_back() {
+    let mut world = holding(settings());
+    world.write(100);
+    world.touch();
+    assert_eq!(world.minutes(1), [Action::Window(OSD), Action::Drain(OSD)]);
+    world.pg().state = "active+recovering".to_owned();
+    world.hold(true);
+    assert_eq!(world.minutes(1), [Action::Drain(OSD)], "also while the cluster is not clean");
+}
+
+#[test]
+fn an_osd_that_was_started_anew_is_told_again() {
+    let mut world = holding(settings());
+    world.hold(false);
+    assert_eq!((world.minutes(1), world.phase()), (vec![Action::Hold(OSD)], Phase::Asleep));
+}
+
+#[test]
+fn what_is_not_drained_keeps_it_from_sleeping() {
+    let mut world = World::new(Settings { hold_max: Some(1000), ..settings() });
+    world.seen.osd.as_mut().unwrap().held = Some(Held { cost: 5, is_on: false });
+    assert_eq!(world.minutes(60), []);
+    world.seen.osd.as_mut().unwrap().held = Some(Held { cost: 0, is_on: false });
+    assert_eq!(world.minutes(1), [Action::Flush(OSD)]);
+}
+
+#[test]
+fn a_full_hold_wakes_it_also_while_the_cluster_is_not_clean() {
+    let mut world = holding(settings());
+    world.pg().state = "active+undersized+degraded".to_owned();
+    world.write(1000);
+    assert_eq!(world.minutes(1), [Action::Start(OSD)]);
 }

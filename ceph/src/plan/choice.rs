@@ -236,8 +236,25 @@ fn refusal(osd: &Osd) -> Option<&'static str> {
     }
 }
 
-/// Bytes of `block.db` for each byte of a cold OSD, in thousandths.
+/// Bytes of `block.db` for each byte of a cold OSD, in thousandths: what Ceph's documentation has for objects of RGW.
 const DB_PERMILLE: u64 = 40;
+
+/// The least, for objects that are large and few.
+const DB_PERMILLE_MIN: u64 = 10;
+
+/// Bytes of the logs of RocksDB as Ceph sets it up: four, each of a memtable's 256 MiB and a tenth. One of them is
+/// there from the beginning (282 MiB, seen on 16.2).
+pub const DB_LOG_BYTES: u64 = 4 * (256 << 20) / 10 * 11;
+
+/// The `block.db` that is advised for the metadata of `osd`.
+pub fn db_wanted(osd: &Osd) -> u64 {
+    DB_LOG_BYTES + osd.capacity_bytes / 1000 * DB_PERMILLE
+}
+
+/// Whether `osd` has a `block.db` from which metadata will spill over to the cold drive.
+pub fn is_db_small(osd: &Osd) -> bool {
+    osd.has_db && osd.db_bytes > 0 && osd.db_bytes < DB_LOG_BYTES + osd.capacity_bytes / 1000 * DB_PERMILLE_MIN
+}
 
 impl Choice {
     /// The OSDs' parts of the plan.
@@ -253,7 +270,7 @@ impl Choice {
             () if self.hot.contains(&osd.id) => (OsdRole::Hot, "holds first copies"),
             () => (OsdRole::Stays, self.refused.get(&osd.id).copied().unwrap_or("its device class has no part in it")),
         };
-        let db = if role == OsdRole::GoesCold { osd.capacity_bytes / 1000 * DB_PERMILLE } else { 0 };
+        let db = if role == OsdRole::GoesCold { db_wanted(osd) } else { 0 };
         OsdPlan {
             osd: osd.id,
             host: osd.hostname.clone(),

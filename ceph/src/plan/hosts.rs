@@ -1,6 +1,7 @@
 //! What making OSDs cold asks of their hosts and of the other OSDs: a hot device for `block.db`, and room for the data
 //! of the one that is out.
 
+use super::choice::{DB_LOG_BYTES, db_wanted, is_db_small};
 use super::types::{Notes, OsdPlan, OsdRole};
 use crate::cluster::{Cluster, Osd, OsdId, Pool};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,18 @@ pub fn judge(cluster: &Cluster, osds: &[OsdPlan], notes: &mut Notes) {
         };
         notes.warning(format!(
             "{host}: block.db of {names} wants {megabytes:.1} MB on flash or on a drive that always spins; {known}"
+        ));
+    }
+    let cold = osds.iter().filter(|plan| plan.role == OsdRole::Cold);
+    for osd in cold.filter_map(|plan| cluster.osds.get(&plan.osd)).filter(|osd| is_db_small(osd)) {
+        let (id, mb) = (osd.id, |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6));
+        notes.warning(format!(
+            "{id}: block.db of {} is small: RocksDB's logs alone take up to {}, and what finds no room is written to \
+             the cold drive and wakes it (BLUEFS_SPILLOVER in `ceph health detail`); {} are advised: enlarge its \
+             device (`ceph-bluestore-tool bluefs-bdev-expand`), or revert it and convert it with another --db",
+            mb(osd.db_bytes),
+            mb(DB_LOG_BYTES),
+            mb(db_wanted(osd))
         ));
     }
 }

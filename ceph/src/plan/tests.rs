@@ -222,10 +222,26 @@ fn hosts_are_told_what_block_db_needs_and_which_hot_devices_ceph_knows_there() {
     let warnings = |cluster: &Cluster| plan(cluster, &Options::default()).warnings.join("\n");
     let mut cluster = ordinary();
     let text = warnings(&cluster);
-    assert!(text.contains("host-0: block.db of osd.3 wants 171.8 MB") && text.contains("knows of vda there"), "{text}");
+    assert!(
+        text.contains("host-0: block.db of osd.3 wants 1352.9 MB") && text.contains("knows of vda there"),
+        "{text}"
+    );
     cluster.osds.get_mut(&OsdId(0)).unwrap().hostname = "elsewhere".to_owned();
     let text = warnings(&cluster);
-    assert!(text.contains("wants 171.8 MB on flash or on a drive that always spins; Ceph knows of none"), "{text}");
+    assert!(text.contains("wants 1352.9 MB on flash or on a drive that always spins; Ceph knows of none"), "{text}");
+}
+
+#[test]
+fn a_block_db_without_room_for_the_logs_is_warned_of() {
+    let mut cluster = converted();
+    let mut warned = |db_bytes| {
+        cluster.osds.get_mut(&OsdId(3)).unwrap().db_bytes = db_bytes;
+        let warnings = plan(&cluster, &Options::default()).warnings;
+        warnings.into_iter().find(|text| text.starts_with("osd.3: block.db"))
+    };
+    let text = warned(256 << 20).unwrap();
+    assert!(text.contains("block.db of 268.4 MB is small") && text.contains("1374.4 MB are advised"), "{text}");
+    assert_eq!((warned(0), warned(2 << 30)), (None, None), "what is not known is no reason to warn");
 }
 
 #[test]

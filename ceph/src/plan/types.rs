@@ -117,7 +117,7 @@ pub struct OsdPlan {
     /// Bytes in use, which converting it moves away and, as far as they are still wanted there, back.
     pub used_bytes: u64,
     /// For an OSD that goes cold: the `block.db` that its metadata need on a hot device, 4 % of its size, as Ceph's
-    /// documentation has it for objects of RGW.
+    /// documentation has it for objects of RGW, and room for RocksDB's logs.
     pub db_bytes: u64,
 }
 

@@ -36,6 +36,19 @@ pub enum DriveError {
         /// What Ceph says.
         devices: Vec<String>,
     },
+    /// What is held back would spill over to the drive.
+    #[error(
+        "block.db of {osd} has {has} bytes, and --hold wants {wanted}: what is held back lies there, and what finds no \
+             room is written to the drive; allow less, or give it a larger one"
+    )]
+    HoldNoRoom {
+        /// The OSD.
+        osd: OsdId,
+        /// Bytes of its `block.db`; 0 without one.
+        has: u64,
+        /// Bytes that are needed.
+        wanted: u64,
+    },
     /// The kernel does not know it.
     #[error("the kernel has no counters of {0} of {1}; is this its host?")]
     Unknown(String, OsdId),

@@ -1,9 +1,10 @@
 //! The loop of a host's agent: look, let the agent decide, do.
 
-use crate::agent::{Action, Agent, AgentRecord, DriveSeen, OsdSeen, RECOVERY_GRACE, Seen, Settings};
+use crate::agent::{Action, Agent, AgentRecord, DriveSeen, OsdSeen, Phase, RECOVERY_GRACE, Seen, Settings};
 use crate::cluster::{Cluster, Osd, OsdId};
 use crate::record::{self, RecordError};
 use crate::world::drives::{DriveError, HostDrive};
+use crate::world::hold::{self, Holds};
 use crate::world::lock::{self, Lock};
 use crate::world::tools::{Ceph, CephError};
 use crate::world::windows::Windows;
@@ -56,13 +57,19 @@ pub enum AgentError {
         /// The cluster's down-out interval.
         down_out: Duration,
     },
+    /// The cluster holds back more by its own settings than the agent would allow.
+    #[error(
+        "bluestore_throttle_deferred_bytes of {0} is as large by itself as --hold would set it, so that nothing tells \
+             the two apart; allow more"
+    )]
+    HoldTooSmall(OsdId),
     /// Another agent has the drives.
     #[error("an agent runs on this host already")]
     AnotherRuns,
     /// The windows are still taken.
     #[error(
-        "the scrub flags of the pools could not be given back ({0}); `larder ceph agent --release` does it when the \
-             monitors answer"
+        "the scrub flags of the pools, or what makes OSDs hold back writes, could not be given back ({0}); `larder \
+             ceph agent --release` does it when the monitors answer"
     )]
     Release(CephError),
     /// Signals cannot be waited for.
@@ -85,6 +92,8 @@ pub struct Scope {
     pub is_emulated: bool,
     /// So long between two looks.
     pub every: Duration,
+    /// The cost of the writes that each OSD may hold back from its sleeping drive; `None` if it is to hold back none.
+    pub hold_max: Option<u64>,
     /// Where the record lies.
     pub folder: PathBuf,
 }
@@ -99,6 +108,11 @@ impl Scope {
         let is_named = |osd: &Osd| self.osds.is_empty() || self.osds.contains(&osd.id);
         let is_cold = |osd: &&Osd| osd.class.as_ref() == Some(&self.class) && osd.hostname == self.host;
         cluster.osds.values().filter(is_cold).filter(|osd| is_named(osd)).collect()
+    }
+
+    fn drive(&self, osd: &Osd, cluster: &Cluster) -> Result<HostDrive, DriveError> {
+        self.hold_max.map_or(Ok(()), |max| hold::fits(osd, max))?;
+        HostDrive::of(osd, cluster, self.is_emulated)
     }
 }
 
@@ -177,6 +191,7 @@ pub async fn serve(scope: Scope, settings: Settings) -> Result<(), AgentError> {
             }
         }
     }
+    service.release_holds()?;
     let was_last = service.windows.release().map_err(AgentError::Release)?;
     tracing::info!(was_last, "scrub windows given back");
     Ok(())
@@ -186,12 +201,12 @@ impl Service {
     fn new(scope: Scope, settings: Settings, now: Time) -> Result<Self, AgentError> {
         let epoch = scope.ceph.epoch()?;
         let cluster = scope.ceph.cluster()?;
-        let drives: Vec<HostDrive> = (scope.osds(&cluster).into_iter())
-            .map(|osd| HostDrive::of(osd, &cluster, scope.is_emulated))
-            .collect::<Result<_, _>>()?;
+        let drives: Vec<HostDrive> =
+            (scope.osds(&cluster).into_iter()).map(|osd| scope.drive(osd, &cluster)).collect::<Result<_, _>>()?;
         if drives.is_empty() {
             return Err(AgentError::NothingCold { class: scope.class, host: scope.host });
         }
+        begin_holds(&scope, &ids(&drives))?;
         Windows::new(scope.ceph, &scope.host).take(&cluster, &ids(&drives))?;
         Self::of(scope, drives, &cluster.fsid, settings, (epoch, now))
     }
@@ -268,13 +283,36 @@ impl Service {
         let mut had = std::mem::take(&mut self.drives);
         for osd in self.scope.osds(&cluster) {
             let known = had.iter().position(|drive| osd.data_devices == [drive.device.as_str()] && drive.osd == osd.id);
-            match known.map_or_else(|| HostDrive::of(osd, &cluster, self.scope.is_emulated), |at| Ok(had.remove(at))) {
+            match known.map_or_else(|| self.scope.drive(osd, &cluster), |at| Ok(had.remove(at))) {
                 Ok(drive) => self.drives.push(drive),
                 Err(error) => tracing::warn!(%error, "an OSD of the cold class is left alone"),
             }
         }
         self.agent.renew(&seen(&self.drives), now);
+        if self.scope.hold_max.is_some() {
+            Holds::new(self.scope.ceph, &self.scope.host).note(&ids(&self.drives))?;
+            // Nobody would end the holding of OSDs that are no longer watched.
+            for command in had.iter().flat_map(|drive| hold::off(drive.osd)) {
+                if let Err(error) = self.scope.ceph.program(&command, self.scope.ceph.timeout) {
+                    tracing::warn!(%error, "an OSD that is no longer watched may hold back writes");
+                }
+            }
+        }
         self.windows.take(&cluster, &ids(&self.drives))
+    }
+
+    /// Drives whose writes were held back are started, and get them.
+    fn release_holds(&self) -> Result<(), AgentError> {
+        if self.scope.hold_max.is_none() {
+            return Ok(());
+        }
+        let record = self.agent.record(&self.fsid);
+        for drive in record.drives.iter().filter(|drive| drive.held_cost > 0 && drive.phase == Phase::Asleep) {
+            if let Err(error) = self.drive(drive.osd).start() {
+                tracing::warn!(osd = %drive.osd, %error, "a drive is not started; the writes held back do it");
+            }
+        }
+        Holds::new(self.scope.ceph, &self.scope.host).release().map_err(AgentError::Release)
     }
 
     fn save(&mut self) {
@@ -292,9 +330,9 @@ impl Service {
         match action {
             Action::Sleep(osd) => self.drive(*osd).sleep()?,
             Action::Start(osd) => self.drive(*osd).start()?,
-            Action::Flush(_) | Action::DeepScrub(..) | Action::Window(_) => {}
+            Action::Flush(_) | Action::Hold(_) | Action::Drain(_) | Action::DeepScrub(..) | Action::Window(_) => {}
         }
-        for command in commands(action, self.scope.is_emulated) {
+        for command in commands(action, &self.scope) {
             if self.is_ending() {
                 return Err(DoError::Ending);
             }
@@ -315,7 +353,11 @@ impl Service {
             return None;
         }
         let ceph = self.scope.ceph;
-        let seen = || Ok::<_, CephError>(OsdSeen { pgs: ceph.pgs_of(osd)?, is_reserved: ceph.is_reserved(osd)? });
+        let held = || self.scope.hold_max.map(|max| hold::held(ceph, osd, max)).transpose();
+        let seen = || {
+            let (pgs, is_reserved) = (ceph.pgs_of(osd)?, ceph.is_reserved(osd)?);
+            Ok::<_, CephError>(OsdSeen { pgs, is_reserved, held: held()? })
+        };
         match seen() {
             Ok(seen) => Some(seen),
             Err(error) => {
@@ -327,9 +369,26 @@ impl Service {
     }
 }
 
+/// What an earlier agent left in OSDs of this host is taken back, and those of `osds` that may hold back writes are
+/// noted.
+fn begin_holds(scope: &Scope, osds: &[OsdId]) -> Result<(), AgentError> {
+    let holds = Holds::new(scope.ceph, &scope.host);
+    holds.release()?;
+    let Some(max) = scope.hold_max else { return Ok(()) };
+    for osd in osds {
+        if hold::held(scope.ceph, *osd, max)?.is_on {
+            return Err(AgentError::HoldTooSmall(*osd));
+        }
+    }
+    Ok(holds.note(osds)?)
+}
+
 /// The commands that an action of the agent is in Ceph. A device that only counts touches has no health to read.
-pub fn commands(action: &Action, is_emulated: bool) -> Vec<Vec<String>> {
+pub fn commands(action: &Action, scope: &Scope) -> Vec<Vec<String>> {
+    let is_emulated = scope.is_emulated;
     match action {
+        Action::Hold(osd) => scope.hold_max.map(|max| hold::on(*osd, max)).unwrap_or_default(),
+        Action::Drain(osd) => hold::off(*osd),
         Action::Flush(osd) => vec![Ceph::argv(&["tell", &osd.to_string(), "bench", FLUSH_BYTES, FLUSH_BYTES])],
         Action::DeepScrub(_, pgs) => pgs.iter().map(|pg| Ceph::argv(&["pg", "deep-scrub", pg])).collect(),
         Action::Window(osd) if !is_emulated => {

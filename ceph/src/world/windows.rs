@@ -2,9 +2,9 @@
 //!
 //! Ceph has no flag that keeps scrubs from one OSD: a placement group's primary starts them. So the flags `noscrub` and
 //! `nodeep-scrub` are set on the pools, which leaves scrubs that are asked for alone (tried on 16.2.15), and reading
-//! the health of devices is switched off. A shallow scrub reads nothing of a cold drive, but writes twice and flushes
-//! once for each placement group (seen on the same release), and so would wake it; the deep scrubs of the windows do
-//! what it does. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once for
+//! the health of devices is switched off. A shallow scrub asks nothing of a cold drive whose `block.db` has room, but
+//! wakes one whose `block.db` spills over to it (both seen on the same release); the deep scrubs of the windows do what
+//! it does. What was there before is written to the monitors' key-value store (`ceph config-key`) first, once for
 //! the cluster; each host's agent has a key of its own, and the last one that ends gives everything back.
 //!
 //! An agent that is killed, or ends while the monitors are away, leaves flags and keys. The next one, or `larder ceph

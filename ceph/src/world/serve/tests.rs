@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Scope, Service, commands};
-use crate::agent::{Action, Phase, RECOVERY_GRACE, Settings};
+use super::{Scope, Service, begin_holds, commands};
+use crate::agent::{Action, Mode, Phase, RECOVERY_GRACE, Settings};
 use crate::cluster::OsdId;
 use crate::world::fake::{Fake, OSD};
 use disk::clock;
@@ -23,6 +23,10 @@ struct Loop {
 
 impl Loop {
     fn new() -> Self {
+        Self::of(None)
+    }
+
+    fn of(hold_max: Option<u64>) -> Self {
         let fake = Fake::new();
         // The whole of the dumps' deep scrubs are not due.
         let node = NodePolicy {
@@ -37,6 +41,7 @@ impl Loop {
             deep_scrub_every: Duration::from_hours(24 * 36_500),
             settle: EVERY,
             window_max: Duration::from_hours(6),
+            hold_max,
         };
         let scope = Scope {
             ceph: fake.ceph,
@@ -45,6 +50,7 @@ impl Loop {
             osds: vec![OSD],
             is_emulated: true,
             every: EVERY,
+            hold_max,
             folder: fake.path("state"),
         };
         let now = Time::from_secs(clock::since_epoch().as_secs());
@@ -130,8 +136,10 @@ fn new_pools_are_taken_and_osds_that_are_no_longer_cold_are_left() {
 
 #[test]
 fn actions_are_the_documented_commands() {
-    let said = |action: &Action, is_emulated: bool| -> Vec<String> {
-        commands(action, is_emulated).iter().map(|command| command.join(" ")).collect()
+    let mut scope = Loop::of(Some(1 << 20)).service.scope;
+    let mut said = |action: &Action, is_emulated: bool| -> Vec<String> {
+        scope.is_emulated = is_emulated;
+        commands(action, &scope).iter().map(|command| command.join(" ")).collect()
     };
     let ceph = |text: &str| format!("ceph --connect-timeout 15 {text}");
     let window = Action::Window(OsdId(3));
@@ -141,4 +149,55 @@ fn actions_are_the_documented_commands() {
     let scrub = Action::DeepScrub(OsdId(3), vec!["2.1".to_owned(), "2.f".to_owned()]);
     assert_eq!(said(&scrub, false), [ceph("pg deep-scrub 2.1"), ceph("pg deep-scrub 2.f")]);
     assert_eq!(said(&Action::Sleep(OsdId(3)), false), Vec::<String>::new());
+    let options = [
+        ("prefer_deferred_size", "8388608"),
+        ("deferred_batch_ops", "65535"),
+        ("max_deferred_txc", "1000000"),
+        ("max_defer_interval", "0"),
+        ("throttle_deferred_bytes", "4194304"),
+    ];
+    let set = options.map(|(name, value)| ceph(&format!("tell osd.3 config set bluestore_{name} {value}")));
+    assert_eq!(said(&Action::Hold(OsdId(3)), false), set);
+    let unset = options.map(|(name, _)| ceph(&format!("tell osd.3 config unset bluestore_{name}")));
+    assert_eq!(said(&Action::Drain(OsdId(3)), false), unset);
+}
+
+#[test]
+fn writes_are_held_back_while_the_drive_sleeps_and_given_back_at_the_end() {
+    let mut world = Loop::of(Some(512 << 20));
+    begin_holds(&world.service.scope, &[OSD]).unwrap();
+    assert_eq!(world.minutes(18), Phase::Asleep);
+    let set: Vec<String> = world.fake.log().into_iter().filter(|line| line.contains("config set")).collect();
+    assert_eq!(set.len(), 5, "{set:?}");
+    world.fake.write("held", &(600_u64 << 20).to_string());
+    assert_eq!(world.minutes(2), Phase::Spinning, "more than is allowed");
+    let drained: Vec<String> = world.fake.log();
+    assert!(drained.contains(&"ceph tell osd.3 config unset bluestore_max_defer_interval".to_owned()), "{drained:?}");
+    assert_eq!(world.minutes(18), Phase::Asleep);
+    world.fake.write("held", "750000");
+    world.minutes(1);
+    world.fake.log();
+    world.service.release_holds().unwrap();
+    assert_eq!(world.fake.log().iter().filter(|line| line.contains("config unset")).count(), 5);
+    assert_eq!(world.service.drives[0].seen().mode, Mode::Active, "its drive was started before");
+}
+
+#[test]
+fn an_agent_takes_back_what_a_killed_one_has_left() {
+    let world = Loop::of(Some(512 << 20));
+    begin_holds(&world.service.scope, &[OSD]).unwrap();
+    world.service.execute(&Action::Hold(OSD)).unwrap();
+    world.fake.log();
+    let without = Loop::of(None).service.scope;
+    begin_holds(&Scope { ceph: world.fake.ceph, ..without }, &[OSD]).unwrap();
+    let log = world.fake.log();
+    assert_eq!(log.iter().filter(|line| line.contains("config unset")).count(), 5, "{log:?}");
+    assert!(log.contains(&"ceph config-key rm larder/ceph/hold/host-0".to_owned()), "{log:?}");
+}
+
+#[test]
+fn a_limit_that_the_osd_has_by_itself_is_refused() {
+    let world = Loop::of(Some(1 << 20));
+    let error = begin_holds(&world.service.scope, &[OSD]).unwrap_err().to_string();
+    assert!(error.contains("osd.3 is as large by itself"), "{error}");
 }
