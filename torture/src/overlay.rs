@@ -24,6 +24,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 
 /// The faults of a file.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
 pub(crate) struct FileFaults {
     /// Bits that are read wrongly: offset and mask.
     pub(crate) rot: BTreeMap<u64, u8>,
@@ -146,6 +147,7 @@ pub(crate) struct Conditions {
 
 /// The faults of a drive.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
 pub(crate) struct DriveFaults {
     pub(crate) files: BTreeMap<FileName, FileFaults>,
     pub(crate) armed: Vec<Armed>,
@@ -351,7 +353,9 @@ impl State {
             let faults = self.drives[drive].faults_of(&name);
             let is_whole = faults.is_none_or(|file| !file.lost && !file.foreign && file.unreadable.is_empty());
             if let Some(mut bytes) = medium.contents(&name).filter(|_| is_whole) {
-                faults.into_iter().for_each(|file| file.distort(0, &mut bytes));
+                if let Some(file) = faults {
+                    file.distort(0, &mut bytes);
+                }
                 copy.insert(name, bytes);
             }
         }
