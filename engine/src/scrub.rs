@@ -18,15 +18,15 @@
 //!    that cannot be made good like that is regenerated in its place, as an operation of
 //!    [`PriorityClass::Rebuild`](crate::PriorityClass::Rebuild). A blob with too few good fragments is read once more,
 //!    too, before it counts as lost.
-//! 5. A blob that cannot be read now, since too few of its drives are there, is *put off* (`scrub/put_off.rs`): the pass
-//!    goes on without it and comes back to it, but does not wait for it.
+//! 5. A blob that cannot be read now, since too few of its drives are there, is *put off* (`scrub/put_off.rs`): the
+//!    pass goes on without it and comes back to it, but does not wait for it.
 //! 6. At the end of the list the pass is complete. The next one begins with the next period, and not before.
 //!
-//! Where a pass is, and what is put off, is remembered durably after each page ([`Action::PersistScrub`]); what was done
-//! since the last time is done again after a crash.
+//! Where a pass is, and what is put off, is remembered durably after each page ([`Action::PersistScrub`]); what was
+//! done since the last time is done again after a crash.
 //!
-//! Invariants: memory is a page for each class, and a record and some blobs for each group; a page counts only if it is
-//! the one awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
+//! Invariants: memory is a page for each class, and a record and some blobs for each group; a page counts only if it
+//! is the one awaited, and each page leads on, so a pass ends; nothing is scrubbed while it is paused.
 
 mod put_off;
 #[cfg(test)]
@@ -431,7 +431,7 @@ impl Scrubber {
 
     fn forget_page(&mut self, class: ClassId) {
         let Page { queued, own, stepping, again, .. } = core::mem::take(&mut self.pages[class.index()]);
-        self.pages[class.index()] = Page { stepping, queued, own, again, ..Page::default() };
+        self.pages[class.index()] = Page { again, stepping, queued, own, ..Page::default() };
     }
 
     /// The next thing to do in `group`: for what is put off, and for its pass if that `may_go_on`.

@@ -348,7 +348,8 @@ impl Clients<'_> {
     /// what is dead and still read.
     fn is_lost(&self, at: &At, serial: Option<Serial>) -> bool {
         let may_lack = self.plan.beyond || self.happened(FaultKind::OlderCatalog);
-        if !may_lack && !self.happened(FaultKind::OperatorFailsDrive) {
+        let given_up = [FaultKind::OperatorFailsDrive, FaultKind::GivenUpByRack];
+        if !may_lack && !given_up.iter().any(|kind| self.happened(*kind)) {
             return false;
         }
         let placed = futures::FutureExt::now_or_never(self.running.context.catalog.get_object(&at.0, &at.1));

@@ -78,7 +78,7 @@ impl FaultyDrive {
     fn is_the_right_one(&self, call: Call) {
         let another = self.overlay.state().drives[self.number].is_another;
         self.journal.demand(!another, Rule::Identity, || {
-            format!("drive {} is used ({call:?}), and showed another's label", self.number)
+            format!("drive {} is used ({call:?}), and showed another's label or none", self.number)
         });
     }
 
@@ -86,7 +86,7 @@ impl FaultyDrive {
         let mut state = self.overlay.state();
         let now = self.journal.now_ms();
         let faults = &mut state.drives[self.number];
-        if faults.destroyed || faults.conditions.dead_until > now {
+        if (faults.destroyed && !faults.emptied) || faults.conditions.dead_until > now {
             return Err(io_error("the drive is dead"));
         }
         let Some(due) = faults.due(call) else { return Ok(None) };
@@ -278,7 +278,7 @@ impl crate::overlay::DriveFaults {
 impl FileFaults {
     fn is_sound(&self) -> bool {
         let none = self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty();
-        none && !self.lost && !self.lied && !self.foreign && self.unsynced.is_empty()
+        none && !self.lost && !self.lied && !self.foreign && !self.is_back && self.unsynced.is_empty()
     }
 }
 
@@ -378,13 +378,18 @@ impl Drive for FaultyDrive {
 
     async fn mount(&self) -> Result<Space, DriveError> {
         self.begin(Call::Command).await?;
-        let wrong = {
+        let (wrong, emptied) = {
             let (mut state, now) = (self.overlay.state(), self.journal.now_ms());
             let drive = &mut state.drives[self.number];
-            drive.is_another = drive.conditions.wrong_label_until > now;
-            drive.is_another
+            let wrong = drive.conditions.wrong_label_until > now;
+            drive.is_another = wrong || drive.emptied;
+            (wrong, drive.emptied)
         };
-        let mounted = if wrong && !is_on(Sabotage::DriveLabelUnchecked) {
+        let mounted = if is_on(Sabotage::DriveLabelUnchecked) {
+            self.medium().space().await
+        } else if emptied {
+            Err(LabelError::Missing.into())
+        } else if wrong {
             let expected = DriveId(self.number as u32);
             Err(LabelError::ForeignDrive { found: DriveId(u32::MAX), expected }.into())
         } else {

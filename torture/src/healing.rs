@@ -12,7 +12,7 @@ use crate::power::SETTLED;
 use crate::reference::{At, Reference};
 use crate::scrubs::living_blobs;
 use crate::site::{BUCKET, Running, Site};
-use crate::{records, scrubs, storm, tags};
+use crate::{absent, records, scrubs, storm, tags};
 use catalog::{Place, PutCondition};
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
@@ -61,8 +61,9 @@ pub(crate) async fn lull(running: &Running, reference: &Reference, plan: &Plan) 
     }
     running.journal.note(|| "the faults pause, and everything is read".to_owned());
     let healing = Healing { running, reference, plan };
-    healing.replace_what_failed().await;
+    healing.replace_what_failed(plan.policy.tries_given_up).await;
     healing.read_all().await;
+    healing.replace_what_failed(false).await;
     healing.settle().await;
     healing.dead_bytes_are_known().await;
 }
@@ -138,11 +139,13 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     let state = running.overlay.state();
     let mut stacks = Vec::new();
     for (drive, faults) in state.drives.iter().enumerate().take(state.rack_drives()) {
-        if faults.given_up || faults.destroyed {
+        if faults.given_up || faults.destroyed || faults.abandoned {
             continue;
         }
         let names = state.medium(drive).names();
-        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(FileFaults::is_bad));
+        // What is there again with an old copy of the drive was removed, and nobody knows that it is there.
+        let is_unknown = |file: &FileFaults| file.is_bad() || file.is_back;
+        let there = names.into_iter().filter(|name| !faults.faults_of(name).is_some_and(is_unknown));
         stacks.extend(there.map(|name| (DriveId(drive as u32), name)));
     }
     stacks
@@ -162,11 +165,13 @@ impl Healing<'_> {
     async fn heal(&self, again: bool) {
         let journal = &self.running.journal;
         journal.note(|| "every drive that failed is replaced".to_owned());
-        self.replace_what_failed().await;
+        self.replace_what_failed(self.plan.policy.tries_given_up).await;
         self.complete_uploads().await;
         journal.note(|| "everything is read".to_owned());
         self.read_all().await;
         self.abort_uploads().await;
+        // A start tries what was given up along with its group, which wakes for what is read.
+        self.replace_what_failed(self.plan.policy.tries_given_up && !again).await;
         if again {
             records::finish(self.running, self.reference, self.plan).await;
         }
@@ -201,11 +206,17 @@ impl Healing<'_> {
         self.running.world.ask(move |rack, _| look(rack)).await
     }
 
-    async fn replace_what_failed(&self) {
+    /// Replaces the drives that failed, and those that the rack gave up by itself: but for the one that is sound, if it
+    /// is the only one of these and is to be `recognised`.
+    async fn replace_what_failed(&self, recognised: bool) {
+        absent::look(self.running).await;
         let failed: Vec<usize> = {
             let state = self.running.overlay.state();
-            let is_gone = |drive: &usize| state.drives[*drive].destroyed || state.drives[*drive].given_up;
-            (0..state.rack_drives()).filter(is_gone).collect()
+            let is_dead = |drive: &usize| state.drives[*drive].destroyed || state.drives[*drive].given_up;
+            let is_gone = |drive: &usize| is_dead(drive) || state.drives[*drive].abandoned;
+            let gone: Vec<usize> = (0..state.rack_drives()).filter(is_gone).collect();
+            let is_left = recognised && gone.len() == 1 && !is_dead(&gone[0]);
+            if is_left { Vec::new() } else { gone }
         };
         for drive in failed {
             self.until("a drive is given up", async || self.give_up(drive).await).await;
@@ -308,10 +319,13 @@ impl Healing<'_> {
         if self.plan.meddles {
             _ = self.running.status.pause_scrub(false).await;
         }
-        let asked = self.running.context.clock.now();
+        let (asked, beyond) = (self.running.context.clock.now(), self.plan.beyond);
         self.running.world.report(Event::ScrubRequested { group: None });
         let scrubbed = async || {
-            let since = move |view: ScrubView| view.pass.last.is_some_and(|last| last.ended >= asked);
+            // What has lost more than r stacks is never read.
+            let since = move |view: ScrubView| {
+                (beyond || view.put_off_blobs == 0) && view.pass.last.is_some_and(|last| last.ended >= asked)
+            };
             let complete = self.running.world.ask(move |rack, now| rack.scrubs(now).all(since)).await;
             complete == Some(true) && self.is_settled().await
         };
@@ -394,7 +408,8 @@ impl Healing<'_> {
             let is_missing = |index: &usize| {
                 let (drive, name) = (found.drives[*index].index(), stack_name(blob, *index as u8));
                 let lost = state.drives[drive].faults_of(&name).is_some_and(|file| file.lost);
-                let gone = state.drives[drive].destroyed || state.drives[drive].given_up;
+                let faults = &state.drives[drive];
+                let gone = faults.destroyed || faults.given_up || faults.abandoned;
                 gone || (!lost && state.medium(drive).contents_len(&name).is_none())
             };
             let missing: Vec<usize> = (0..found.drives.len()).filter(is_missing).collect();

@@ -73,11 +73,17 @@ pub enum FaultKind {
     /// The sync of a commit fails: it is answered with an error, no other one is taken until the next start, and that
     /// finds it in the log, of which the medium may hold nothing.
     CommitUnsynced,
+    /// Everything on a drive is deleted, or all of it but its label.
+    EmptiedDrive,
+    /// An old copy of a drive takes its place: what was written since is not there, and what was removed since is.
+    OldCopy,
+    /// The rack itself gives up a drive that stays away. No fault that is drawn, but one that follows of others.
+    GivenUpByRack,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -111,6 +117,9 @@ impl FaultKind {
         Self::ForeignFile,
         Self::CatalogMisread,
         Self::CommitUnsynced,
+        Self::EmptiedDrive,
+        Self::OldCopy,
+        Self::GivenUpByRack,
     ];
 
     /// Its name, for people.
@@ -149,6 +158,9 @@ impl FaultKind {
             Self::ForeignFile => "another rack's file",
             Self::CatalogMisread => "misread records",
             Self::CommitUnsynced => "commit that is not synced",
+            Self::EmptiedDrive => "emptied drive",
+            Self::OldCopy => "old copy of a drive",
+            Self::GivenUpByRack => "drive given up by the rack",
         }
     }
 
@@ -159,6 +171,6 @@ impl FaultKind {
 
     /// True of those that the storm between two crashes draws from.
     pub fn is_injected(self) -> bool {
-        !self.ends_a_life()
+        !self.ends_a_life() && self != Self::GivenUpByRack
     }
 }

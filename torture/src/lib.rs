@@ -15,6 +15,7 @@
 //! The same seed gives the same trace hash. A run that breaks a [`Rule`] is shrunk ([`shrink`]) and
 //! printed as a history.
 
+mod absent;
 mod answers;
 mod clients;
 mod content;
@@ -48,6 +49,6 @@ mod trace_judge;
 pub use coverage::{Coverage, Pair, cannot, pairs};
 pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
-pub use plan::{Item, Life, LifeEnd, MEDDLED_FROM, Plan, RULED_FROM, RackShape};
+pub use plan::{ABSENT_FROM, Item, Life, LifeEnd, MEDDLED_FROM, Plan, RULED_FROM, RackShape};
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};

@@ -110,7 +110,9 @@ pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool
     };
     let replaced = running.status.replace_with(id, labelled).await.is_ok();
     if replaced {
-        running.overlay.state().drives[drive].given_up = false;
+        let mut state = running.overlay.state();
+        let faults = &mut state.drives[drive];
+        (faults.given_up, faults.abandoned) = (false, false);
     }
     replaced
 }

@@ -10,7 +10,8 @@ use crate::kinds::FaultKind;
 use catalog::Blob;
 use disk::label;
 use disk::stack::{spare_of, stack_name, stack_of};
-use disk::{FileName, MemoryDrive};
+use disk::{Buffer, Drive, FileName, MemoryDrive};
+use futures::FutureExt;
 use model::{BlobId, DriveId, Rng};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,7 @@ pub(crate) const SECTOR_BYTES: u64 = 4096;
 
 /// The faults of a file.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
 pub(crate) struct FileFaults {
     /// Bits that are read wrongly: offset and mask.
     pub(crate) rot: BTreeMap<u64, u8>,
@@ -38,6 +40,8 @@ pub(crate) struct FileFaults {
     pub(crate) lied: bool,
     /// It is another rack's file, under the name of a stack.
     pub(crate) foreign: bool,
+    /// It was removed, and is there again with an old copy of its drive.
+    pub(crate) is_back: bool,
 }
 
 impl FileFaults {
@@ -143,6 +147,7 @@ pub(crate) struct Conditions {
 
 /// The faults of a drive.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // each is a fault of its own
 pub(crate) struct DriveFaults {
     pub(crate) files: BTreeMap<FileName, FileFaults>,
     pub(crate) armed: Vec<Armed>,
@@ -151,18 +156,31 @@ pub(crate) struct DriveFaults {
     pub(crate) destroyed: bool,
     /// The operator gave it up.
     pub(crate) given_up: bool,
-    /// The drive in its place showed another's label when it was mounted last.
+    /// The drive in its place showed another's label, or none, when it was mounted last.
     pub(crate) is_another: bool,
+    /// Everything on it was deleted, its label included: it is as good as destroyed, but answers.
+    pub(crate) emptied: bool,
+    /// The rack gave it up by itself.
+    pub(crate) abandoned: bool,
+    /// It may be away, or has been: the rack may give it up by itself before it is known to be there.
+    pub(crate) may_be_missed: bool,
+    /// An old copy of it: what a reader found in each file.
+    pub(crate) copy: Option<BTreeMap<FileName, Vec<u8>>>,
 }
 
 impl DriveFaults {
     /// True if nothing is wrong with the drive itself at `now`, nor about to be; its files may be bad.
     pub(crate) fn is_well(&self, now: u64) -> bool {
+        self.armed.is_empty() && !self.may_stay_away(now)
+    }
+
+    /// True if the drive may not answer at `now` as one does that is there.
+    pub(crate) fn may_stay_away(&self, now: u64) -> bool {
         let Conditions { silent_until, slow_until, dead_until, no_start_until, .. } = self.conditions;
         let Conditions { slow_start_until, wrong_label_until, away_until, .. } = self.conditions;
         let ends =
             [silent_until, slow_until, dead_until, no_start_until, slow_start_until, wrong_label_until, away_until];
-        !self.destroyed && self.armed.is_empty() && ends.into_iter().all(|end| end <= now)
+        self.destroyed || ends.into_iter().any(|end| end > now)
     }
 
     pub(crate) fn file(&mut self, name: &FileName) -> &mut FileFaults {
@@ -178,13 +196,19 @@ impl DriveFaults {
 /// Looks a blob up in the newest catalog.
 pub(crate) type Locate = Arc<dyn Fn(BlobId) -> Option<Blob> + Send + Sync>;
 
+/// The drives that failed for good, by the newest catalog.
+pub(crate) type Failed = Arc<dyn Fn() -> BTreeSet<DriveId> + Send + Sync>;
+
 /// What happened to drives, and by which fault.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) drives: Vec<DriveFaults>,
     media: Vec<Arc<MemoryDrive>>,
     locate: Option<Locate>,
+    failed: Option<Failed>,
     parity: usize,
+    /// The rack gives up drives that stay away.
+    pub(crate) gives_up: bool,
     /// Losses beyond r are meant.
     pub(crate) beyond: bool,
     /// Faults that happened, by kind.
@@ -211,8 +235,9 @@ impl Overlay {
         self.0.lock()
     }
 
-    pub(crate) fn set_locate(&self, locate: Locate) {
-        self.state().locate = Some(locate);
+    pub(crate) fn set_catalog(&self, (locate, failed): (Locate, Failed)) {
+        let mut state = self.state();
+        (state.locate, state.failed) = (Some(locate), Some(failed));
     }
 
     /// A fault happened.
@@ -253,7 +278,9 @@ impl State {
     fn is_stack_bad(&self, drive: DriveId, name: &FileName) -> bool {
         let faults = &self.drives[drive.index()];
         let is_there = self.media[drive.index()].contents_len(name).is_some();
-        faults.destroyed || faults.given_up || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
+        let is_lost = faults.destroyed || faults.given_up || faults.abandoned;
+        let may_be_lost = self.gives_up && faults.may_be_missed;
+        is_lost || may_be_lost || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
     }
 
     /// The stacks of `blob` that cannot be relied on, by index.
@@ -267,7 +294,8 @@ impl State {
         // It is being written, or removed.
         let mut bad = BTreeSet::new();
         for (drive, faults) in self.drives.iter().take(self.rack_drives()).enumerate() {
-            let lost = faults.destroyed || faults.given_up;
+            let lost = faults.destroyed || faults.given_up || faults.abandoned;
+            let lost = lost || (self.gives_up && faults.may_be_missed);
             let named = faults.files.iter().filter(|(_, file)| file.is_bad()).map(|(name, _)| name.clone());
             let all = if lost { self.media[drive].names() } else { named.collect() };
             bad.extend(all.iter().filter_map(stack_of).filter(|(of, _)| *of == blob).map(|(_, index)| index));
@@ -290,6 +318,70 @@ impl State {
         let names = self.media[drive].names();
         let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
         !self.drives[drive].destroyed && stacks.all(|name| self.may_corrupt(name))
+    }
+
+    /// True if `drive` may be away for any time: in a run in which the rack gives up what stays away, only if it may be
+    /// lost. It counts as lost from now on, until it is known to be there.
+    pub(crate) fn may_be_missed(&mut self, drive: usize) -> bool {
+        if !self.gives_up || drive >= self.rack_drives() {
+            return true;
+        }
+        let may = self.drives[drive].may_be_missed || self.may_lose(drive);
+        self.drives[drive].may_be_missed |= may;
+        may
+    }
+
+    /// The drives that failed for good, by the newest catalog.
+    pub(crate) fn failed(&self) -> BTreeSet<DriveId> {
+        self.failed.as_ref().map(|failed| failed()).unwrap_or_default()
+    }
+
+    /// Everything on `drive` is deleted; its label stays, or goes as well.
+    pub(crate) fn empty(&mut self, drive: usize, with_label: bool) {
+        let names = self.media[drive].names();
+        let faults = &mut self.drives[drive];
+        for name in names.iter().filter(|name| with_label || **name != label::file_name()) {
+            faults.file(name).lost = true;
+        }
+        (faults.emptied, faults.destroyed) = (with_label, with_label);
+    }
+
+    /// Remembers what a reader finds on `drive`.
+    pub(crate) fn copy(&mut self, drive: usize) {
+        let (medium, mut copy) = (Arc::clone(&self.media[drive]), BTreeMap::new());
+        for name in medium.names() {
+            let faults = self.drives[drive].faults_of(&name);
+            let is_whole = faults.is_none_or(|file| !file.lost && !file.foreign && file.unreadable.is_empty());
+            if let Some(mut bytes) = medium.contents(&name).filter(|_| is_whole) {
+                if let Some(file) = faults {
+                    file.distort(0, &mut bytes);
+                }
+                copy.insert(name, bytes);
+            }
+        }
+        self.drives[drive].copy = Some(copy);
+    }
+
+    /// The old copy of `drive` is in its place, if there is one. False if not.
+    pub(crate) fn put_copy(&mut self, drive: usize) -> bool {
+        let Some(copy) = self.drives[drive].copy.take() else { return false };
+        let medium = Arc::clone(&self.media[drive]);
+        let names: BTreeSet<FileName> = medium.names().into_iter().collect();
+        for name in names.iter().filter(|name| **name != label::file_name()) {
+            let (now, file) = (medium.contents(name), self.drives[drive].file(name));
+            *file = FileFaults { foreign: file.foreign, ..FileFaults::default() };
+            match (copy.get(name), now) {
+                (Some(old), Some(now)) if *old == now => {}
+                (Some(old), Some(now)) if old.len() == now.len() => drop(file.stale.insert(0, old.clone())),
+                _ => file.lost = true,
+            }
+        }
+        for (name, old) in copy.into_iter().filter(|(name, _)| !names.contains(name) && stack_of(name).is_some()) {
+            if restore(&medium, &name, &old) {
+                self.drives[drive].file(&name).is_back = true;
+            }
+        }
+        true
     }
 
     /// The power of `drive` is gone: what it was to have on its medium and has not is lost or torn.
@@ -319,4 +411,16 @@ impl State {
             faults.armed.clear();
         }
     }
+}
+
+/// Writes a file of `bytes` to `medium`, which does what it is asked at once. False if it has no room.
+fn restore(medium: &MemoryDrive, name: &FileName, bytes: &[u8]) -> bool {
+    let made = medium.create(name, bytes.len() as u64).now_or_never();
+    if !matches!(made, Some(Ok(()))) {
+        return false;
+    }
+    let written = medium.write_at(name, 0, Buffer::copy_of(bytes)).now_or_never();
+    let synced = medium.sync(name).now_or_never();
+    assert!(matches!((written, synced), (Some(Ok(_)), Some(Ok(())))), "a drive in memory writes and syncs");
+    true
 }

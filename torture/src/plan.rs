@@ -240,6 +240,10 @@ pub const RULED_FROM: u64 = 1_000_000;
 /// Runs from this number on may have an operator who meddles with scrubs: those below stay what they were.
 pub const MEDDLED_FROM: u64 = 3_000_000;
 
+/// Runs from this number on may have drives that the rack gives up by itself, that are emptied, or in whose place an
+/// old copy is put: those below stay what they were.
+pub const ABSENT_FROM: u64 = 4_000_000;
+
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
 /// rest.
 fn thermometer(seed: u64) -> Thermometer {
@@ -285,6 +289,17 @@ fn scrub(seed: u64) -> ScrubPolicy {
 /// The number of the habit of taking drives back.
 const RETURNS: u64 = 12;
 
+/// The number of the habit of giving up drives that stay away.
+const GIVES_UP: u64 = 13;
+
+/// Drives that stay away are given up, in a third of the runs that may have that; in half of those they are recognised
+/// when they are back.
+fn give_up(seed: u64) -> Option<(Duration, bool)> {
+    let rng = &mut Stream::Habit { index: GIVES_UP }.of(seed);
+    let gives_up = seed >= ABSENT_FROM && rng.below(3) == 0;
+    gives_up.then(|| (SECOND * pick(rng, &[60, 200, 1_000]), rng.below(2) == 0))
+}
+
 /// The number of the habit of scrubbing.
 const SCRUBS: u64 = 11;
 
@@ -329,8 +344,8 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
         },
         checks: checks(seed),
         evacuate_permille: pick(rng, &[300, 600, 1000]),
-        give_up_after: None,
-        tries_given_up: false,
+        give_up_after: give_up(seed).map(|(after, _)| after),
+        tries_given_up: give_up(seed).is_some_and(|(_, tries)| tries),
         rebuild_read_back: true,
         write_read_back: true,
         checkpoint_interval: SECOND * pick(rng, &[60, 3600]),
@@ -344,6 +359,9 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
 /// so that it shifts nothing else.
 const KINDS_IN_ONE_STREAM: usize = 30;
 
+/// The later ones that runs below [`ABSENT_FROM`] know.
+const KINDS_BEFORE_ABSENT: usize = 3;
+
 /// Which kinds there are: each run switches some off, and every seventh all.
 fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
@@ -351,12 +369,15 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     }
     let permille = pick(rng, &[120, 300, 700]);
     let (first, later) = FaultKind::ALL.split_at(KINDS_IN_ONE_STREAM);
+    let later = if seed < ABSENT_FROM { &later[..KINDS_BEFORE_ABSENT] } else { later };
     let mut kinds: BTreeSet<FaultKind> = first.iter().copied().filter(|_| rng.below(1000) < permille).collect();
     let drawn = |index: u64| Stream::Kind { index }.of(seed).below(1000) < permille;
     kinds.extend((0..).zip(later).filter(|(index, _)| drawn(*index)).map(|(_, kind)| *kind));
     if !beyond {
         kinds.remove(&FaultKind::WorkshopRot);
     }
+    // It follows of others.
+    kinds.remove(&FaultKind::GivenUpByRack);
     kinds
 }
 
@@ -481,6 +502,11 @@ impl Plan {
         }
     }
 
+    /// True if the rack gives up drives that stay away.
+    pub fn gives_up(&self) -> bool {
+        self.policy.give_up_after.is_some()
+    }
+
     /// True if there are faults of this kind.
     pub(crate) fn has(&self, kind: FaultKind) -> bool {
         self.kinds.contains(&kind) && !self.without.contains(&kind)
@@ -497,7 +523,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -512,6 +538,11 @@ impl Plan {
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },
+            match give_up(self.seed) {
+                None => "",
+                Some((_, false)) => ", drives given up by the rack",
+                Some((_, true)) => ", drives given up and recognised by the rack",
+            },
             lives.join(", "),
             if kinds.is_empty() { "none".to_owned() } else { kinds.join(", ") }
         )

@@ -38,7 +38,8 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
 /// The spares on drives in service.
 fn spares(running: &Running) -> Vec<FileName> {
     let state = running.overlay.state();
-    let in_service = (0..state.rack_drives()).filter(|drive| !state.drives[*drive].given_up);
+    let in_service =
+        (0..state.rack_drives()).filter(|drive| !state.drives[*drive].given_up && !state.drives[*drive].abandoned);
     let names = in_service.flat_map(|drive| state.medium(drive).names());
     names.filter(|name| spare_of(name).is_some()).collect()
 }

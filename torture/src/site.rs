@@ -5,12 +5,12 @@ use crate::faulty_drive::FaultyDrive;
 use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
-use crate::overlay::Overlay;
-use crate::plan::{Plan, Stream};
+use crate::overlay::{Failed, Locate, Overlay};
+use crate::plan::{ABSENT_FROM, Plan, Stream};
 use crate::power::Power;
 use crate::trace_judge::TraceJudge;
 use catalog::{Blob, Bucket, Catalog, MemoryLog, MemoryStore};
-use disk::label::RackUuid;
+use disk::label::{Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::{Drive, EmulatedRack, MemoryDrive};
 use engine::layout::Layout;
 use engine::trace::Record;
@@ -119,8 +119,12 @@ impl Site {
         let layout = engine::layout::synthesise(&spec).unwrap_or_else(|error| panic!("racks of runs lay out: {error}"));
         let medium = |bytes| Arc::new(MemoryDrive::new(bytes));
         let mut media: Vec<_> = spec.drives.iter().map(|drive| medium(spec.capacity_bytes(drive.id))).collect();
+        if plan.seed >= ABSENT_FROM {
+            media.iter().zip(&spec.drives).for_each(|(medium, drive)| label(medium, &spec, drive.id));
+        }
         media.extend([medium(DISK_BYTES), medium(DISK_BYTES)]);
         let overlay = Overlay::new(media, usize::from(spec.code.parity), (plan.beyond, Stream::Media.of(plan.seed)));
+        overlay.state().gives_up = plan.gives_up();
         let journal = Arc::new(Journal::default());
         // Every other seed has one.
         let front = (!plan.seed.is_multiple_of(2)).then(MemoryLog::new);
@@ -252,7 +256,7 @@ impl Site {
             let made = service.create_bucket(bucket).await;
             made.map(drop).map_err(|error| ServerError::Refused(error.to_string()))?;
         }
-        self.overlay.set_locate(self.locate().await?);
+        self.overlay.set_catalog(self.newest().await?);
         Ok(Running {
             jobs: self.jobs(&context, &world).await?,
             users: self.users(&context).await?,
@@ -311,10 +315,16 @@ impl Site {
         }
     }
 
-    /// Looks blobs up in the catalog as it is, without a step of the power.
-    async fn locate(&self) -> Result<crate::overlay::Locate, ServerError> {
+    /// Looks blobs and failed drives up in the catalog as it is, without a step of the power.
+    async fn newest(&self) -> Result<(Locate, Failed), ServerError> {
         let catalog = Catalog::open_read_only(Arc::new(self.catalog.clone())).await?;
-        Ok(Arc::new(move |blob: BlobId| -> Option<Blob> { catalog.blob(blob).now_or_never()?.ok()? }))
+        let of_drives = catalog.clone();
+        let failed = move || {
+            let known = of_drives.failed_drives().now_or_never().and_then(Result::ok).unwrap_or_default();
+            known.into_iter().map(|(drive, _)| drive).collect()
+        };
+        let locate = move |blob: BlobId| -> Option<Blob> { catalog.blob(blob).now_or_never()?.ok()? };
+        Ok((Arc::new(locate), Arc::new(failed)))
     }
 
     fn context(
@@ -373,4 +383,13 @@ fn store(plan: &Plan, log: Option<&MemoryLog>) -> MemoryStore {
 fn virtual_time() -> Runtime {
     let built = Builder::new_current_thread().enable_time().start_paused(true).build();
     built.unwrap_or_else(|error| panic!("the system gives no runtime: {error}"))
+}
+
+/// Labels a drive that has nothing on it, as `larder init` does.
+fn label(medium: &MemoryDrive, spec: &RackSpec, drive: DriveId) {
+    let label = Label { rack: RACK, rack_name: spec.name.clone(), drive };
+    let uuid = DriveUuid(u128::from(drive.0 + 1).to_le_bytes());
+    let label = DriveLabel { label, uuid, labelled_ms: 0, device: Device::None };
+    let written = disk::label::write(medium, &label).now_or_never();
+    assert!(matches!(written, Some(Ok(()))), "a drive in memory takes a label at once");
 }

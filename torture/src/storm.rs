@@ -35,6 +35,12 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
             crate::operator::meddle(running, &mut rng).await;
             continue;
         }
+        if let Some(after) = plan.policy.give_up_after
+            && rng.below(4) == 0
+        {
+            Injector { running, plan, rng }.stay_away(after);
+            continue;
+        }
         let mut kind = kinds[rng.below(kinds.len() as u64) as usize];
         if plan.besieged && rng.below(4) == 0 {
             kind = FaultKind::OperatorFailsDrive;
@@ -60,6 +66,7 @@ async fn come_back_during(running: &Running, pause: Duration) {
         let left = until.saturating_duration_since(disk::clock::monotonic());
         tokio::time::sleep(left.min(LOOK)).await;
         plug_back(running);
+        crate::absent::look(running).await;
         crate::limits::budgets_hold(running);
     }
 }
@@ -130,6 +137,8 @@ impl Injector<'_> {
             | FaultKind::StartsSlowly
             | FaultKind::WrongLabel
             | FaultKind::FullDrive => self.befall(kind, drive),
+            FaultKind::EmptiedDrive => self.empty(drive),
+            FaultKind::OldCopy => self.copy(drive),
             FaultKind::WorkshopFull => self.befall(kind, drives as usize),
             FaultKind::DiesForGood => self.destroy(drive),
             FaultKind::Pulled => self.pull(kind, &[drive]),
@@ -153,7 +162,7 @@ impl Injector<'_> {
                 self.running.power.leave_unsynced(commits);
                 self.count(kind, format!("the sync of commit {commits} from now fails"));
             }
-            FaultKind::PowerLoss | FaultKind::Kill | FaultKind::OlderCatalog => {}
+            FaultKind::PowerLoss | FaultKind::Kill | FaultKind::OlderCatalog | FaultKind::GivenUpByRack => {}
         }
     }
 
@@ -247,6 +256,9 @@ impl Injector<'_> {
         let for_good = kind == FaultKind::Hangs && self.rng.below(4) == 0;
         let until = if for_good { u64::MAX } else { self.running.journal.now_ms() + span.as_millis() as u64 };
         let mut state = self.running.overlay.state();
+        if kind != FaultKind::FullDrive && !state.may_be_missed(drive) {
+            return;
+        }
         state.fault_ms += span.as_millis() as u64;
         let conditions = &mut state.drives[drive].conditions;
         match kind {
@@ -274,11 +286,58 @@ impl Injector<'_> {
         self.count(FaultKind::DiesForGood, format!("drive {drive} dies for good"));
     }
 
+    /// Everything on a drive is deleted. Every other time its label stays.
+    fn empty(&mut self, drive: usize) {
+        let with_label = self.rng.below(2) == 0;
+        let mut state = self.running.overlay.state();
+        if state.medium(drive).names().is_empty() || !state.may_lose(drive) {
+            return;
+        }
+        state.empty(drive, with_label);
+        state.drives[drive].may_be_missed |= with_label;
+        drop(state);
+        let what = if with_label { "everything" } else { "everything but the label" };
+        self.count(FaultKind::EmptiedDrive, format!("{what} on drive {drive} is deleted"));
+    }
+
+    /// A drive is copied, if it was not yet; else it is pulled, and the copy put into its place.
+    fn copy(&mut self, drive: usize) {
+        let mut state = self.running.overlay.state();
+        if state.drives[drive].destroyed || state.drives[drive].given_up {
+            return;
+        }
+        if state.drives[drive].copy.is_none() {
+            state.copy(drive);
+            return;
+        }
+        let may = state.may_lose(drive) && state.may_be_missed(drive);
+        drop(state);
+        if may {
+            self.pull(FaultKind::OldCopy, &[drive]);
+            self.running.overlay.state().put_copy(drive);
+        }
+    }
+
+    /// A drive is pulled for about as long as the rack waits for it.
+    fn stay_away(&mut self, after: Duration) {
+        let drives = self.running.overlay.state().rack_drives() as u64;
+        let drive = self.rng.below(drives) as usize;
+        let span = after * self.rng.between(1, 16) as u32 / 4;
+        self.pull_for(FaultKind::Pulled, &[drive], span);
+    }
+
     /// Drives lose their power, and get it back.
     fn pull(&mut self, kind: FaultKind, drives: &[usize]) {
         let span = self.span();
+        self.pull_for(kind, drives, span);
+    }
+
+    fn pull_for(&mut self, kind: FaultKind, drives: &[usize], span: Duration) {
         let now = self.running.journal.now_ms();
         for drive in drives {
+            if !self.running.overlay.state().may_be_missed(*drive) {
+                continue;
+            }
             self.running.rack.pull(DriveId(*drive as u32));
             let mut state = self.running.overlay.state();
             state.power_lost(*drive, &mut self.rng);
@@ -321,11 +380,12 @@ impl Injector<'_> {
         let given_up = {
             let state = self.running.overlay.state();
             let all = 0..state.rack_drives();
-            all.filter(|drive| state.drives[*drive].given_up).collect::<Vec<_>>()
+            all.filter(|drive| state.drives[*drive].given_up || state.drives[*drive].abandoned).collect::<Vec<_>>()
         };
         if !given_up.is_empty() && self.rng.below(2) == 0 {
             let drive = given_up[self.rng.below(given_up.len() as u64) as usize];
             let back = self.plan.returns && self.rng.below(2) == 0;
+            crate::absent::take_charge(self.running, drive);
             let replaced = crate::operator::replace(self.running, drive, back).await;
             let what = if back { "takes back" } else { "replaces" };
             return self.running.journal.note(|| format!("the operator {what} drive {drive}: {replaced:?}"));

@@ -4,7 +4,7 @@
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink};
+use torture::{ABSENT_FROM, FaultKind, MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -96,6 +96,34 @@ fn no_rule_is_broken_where_the_workshop_is_checked() {
 fn no_rule_is_broken_where_scrubs_are_asked_for_and_paused() {
     let meddled = (MEDDLED_FROM..).filter(|seed| Plan::of(*seed).meddles && !Plan::of(*seed).kinds.is_empty());
     meddled.take(24).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
+fn no_rule_is_broken_where_the_rack_gives_up_drives_by_itself() {
+    let given_up = (ABSENT_FROM..).filter(|seed| Plan::of(*seed).gives_up() && !Plan::of(*seed).kinds.is_empty());
+    let mut totals = Totals::default();
+    given_up.take(40).for_each(|seed| totals.add(&sound(seed)));
+    assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
+    let given_up = totals.faults.get(&FaultKind::GivenUpByRack).copied().unwrap_or(0);
+    assert!(given_up > 10, "{given_up} were given up: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_where_the_rack_takes_drives_back_by_itself() {
+    let plans = (ABSENT_FROM..).map(Plan::of).filter(|plan| plan.policy.tries_given_up && !plan.returns);
+    let mut totals = Totals::default();
+    plans.filter(|plan| !plan.kinds.is_empty()).take(30).for_each(|plan| totals.add(&sound(plan.seed)));
+    let returned = totals.coverage.get("DriveReturned").map_or(0, |states| states.values().sum::<u64>());
+    assert!(returned > 0, "some were recognised: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_where_drives_are_emptied_or_older_than_they_should_be() {
+    let odd = [FaultKind::EmptiedDrive, FaultKind::OldCopy];
+    let seeds = (ABSENT_FROM..).filter(|seed| odd.iter().any(|kind| Plan::of(*seed).kinds.contains(kind)));
+    let mut totals = Totals::default();
+    seeds.take(40).for_each(|seed| totals.add(&sound(seed)));
+    assert!(odd.iter().all(|kind| totals.faults.contains_key(kind)), "both happened: {:?}", totals.faults);
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Blobs of a group that a pass could not read, since too few of their drives were there.
 //!
-//! A pass does not wait for them: it counts their stacks as unread and goes on, and it is complete without them. Each is
-//! read again, beside that pass or the next, as soon as its group is awake and idle after a pause, which doubles with
-//! each try from ten minutes to nearly a day. For the first [`WAKES_MAX`] tries, about six days, the group is woken if
-//! nobody else does; after that it rides along. It is named until it was read, it is gone, or too many of its drives
+//! A pass does not wait for them: it counts their stacks as unread and goes on, and it is complete without them. Each
+//! is read again, beside that pass or the next, as soon as its group is awake and idle after a pause, which doubles
+//! with each try from ten minutes to nearly a day. For the first `WAKES_MAX` tries, about six days, the group is woken
+//! if nobody else does; after that it rides along. It is named until it was read, it is gone, or too many of its drives
 //! have failed.
 //!
 //! Invariant: memory is at most [`PUT_OFF_MAX`] blobs; what is beyond is left to the next pass.

@@ -362,7 +362,9 @@ fn a_blob_of_which_too_few_drives_are_there_is_named_and_read_once_they_are_back
             let all = blobs(larder, &keys).await;
             let away = [all[0].drives[0], all[0].drives[1]];
             damage(&facts, &all[0], 2, Damage::Fragment);
-            away.iter().for_each(|drive| larder.rack.pull(*drive));
+            for drive in away {
+                larder.rack.pull(drive);
+            }
             scrub(larder).await;
             let lacks = |blob: &&Blob| away.iter().all(|drive| blob.drives.contains(drive));
             let unread: BTreeSet<String> = all.iter().filter(lacks).map(|blob| blob.blob.to_string()).collect();
@@ -370,7 +372,9 @@ fn a_blob_of_which_too_few_drives_are_there_is_named_and_read_once_they_are_back
             let named: BTreeSet<String> = report.unread.into_iter().map(|unread| unread.blob).collect();
             assert_eq!((named, report.status.complete_groups), (unread, 2), "the passes are complete without them");
             if !restarts {
-                away.iter().for_each(|drive| larder.rack.plug(*drive));
+                for drive in away {
+                    larder.rack.plug(drive);
+                }
                 is_read_again(larder, &facts, &all[0]).await;
             }
             all

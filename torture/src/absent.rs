@@ -1,0 +1,57 @@
+//! Drives that stay away, in runs in which the rack gives up such drives by itself and may recognise them when they are
+//! back.
+//!
+//! Nobody is told which drives a rack will give up, or when. So one that may be away counts as lost for all other
+//! faults from before it goes until the rack has seen that it is there: no blob loses more than r stacks by what the
+//! rack decides, and whatever is called lost then is its mistake.
+
+use crate::kinds::FaultKind;
+use crate::site::Running;
+use model::DriveId;
+use std::collections::BTreeSet;
+
+/// Takes note of the drives that the rack has given up by itself, of those that it has taken back, and of those that it
+/// knows to be there.
+pub(crate) async fn look(running: &Running) {
+    if !running.overlay.state().gives_up {
+        return;
+    }
+    let known = running.world.ask(|rack, _| {
+        let drives = 0..rack.spec().drives.len() as u32;
+        let failed: BTreeSet<DriveId> = drives.map(DriveId).filter(|drive| rack.has_failed(*drive)).collect();
+        let away: BTreeSet<DriveId> = rack.absences().into_iter().map(|view| view.drive).collect();
+        (failed, away)
+    });
+    let Some((failed, away)) = known.await else { return };
+    let now = running.journal.now_ms();
+    let mut state = running.overlay.state();
+    let recorded = state.failed();
+    let mut news = Vec::new();
+    for index in 0..state.rack_drives() {
+        let (drive, faults) = (DriveId(index as u32), &mut state.drives[index]);
+        let is_failed = failed.contains(&drive) || recorded.contains(&drive);
+        let is_abandoned = is_failed && !faults.given_up;
+        if is_abandoned != faults.abandoned {
+            news.push((drive, is_abandoned, faults.given_up));
+        }
+        faults.abandoned = is_abandoned;
+        faults.may_be_missed = away.contains(&drive) || is_failed || faults.may_stay_away(now);
+    }
+    let given_up = news.iter().filter(|(_, is_abandoned, _)| *is_abandoned).count();
+    (0..given_up).for_each(|_| state.count(FaultKind::GivenUpByRack));
+    drop(state);
+    for (drive, is_abandoned, by_operator) in news {
+        running.journal.note(|| match (is_abandoned, by_operator) {
+            (true, _) => format!("the rack has given up drive {}", drive.0),
+            (false, true) => format!("drive {} is the operator's, whom the rack forestalled", drive.0),
+            (false, false) => format!("the rack has taken drive {} back", drive.0),
+        });
+    }
+}
+
+/// The operator takes charge of `drive`, which the rack has given up: from now on it is his to replace.
+pub(crate) fn take_charge(running: &Running, drive: usize) {
+    let mut state = running.overlay.state();
+    let faults = &mut state.drives[drive];
+    (faults.given_up, faults.abandoned) = (true, false);
+}
