@@ -236,6 +236,16 @@ class Machine:
         return results(self.written(), len(self.commands))
 
 
+def images(folder, serials, size_bytes):
+    """Empty disks with these serial numbers."""
+    disks = []
+    for number, serial in enumerate(serials):
+        disks.append((os.path.join(folder, f"disk{number}"), serial))
+        with open(disks[-1][0], "wb") as file:
+            file.truncate(size_bytes)
+    return disks
+
+
 def boot(*what, **further):
     """Boots a [`Machine`]; of each command (exit code, output, errors)."""
     return Machine(*what, **further).results()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
-power (cuts.py); udev's rule (rule.py); how a rack is
-mended (mends.py). usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program
-disk/tests/drives.rs
+power (cuts.py); udev's rule (rule.py); how a rack is mended (mends.py); and one that is made of the disks that are
+found, measured, and served with the capabilities of the unit that ships (found.py).
+
+usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program disk/tests/drives.rs
 
 The last line is the count. Where no virtual machine can be had, it says so, and counts all tests as skipped. The rack
 on XFS sleeps for minutes, during which the other machines run: three at once, with 7 GB of memory in all."""
@@ -16,10 +17,11 @@ import tempfile
 import threading
 
 import cuts
+import found
 import mends
 import rack
 import rule
-from machine import Unavailable, boot
+from machine import Unavailable, boot, images
 
 # ext4 asks for the checksum by the name of its algorithm.
 MODULES = ["sd_mod", "ahci", "crc32c_generic", "ext4", "scsi_debug"]
@@ -225,16 +227,6 @@ CONFORMANCE = {
 CONFORMANCE_TESTS = [a_disk_that_stops_is_a_drive, a_disk_that_never_stops_is_a_drive]
 
 
-def images(folder, serials, size_bytes):
-    """Empty disks with these serial numbers."""
-    disks = []
-    for number, serial in enumerate(serials):
-        disks.append((os.path.join(folder, f"disk{number}"), serial))
-        with open(disks[-1][0], "wb") as file:
-            file.truncate(size_bytes)
-    return disks
-
-
 def single_disks(binary, cache):
     """What the commands of `larder drive` answer."""
     with tempfile.TemporaryDirectory() as folder:
@@ -307,7 +299,8 @@ def main():
         # The first two wait for minutes: machines side by side, each row one after another.
         rows = [[(rack.TESTS, lambda: rack.results(binary, cache))],
                 [(CONFORMANCE_TESTS, lambda: conformance(binary, cache, drives)),
-                 (mends.TESTS, lambda: mends.results(binary, cache))],
+                 (mends.TESTS, lambda: mends.results(binary, cache)),
+                 (found.TESTS, lambda: found.results(binary, cache))],
                 [(TESTS, lambda: single_disks(binary, cache)),
                  (rule.TESTS, lambda: rule.results(binary, cache)),
                  (rack.SHORT_TESTS, lambda: rack.results(binary, cache, "ext4", rack.SHORT)),
