@@ -25,6 +25,8 @@ except ImportError:
 
 LARGE_BYTES = 96 << 20
 SMALL_BYTES = 60_000
+# So long a drive is taken to turn after a deep scrub; a busy machine scrubs all of the pool within it.
+WINDOW_S = 40
 LINE = """
 [[thermometer.rule]]
 name = "line"
@@ -320,6 +322,7 @@ class Story:
         print("seen of the cold drives: reads, bytes read, writes, bytes written, flushes")
         before = self.settled()
         self.deep_scrub()
+        scrubbed_at = time.monotonic()
         self.settled()
         print("  a deep scrub alone                     ", *self.cluster.moved(before))
         before = self.settled()
@@ -328,8 +331,9 @@ class Story:
         apart = self.cluster.moved(before)
         print("  40 copies of 600 kB alone              ", *apart)
         assert apart[1] == 0, f"copies read {apart[1]} bytes of cold drives"
-        argv = self.argv("--apply", "--in-window", "--window", "10 s", "--bucket", "together", "--json", "--rate",
-                         "1000", rules=rules.format("together"))
+        argv = self.argv("--apply", "--in-window", "--window", f"{WINDOW_S} s", "--bucket", "together", "--json",
+                         "--rate", "1000", rules=rules.format("together"))
+        time.sleep(max(0.0, scrubbed_at + WINDOW_S + 1 - time.monotonic()))
         before = self.settled()
         waiting = subprocess.Popen(argv, env=self.cluster.environment, stdout=subprocess.PIPE, text=True)
         time.sleep(8)
