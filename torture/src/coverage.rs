@@ -299,6 +299,8 @@ fn name(event: &Event) -> &'static str {
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",
+        // No rack of torture's has a pool.
+        Event::PoolDrive { .. } => "PoolDrive",
         Event::ScrubPaused { .. } => "ScrubPaused",
         Event::ScrubRequested { .. } => "ScrubRequested",
         Event::ScrubPage { .. } => "ScrubPage",
