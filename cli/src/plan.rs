@@ -210,7 +210,7 @@ fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
     row(&mut text, "rack", format!("{}, {}", spec.name, counted(spec.drives.len() as u64, "drive")));
     if !spec.pool.is_empty() {
         let drives = counted(spec.pool.len() as u64, "drive");
-        row(&mut text, "pool", format!("{drives} for small objects, spinning at all times"));
+        row(&mut text, "pool", format!("{drives} for small objects, whose power is reserved at all times"));
     }
     let fragment = binary_bytes(u64::from(code.fragment_bytes));
     row(&mut text, "code", format!("{} + {}, fragments of {fragment}", code.data, code.parity));

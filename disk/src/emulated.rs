@@ -21,7 +21,7 @@ use crate::{Buffer, Clock, Drive, DriveError, DriveFuture, FileName, Space};
 use async_trait::async_trait;
 use crc_fast::CrcAlgorithm;
 use model::physics::{DrivePhysics, Energy, Fuses, LinkQueues, PowerState, Refused, ServerLoad, Servers, Trip};
-use model::{DriveId, RackSpec, ResourceId, Smart, Time};
+use model::{DriveId, PoolDriveId, RackSpec, ResourceId, Smart, Time};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
@@ -79,6 +79,8 @@ struct RackState {
 
 struct Truth {
     drives: Vec<DriveState>,
+    /// The drives of the pool: of their physics their power alone is emulated.
+    pool: Vec<DrivePhysics>,
     fuses: Fuses,
     resource_names: Vec<String>,
     servers: Servers,
@@ -253,7 +255,11 @@ impl EmulatedRack {
             lag: Duration::ZERO,
             lag_seen: now,
         };
+        // Behind those of the rack in the stream of random numbers.
+        let pooled =
+            |at: usize| DrivePhysics::new(Arc::clone(&profile), seed, DriveId((spec.drives.len() + at) as u32));
         let truth = Truth {
+            pool: (0..spec.pool.len()).map(|at| pooled(at).turning().from(now)).collect(),
             drives: spec.drives.iter().map(|drive| one(drive.id)).collect(),
             fuses: Fuses::new(spec, FUSE_RESET),
             resource_names: spec.resources.iter().map(|resource| resource.name.clone()).collect(),
@@ -355,17 +361,61 @@ impl EmulatedRack {
     /// The power that all drives draw now, in milliwatts.
     pub fn draw_mw(&self) -> u64 {
         let (mut truth, now) = self.shared.truth();
-        truth.drives.iter_mut().map(|one| u64::from(one.physics.draw_mw(now))).sum()
+        let Truth { drives, pool, .. } = &mut *truth;
+        let all = drives.iter_mut().map(|one| &mut one.physics).chain(pool);
+        all.map(|physics| u64::from(physics.draw_mw(now))).sum()
     }
 
     /// The energy that all drives have used since the rack was created.
     pub fn energy(&self) -> Energy {
         let (mut truth, now) = self.shared.truth();
         let mut sum = Energy::default();
-        for one in &mut truth.drives {
-            sum += one.physics.energy(now);
+        let Truth { drives, pool, .. } = &mut *truth;
+        for physics in drives.iter_mut().map(|one| &mut one.physics).chain(pool) {
+            sum += physics.energy(now);
         }
         sum
+    }
+
+    /// Starts the platters of `drive` of the pool, which may be too much for a fuse of the drives beside it; returns
+    /// when they turn at speed.
+    ///
+    /// # Errors
+    /// [`DriveError::NotReady`] while they come to a standstill.
+    pub async fn start_pool_drive(&self, drive: PoolDriveId) -> Result<(), DriveError> {
+        let at_speed = {
+            let (mut truth, now) = self.shared.truth();
+            let started = truth.pool[drive.index()].spin_up(now);
+            let at_speed = started.map_err(|_| DriveError::NotReady("spinning down"))?;
+            if let Some(trip) = truth.fuses.pool_spin_up(now, drive, at_speed) {
+                truth.tripped(now, &trip);
+            }
+            self.shared.notified.notify_waiters();
+            at_speed
+        };
+        self.shared.clock.sleep_until(at_speed).await;
+        Ok(())
+    }
+
+    /// Stops the platters of `drive` of the pool; returns when they stand still.
+    ///
+    /// # Errors
+    /// [`DriveError::NotReady`] if they cannot be stopped.
+    pub async fn stop_pool_drive(&self, drive: PoolDriveId) -> Result<(), DriveError> {
+        let still = {
+            let (mut truth, now) = self.shared.truth();
+            let stopped = truth.pool[drive.index()].stop(now);
+            stopped.map_err(|_| DriveError::NotReady("not to be stopped"))?
+        };
+        self.shared.clock.sleep_until(still).await;
+        Ok(())
+    }
+
+    /// The state of the platters of `drive` of the pool, and how often they were started. Reading it wakes nothing.
+    pub fn pool_state(&self, drive: PoolDriveId) -> (PowerState, u32) {
+        let (mut truth, now) = self.shared.truth();
+        let physics = &mut truth.pool[drive.index()];
+        (physics.state(now), physics.starts())
     }
 
     /// How often the platters of a drive were started.

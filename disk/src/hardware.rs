@@ -1,8 +1,9 @@
 //! What a rack's hardware says and is asked beside the commands of its drives.
 
+use crate::DriveError;
 use crate::emulated::{DriveEvent, EmulatedRack, Overrun};
 use async_trait::async_trait;
-use model::{DriveId, PowerHabits, UnaskedWake};
+use model::{DriveId, PoolDriveId, PowerHabits, UnaskedWake};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -33,6 +34,22 @@ pub trait Hardware: Send + Sync + 'static {
     /// The drive, which is a disk and does nothing now, is the disk to which the link `id` leads from now on. That one
     /// is asked for its state.
     async fn use_disk(&self, _drive: DriveId, _id: &Path) {}
+
+    /// Starts the platters of a drive of the pool; returns when they turn at speed.
+    ///
+    /// # Errors
+    /// [`DriveError::NotReady`]: of drives that are no emulated ones nobody here controls the power.
+    async fn start_pool_drive(&self, _drive: PoolDriveId) -> Result<(), DriveError> {
+        Err(DriveError::NotReady("not under control"))
+    }
+
+    /// Stops the platters of a drive of the pool; returns when they stand still.
+    ///
+    /// # Errors
+    /// As [`Hardware::start_pool_drive`].
+    async fn stop_pool_drive(&self, _drive: PoolDriveId) -> Result<(), DriveError> {
+        Err(DriveError::NotReady("not under control"))
+    }
 
     /// The time by which the drives below emulated ones were slower than the model.
     fn overrun(&self) -> Overrun {
@@ -77,6 +94,14 @@ impl Hardware for EmulatedRack {
 
     fn replace(&self, drive: DriveId) {
         Self::replace(self, drive);
+    }
+
+    async fn start_pool_drive(&self, drive: PoolDriveId) -> Result<(), DriveError> {
+        Self::start_pool_drive(self, drive).await
+    }
+
+    async fn stop_pool_drive(&self, drive: PoolDriveId) -> Result<(), DriveError> {
+        Self::stop_pool_drive(self, drive).await
     }
 
     fn overrun(&self) -> Overrun {

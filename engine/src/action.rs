@@ -6,10 +6,11 @@
 use crate::event::CheckProgress;
 use crate::job_protocol::{JobAction, JobId};
 use crate::policy::{MoveOrder, PinnedTo, ReadPolicy};
+use crate::pool_protocol::PoolDriveAction;
 use crate::scrub_pass::{ScrubPass, Scrubbed};
 use alloc::vec::Vec;
 use core::time::Duration;
-use model::{Attempt, BlobId, DriveId, GroupId, OpId};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, PoolDriveId};
 use serde::{Deserialize, Serialize};
 
 /// Something the world must do.
@@ -59,6 +60,14 @@ pub enum Action {
         drive: DriveId,
         /// To be given back in the answer.
         attempt: Attempt,
+    },
+
+    /// Something is to be done with a drive of the pool of small records.
+    PoolDrive {
+        /// Which drive.
+        drive: PoolDriveId,
+        /// The work.
+        action: PoolDriveAction,
     },
 
     /// The operation was not taken in. Nothing more will be heard of it.

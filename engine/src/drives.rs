@@ -624,7 +624,7 @@ impl Drives {
                     && !stays
                     && spec.domain_of(other, resource) == domain
             };
-            !spec.drives.iter().any(|other| may_give_back(other.id))
+            !spec.drives.iter().any(|other| may_give_back(other.id)) && !self.ledger.pool_starts_in(resource, domain)
         })
     }
 

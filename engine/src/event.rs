@@ -7,11 +7,12 @@
 use crate::drive_list::DriveList;
 use crate::job_protocol::{JobClass, JobEvent, JobId};
 use crate::policy::{PinnedTo, PriorityClass};
+use crate::pool_protocol::PoolDriveEvent;
 use crate::scrub_pass::ScrubPass;
 use crate::thermometer::Heat;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use model::{Attempt, BlobId, DriveId, GroupId, OpId, Time};
+use model::{Attempt, BlobId, DriveId, GroupId, OpId, PoolDriveId, Time};
 use serde::{Deserialize, Serialize};
 
 /// A fact about the world, for [`Rack::apply`](crate::Rack::apply).
@@ -158,6 +159,14 @@ pub enum Event {
         /// Whether the blob lies on the new drive now. If not (the blob is gone, or the catalog failed), the world has
         /// removed what was written, as far as it could.
         done: bool,
+    },
+
+    /// Something happened to a drive of the pool of small records, or it is needed or not.
+    PoolDrive {
+        /// Which drive.
+        drive: PoolDriveId,
+        /// The event.
+        event: PoolDriveEvent,
     },
 
     /// An operation is asked for.

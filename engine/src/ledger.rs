@@ -3,9 +3,14 @@
 //! It knows nothing of groups and classes, so that no mistake above it can trip a fuse. A drive has a permit from the
 //! request that granted it until it is released, when its platters stand still again. A domain that limits how many
 //! drives are active counts permits, one that limits how many start the permits of drives that spin up; a domain that
-//! limits watts adds up what its drives draw: standby, spin-up, active. Drives of the pool of small records, which are
-//! not the ledger's, and drives whose power nobody controls count as active in their domains at all times: these always
-//! have their permits, and what they are sent changes nothing in the books.
+//! limits watts adds up what its drives draw: standby, spin-up, active. Drives whose power nobody controls count as
+//! active in their domains at all times: they always have their permits, and what they are sent changes nothing in the
+//! books.
+//!
+//! Drives of the pool of small records, too, are booked in their domains as active, or starting if that draws more,
+//! even while they sleep: what they need is reserved, since a client that writes must not wait until some group sleeps.
+//! It is their starts alone that need permits, from the domains that limit starts. The power that all drives draw
+//! ([`Ledger::watts_mw`]) counts them by what they do.
 //!
 //! Invariants:
 //! - no domain of a hard limit is ever above it, provided that its drives asleep alone are not, and that none of them
@@ -25,7 +30,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use model::sabotage::{Sabotage, is_on};
-use model::{DomainId, DomainLimit, DriveId, RackSpec, ResourceId, Watts};
+use model::{DomainId, DomainLimit, DriveId, PoolDriveId, RackSpec, ResourceId, Watts};
 
 /// The state of a drive's platters, as far as power is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,8 @@ struct Book {
     hard: bool,
     /// The domain of each drive.
     domain_of: Vec<DomainId>,
+    /// That of each drive of the pool, if it is in one.
+    pool_domain_of: Vec<Option<DomainId>>,
     domains: Vec<Domain>,
     /// All drives in each domain, those of the pool included.
     drives_in: Vec<u64>,
@@ -70,7 +77,8 @@ impl Book {
         let at_rest = |of: (&u64, &u64)| Domain { active: *of.1, draw_mw: drawn_mw(of), starting: 0 };
         let domains = drives_in.iter().zip(&always_on).map(at_rest).collect();
         drives_in.iter_mut().zip(always_on).for_each(|(drives, always_on)| *drives += always_on);
-        Self { resource, limit, hard, domain_of, domains, drives_in }
+        let pool_domain_of = spec.pool.iter().map(|drive| drive.resource_domains[resource.index()]).collect();
+        Self { resource, limit, hard, domain_of, pool_domain_of, domains, drives_in }
     }
 
     /// How much of the limited quantity is used in a domain, and how much there is. Bytes/s are no concern of the
@@ -103,6 +111,8 @@ impl Book {
 pub struct Ledger {
     watts: Watts,
     states: Vec<PowerState>,
+    /// Those of the drives of the pool.
+    pool: Vec<PowerState>,
     /// Drives whose power nobody controls.
     always_on: Vec<bool>,
     books: Vec<Book>,
@@ -114,19 +124,22 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a rack all of whose drives are in standby that ever are.
+    /// The ledger of a rack all of whose drives are in standby that ever are, but for those of the pool, which spin.
     pub fn new(spec: &RackSpec) -> Self {
         let watts = spec.profile.watts;
         let limited = spec.resources_by_id().filter(|(_, r)| !matches!(r.limit, DomainLimit::BytesPerS(_)));
         let books = limited.map(|(id, r)| Book::new(spec, id, r.limit, r.hard)).collect();
         let always_on: Vec<bool> = spec.drives.iter().map(|drive| spec.is_always_on(drive.id)).collect();
+        let uncontrolled = always_on.iter().filter(|always_on| **always_on).count();
         Self {
             watts,
             states: vec![PowerState::Standby; spec.drives.len()],
+            pool: vec![PowerState::Active; spec.pool.len()],
             books,
             found: BTreeSet::new(),
-            draw_mw: always_on.iter().filter(|always_on| !**always_on).count() as u64 * u64::from(watts.standby_mw)
-                + spec.always_on_drives() * spec.always_on_mw(),
+            draw_mw: (always_on.len() - uncontrolled) as u64 * u64::from(watts.standby_mw)
+                + uncontrolled as u64 * spec.always_on_mw()
+                + spec.pool.len() as u64 * u64::from(watts.active_mw),
             always_on,
             active: 0,
             soft_overruns: 0,
@@ -189,6 +202,68 @@ impl Ledger {
         self.enter(drive, PowerState::Standby);
     }
 
+    /// A permit for `drive` of the pool, which stands still, to start; false if one of its domains has none left. It
+    /// may be asked for again when a drive has spun up.
+    pub fn request_pool(&mut self, drive: PoolDriveId) -> bool {
+        assert!(self.pool_state(drive) == PowerState::Standby, "{drive} has a permit already");
+        let more = u64::from(is_on(Sabotage::LedgerOffByOne));
+        let mut soft = 0;
+        for book in &self.books {
+            let (Some(domain), DomainLimit::StartingDrives(limit)) = (book.pool_domain_of[drive.index()], book.limit)
+            else {
+                continue;
+            };
+            let is_full = book.domains[domain.index()].starting >= u64::from(limit) + more;
+            if is_full && book.hard {
+                return false;
+            }
+            soft += u64::from(is_full);
+        }
+        self.soft_overruns += soft;
+        self.enter_pool(drive, PowerState::SpinningUp);
+        true
+    }
+
+    /// The platters of `drive` of the pool, which was starting, turn.
+    pub fn pool_spun_up(&mut self, drive: PoolDriveId) {
+        assert!(self.pool_state(drive) == PowerState::SpinningUp, "{drive} was not spinning up");
+        self.enter_pool(drive, PowerState::Active);
+    }
+
+    /// The platters of `drive` of the pool stand still, or its start came to nothing.
+    pub fn pool_stopped(&mut self, drive: PoolDriveId) {
+        assert!(self.pool_state(drive) != PowerState::Standby, "{drive} has no permit to give back");
+        self.enter_pool(drive, PowerState::Standby);
+    }
+
+    /// The state that `drive` of the pool is booked in.
+    pub fn pool_state(&self, drive: PoolDriveId) -> PowerState {
+        self.pool[drive.index()]
+    }
+
+    /// Whether a drive of the pool starts in this domain, and will give its permit to do so back.
+    pub fn pool_starts_in(&self, resource: ResourceId, domain: DomainId) -> bool {
+        let starts =
+            |(of, state): (&Option<DomainId>, &PowerState)| *of == Some(domain) && *state == PowerState::SpinningUp;
+        let books = self.books.iter().filter(|book| book.resource == resource);
+        books.flat_map(|book| book.pool_domain_of.iter().zip(&self.pool)).any(starts)
+    }
+
+    fn enter_pool(&mut self, drive: PoolDriveId, state: PowerState) {
+        let old = core::mem::replace(&mut self.pool[drive.index()], state);
+        let starts = |state| u64::from(state == PowerState::SpinningUp);
+        for book in &mut self.books {
+            let Some(domain) = book.pool_domain_of[drive.index()] else { continue };
+            let domain = &mut book.domains[domain.index()];
+            assert!(domain.starting >= starts(old), "the start of {drive} was in the books");
+            domain.starting = domain.starting - starts(old) + starts(state);
+            assert!(domain.starting <= domain.active, "whoever starts is reserved for");
+        }
+        let (less_mw, more_mw) = (self.draw_of(old), self.draw_of(state));
+        assert!(self.draw_mw >= less_mw, "{drive} was counted");
+        self.draw_mw = self.draw_mw - less_mw + more_mw;
+    }
+
     /// The state that `drive` is booked in.
     pub fn state(&self, drive: DriveId) -> PowerState {
         self.states[drive.index()]
@@ -218,7 +293,7 @@ impl Ledger {
             .map(move |book| (book.resource, book.domain_of[drive.index()]))
     }
 
-    /// The power that all drives are booked for, those of the pool included, in milliwatts.
+    /// The power that all drives draw as they are booked, those of the pool included, in milliwatts.
     pub fn watts_mw(&self) -> u64 {
         self.draw_mw
     }

@@ -48,6 +48,8 @@ mod ops;
 mod overload;
 pub mod placement;
 mod policy;
+mod pool_power;
+mod pool_protocol;
 mod rack;
 pub mod readahead;
 mod rebuild;
@@ -91,6 +93,8 @@ pub use policy::{
     CheckPolicy, GroupChoice, HealthPolicy, IdleTimeout, MigrationPolicy, MoveOrder, OverloadPolicy, PinnedTo,
     PriorityClass, RackPolicy, ReadPolicy, Relief, SchedulerPolicy, ScrubPolicy, Shares, SpinDownPolicy, Weighing,
 };
+pub use pool_power::{PoolDrivePhase, PoolDriveView};
+pub use pool_protocol::{PoolDriveAction, PoolDriveEvent};
 pub use rack::{GroupReads, Rack, ReadCost, Stats};
 pub use rebuild::{Exposure, InPlace, RebuildView};
 pub use thermometer::Heat;

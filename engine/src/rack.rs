@@ -11,6 +11,7 @@
 //! - [`crate::absence`] drives that are away, and when one is given up; [`crate::health`] those that wear out;
 //! - [`crate::initialisation`] which groups were never woken; [`crate::reclaim`] dead bytes; [`crate::rebuild`] failed
 //!   drives; [`crate::scrub`] what is read through; [`crate::staging`] migration; [`crate::jobs`] repartition jobs;
+//! - [`crate::pool_power`] when drives of the pool of small records sleep;
 //! - [`crate::blocked`] which classes need not be looked at.
 //!
 //! `admission.rs` takes operations in and ends them, `switching.rs` moves a class between its groups, `service.rs`
@@ -51,6 +52,8 @@ use crate::layout::Layout;
 use crate::ops::{Answer, Ops};
 use crate::placement::Placement;
 use crate::policy::RackPolicy;
+use crate::pool_power::PoolPower;
+use crate::pool_protocol::PoolDriveEvent;
 use crate::rebuild::Rebuilder;
 use crate::reclaim::Reclaim;
 use crate::room::Room;
@@ -102,6 +105,7 @@ pub struct Stats {
 pub struct Rack {
     setup: Setup,
     drives: Drives,
+    pool: PoolPower,
     classes: Vec<Class>,
     blocked: Blocked,
     placement: Placement,
@@ -139,6 +143,7 @@ impl Rack {
         let class_count = setup.layout.classes.len();
         Self {
             drives: Drives::new(&setup),
+            pool: PoolPower::new(setup.spec.pool.len(), setup.policy.starts_per_day, setup.policy.spin_down),
             classes: (0..class_count).map(|_| Class::new(&setup.policy.scheduler)).collect(),
             blocked: Blocked::new(class_count),
             placement: Placement::new(&setup.spec, &groups, &class_of),
@@ -204,6 +209,7 @@ impl Rack {
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
+            Event::PoolDrive { drive, event } => self.pool.take_note(drive, event, &mut self.drives.ledger, step),
             Event::Submitted(request) => self.submitted(request, step),
             Event::SubmittedWhileAwake(request) => self.submitted_while_awake(request, step),
             Event::Cancelled { op } => self.cancelled(op, step),
@@ -263,7 +269,7 @@ impl Rack {
         let rebuilds = self.rebuilder.deadline(|drive| self.placement.used_bytes(drive));
         let staging = self.migrator.deadline().min(self.checker.deadline());
         let others = staging.min(rebuilds).min(self.drives.retry_deadline());
-        let others = others.min(self.scrubber.deadline(self.now));
+        let others = others.min(self.scrubber.deadline(self.now)).min(self.pool.deadline(self.now));
         let others = others.min(self.absences.deadline(self.now)).min(self.health.deadline());
         classes.min(others).min(self.jobs.deadline()).min(self.initialisation.deadline(self.now))
     }
@@ -272,6 +278,8 @@ impl Rack {
     /// those that ended may go on at once; each round uses up some of a page, a pass, or a group that is to be
     /// initialised, so this comes to an end.
     fn go_on(&mut self, step: &mut Step) {
+        // Before any group asks for permits: clients wait for these drives.
+        self.pool.go_on(&mut self.drives.ledger, self.closing, step);
         if !self.closing {
             self.drives.retry(step);
             self.follow_drives();
@@ -413,7 +421,11 @@ impl Rack {
             | Event::ChecksReported(_)
             | Event::LoadMeasured { .. }
             | Event::StagedChecked { .. }
-            | Event::StagedUnchecked { .. } => return,
+            | Event::StagedUnchecked { .. }
+            | Event::PoolDrive {
+                event: PoolDriveEvent::Reported { .. } | PoolDriveEvent::Wanted | PoolDriveEvent::Idle,
+                ..
+            } => return,
             Event::SpunUp { drive, .. }
             | Event::Mounted { drive, .. }
             | Event::Unmounted { drive, .. }

@@ -11,8 +11,8 @@
 //! 4. In the bad case the paper lets stages overlap ([`Overrun::Overlap`]). Ours keeps them apart
 //!    ([`Overrun::Stretch`]): the log on duty grows beyond its size until a drive is free, and if it has grown to the
 //!    limit, clients are held back. Nothing is lost either way.
-//! 5. A drive that has had nothing to do for long enough sleeps. The next one to be on duty is woken when the log is
-//!    half full. The drive on duty never sleeps.
+//! 5. A drive that has had nothing to do for long enough sleeps, if its power is controlled. The next one to be on duty
+//!    is woken when the log is half full. The drive on duty never sleeps.
 //! 6. A drive that fails or fills leaves the cycle. What only a lost drive held is reported by log.
 //!
 //! Invariants, with `Stretch`: a drive that logs is neither read nor written by a transformation, and in the enhanced
@@ -131,6 +131,8 @@ pub enum ShiftEvent {
         /// Where it lies.
         drive: PoolDrive,
     },
+    /// Before work begins: nobody controls the power of this drive, and it never sleeps.
+    Uncontrolled(PoolDrive),
     /// Records may come.
     Booted,
     /// The log on duty has so many bytes now.
@@ -254,6 +256,7 @@ enum Phase {
 struct DriveState {
     phase: Phase,
     full: bool,
+    uncontrolled: bool,
     stages: Stages,
     idle_since: Option<Time>,
 }
@@ -308,7 +311,8 @@ impl Shift {
     pub fn new(policy: ShiftPolicy, drives: u32) -> Self {
         assert!(drives > 0 && policy.log_bytes > 0, "a log needs a drive, and a size");
         assert!(policy.overrun != Overrun::Stretch(0), "a log may have its own size");
-        let state = DriveState { phase: Phase::Awake, full: false, stages: Stages::default(), idle_since: None };
+        let (phase, stages) = (Phase::Awake, Stages::default());
+        let state = DriveState { phase, full: false, uncontrolled: false, stages, idle_since: None };
         Self {
             policy,
             drives: (0..drives).map(|_| state).collect(),
@@ -330,6 +334,7 @@ impl Shift {
     pub fn apply(&mut self, now: Time, event: ShiftEvent, actions: &mut Vec<ShiftAction>) {
         match event {
             ShiftEvent::Found { log, drive } => self.found(log, drive),
+            ShiftEvent::Uncontrolled(drive) => self.drive_mut(drive).uncontrolled = true,
             ShiftEvent::Booted => self.booted = true,
             ShiftEvent::Appended { log, bytes } => self.appended(log, bytes, now),
             ShiftEvent::Flush => self.flush = self.open.is_some_and(|open| open.bytes > 0),
@@ -696,7 +701,7 @@ impl Shift {
             let waited_for = self.has_log(drive);
             let timeout = self.policy.idle_timeout;
             let state = self.drive_mut(drive);
-            let is_idle = state.phase == Phase::Awake && state.stages == Stages::default();
+            let is_idle = state.phase == Phase::Awake && state.stages == Stages::default() && !state.uncontrolled;
             if !is_idle || waited_for || soon == Some(drive) {
                 state.idle_since = None;
                 continue;

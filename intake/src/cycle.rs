@@ -191,8 +191,12 @@ impl Cycle {
         }
         self.retained = dead;
         for (position, drive) in self.drives.iter().enumerate() {
+            let position = PoolDrive(position as u32);
+            if drive.as_ref().is_some_and(|drive| !drive.directory.can_sleep()) {
+                events.push_back(ShiftEvent::Uncontrolled(position));
+            }
             if drive.as_ref().is_none_or(|drive| drive.is_lost()) {
-                events.push_back(ShiftEvent::Lost(PoolDrive(position as u32)));
+                events.push_back(ShiftEvent::Lost(position));
             }
         }
         events.push_back(ShiftEvent::Booted);
@@ -249,6 +253,7 @@ impl Cycle {
         for position in 0..self.drives.len() {
             if self.drives[position].as_ref().is_some_and(|drive| drive.was_roused()) {
                 self.handle(ShiftEvent::Awoke(PoolDrive(position as u32)));
+                self.remove_covered(self.shared.covered());
             }
         }
     }
@@ -493,8 +498,10 @@ impl Cycle {
             running.progress.abandoned.store(true, Ordering::Relaxed);
         }
         for drive in self.drives.iter().flatten().filter(|drive| !drive.is_lost()) {
-            // No log comes that would lie in it, and the next start has less to read.
-            if let Some(file) = drive.drop_spare() {
+            // No log comes that would lie in it, and the next start has less to read. No drive is started for that.
+            if !drive.is_asleep()
+                && let Some(file) = drive.drop_spare()
+            {
                 self.begin_remove(drive, file);
             }
             // Behind everything that was begun on it.
@@ -537,10 +544,12 @@ impl Cycle {
         true
     }
 
-    /// Removes the dead logs of which the caller knows all.
+    /// Removes the dead logs of which the caller knows all; those on a drive that sleeps once that is awake.
     pub(crate) fn remove_covered(&mut self, covered: Sequence) {
         let wanted = self.shared.retained();
-        let is_known = |table: &Arc<LogTable>| table.index.read().last <= covered && table.first > wanted;
+        let is_known = |table: &Arc<LogTable>| {
+            table.index.read().last <= covered && table.first > wanted && !table.drive.is_asleep()
+        };
         let (gone, retained) = self.retained.drain(..).partition(is_known);
         self.retained = retained;
         let gone: Vec<Arc<LogTable>> = gone;
@@ -574,6 +583,7 @@ impl Cycle {
     pub(crate) fn awoke(&mut self, drive: PoolDrive, awake: bool) {
         self.waking -= 1;
         self.handle(if awake { ShiftEvent::Awoke(drive) } else { ShiftEvent::Lost(drive) });
+        self.remove_covered(self.shared.covered());
     }
 
     fn sleep(&self, position: PoolDrive) {

@@ -39,6 +39,8 @@ pub(crate) struct Drive {
     /// It was stopped; and a reader has started it since.
     asleep: AtomicBool,
     roused: AtomicBool,
+    /// Held by whoever starts or stops it, so that the last to do so is the last of whom it hears.
+    power: Mutex<()>,
     turn: Mutex<Turn>,
     turned: Condvar,
     jobs: Mutex<Option<Sender<Job>>>,
@@ -76,8 +78,8 @@ impl Drive {
         let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
         let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
         let (asleep, roused) = (AtomicBool::new(false), AtomicBool::new(false));
-        let spare = Mutex::new(None);
-        Self { uuid, directory, written, syncs, lost, asleep, roused, turn, turned, jobs, spare }
+        let (power, spare) = (Mutex::new(()), Mutex::new(None));
+        Self { uuid, directory, written, syncs, lost, asleep, roused, power, turn, turned, jobs, spare }
     }
 
     /// Does a piece of background work, at most some MiB, as soon as it is its turn.
@@ -114,6 +116,7 @@ impl Drive {
 
     /// Starts it.
     pub(crate) fn wake(&self) -> io::Result<()> {
+        let _power = self.power.lock();
         self.directory.wake()?;
         self.asleep.store(false, Ordering::Release);
         Ok(())
@@ -121,6 +124,7 @@ impl Drive {
 
     /// Stops it.
     pub(crate) fn sleep(&self) -> io::Result<()> {
+        let _power = self.power.lock();
         self.asleep.store(true, Ordering::Release);
         self.directory.sleep()
     }
@@ -132,6 +136,11 @@ impl Drive {
             self.roused.store(true, Ordering::Release);
         }
         Ok(())
+    }
+
+    /// Whether it was stopped, and not started since.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Acquire)
     }
 
     /// Whether a reader has started it since this was last asked.

@@ -62,6 +62,11 @@ pub trait Directory: Debug + Send + Sync + 'static {
     /// Those of the drive.
     fn sync(&self) -> io::Result<()>;
 
+    /// Whether anybody controls its power: one of whose nobody does never sleeps.
+    fn can_sleep(&self) -> bool {
+        false
+    }
+
     /// Starts the drive, and returns once it can be used. May be asked of a drive that is awake.
     ///
     /// # Errors

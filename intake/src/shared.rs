@@ -11,6 +11,7 @@ use crate::status::CycleStatus;
 use crate::view::View;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,6 +55,20 @@ pub enum Loss {
         /// What is wrong with it.
         problem: String,
     },
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version { key, sequence } => write!(f, "version {} of the key {}", sequence.0, key.escape_ascii()),
+            Self::Place { file, drive, rot } => write!(f, "a part of the log {file} on drive {drive}: {rot:?}"),
+            Self::Shelf { file, drive, keys: (first, last, records) } => {
+                let (first, last) = (first.escape_ascii(), last.escape_ascii());
+                write!(f, "the shelf {file} on drive {drive}: {records} records, of the keys {first} to {last}")
+            }
+            Self::File { name, drive, problem } => write!(f, "the file {name} on drive {drive}: {problem}"),
+        }
+    }
 }
 
 /// The losses that nobody has taken yet.
@@ -147,7 +162,7 @@ impl Shared {
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
-        tracing::error!(?loss, "the intake lost something");
+        tracing::error!("the intake lost {loss}");
         let mut losses = self.losses.lock();
         losses.total += 1;
         if losses.latest.len() < LOSSES_MAX {

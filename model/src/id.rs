@@ -37,6 +37,10 @@ id!(
     DriveId(u32), "d"
 );
 id!(
+    /// A drive of the pool of small records, counted from 0 in the order of the description.
+    PoolDriveId(u32), "p"
+);
+id!(
     /// A group: drives that may all spin at once, and that hold blobs together (Pelican, section 3).
     GroupId(u32), "g"
 );

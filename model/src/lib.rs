@@ -26,7 +26,7 @@ pub mod text;
 mod time;
 
 pub use drive_facts::{PowerHabits, PowerUpInStandby, Smart, UnaskedWake};
-pub use id::{Attempt, BlobId, ClassId, DomainId, DriveId, GroupId, OpId, ResourceId};
+pub use id::{Attempt, BlobId, ClassId, DomainId, DriveId, GroupId, OpId, PoolDriveId, ResourceId};
 pub use rack::{
     Code, Distribution, DomainLimit, DrivePower, DriveProfile, DriveSpec, FailureDomains, HeavyLoad, PoolDriveSpec,
     PowerCommand, RackDraft, RackSpec, RateSpread, Resource, SpecError, Stragglers, Watts, starts_per_day,

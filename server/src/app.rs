@@ -18,7 +18,7 @@ use crate::error::ServerError;
 use crate::exchange::DiskExchange;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
-use crate::intake_log::IntakeLog;
+use crate::intake_log::{IntakeLog, Purpose};
 use crate::journal_keeper;
 use crate::lineage::Lineage;
 use crate::metrics;
@@ -268,7 +268,7 @@ impl Boot<'_> {
         let accept_incomplete = self.config.accept_older_catalog;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
         // In front of the catalog if small objects go there, or ever did.
-        let log = IntakeLog::of(self.dir, self.config.intake.below_bytes > 0, self.config.accept_older_catalog)?;
+        let log = IntakeLog::of(self.dir, self.purpose())?;
         let store = match &log {
             Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
             None => SqliteStore::open_with(self.dir.catalog(), options),
@@ -307,6 +307,9 @@ impl Boot<'_> {
             context.trace = Some(trace_file::create(path, &header).map_err(failed)?);
         }
         let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
+        if let Some(log) = &log {
+            log.follow(world.clone());
+        }
         if let Some(most_bytes) = world.ask(|rack, _| boot::object_bytes_max(rack)).await {
             context.counters.object_bytes_max.store(most_bytes, Ordering::Relaxed);
         }
@@ -325,6 +328,17 @@ impl Boot<'_> {
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+    }
+
+    /// What the intake is opened for: to be made if small objects go there.
+    fn purpose(&self) -> Purpose {
+        let config = self.config;
+        Purpose {
+            makes: config.intake.below_bytes > 0,
+            is_given_up: config.accept_older_catalog,
+            idle_timeout: config.intake.idle_timeout.map(|modelled| modelled / config.time_scale.max(1)),
+            deadline: Some(config.deadlines.write),
+        }
     }
 
     async fn users(&self, context: &Context) -> Result<Arc<Users>, ServerError> {

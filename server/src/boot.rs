@@ -12,7 +12,7 @@ use crate::error::ServerError;
 use crate::habits;
 use crate::lineage;
 use crate::sweep;
-use crate::world::{World, WorldHandle, checks, quarantine, scrub};
+use crate::world::{World, WorldHandle, checks, pool, quarantine, scrub};
 use catalog::{Catalog, CatalogError, ClockAnchor, DriveHealth};
 use disk::label::RackUuid;
 use disk::stack;
@@ -107,6 +107,7 @@ pub async fn boot(
     }
     facts.push(Event::Booted);
     let (world, handle) = World::new(rack, context.clone());
+    let world = world.with_hardware(Arc::clone(&hardware));
     hardware.watch_queues(Box::new(world.queue_fill()));
     for fact in facts {
         handle.report(fact);
@@ -192,6 +193,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
         }));
     }
     facts.extend(reported_health(&context.catalog).await?);
+    facts.extend(pool::reported(&context.catalog, rack.spec().pool.len()).await?);
     for drive in context.catalog.retiring_drives().await? {
         facts.push(Event::DriveRetiring { drive });
     }

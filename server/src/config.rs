@@ -264,11 +264,14 @@ pub struct IntakeConfig {
     /// in files of their own. 0 is none. 1 MiB.
     #[serde(rename = "below", deserialize_with = "text::size")]
     pub below_bytes: u64,
+    /// A drive of an emulated pool sleeps after so long without work; `None` is never. 10 min. Modelled time.
+    #[serde(deserialize_with = "text::some_time_or_never")]
+    pub idle_timeout: Option<Duration>,
 }
 
 impl Default for IntakeConfig {
     fn default() -> Self {
-        Self { below_bytes: 1 << 20 }
+        Self { below_bytes: 1 << 20, idle_timeout: Some(Duration::from_mins(10)) }
     }
 }
 
@@ -484,7 +487,7 @@ pub struct DeadlinesConfig {
     /// A read of at most a MiB.
     #[serde(deserialize_with = "text::some_time")]
     pub read: Duration,
-    /// A write of as much; making or removing a file.
+    /// A write of as much; making or removing a file; a request to a drive of a pool.
     #[serde(deserialize_with = "text::some_time")]
     pub write: Duration,
     /// A sync.

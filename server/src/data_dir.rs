@@ -41,7 +41,7 @@ use error::{damaged, failed, foreign, lost_part, read_part, refused};
 use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
-use model::{DriveId, PoolDriveSpec, RackSpec};
+use model::{DriveId, PoolDriveId, PoolDriveSpec, RackSpec};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -254,6 +254,13 @@ impl DataDir {
             places.push(in_workshop);
         }
         places
+    }
+
+    /// The drive of the pool that the directory at `index` of [`DataDir::intake`] is, if its power is emulated: one of
+    /// a rack of emulated drives that names no directory for it.
+    pub fn emulated_pool_drive(&self, index: usize) -> Option<PoolDriveId> {
+        let drive = self.rack.pool.get(index)?;
+        (drive.path.is_none() && !self.has_devices()).then_some(PoolDriveId(index as u32))
     }
 
     /// The device that `drive` is, if it is one.

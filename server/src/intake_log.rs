@@ -16,6 +16,8 @@
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
+use crate::pool_drives::{PoolDirectory, PoolPower};
+use crate::world::WorldHandle;
 use catalog::{Catalog, CommitLog, LogError, LogRecord, Sequence, SqliteStore};
 use futures::future::BoxFuture;
 use intake::medium::Directory;
@@ -25,12 +27,14 @@ use intake::{
     Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, OpenError, Opened, PoolUuid, PutError, ReadError, Replay,
     Stored,
 };
+use model::PoolDriveId;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use workshop::{NamedSlot, RecordEnd, Removal, SmallRecord, SmallRecords};
 
 /// The version that is written. Version 1, which is read as well, had the slot alone in the keys of payloads.
@@ -56,7 +60,7 @@ const POOL: &str = "intake-pool";
 const JOIN: &str = "intake.join";
 
 /// The log in front of a catalog.
-pub(crate) struct IntakeLog {
+pub struct IntakeLog {
     intake: Arc<Intake>,
     /// There were payloads of version 1 when it was opened.
     has_version_1: bool,
@@ -65,7 +69,23 @@ pub(crate) struct IntakeLog {
     places: String,
     /// Those of its places that have no drive of the pool: it may not be mounted.
     unmounted: Vec<PathBuf>,
+    /// The way to whoever controls the power of its drives, and which drives of the pool those are, by their places.
+    power: PoolPower,
+    powered: Vec<(String, PoolDriveId)>,
     state: Mutex<State>,
+}
+
+/// The use that an intake is opened for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Purpose {
+    /// It is made if there is none.
+    pub(crate) makes: bool,
+    /// What it had is given up if it is missing.
+    pub(crate) is_given_up: bool,
+    /// A drive of which the power is controlled sleeps after so long without work, on the wall; `None` is never.
+    pub(crate) idle_timeout: Option<Duration>,
+    /// A request to a drive of a pool of several that takes longer counts as failed; [`Config`]'s own if `None`.
+    pub(crate) deadline: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -88,8 +108,9 @@ impl IntakeLog {
     /// The intake of `dir`: `None` if there is none, and it is not to be made.
     ///
     /// # Errors
-    /// [`ServerError`]; if it is missing, and the catalog needs it, unless `is_given_up`.
-    pub(crate) fn of(dir: &DataDir, make: bool, is_given_up: bool) -> Result<Option<Arc<Self>>, ServerError> {
+    /// [`ServerError`]; if it is missing, and the catalog needs it, unless it is given up.
+    pub(crate) fn of(dir: &DataDir, purpose: Purpose) -> Result<Option<Arc<Self>>, ServerError> {
+        let Purpose { makes: make, is_given_up, idle_timeout, deadline } = purpose;
         let is_missing = Self::is_missing(dir);
         if is_missing && !is_given_up {
             return Err(missing(dir));
@@ -98,7 +119,14 @@ impl IntakeLog {
             return Ok(None);
         }
         let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
-        Self::at(dir, |directories, entropy| Self::open(directories, entropy, needs_all)).map(Some)
+        Self::at(dir, |directories, entropy| {
+            let deadline = deadline.filter(|_| directories.len() > 1);
+            Self::open_in(directories, entropy, |config| {
+                (config.needs_all, config.idle_timeout) = (needs_all, idle_timeout);
+                config.deadline = deadline.unwrap_or(config.deadline);
+            })
+        })
+        .map(Some)
     }
 
     /// True if there is none, and what the catalog has acknowledged last may be in it alone.
@@ -128,9 +156,16 @@ impl IntakeLog {
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
         let places = dir.intake();
         let in_places = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&places)));
-        let opened = directories(dir.path(), &places).and_then(|(found, unmounted)| {
+        let (power, mut powered) = (PoolPower::default(), Vec::new());
+        let open_one = |index, place: &Path| -> io::Result<Box<dyn Directory>> {
+            let files = DirectoryOfFiles::open(place)?;
+            let Some(drive) = dir.emulated_pool_drive(index) else { return Ok(Box::new(files)) };
+            powered.push((files.place(), drive));
+            Ok(Box::new(PoolDirectory { files, drive, power: power.clone() }))
+        };
+        let opened = directories(dir.path(), &places, open_one).and_then(|(found, unmounted)| {
             let log = open(found, u128::from_le_bytes(entropy)).map_err(in_places)?;
-            Ok(Arc::new(Self { places: shown(&places), unmounted, ..log }))
+            Ok(Arc::new(Self { places: shown(&places), unmounted, power: power.clone(), powered, ..log }))
         });
         opened.map_err(|error| {
             if error.kind() == io::ErrorKind::NotConnected {
@@ -141,18 +176,10 @@ impl IntakeLog {
         })
     }
 
-    /// Opens the intake in these directories, or makes it. `entropy` are random bits.
+    /// Opens the intake in these directories, to look at it: nothing in them changes. `entropy` are random bits.
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    fn open(directories: Vec<Box<dyn Directory>>, entropy: u128, needs_all: bool) -> io::Result<Self> {
-        Self::open_in(directories, entropy, |config| config.needs_all = needs_all)
-    }
-
-    /// The same, to look at it: nothing in the directories changes.
-    ///
-    /// # Errors
-    /// The same.
     fn look(directories: Vec<Box<dyn Directory>>, entropy: u128, needs_all: bool) -> io::Result<Self> {
         let over = |directory| Box::new(Overlay::over(directory)) as Box<dyn Directory>;
         Self::open_in(directories.into_iter().map(over).collect(), entropy, |config| {
@@ -163,6 +190,16 @@ impl IntakeLog {
     /// The state of the intake, for people.
     pub(crate) fn status(&self) -> intake::Status {
         self.intake.status()
+    }
+
+    /// From now on `world` controls the power of its drives.
+    pub(crate) fn follow(&self, world: WorldHandle) {
+        self.power.follow(world);
+    }
+
+    /// The drives of the pool of which the power is controlled, by their places.
+    pub(crate) fn powered(&self) -> &[(String, PoolDriveId)] {
+        &self.powered
     }
 
     /// The places at which a drive of the pool is missing: it may not be mounted.
@@ -196,6 +233,22 @@ impl IntakeLog {
         )))
     }
 
+    /// The log in directories of any kind, with what `set` sets: for virtual time.
+    ///
+    /// # Errors
+    /// If it cannot be used; the message says why.
+    pub fn over(
+        directories: Vec<Box<dyn Directory>>,
+        entropy: u128,
+        set: impl FnOnce(&mut Config),
+    ) -> io::Result<Self> {
+        Self::open_in(directories, entropy, set)
+    }
+
+    /// Opens the intake in these directories, or makes it, with what `set` sets.
+    ///
+    /// # Errors
+    /// If it cannot be used; the message says why.
     fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, set: impl FnOnce(&mut Config)) -> io::Result<Self> {
         let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
@@ -223,7 +276,9 @@ impl IntakeLog {
         let old = intake.scan_entries(&[PAYLOAD_1], Some(&[PAYLOAD_1 + 1])).next().transpose();
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
         let (intake, state) = (Arc::new(intake), Mutex::new(state));
-        Ok(Self { intake, has_version_1, pool, places: String::new(), unmounted: Vec::new(), state })
+        let (places, unmounted) = (String::new(), Vec::new());
+        let (power, powered) = (PoolPower::default(), Vec::new());
+        Ok(Self { intake, has_version_1, pool, places, unmounted, power, powered, state })
     }
 
     /// The keys under which the payload at `at` may be, the likeliest first.
@@ -510,17 +565,21 @@ fn is_made(places: &[PathBuf]) -> bool {
 /// The directories of a pool, and the places of drives that are missing.
 type Places = (Vec<Box<dyn Directory>>, Vec<PathBuf>);
 
-/// The directories at `places`, and those that are left out. Where a pool is made already, one without a label may be
-/// the place of a drive that is not mounted: it is left out as a drive that is missing, unless the operator says that
-/// it joins. One outside of the data directory `ours` is never made.
+/// The directories at `places`, opened with `open`, and those that are left out. Where a pool is made already, one
+/// without a label may be the place of a drive that is not mounted: it is left out as a drive that is missing, unless
+/// the operator says that it joins. One outside of the data directory `ours` is never made.
 ///
 /// # Errors
 /// If one cannot be used.
-fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Places> {
+fn directories(
+    ours: &Path,
+    places: &[PathBuf],
+    mut open: impl FnMut(usize, &Path) -> io::Result<Box<dyn Directory>>,
+) -> io::Result<Places> {
     let mut found: Vec<Box<dyn Directory>> = Vec::new();
     let mut unmounted = Vec::new();
     let is_pool = is_made(places);
-    for place in places {
+    for (index, place) in places.iter().enumerate() {
         let (shown, is_new) = (place.display(), !is_made(std::slice::from_ref(place)));
         if is_pool && is_new && !place.join(JOIN).exists() {
             tracing::warn!(
@@ -529,8 +588,8 @@ fn directories(ours: &Path, places: &[PathBuf]) -> io::Result<Places> {
             );
             unmounted.push(place.clone());
         } else if place.starts_with(ours) || place.is_dir() {
-            let opened = DirectoryOfFiles::open(place);
-            found.push(Box::new(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?));
+            let opened = open(index, place);
+            found.push(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?);
         } else {
             let what = "is not there, and is made by nobody but you: is its drive mounted?";
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
@@ -591,8 +650,9 @@ mod tests {
     }
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
-        let (directories, _) = directories(dir, &[dir.join("intake")]).unwrap();
-        let log = Arc::new(IntakeLog::open(directories, u128::from(getrandom::u64().unwrap()), false).unwrap());
+        let one = |_, place: &Path| Ok(Box::new(DirectoryOfFiles::open(place)?) as Box<dyn Directory>);
+        let (directories, _) = directories(dir, &[dir.join("intake")], one).unwrap();
+        let log = Arc::new(IntakeLog::open_in(directories, u128::from(getrandom::u64().unwrap()), |_| ()).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)
     }

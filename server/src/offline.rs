@@ -7,7 +7,7 @@ use crate::boot;
 use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
 use crate::exchange::{DiskChoice, DiskExchange};
-use crate::intake_log::IntakeLog;
+use crate::intake_log::{IntakeLog, Purpose};
 use crate::replace;
 use crate::report::{DriveReport, LostReport};
 use crate::status_service::may_lose;
@@ -39,7 +39,7 @@ impl Offline {
         // Boxed, so that it is compiled in this crate and not in that of its caller; as are those below.
         Box::pin(async move {
             let dir = DataDir::open(path)?;
-            let store = match IntakeLog::of(&dir, false, false)? {
+            let store = match IntakeLog::of(&dir, Purpose::default())? {
                 // As a start does: what only the log has is taken from there.
                 Some(log) => SqliteStore::open_with_log(dir.catalog(), SqliteOptions::default(), log)?,
                 None => SqliteStore::open(dir.catalog())?,

@@ -26,7 +26,7 @@ pub use report::{Base, Options, Pass, Report, Source, Step};
 use crate::boot;
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::error::ServerError;
-use crate::intake_log::IntakeLog;
+use crate::intake_log::{IntakeLog, Purpose};
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
@@ -224,7 +224,7 @@ async fn opened(
         ..SqliteOptions::default()
     };
     // Without a base nothing of the log can follow: it stays, for a server whose operator says which catalog counts.
-    let log = if has_base { IntakeLog::of(dir, false, true)? } else { None };
+    let log = if has_base { IntakeLog::of(dir, Purpose { is_given_up: true, ..Purpose::default() })? } else { None };
     let store = match log {
         Some(log) => SqliteStore::open_with_log(draft, options, log as Arc<dyn CommitLog>)?,
         None => SqliteStore::open_with(draft, options)?,

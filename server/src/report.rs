@@ -214,6 +214,16 @@ pub struct PoolDriveReport {
     /// `logging`, `transforming`, `idle`, `asleep`, `lost`, if it failed, or `missing`, if it was not there at the
     /// start.
     pub state: String,
+    /// `spinning`, `stopping`, `standby`, `waiting` (for a permit to start) or `starting`; `None` if nobody controls
+    /// its power.
+    #[serde(default)]
+    pub power: Option<String>,
+    /// Starts on this day.
+    #[serde(default)]
+    pub starts_today: u64,
+    /// Starts since the server started.
+    #[serde(default)]
+    pub starts: u64,
     /// Bytes of the shelves on it.
     pub shelf_bytes: u64,
     /// Bytes written to it.

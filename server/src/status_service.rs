@@ -21,8 +21,8 @@ use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, JournalReport, LostObject, LostReport, PlaceReport, RackPlace,
-    ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, IntakeStatus, JournalReport, LostObject, LostReport,
+    PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::verify::{VerifyProgress, VerifyRequest};
@@ -33,7 +33,7 @@ use disk::clock;
 use disk::label::Label;
 use engine::thermometer::Rule;
 use engine::{Forecast, Rack, Rejection};
-use model::{DriveId, Time};
+use model::{DriveId, PoolDriveId, Time};
 use s3::Traffic;
 use small_objects::intake_status;
 use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable, worn};
@@ -171,6 +171,20 @@ impl StatusService {
     }
 }
 
+impl StatusService {
+    /// The intake, if there is one, and the power of its drives.
+    async fn intake_status(&self) -> Result<Option<IntakeStatus>, AdminError> {
+        let Some(log) = &self.intake else { return Ok(None) };
+        let powered = log.powered().to_vec();
+        let look = move |rack: &Rack, now: Time| {
+            let view = |(place, drive): (String, PoolDriveId)| Some((place, rack.pool_drive(drive, now)?));
+            powered.into_iter().filter_map(view).collect()
+        };
+        let power = self.look(look).await?;
+        Ok(Some(intake_status(&log.status(), log.unmounted(), &power)))
+    }
+}
+
 impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
@@ -200,7 +214,7 @@ impl Admin for StatusService {
             },
             read_ahead: read_ahead(&self.context),
             journal: self.journal.as_ref().map(|journal| journal_status(journal)),
-            intake: self.intake.as_ref().map(|log| intake_status(&log.status(), log.unmounted())),
+            intake: self.intake_status().await?,
             front: self.traffic.as_deref().map(front).unwrap_or_default(),
             tls: self.certificate.as_ref().map(|certificate| certificate.status()),
             ..seen

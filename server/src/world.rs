@@ -27,6 +27,7 @@ mod newer;
 mod operation;
 mod outcome;
 pub(crate) mod packed;
+pub(crate) mod pool;
 mod power;
 pub(crate) mod quarantine;
 mod read;
@@ -118,6 +119,7 @@ impl World {
             Action::Mount { drive, attempt } => self.mount(drive, attempt),
             Action::Unmount { drive, attempt } => self.unmount(drive, attempt),
             Action::Stop { drive, attempt } => self.stop(drive, attempt),
+            Action::PoolDrive { drive, action } => self.act_on_pool_drive(drive, action),
             Action::Rejected { op, reason } => self.ended(op, &Outcome::Failed(reason)),
             Action::Finished { op, outcome } => self.ended(op, &outcome),
             Action::Transfer { op, attempt, transfer } => self.transfer(op, attempt, transfer),

@@ -301,6 +301,8 @@ fn name(event: &Event) -> &'static str {
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",
         Event::ScrubUnread { .. } => "ScrubUnread",
+        // No rack of torture's has a pool.
+        Event::PoolDrive { .. } => "PoolDrive",
         Event::ScrubPaused { .. } => "ScrubPaused",
         Event::ScrubRequested { .. } => "ScrubRequested",
         Event::ScrubPage { .. } => "ScrubPage",

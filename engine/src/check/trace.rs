@@ -6,7 +6,8 @@
 //! - *power*: a drive turns from the `SpinUp` that was asked for until `Stopped`, a tripped fuse, its coming back, or
 //!   the operator's word that it failed, one without power control at all times; no hard domain ever has more turning,
 //!   or draws more, than it carries, but for what nobody here started, and whoever has no power control is not counted
-//!   as started;
+//!   as started; a drive of the pool starts from the action until the answer, and is started only while it stands
+//!   still;
 //! - *labels*: no transfer names a drive that was not mounted, and its label checked with that, since it was started;
 //!   and what a group was initialised with is remembered of drives of that group, once of each;
 //! - *answers*: every operation that was submitted, composed or begun is answered once, and nothing else is answered;
@@ -36,11 +37,15 @@ use crate::event::{Event, Loss, Request, Work};
 use crate::layout::Layout;
 use crate::numbered::OpenOps;
 use crate::policy::{PriorityClass, RackPolicy, Weighing};
+use crate::pool_protocol::{PoolDriveAction, PoolDriveEvent};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 use model::physics::{READ_SEEKS, ServerLoad};
-use model::{ClassId, DomainId, DomainLimit, DriveId, DrivePower, GroupId, OpId, RackSpec, ResourceId, Time};
+use model::{
+    Attempt, ClassId, DomainId, DomainLimit, DriveId, DrivePower, GroupId, OpId, PoolDriveId, RackSpec, ResourceId,
+    Time,
+};
 use rebuild::Rebuilds;
 
 /// A rule that a rack broke.
@@ -61,6 +66,9 @@ pub enum TraceFault {
         /// The limit, in the same unit.
         limit: u64,
     },
+    /// A drive of the pool is started, or stopped, that does not stand still, or does not turn.
+    #[error("{0} is given a command that it does not take in its state")]
+    PoolDrive(PoolDriveId),
     /// A transfer names a drive whose label was not checked since it was started.
     #[error("{op} uses {drive}, which is not mounted")]
     NotMounted {
@@ -122,6 +130,7 @@ struct Limited {
     resource: ResourceId,
     limit: DomainLimit,
     domain_of: Vec<DomainId>,
+    pool_domain_of: Vec<Option<DomainId>>,
     turning: Vec<u64>,
     starting: Vec<u64>,
     draw_mw: Vec<u64>,
@@ -189,6 +198,8 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    /// The drives of the pool, each with what it was told last, if it has not answered that.
+    pool: Vec<(Turning, Option<Attempt>)>,
     /// Drives that turn whatever is asked of them, and need no room for it.
     always_on: Vec<bool>,
     mounted: Vec<bool>,
@@ -252,13 +263,15 @@ impl TraceCheck {
                 draw_mw[domain.index()] += spec.always_on_mw();
             }
             let starting = vec![0; draw_mw.len()];
-            Limited { resource: id, limit: resource.limit, domain_of, turning, starting, draw_mw }
+            let pool_domain_of = spec.pool.iter().map(|drive| drive.resource_domains[id.index()]).collect();
+            Limited { resource: id, limit: resource.limit, domain_of, pool_domain_of, turning, starting, draw_mw }
         });
         Self {
             now: Time::ZERO,
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            pool: vec![(Turning::Yes, None); spec.pool.len()],
             always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
             mounted: vec![false; spec.drives.len()],
             initialised: vec![false; spec.drives.len()],
@@ -300,6 +313,7 @@ impl TraceCheck {
             Event::DriveSpins { drive } if self.turning[drive.index()] == Turning::No => {
                 self.turn(*drive, Turning::Yes)?;
             }
+            Event::PoolDrive { drive, event } => self.pool_event(*drive, *event),
             Event::Submitted(request)
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => self.submitted(request),
@@ -351,6 +365,7 @@ impl TraceCheck {
                 self.mounted[drive.index()] = false;
                 self.turn(*drive, Turning::Starting)
             }
+            Action::PoolDrive { drive, action } => self.pool_action(*drive, *action),
             Action::PersistInitialised { group, drives } => self.remembered(*group, drives),
             Action::Compose { op, .. } | Action::Recompose { op, .. } => {
                 let opened = OpenOp { write: true, composed: true, ..OpenOp::weightless(PriorityClass::Background) };
@@ -361,6 +376,76 @@ impl TraceCheck {
             Action::Rejected { op, .. } => self.answered(*op, None),
             Action::Finished { op, outcome } => self.answered(*op, Some(outcome)),
             _ => Ok(()),
+        }
+    }
+
+    fn pool_event(&mut self, drive: PoolDriveId, event: PoolDriveEvent) {
+        match event {
+            PoolDriveEvent::Started(attempt) => self.pool_answered(drive, attempt, Turning::Yes),
+            PoolDriveEvent::Stopped(attempt) => self.pool_answered(drive, attempt, Turning::No),
+            PoolDriveEvent::Failed(attempt) => {
+                let was_started = self.pool[drive.index()].0 == Turning::Starting;
+                self.pool_answered(drive, attempt, if was_started { Turning::No } else { Turning::Yes });
+            }
+            PoolDriveEvent::Reported { .. } | PoolDriveEvent::Wanted | PoolDriveEvent::Idle => {}
+        }
+    }
+
+    fn pool_action(&mut self, drive: PoolDriveId, action: PoolDriveAction) -> Result<(), TraceFault> {
+        match action {
+            PoolDriveAction::Start { attempt, .. } => self.pool_starts(drive, attempt),
+            PoolDriveAction::Stop(attempt) => self.pool_commanded((drive, attempt), Turning::Yes, Turning::Yes),
+            PoolDriveAction::Answer { .. } => Ok(()),
+        }
+    }
+
+    /// A drive of the pool gets a command, which it takes only if it turns as in `from` and owes no answer.
+    fn pool_commanded(
+        &mut self,
+        (drive, attempt): (PoolDriveId, Attempt),
+        from: Turning,
+        to: Turning,
+    ) -> Result<(), TraceFault> {
+        let one = &mut self.pool[drive.index()];
+        if *one != (from, None) {
+            return Err(TraceFault::PoolDrive(drive));
+        }
+        *one = (to, Some(attempt));
+        Ok(())
+    }
+
+    /// A drive of the pool is started. What it draws and that it turns counts at all times.
+    fn pool_starts(&mut self, drive: PoolDriveId, attempt: Attempt) -> Result<(), TraceFault> {
+        self.pool_commanded((drive, attempt), Turning::No, Turning::Starting)?;
+        for limited in &mut self.limited {
+            let (Some(domain), DomainLimit::StartingDrives(limit)) =
+                (limited.pool_domain_of[drive.index()], limited.limit)
+            else {
+                continue;
+            };
+            let starting = &mut limited.starting[domain.index()];
+            *starting += 1;
+            if *starting > u64::from(limit) {
+                let (taken, limit) = (*starting, u64::from(limit));
+                return Err(TraceFault::HardLimit { resource: limited.resource, domain, taken, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// A drive of the pool did, or did not do, what it was told with `attempt`.
+    fn pool_answered(&mut self, drive: PoolDriveId, attempt: Attempt, now: Turning) {
+        let one = &mut self.pool[drive.index()];
+        if one.1 != Some(attempt) {
+            return;
+        }
+        let started = core::mem::replace(one, (now, None)).0 == Turning::Starting;
+        for limited in self.limited.iter_mut().filter(|_| started) {
+            let starts = matches!(limited.limit, DomainLimit::StartingDrives(_));
+            if let Some(domain) = limited.pool_domain_of[drive.index()].filter(|_| starts) {
+                assert!(limited.starting[domain.index()] > 0, "the start of {drive} was counted");
+                limited.starting[domain.index()] -= 1;
+            }
         }
     }
 

@@ -214,7 +214,8 @@ proptest! {
         }
         let uncontrolled = (0..DRIVES).filter(|drive| is_uncontrolled(&spec, DriveId(*drive))).count() as u32;
         let on = u64::from(uncontrolled) + spec.pool.len() as u64;
-        let on_mw = on * u64::from(watts.spin_up_mw.max(watts.active_mw));
+        let uncontrolled_mw = u64::from(uncontrolled) * u64::from(watts.spin_up_mw.max(watts.active_mw));
+        let on_mw = uncontrolled_mw + spec.pool.len() as u64 * u64::from(watts.active_mw);
         prop_assert_eq!(ledger.watts_mw(), u64::from((DRIVES - uncontrolled) * watts.standby_mw) + on_mw);
         prop_assert!(on > 0 || ledger.usage().next().is_none());
         for drive in (0..DRIVES).map(DriveId) {

@@ -13,13 +13,14 @@ use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
 use crate::policy::{PriorityClass, RackPolicy};
+use crate::pool_power::PoolDriveView;
 use crate::rebuild::{Exposure, RebuildView};
 use crate::scrub::ScrubView;
 use crate::staging::checks::CheckView;
 use crate::thermometer::Thermometer;
 use alloc::vec::Vec;
 use model::physics::ServerLoad;
-use model::{BlobId, ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, RackSpec, ResourceId, Time};
+use model::{BlobId, ClassId, DomainId, DriveId, GroupId, HeavyLoad, OpId, PoolDriveId, RackSpec, ResourceId, Time};
 
 impl Rack {
     /// The rack's description.
@@ -95,6 +96,11 @@ impl Rack {
     /// Starts of `drive` on the day of `now`, and how many it may use for work nobody waits for.
     pub fn starts_today(&self, drive: DriveId, now: Time) -> (u32, u32) {
         (self.drives.budget.starts_today(drive, now), self.setup.policy.starts_per_day)
+    }
+
+    /// The power of `drive` of the pool; `None` if the rack has no such drive.
+    pub fn pool_drive(&self, drive: PoolDriveId, now: Time) -> Option<PoolDriveView> {
+        self.pool.view(drive, now)
     }
 
     /// Starts for clients and rebuilds beyond the drives' budgets of their days.

@@ -210,6 +210,18 @@ fn clients_are_held_back_at_the_limit_and_no_sooner() {
 }
 
 #[test]
+fn a_drive_whose_power_nobody_controls_never_sleeps() {
+    let policy = ShiftPolicy { idle_timeout: Some(PERIOD / 4), ..policy(Overrun::Stretch(4)) };
+    let (mut shift, mut actions) = (Shift::new(policy, 4), Vec::new());
+    shift.apply(Time::ZERO, ShiftEvent::Uncontrolled(PoolDrive(2)), &mut actions);
+    shift.apply(Time::ZERO, ShiftEvent::Booted, &mut actions);
+    shift.apply(shift.next_deadline(), ShiftEvent::DeadlineReached, &mut actions);
+    let slept: Vec<_> = actions.iter().filter(|action| matches!(action, ShiftAction::Sleep(_))).copied().collect();
+    assert_eq!(slept, [1, 3].map(|drive| ShiftAction::Sleep(PoolDrive(drive))), "the first one is on duty");
+    assert_eq!(shift.next_deadline(), Time::MAX);
+}
+
+#[test]
 fn idle_drives_sleep_and_are_awake_when_their_turn_comes() {
     let idle_timeout = Some(PERIOD / 4);
     let mut pool = Pool::new(ShiftPolicy { idle_timeout, ..policy(Overrun::Stretch(4)) }, 6, PERIOD / 2);

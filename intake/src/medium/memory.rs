@@ -323,6 +323,10 @@ impl Directory for MemoryDirectory {
         Ok(())
     }
 
+    fn can_sleep(&self) -> bool {
+        true
+    }
+
     fn wake(&self) -> io::Result<()> {
         let mut state = self.world.request(self.drive, false)?;
         let drive = &mut state.drives[self.drive];

@@ -159,6 +159,14 @@ impl DrivePhysics {
         self
     }
 
+    /// The same of a drive that turns already.
+    #[must_use]
+    pub fn turning(mut self) -> Self {
+        assert!(self.state == PowerState::Standby && self.starts == 0, "it turns from the beginning");
+        self.state = PowerState::Active;
+        self
+    }
+
     /// Starts to count energy at `now` rather than at [`Time::ZERO`], for a drive that comes into being later.
     #[must_use]
     pub fn from(mut self, now: Time) -> Self {

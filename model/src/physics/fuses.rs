@@ -5,7 +5,7 @@
 //! - A fuse that trips takes every drive of its domain away.
 
 use super::drive::PowerState;
-use crate::id::{DomainId, DriveId, ResourceId};
+use crate::id::{DomainId, DriveId, PoolDriveId, ResourceId};
 use crate::rack::{DomainLimit, RackSpec, Watts};
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -57,6 +57,8 @@ struct Fuse {
     started: Vec<DriveId>,
     /// Those of the rack and of the pool of small records that count as active at all times.
     always_on: u64,
+    /// When those drives of the pool are at speed that were started, and were not when one was started last.
+    pool_at_speed: Vec<Time>,
     /// When a tripped fuse resets; [`Time::ZERO`] if it never tripped.
     reset_at: Time,
 }
@@ -70,6 +72,8 @@ pub struct Fuses {
     /// The fuses of each drive, in the order of the resources, drive after drive: one for each resource.
     of_drive: Vec<usize>,
     each_hangs_on: usize,
+    /// The fuses that limit the starts of each drive of the pool. To others it counts as active at all times.
+    of_pool_drive: Vec<Vec<usize>>,
     turning: Vec<Turning>,
     /// Drives that count at all times, whatever they are sent.
     is_always_on: Vec<bool>,
@@ -85,6 +89,7 @@ impl Fuses {
     pub fn new(rack: &RackSpec, reset_after: Duration) -> Self {
         let mut domains = Vec::new();
         let mut firsts = Vec::new();
+        let mut of_pool_drive = alloc::vec![Vec::new(); rack.pool.len()];
         for (resource, described) in rack.resources_by_id() {
             if !described.hard || matches!(described.limit, DomainLimit::BytesPerS(_)) {
                 continue;
@@ -99,8 +104,14 @@ impl Fuses {
                 drives: Vec::new(),
                 always_on,
                 started: Vec::new(),
+                pool_at_speed: Vec::new(),
                 reset_at: Time::ZERO,
             }));
+            if matches!(described.limit, DomainLimit::StartingDrives(_)) {
+                for (drive, fuses) in rack.pool.iter().zip(&mut of_pool_drive) {
+                    fuses.extend(drive.resource_domains[resource.index()].map(|domain| first + domain.index()));
+                }
+            }
             for drive in &rack.drives {
                 let fuse = first + rack.domain_of(drive.id, resource).index();
                 domains[fuse].drives.push(drive.id);
@@ -114,6 +125,7 @@ impl Fuses {
             domains,
             of_drive,
             each_hangs_on,
+            of_pool_drive,
             turning,
             is_always_on: rack.drives.iter().map(|drive| rack.is_always_on(drive.id)).collect(),
             all_reset_at: Time::ZERO,
@@ -149,6 +161,20 @@ impl Fuses {
         Some(self.trip(now, broken))
     }
 
+    /// Drive `drive` of the pool starts at `now` and will be at speed at `at_speed`. The first of the domains that
+    /// limit its starts for which that is too much trips its fuse.
+    pub fn pool_spin_up(&mut self, now: Time, drive: PoolDriveId, at_speed: Time) -> Option<Trip> {
+        assert!(at_speed >= now, "{drive} is at speed after it started");
+        let fuses = self.of_pool_drive[drive.index()].clone();
+        for fuse in &fuses {
+            let starting = &mut self.domains[*fuse].pool_at_speed;
+            starting.retain(|at_speed| *at_speed > now);
+            starting.push(at_speed);
+        }
+        let broken = fuses.into_iter().find(|&fuse| self.overloaded(now, fuse))?;
+        Some(self.trip(now, broken))
+    }
+
     /// The fuse of `resource` that `drive` hangs on trips without a reason; `None` if there is none.
     pub fn trip_around(&mut self, now: Time, resource: ResourceId, drive: DriveId) -> Option<Trip> {
         let mut fuses = self.of_drive[self.of(drive)].iter().copied();
@@ -161,6 +187,7 @@ impl Fuses {
         let fuse = &mut self.domains[fuse];
         fuse.reset_at = reset_at;
         self.all_reset_at = self.all_reset_at.max(reset_at);
+        fuse.pool_at_speed.clear();
         for lost in &fuse.drives {
             self.turning[lost.index()] = Turning::No;
         }
@@ -198,7 +225,8 @@ impl Fuses {
                 active + fuse.always_on > u64::from(limit)
             }
             DomainLimit::StartingDrives(limit) => {
-                states.filter(|state| *state == PowerState::SpinningUp).count() > limit as usize
+                let of_pool = fuse.pool_at_speed.iter().filter(|at_speed| **at_speed > now).count();
+                states.filter(|state| *state == PowerState::SpinningUp).count() + of_pool > limit as usize
             }
             DomainLimit::Watts(limit) => {
                 let others = fuse.drives.iter().filter(|drive| !self.is_always_on[drive.index()]);
@@ -294,6 +322,22 @@ mod tests {
         assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4));
         assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(1), Time::from_secs(16)), None);
         assert_eq!(fuses.spin_up(Time::from_secs(16), DriveId(2), Time::from_secs(24)), None, "three turn, one starts");
+    }
+
+    #[test]
+    fn a_start_in_the_pool_counts_where_starts_are_limited() {
+        let mut draft = RackDraft::clone(&rack(DomainLimit::StartingDrives(1)));
+        let inside = PoolDriveSpec { slot: None, resource_domains: vec![Some(DomainId(0)), None, None], path: None };
+        let outside = PoolDriveSpec { resource_domains: vec![None; 3], ..inside.clone() };
+        draft.pool = vec![inside, outside];
+        let mut fuses = Fuses::new(&RackSpec::validated(draft).unwrap(), Duration::from_secs(30));
+        assert_eq!(fuses.pool_spin_up(Time::ZERO, PoolDriveId(0), Time::from_secs(8)), None);
+        assert_eq!(fuses.pool_spin_up(Time::ZERO, PoolDriveId(1), Time::from_secs(8)), None);
+        assert_eq!(fuses.spin_up(Time::from_secs(8), DriveId(0), Time::from_secs(16)), None);
+        let trip = fuses.clone().pool_spin_up(Time::from_secs(9), PoolDriveId(0), Time::from_secs(17)).unwrap();
+        assert_eq!((trip.resource, trip.drives.len()), (ResourceId(0), 4));
+        assert_eq!(fuses.pool_spin_up(Time::from_secs(16), PoolDriveId(0), Time::from_secs(24)), None);
+        assert!(fuses.spin_up(Time::from_secs(17), DriveId(1), Time::from_secs(25)).is_some());
     }
 
     #[test]

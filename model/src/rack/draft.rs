@@ -135,7 +135,8 @@ pub struct PowerCommand {
 }
 
 /// A drive of the pool of small records (Workload Shifting), beside the rack's own: in no group, and asked for nothing
-/// by the rack's engine. It may sleep, and be woken by its rotation at any moment: it counts as spinning at all times.
+/// by the rack's engine but to start and to stop. It may be woken by its rotation at any moment: what it draws then is
+/// reserved at all times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolDriveSpec {
     /// Its place, as a drive of the rack has one; `None` if it is outside, and shares nothing with the rack.

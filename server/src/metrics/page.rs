@@ -340,6 +340,12 @@ fn intake_figures(page: &mut Page, intake: &IntakeStatus) -> fmt::Result {
     page.gauge("intake_incomplete", None, "1 if a drive or something of one is missing.", flag(intake.incomplete))?;
     let states = intake.drives.iter().map(|drive| (two(("place", &drive.place), ("state", &drive.state)), 1.0));
     page.gauges("intake_drive_state", None, "1, with the state of a drive of the pool.", states)?;
+    let powers = intake.drives.iter().filter_map(|drive| Some((drive, drive.power.as_deref()?)));
+    let named = powers.clone().map(|(drive, power)| (two(("place", &drive.place), ("power", power)), 1.0));
+    let help = "1, with the power of a drive of the pool whose power is controlled.";
+    page.gauges("intake_drive_power", None, help, named)?;
+    let starts = powers.map(|(drive, _)| (one("place", &drive.place), drive.starts));
+    page.counters("intake_drive_starts", None, "Starts of such a drive.", starts)?;
     let shelves = intake.drives.iter().map(|drive| of(&drive.place, drive.shelf_bytes));
     page.gauges("intake_shelves", BYTES, "Bytes of the shelves on a drive of the pool.", shelves)?;
     let written = intake.drives.iter().map(|drive| (one("place", &drive.place), drive.written_bytes));

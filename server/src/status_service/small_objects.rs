@@ -2,17 +2,22 @@
 
 use crate::report::{IntakeStatus, PoolDriveReport};
 use engine::shift::Alternation;
+use engine::{PoolDrivePhase, PoolDriveView};
 use intake::{CycleStatus, DriveStatus, Status};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// What is known of the power of drives, by their places.
+pub(super) type Power = BTreeMap<String, PoolDriveView>;
+
 /// The report of `status`. The drives that belong at `unmounted` are missing since the start.
-pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf]) -> IntakeStatus {
+pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf], power: &Power) -> IntakeStatus {
     let missing = |place: &PathBuf| PoolDriveReport {
         place: place.display().to_string(),
         state: "missing".into(),
         ..PoolDriveReport::default()
     };
-    let drives = status.cycles.iter().flat_map(|cycle| cycle.drives.iter().map(drive_report));
+    let drives = status.cycles.iter().flat_map(|cycle| cycle.drives.iter().map(|drive| drive_report(drive, power)));
     let drives = drives.chain(unmounted.iter().map(missing));
     let worst = status.cycles.iter().filter_map(|cycle| cycle.alternation).max();
     IntakeStatus {
@@ -30,7 +35,7 @@ pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf]) -> IntakeSta
     }
 }
 
-fn drive_report(drive: &DriveStatus) -> PoolDriveReport {
+fn drive_report(drive: &DriveStatus, power: &Power) -> PoolDriveReport {
     let stages = drive.stages;
     let state = match (drive.lost, drive.asleep) {
         (true, _) => "lost",
@@ -40,7 +45,26 @@ fn drive_report(drive: &DriveStatus) -> PoolDriveReport {
         _ => "idle",
     };
     let (shelf_bytes, written_bytes) = (drive.shelf_bytes, drive.written);
-    PoolDriveReport { place: drive.place.clone(), state: state.into(), shelf_bytes, written_bytes }
+    let power = power.get(&drive.place);
+    PoolDriveReport {
+        place: drive.place.clone(),
+        state: state.into(),
+        power: power.map(|power| power_name(power).to_owned()),
+        starts_today: power.map_or(0, |power| u64::from(power.starts_today)),
+        starts: power.map_or(0, |power| power.starts),
+        shelf_bytes,
+        written_bytes,
+    }
+}
+
+fn power_name(power: &PoolDriveView) -> &'static str {
+    match power.phase {
+        PoolDrivePhase::Spinning => "spinning",
+        PoolDrivePhase::Stopping => "stopping",
+        PoolDrivePhase::Standby if power.waits => "waiting",
+        PoolDrivePhase::Standby => "standby",
+        PoolDrivePhase::Starting => "starting",
+    }
 }
 
 fn name(alternation: Alternation) -> &'static str {

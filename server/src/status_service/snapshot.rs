@@ -26,7 +26,7 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         checks: checks(rack, now, clock),
         power: PowerStatus {
             watts: rack.ledger().watts_mw() as f64 / 1000.0,
-            standby_watts: rack.layout().asleep_mw(spec) as f64 / 1000.0,
+            standby_watts: standby_mw(rack) as f64 / 1000.0,
             active_drives: rack.ledger().active_drives() as u64 + always_on,
             active_drives_max: rack.layout().drives_started_max(spec) + always_on,
             fuse_trips: 0,
@@ -43,6 +43,15 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
         capacity: capacity(rack),
         ..Status::default()
     }
+}
+
+/// The power with every drive in standby that ever is. What is reserved for the pool is not what it draws; of its
+/// drives, those in directories of the operator's never stop.
+fn standby_mw(rack: &Rack) -> u64 {
+    let (spec, watts) = (rack.spec(), rack.spec().profile.watts);
+    let reserved = spec.pool.len() as u64 * spec.always_on_mw();
+    let drawn = spec.pool.iter().map(|drive| if drive.path.is_some() { watts.active_mw } else { watts.standby_mw });
+    rack.layout().asleep_mw(spec) - reserved + drawn.map(u64::from).sum::<u64>()
 }
 
 fn checks(rack: &Rack, now: Time, clock: &dyn Clock) -> ChecksStatus {

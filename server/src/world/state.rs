@@ -8,11 +8,11 @@ use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
 use disk::label::DriveUuid;
-use disk::{DeadlineDrive, Deadlines, Drive};
+use disk::{DeadlineDrive, Deadlines, Drive, Hardware};
 use engine::thermometer::Thermometer;
 use engine::{Event, JobAction, JobId, Rack};
 use futures::future::FutureExt;
-use model::{BlobId, ClassId, DriveId, DriveSpec, GroupId, OpId, Time};
+use model::{BlobId, ClassId, DriveId, DriveSpec, GroupId, OpId, PoolDriveId, Time};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 
 /// A step of the world's task.
 pub(super) type Step = Box<dyn FnOnce(&mut World) + Send>;
+
+/// Takes the answer: a drive of the pool spins, or did not start. Dropped unanswered if the world ends.
+type PoolAnswer = Box<dyn FnOnce(bool) + Send>;
 
 /// The interpreter of the engine's actions.
 pub struct World {
@@ -56,6 +59,10 @@ pub struct World {
     pub(super) closing: Option<oneshot::Sender<()>>,
     /// Who waits for a group to get up.
     pub(super) awaiting_up: BTreeMap<GroupId, Vec<oneshot::Sender<()>>>,
+    /// Who waits for a drive of the pool to spin.
+    pub(super) awaiting_pool: BTreeMap<PoolDriveId, Vec<PoolAnswer>>,
+    /// The hardware, for the power of the pool's drives.
+    pub(super) hardware: Option<Arc<dyn Hardware>>,
     /// Where the actions of each repartition job go.
     pub(super) job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
     /// How full each class's queue for clients is, in thousandths, as of the last event.
@@ -97,9 +104,18 @@ impl World {
             last_commands,
             closing: None,
             awaiting_up: BTreeMap::new(),
+            awaiting_pool: BTreeMap::new(),
+            hardware: None,
             job_actions: BTreeMap::new(),
         };
         (world, handle)
+    }
+
+    /// The same, with `hardware` that controls the power of the pool's drives.
+    #[must_use]
+    pub fn with_hardware(mut self, hardware: Arc<dyn Hardware>) -> Self {
+        self.hardware = Some(hardware);
+        self
     }
 
     /// How full the clients' queue of a drive's class is, in thousandths, whenever it is asked.

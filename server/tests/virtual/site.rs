@@ -3,9 +3,9 @@
 //! An object's bytes are a function of its key and a serial number, which its ETag has together with its length; so
 //! every answer can be checked without a copy of anything.
 
-use crate::steps::{Power, Powered, PoweredRecords, PoweredStore, Silence};
+use crate::steps::{OwnRecords, Power, Powered, PoweredRecords, PoweredStore, Silence};
 use bytes::Bytes;
-use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition};
+use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition, Store};
 use disk::label::RackUuid;
 use disk::{Drive, EmulatedRack, FileName, MemoryDrive};
 use engine::staging::checks::CheckPolicy;
@@ -14,11 +14,13 @@ use engine::{
     SpinDownPolicy, Weighing,
 };
 use futures::{FutureExt, StreamExt};
+use intake::medium::memory::World;
 use model::physics::PowerState;
 use model::{BlobId, ClassId, DriveId, GroupId, RackSpec, Rng};
 use s3::store::{GetBody, ObjectStore, ServiceError};
 use server::boot;
 use server::holds::Holds;
+use server::intake_log::IntakeLog;
 use server::object_service::ObjectService;
 use server::pacing::Pacing;
 use server::processor::Processor;
@@ -32,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
-use workshop::{SmallFiles, Spool, Staging};
+use workshop::{SmallFiles, SmallRecords, Spool, Staging};
 
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
@@ -59,6 +61,8 @@ pub struct Site {
     pub catalog: MemoryStore,
     /// The log in front of it.
     pub log: MemoryLog,
+    /// In its place, the intake's own log on drives of a pool in memory.
+    own_log: Option<OwnLog>,
     /// Objects below so many bytes are in the log.
     pub small_below_bytes: u64,
     /// Whether nobody has seen the drives before the first boot, so that every group is initialised.
@@ -81,6 +85,28 @@ pub struct Site {
     pub staged_bytes_s: Option<u64>,
     /// Tasks of the world that panicked.
     panics: Arc<AtomicU64>,
+}
+
+/// The intake's own log, and the drives that it is on.
+struct OwnLog {
+    pool: World,
+    records: Arc<dyn SmallRecords>,
+}
+
+/// A size at which logs become shelves all the time.
+const LOG_BYTES: u64 = 48 * KIB;
+
+impl OwnLog {
+    /// The log on `pool`, and `catalog` behind it, whose pool that is.
+    fn open(pool: World, catalog: MemoryStore, entropy: u128) -> (Self, MemoryStore) {
+        let log = IntakeLog::over(pool.directories(), entropy, |config| {
+            (config.log_bytes, config.fan_in) = (LOG_BYTES, 3);
+        });
+        let log = Arc::new(log.unwrap());
+        let catalog = catalog.with_log(log.clone()).unwrap();
+        assert_eq!(catalog.behind_log(), None, "the log has everything that the catalog lacks");
+        (Self { pool, records: Arc::new(OwnRecords(log)) }, catalog)
+    }
 }
 
 /// A file on a drive of the rack.
@@ -178,6 +204,7 @@ impl Site {
             power: Power::default(),
             catalog: MemoryStore::new().with_log(Arc::new(log.clone())).unwrap(),
             log,
+            own_log: None,
             small_below_bytes: 0,
             unseen: false,
             staged: medium(),
@@ -197,6 +224,19 @@ impl Site {
 
     pub fn nas8() -> Self {
         Self::new("nas8")
+    }
+
+    /// The same, with the intake's own log on `pool` in front of its catalog.
+    #[must_use]
+    pub fn with_own_log(mut self, pool: World, seed: u64) -> Self {
+        let (log, catalog) = OwnLog::open(pool, MemoryStore::new(), u128::from(seed) << 64 | 1);
+        (self.own_log, self.catalog) = (Some(log), catalog);
+        self
+    }
+
+    /// The drives of the intake's own log as they are until the next crash.
+    pub fn pool(&self) -> World {
+        self.own_log.as_ref().unwrap().pool.clone()
     }
 
     /// Boots, does `history` and closes. A history that does not come to its end is a deadlock, and found out.
@@ -243,7 +283,17 @@ impl Site {
 
     /// Bytes that were not synced are lost, at all places at once.
     pub fn lose_power(&mut self, torn: &mut Rng) {
-        self.catalog = self.catalog.restarted(torn.below(self.catalog.unsynced() as u64 + 1) as usize).unwrap();
+        let lost = torn.below(self.catalog.unsynced() as u64 + 1) as usize;
+        self.catalog = match self.own_log.take() {
+            None => self.catalog.restarted(lost).unwrap(),
+            Some(OwnLog { pool, .. }) => {
+                let left = pool.crash(pool.position(), torn);
+                let entropy = u128::from(torn.next_u64()) << 64 | u128::from(torn.next_u64());
+                let (log, catalog) = OwnLog::open(left, self.catalog.crash_losing(lost), entropy);
+                self.own_log = Some(log);
+                catalog
+            }
+        };
         for drive in self.media.iter().chain([&self.staged, &self.spooled]) {
             if torn.below(2) == 0 { drive.crash() } else { drive.crash_torn(torn) }
         }
@@ -291,7 +341,11 @@ impl Site {
         let rack = Arc::new(EmulatedRack::new(&self.spec, self.seed, Arc::clone(&clock), inner));
         let pin = self.pin;
         let staged = self.powered(&self.staged, Silence::default(), &self.staged_bytes_moved);
-        let records = PoweredRecords { records: self.log.clone(), power: self.power.clone() };
+        let records: Arc<dyn SmallRecords> = match &self.own_log {
+            Some(log) => Arc::clone(&log.records),
+            None => Arc::new(self.log.clone()),
+        };
+        let records = PoweredRecords { records, power: self.power.clone() };
         let files = Arc::new(SmallFiles::new(staged, Arc::new(records), MIB));
         let context = Context {
             clock,

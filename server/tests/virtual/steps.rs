@@ -2,14 +2,16 @@
 //! and one after.
 
 use async_trait::async_trait;
-use catalog::{Batch, Entry, KeyRange, MemoryLog, MemoryStore, Sealed, Sequence, Store, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreFuture};
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use futures::future::BoxFuture;
 use model::Smart;
+use server::intake_log::IntakeLog;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use tokio::sync::{Notify, watch};
 use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
 
@@ -196,28 +198,28 @@ impl Drive for Powered {
 
 /// The records of small files under a site's power: their removal is a step.
 pub struct PoweredRecords {
-    pub records: MemoryLog,
+    pub records: Arc<dyn SmallRecords>,
     pub power: Power,
 }
 
 impl SmallRecords for PoweredRecords {
     fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
-        SmallRecords::bytes(&self.records, at)
+        self.records.bytes(at)
     }
 
     fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
-        SmallRecords::read(&self.records, at, range)
+        self.records.read(at, range)
     }
 
     fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<workshop::RecordEnd>>> {
-        SmallRecords::read_end(&self.records, at, bytes)
+        self.records.read_end(at, bytes)
     }
 
     fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
         Box::pin(async move {
             self.power.step().await;
             for removal in removals {
-                SmallRecords::remove(&self.records, vec![removal]).await?;
+                self.records.remove(vec![removal]).await?;
                 self.power.step().await;
             }
             Ok(())
@@ -225,11 +227,56 @@ impl SmallRecords for PoweredRecords {
     }
 
     fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
-        SmallRecords::page(&self.records, from, limit)
+        self.records.page(from, limit)
     }
 
     fn slots_end(&self) -> u64 {
-        SmallRecords::slots_end(&self.records)
+        self.records.slots_end()
+    }
+
+    fn are_all_known(&self) -> bool {
+        self.records.are_all_known()
+    }
+}
+
+/// The records of the intake's own log, whose thread answers a removal in no virtual time: who removes waits for it as
+/// it is, and no timer goes on meanwhile. Reads are tokio's own to wait for.
+pub struct OwnRecords(pub Arc<IntakeLog>);
+
+impl SmallRecords for OwnRecords {
+    fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>> {
+        self.0.bytes(at)
+    }
+
+    fn read(&self, at: &NamedSlot, range: Range<u64>) -> BoxFuture<'_, io::Result<Option<Vec<u8>>>> {
+        self.0.read(at, range)
+    }
+
+    fn read_end(&self, at: &NamedSlot, bytes: u64) -> BoxFuture<'_, io::Result<Option<workshop::RecordEnd>>> {
+        self.0.read_end(at, bytes)
+    }
+
+    fn remove(&self, removals: Vec<Removal>) -> BoxFuture<'_, io::Result<()>> {
+        let mut removed = self.0.remove(removals);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            match removed.as_mut().poll(&mut context) {
+                Poll::Ready(done) => return Box::pin(std::future::ready(done)),
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn page(&self, from: &NamedSlot, limit: usize) -> BoxFuture<'_, io::Result<Vec<SmallRecord>>> {
+        self.0.page(from, limit)
+    }
+
+    fn slots_end(&self) -> u64 {
+        self.0.slots_end()
+    }
+
+    fn are_all_known(&self) -> bool {
+        self.0.are_all_known()
     }
 }
 

@@ -73,6 +73,7 @@ impl<M: Controller> World<M> {
             Action::ReleaseChecked => self.checking.release(),
             Action::ReadHealth { drive } => self.read_health(drive),
             Action::Retire { drive } => self.retire_worn(drive),
+            Action::PoolDrive { drive, .. } => unreachable!("{drive} is of an intake, and none is simulated"),
         }
     }
 

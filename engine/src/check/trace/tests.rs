@@ -364,3 +364,32 @@ fn a_stack_counts_only_once_it_was_read_back_from_where_it_is() {
     judge.event(Time::ZERO, &ended(4, true)).unwrap();
     assert_eq!(judge.action(&move_to(other)), Ok(()));
 }
+
+#[test]
+fn a_start_in_the_pool_that_is_one_too_many_is_noticed_and_so_is_a_command_to_a_drive_that_has_not_answered() {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(name, _)| *name == "nas8").unwrap();
+    let starting = "[resources.start]\nstarting_drives = 1\nhard = true\n\n[failure_domains.drive]";
+    let pool = "[[pool]]\nslot = [8, 0, 0]\ndomains = { power = 0, controller = 0, start = 0 }\n\n[drive]\n";
+    let text = text.replace("active_drives = 4", "active_drives = 5").replace("[failure_domains.drive]", starting);
+    let text = text.replace("domains = { power = 0,", "domains = { start = 0, power = 0,").replace("[drive]\n", pool);
+    let spec = model::text::parse(&text, "rack.toml").unwrap();
+    let start = spec.resources_by_id().find(|(_, resource)| resource.name == "start").unwrap().0;
+    let mut judge = TraceCheck::without_classes(&spec);
+    let (drive, now) = (PoolDriveId(0), Time::ZERO);
+    let act = |action| Action::PoolDrive { drive, action };
+    let stop = |attempt| act(PoolDriveAction::Stop(Attempt(attempt)));
+    let begin = |attempt| act(PoolDriveAction::Start { attempt: Attempt(attempt), day: 0, starts: 1 });
+    let stopped = |attempt| Event::PoolDrive { drive, event: PoolDriveEvent::Stopped(Attempt(attempt)) };
+    assert_eq!(judge.action(&stop(1)), Ok(()));
+    judge.event(now, &stopped(0)).unwrap();
+    judge.event(now, &stopped(1)).unwrap();
+    judge.action(&Action::SpinUp { drive: DriveId(3), attempt: Attempt(1) }).unwrap();
+    let too_much = TraceFault::HardLimit { resource: start, domain: DomainId(0), taken: 2, limit: 1 };
+    assert_eq!(judge.action(&begin(2)), Err(too_much));
+    judge.event(now, &Event::PoolDrive { drive, event: PoolDriveEvent::Failed(Attempt(2)) }).unwrap();
+    judge.event(now, &Event::SpunUp { drive: DriveId(3), attempt: Attempt(1) }).unwrap();
+    assert_eq!(judge.action(&begin(3)), Ok(()));
+    assert_eq!(judge.action(&begin(4)), Err(TraceFault::PoolDrive(drive)), "it is on its way");
+    judge.event(now, &Event::PoolDrive { drive, event: PoolDriveEvent::Started(Attempt(4)) }).unwrap();
+    assert_eq!(judge.action(&Action::SpinUp { drive: DriveId(4), attempt: Attempt(1) }), Err(too_much));
+}

@@ -1,0 +1,193 @@
+//! The power of the pool's drives: when one that idles may stop, and when it is started again.
+//!
+//! The rotation ([`crate::shift`]) says which of its drives it has no use for, and which it needs; so does whoever
+//! reads what lies on one. Here that becomes starts and stops:
+//!
+//! ```text
+//!             idle                stopped              wanted, permitted           started
+//!  Spinning --------> Stopping -----------> Standby ----------------------> Starting --------> Spinning
+//! ```
+//!
+//! 1. A drive that idles stops, unless it was started just now or has used up its starts of the day
+//!    ([`SpinDownPolicy::stays_until`]): then it spins on until that is over, or somebody wants it.
+//! 2. Whoever wants a drive that spins is answered at once. One that stands still needs a permit to start, for which it
+//!    is asked before any group: clients wait for it. All else that a start takes is reserved at all times, so it
+//!    waits for starts under way and for nothing else ([`crate::ledger`]).
+//! 3. A drive that does not start is answered for, and counts as standing still; whoever wants it again has it tried
+//!    again. One that does not stop spins on.
+//! 4. Once the rack closes none is stopped any more: the log is written to until the end.
+//!
+//! Invariants: no drive of the pool starts but under a permit; each start is counted; whoever wants a drive is answered
+//! once for each time that it spins or fails.
+
+use crate::action::Action;
+use crate::budget::StartBudget;
+use crate::ledger::{Ledger, PowerState};
+use crate::policy::SpinDownPolicy;
+use crate::pool_protocol::{PoolDriveAction, PoolDriveEvent};
+use crate::spin_down::Spinning;
+use crate::step::Step;
+use alloc::vec;
+use alloc::vec::Vec;
+use model::{Attempt, DriveId, PoolDriveId, Time};
+
+#[cfg(test)]
+mod tests;
+
+/// The power of a drive of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolDrivePhase {
+    /// Its platters turn.
+    Spinning,
+    /// It was told to stop.
+    Stopping,
+    /// Its platters stand still.
+    Standby,
+    /// It was told to start.
+    Starting,
+}
+
+/// What is known of the power of a drive of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolDriveView {
+    /// Its power.
+    pub phase: PoolDrivePhase,
+    /// It waits for a permit to start.
+    pub waits: bool,
+    /// Starts on the day.
+    pub starts_today: u32,
+    /// Starts since boot.
+    pub starts: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Pooled {
+    phase: PoolDrivePhase,
+    /// The number of the last command; an answer to another one is late.
+    attempt: Attempt,
+    idle: bool,
+    wanted: bool,
+    /// Since when it spins.
+    ready_at: Time,
+    starts: u64,
+}
+
+impl Pooled {
+    /// Whether it does the command of this number, of which this is the phase.
+    fn does(&self, phase: PoolDrivePhase, attempt: Attempt) -> bool {
+        self.phase == phase && self.attempt == attempt
+    }
+}
+
+/// The power of all drives of the pool. See the head of this file.
+pub(crate) struct PoolPower {
+    drives: Vec<Pooled>,
+    budget: StartBudget,
+    starts_per_day: u32,
+    spin_down: SpinDownPolicy,
+}
+
+impl PoolPower {
+    /// The drives of a pool, all of which spin.
+    pub fn new(drive_count: usize, starts_per_day: u32, spin_down: SpinDownPolicy) -> Self {
+        let phase = PoolDrivePhase::Spinning;
+        let spins = Pooled { phase, attempt: Attempt(0), idle: false, wanted: false, ready_at: Time::ZERO, starts: 0 };
+        let budget = StartBudget::new(drive_count.max(1), starts_per_day);
+        Self { drives: vec![spins; drive_count], budget, starts_per_day, spin_down }
+    }
+
+    /// Takes note of what happened to `drive`. Of one that the rack has not, nothing.
+    pub fn take_note(&mut self, drive: PoolDriveId, event: PoolDriveEvent, ledger: &mut Ledger, step: &mut Step) {
+        let Some(one) = self.drives.get_mut(drive.index()) else { return };
+        match event {
+            PoolDriveEvent::Reported { day, starts } => self.budget.restore(of_budget(drive), day, starts),
+            PoolDriveEvent::Wanted => (one.idle, one.wanted) = (false, true),
+            PoolDriveEvent::Idle => one.idle = true,
+            PoolDriveEvent::Started(attempt) if one.does(PoolDrivePhase::Starting, attempt) => {
+                ledger.pool_spun_up(drive);
+                (one.phase, one.ready_at) = (PoolDrivePhase::Spinning, step.now);
+            }
+            PoolDriveEvent::Stopped(attempt) if one.does(PoolDrivePhase::Stopping, attempt) => {
+                ledger.pool_stopped(drive);
+                one.phase = PoolDrivePhase::Standby;
+            }
+            PoolDriveEvent::Failed(attempt) if one.does(PoolDrivePhase::Stopping, attempt) => {
+                (one.phase, one.idle) = (PoolDrivePhase::Spinning, false);
+            }
+            PoolDriveEvent::Failed(attempt) if one.does(PoolDrivePhase::Starting, attempt) => {
+                ledger.pool_stopped(drive);
+                (one.phase, one.wanted) = (PoolDrivePhase::Standby, false);
+                ask(drive, PoolDriveAction::Answer { awake: false }, step);
+            }
+            // An answer that comes late.
+            PoolDriveEvent::Started(_) | PoolDriveEvent::Stopped(_) | PoolDriveEvent::Failed(_) => {}
+        }
+    }
+
+    /// Answers, starts and, unless the rack `closes`, stops whatever can be.
+    pub fn go_on(&mut self, ledger: &mut Ledger, closes: bool, step: &mut Step) {
+        for drive in (0..self.drives.len() as u32).map(PoolDriveId) {
+            let one = self.drives[drive.index()];
+            match one.phase {
+                PoolDrivePhase::Spinning if one.wanted => {
+                    self.drives[drive.index()].wanted = false;
+                    ask(drive, PoolDriveAction::Answer { awake: true }, step);
+                }
+                PoolDrivePhase::Spinning if one.idle && !closes && self.stays_until(drive, step.now) <= step.now => {
+                    let attempt = self.command(drive, PoolDrivePhase::Stopping);
+                    ask(drive, PoolDriveAction::Stop(attempt), step);
+                }
+                PoolDrivePhase::Standby if one.wanted && ledger.request_pool(drive) => {
+                    let attempt = self.command(drive, PoolDrivePhase::Starting);
+                    let (day, starts) = self.budget.record(of_budget(drive), step.now);
+                    self.drives[drive.index()].starts += 1;
+                    ask(drive, PoolDriveAction::Start { attempt, day, starts }, step);
+                }
+                _ => {}
+            }
+            let permitted = ledger.pool_state(drive) != PowerState::Standby;
+            let stands = self.drives[drive.index()].phase == PoolDrivePhase::Standby;
+            assert!(permitted != stands, "{drive} turns under a permit, or stands still");
+        }
+    }
+
+    /// When a drive that idles may stop.
+    pub fn deadline(&self, now: Time) -> Time {
+        let idles = |one: &Pooled| one.phase == PoolDrivePhase::Spinning && one.idle;
+        let idle = self.drives.iter().zip(0..).filter(|(one, _)| idles(one)).map(|(_, drive)| PoolDriveId(drive));
+        idle.map(|drive| self.stays_until(drive, now)).min().unwrap_or(Time::MAX)
+    }
+
+    /// What is known of `drive`; `None` if the rack has no such drive.
+    pub fn view(&self, drive: PoolDriveId, now: Time) -> Option<PoolDriveView> {
+        let one = self.drives.get(drive.index())?;
+        let waits = one.phase == PoolDrivePhase::Standby && one.wanted;
+        let starts_today = self.budget.starts_today(of_budget(drive), now);
+        Some(PoolDriveView { phase: one.phase, waits, starts_today, starts: one.starts })
+    }
+
+    /// Until when `drive`, which spins, spins on.
+    fn stays_until(&self, drive: PoolDriveId, now: Time) -> Time {
+        let is_exhausted = self.budget.starts_today(of_budget(drive), now) >= self.starts_per_day;
+        let ready_at = self.drives[drive.index()].ready_at;
+        // A stop is a start later on the same day, most often; groups stay for this only where the operator says so.
+        let policy = SpinDownPolicy { keeps_exhausted: true, ..self.spin_down };
+        policy.stays_until(&Spinning { ready_at, is_exhausted, recovery_reserved: false }, now)
+    }
+
+    fn command(&mut self, drive: PoolDriveId, phase: PoolDrivePhase) -> Attempt {
+        let one = &mut self.drives[drive.index()];
+        one.attempt = Attempt(one.attempt.0.wrapping_add(1));
+        one.phase = phase;
+        one.attempt
+    }
+}
+
+/// The number by which the budget knows a drive of the pool.
+fn of_budget(drive: PoolDriveId) -> DriveId {
+    DriveId(drive.0)
+}
+
+fn ask(drive: PoolDriveId, action: PoolDriveAction, step: &mut Step) {
+    step.ask(Action::PoolDrive { drive, action });
+}

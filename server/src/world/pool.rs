@@ -1,0 +1,101 @@
+//! The power of the pool's drives: commands in tasks of their own, and whoever waits for a drive that is started.
+
+use super::state::{World, WorldHandle};
+use catalog::{Catalog, CatalogError};
+use engine::{Event, PoolDriveAction, PoolDriveEvent};
+use model::{Attempt, PoolDriveId};
+use std::sync::Arc;
+use std::time::Duration;
+
+impl World {
+    pub(super) fn act_on_pool_drive(&mut self, drive: PoolDriveId, action: PoolDriveAction) {
+        match action {
+            PoolDriveAction::Start { attempt, day, starts } => self.start_pool_drive((drive, attempt), day, starts),
+            PoolDriveAction::Stop(attempt) => {
+                tracing::info!(%drive, "a drive of the pool stops");
+                self.pool_command((drive, attempt), false);
+            }
+            PoolDriveAction::Answer { awake } => {
+                for answer in self.awaiting_pool.remove(&drive).unwrap_or_default() {
+                    answer(awake);
+                }
+            }
+        }
+    }
+
+    /// Starts `drive`, and remembers that it has used so many starts on this day: beside the start, since the drive may
+    /// be the one on which that is to be written.
+    fn start_pool_drive(&self, (drive, attempt): (PoolDriveId, Attempt), day: u32, starts: u32) {
+        tracing::info!(%drive, starts, "a drive of the pool starts");
+        let catalog = self.context.catalog.clone();
+        self.start(async move {
+            if let Err(error) = remember(&catalog, drive, day, starts).await {
+                tracing::warn!(%drive, %error, "a start of a drive of the pool could not be remembered");
+            }
+        });
+        self.pool_command((drive, attempt), true);
+    }
+
+    /// Gives `drive` a command, which it has the time of a drive of the rack for.
+    fn pool_command(&self, (drive, attempt): (PoolDriveId, Attempt), starts: bool) {
+        let (hardware, clock, handle) = (self.hardware.clone(), Arc::clone(&self.context.clock), self.handle.clone());
+        let deadlines = self.rack.drive_deadlines();
+        let limit: Duration = if starts { deadlines.spin_up } else { deadlines.stop };
+        self.start(async move {
+            let too_late = clock.sleep_until(clock.now() + limit);
+            let command = async {
+                let Some(hardware) = hardware else { return Err("nobody controls its power".to_owned()) };
+                let done =
+                    if starts { hardware.start_pool_drive(drive).await } else { hardware.stop_pool_drive(drive).await };
+                done.map_err(|error| error.to_string())
+            };
+            let done = tokio::select! {
+                done = command => done,
+                () = too_late => Err(format!("no answer for {limit:?}")),
+            };
+            let event = match done {
+                Ok(()) if starts => PoolDriveEvent::Started(attempt),
+                Ok(()) => PoolDriveEvent::Stopped(attempt),
+                Err(error) => {
+                    let what = if starts { "start" } else { "stop" };
+                    tracing::error!(%drive, %error, "a drive of the pool does not {what}; see to its cable and slot");
+                    PoolDriveEvent::Failed(attempt)
+                }
+            };
+            handle.report(Event::PoolDrive { drive, event });
+        });
+    }
+}
+
+impl WorldHandle {
+    /// `drive` of the pool is needed. `answer` is told whether it spins, some time later; it is dropped if the world
+    /// ends.
+    pub fn want_pool_drive(&self, drive: PoolDriveId, answer: impl FnOnce(bool) + Send + 'static) {
+        self.run(move |world| {
+            world.awaiting_pool.entry(drive).or_default().push(Box::new(answer));
+            world.apply(Event::PoolDrive { drive, event: PoolDriveEvent::Wanted });
+        });
+    }
+}
+
+/// The name under which the catalog has the starts of `drive` on the last day that had any.
+fn name(drive: PoolDriveId) -> String {
+    format!("pool-starts-{}", drive.0)
+}
+
+async fn remember(catalog: &Catalog, drive: PoolDriveId, day: u32, starts: u32) -> Result<(), CatalogError> {
+    catalog.meta_put(&name(drive), [day.to_le_bytes(), starts.to_le_bytes()].concat()).await
+}
+
+/// What is remembered of the starts of the pool's drives, which are so many.
+pub(crate) async fn reported(catalog: &Catalog, drives: usize) -> Result<Vec<Event>, CatalogError> {
+    let mut events = Vec::new();
+    for drive in (0..drives as u32).map(PoolDriveId) {
+        let known = catalog.meta_get(&name(drive)).await?;
+        let Some((day, rest)) = known.as_deref().and_then(|known| known.split_first_chunk()) else { continue };
+        let Ok(starts) = rest.try_into() else { continue };
+        let (day, starts) = (u32::from_le_bytes(*day), u32::from_le_bytes(starts));
+        events.push(Event::PoolDrive { drive, event: PoolDriveEvent::Reported { day, starts } });
+    }
+    Ok(events)
+}
