@@ -115,28 +115,6 @@ class Scrub(SystemTest):
             self.fails(500, "InternalError", client.get_object, Bucket="pantry", Key=key)
         self.assertIn("no such group", refusal(larder("scrub", "start", "--group", "99", "--data", server.data)))
 
-    def test_a_blob_that_cannot_be_read_is_named_and_read_once_its_drives_are_back(self):
-        server, objects = self.cold()
-        # Of its three stacks two are away with their drives, of a group of four.
-        away = [os.path.dirname(stack) for stack in self.blobs(server)[0][:2]]
-        self.assertEqual(server.stop(), 0)
-        for drive in away:
-            os.rename(drive, drive + ".away")
-        server = self.serve(server.data)
-        larder("scrub", "start", "--data", server.data)
-        server.until("a blob is named", lambda _: self.report(server)["unread"], timeout=120)
-        report = self.until_scrubbed(server, timeout=200)
-        [group] = [group for group in report["status"]["groups"] if group["unread_blobs"]]
-        self.assertEqual(group["state"], "complete", "its pass does not wait")
-        self.assertEqual({unread["group"] for unread in report["unread"]}, {group["group"]})
-        self.assertIn("could not be read yet", larder("scrub", "status", "--data", server.data).stdout)
-        for drive in away:
-            os.rename(drive + ".away", drive)
-        server.until("they are read again", lambda _: not self.report(server)["unread"], timeout=200)
-        self.assertEqual(self.report(server)["lost_objects"], [])
-        server.until_asleep()
-        self.is_whole(server, objects)
-
 
 if __name__ == "__main__":
     unittest.main()
