@@ -55,7 +55,7 @@ class Larder:
 
     def agent_argv(self, idle="6 s"):
         return ["agent", "--emulated", "--host", os.uname().nodename, "--idle", idle, "--min-gap", "1 s",
-                "--every", "2 s", "--state", self.state]
+                "--starts-per-day", "100", "--every", "2 s", "--state", self.state]
 
     def status(self):
         return json.loads(self.run("agent", "--status", "--json", "--state", self.state))["drives"]
