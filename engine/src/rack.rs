@@ -216,11 +216,7 @@ impl Rack {
             Event::TransferEnded { op, attempt, done, outcomes } => {
                 self.transfer_ended(&Answer { op, attempt, outcomes: &outcomes }, done, step);
             }
-            Event::ReadCutShort { op, attempt, bytes } => {
-                if let Some(read) = self.ops.get_mut(op).filter(|read| read.awaits_transfer(attempt)) {
-                    read.cut_short(bytes);
-                }
-            }
+            Event::ReadCutShort { op, attempt, bytes } => self.read_cut_short(op, attempt, bytes),
             Event::SourceUnreadable { op, attempt, versions, outcomes } => {
                 self.source_unreadable(&Answer { op, attempt, outcomes: &outcomes }, &versions, step);
             }
@@ -254,6 +250,12 @@ impl Rack {
             Event::StagedUnchecked { attempt } => self.checker.unchecked(step.now, attempt),
             Event::DriveHealth { drive, bad_sectors } => self.health_read(drive, bad_sectors),
             Event::DriveHealthReported(known) => self.health.report(&known),
+        }
+    }
+
+    fn read_cut_short(&mut self, op: OpId, attempt: Attempt, bytes: u64) {
+        if let Some(read) = self.ops.get_mut(op).filter(|read| read.awaits_transfer(attempt)) {
+            read.cut_short(bytes);
         }
     }
 
