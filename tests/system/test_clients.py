@@ -52,6 +52,9 @@ def files_in(root):
 
 
 class ClientTest(SystemTest):
+    # A client that takes longer hangs.
+    TOOL_TIMEOUT_S = 180
+
     def run_tool(self, name, *words, environment):
         """Runs a client to its end; gives what it wrote to its standard output and error."""
         command = [tool(name), *words]
@@ -59,7 +62,7 @@ class ClientTest(SystemTest):
         theirs = ("AWS_", "RCLONE_", "RESTIC_")
         own = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
         done = subprocess.run(command, env={**own, **environment}, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=180)
+                              capture_output=True, text=True, timeout=self.TOOL_TIMEOUT_S)
         said = f"{name} {' '.join(words)}: {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         self.assertEqual(done.returncode, 0, said + self.server.log()[-2000:])
         return done.stdout, done.stderr

@@ -33,6 +33,9 @@ PATIENT = {"AWS_MAX_ATTEMPTS": "20", "AWS_RETRY_MODE": "standard"}
 class TreeTest(ClientTest):
     """A server on a rack over all of which a tree lies."""
 
+    # A rack that is true to life is slower, however quick its clients are.
+    TOOL_TIMEOUT_S = max(ClientTest.TOOL_TIMEOUT_S, 2400 // SCALE)
+
     def started_anew(self, read_ahead=True):
         """The server with an empty spool."""
         self.assertEqual(self.server.stop(), 0)
@@ -169,7 +172,7 @@ class ReadingAhead(TreeTest):
         wakes, seconds = self.cost("larder recall", lambda: self.recall("s3://attic/tree/"))
         self.assertEqual(wakes, 12)
         # What was said is wall time, and the host's own time comes on top of it.
-        self.assertGreater(seconds, said["minutes"] * 60 * SCATTERED["time_scale"] / 2)
+        self.assertGreater(seconds, said["minutes"] * 60 * SCALE / 2)
         again = self.recall("s3://attic/tree/")
         self.assertEqual((again["state"], again["here"], again["read_bytes"]), ("done", FILES, 0))
         wakes, _ = self.cost("aws, after it", lambda: self.copied("recalled", self.aws_copies))
