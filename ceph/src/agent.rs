@@ -91,7 +91,7 @@ pub struct DriveSeen {
 pub struct Held {
     /// Their cost, as the OSD counts it: their bytes, and some for each write.
     pub cost: u64,
-    /// Whether it was told to hold them back, and not to write them within seconds.
+    /// Whether it was asked to hold them back, and not to write them within seconds.
     pub is_on: bool,
 }
 
@@ -166,7 +166,7 @@ struct Drive {
     flushing_looks: u32,
     asked_at: Option<Time>,
     held_cost: u64,
-    /// It was told to get what was held back, and was not flushed since.
+    /// It was asked to write what was held back, and was not flushed since.
     is_drained: bool,
     account: Account,
 }
@@ -355,7 +355,7 @@ impl Tick<'_> {
     }
 
     /// An OSD holds writes back while its drive sleeps, and not while it turns. One that was started anew, or was not
-    /// reached before, is told again. What the drive got stays in the OSD's memory, twice, until it is flushed.
+    /// reached before, is asked again. What the drive got stays in the OSD's memory, twice, until it is flushed.
     fn hold(&mut self, drive: &mut Drive, held: Option<Held>) {
         let Some(held) = held else { return };
         match drive.phase {

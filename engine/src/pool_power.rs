@@ -39,11 +39,11 @@ mod tests;
 pub enum PoolDrivePhase {
     /// Its platters turn.
     Spinning,
-    /// It was told to stop.
+    /// It was sent a stop.
     Stopping,
     /// Its platters stand still.
     Standby,
-    /// It was told to start.
+    /// It was sent a start.
     Starting,
 }
 

@@ -198,7 +198,7 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
-    /// The drives of the pool, each with what it was told last, if it has not answered that.
+    /// The drives of the pool, each with the command it was sent last, if it has not answered that.
     pool: Vec<(Turning, Option<Attempt>)>,
     /// Drives that turn whatever is asked of them, and need no room for it.
     always_on: Vec<bool>,
@@ -433,7 +433,7 @@ impl TraceCheck {
         Ok(())
     }
 
-    /// A drive of the pool did, or did not do, what it was told with `attempt`.
+    /// A drive of the pool executed, or did not, the command of `attempt`.
     fn pool_answered(&mut self, drive: PoolDriveId, attempt: Attempt, now: Turning) {
         let one = &mut self.pool[drive.index()];
         if one.1 != Some(attempt) {

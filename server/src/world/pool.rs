@@ -68,7 +68,7 @@ impl World {
 }
 
 impl WorldHandle {
-    /// `drive` of the pool is needed. `answer` is told whether it spins, some time later; it is dropped if the world
+    /// `drive` of the pool is needed. `answer` is sent whether it spins, some time later; it is dropped if the world
     /// ends.
     pub fn want_pool_drive(&self, drive: PoolDriveId, answer: impl FnOnce(bool) + Send + 'static) {
         self.run(move |world| {

@@ -86,7 +86,7 @@ fn pooled(drives: usize, seed: u64) -> Site {
 
 /// Lives of random changes, each of which ends by a crash at a random step; in each, a drive of the pool gets `fault`
 /// at some time, if there is one.
-fn lives(drives: usize, seed: u64, fault: Option<Fault>) {
+fn randomised_run(drives: usize, seed: u64, fault: Option<Fault>) {
     let (mut site, mut rng) = (pooled(drives, seed), Rng::new(seed));
     let history = RefCell::new(History::default());
     for life in 0..6 {
@@ -123,13 +123,13 @@ fn lives(drives: usize, seed: u64, fault: Option<Fault>) {
 #[test]
 fn what_was_acknowledged_survives_crashes_at_random_steps_on_one_to_seven_drives() {
     for seed in 0..14 {
-        lives(1 + seed as usize % 7, seed, None);
+        randomised_run(1 + seed as usize % 7, seed, None);
     }
 }
 
 #[test]
 fn with_two_copies_nothing_is_lost_with_a_drive_that_fails_fills_or_takes_no_writes() {
     for (seed, fault) in [Fault::Broken, Fault::Full, Fault::ReadOnly].into_iter().cycle().take(9).enumerate() {
-        lives(6 + seed % 2, 100 + seed as u64, Some(fault));
+        randomised_run(6 + seed % 2, 100 + seed as u64, Some(fault));
     }
 }
