@@ -55,6 +55,12 @@ fn text(report: &MigrationReport) -> String {
     for (bucket, reason) in &report.refused {
         let _ = writeln!(text, "{bucket}: refused: {reason}");
     }
+    if report.buckets.iter().any(|bucket| bucket.by_copy.objects > 0) {
+        text.push_str(
+            "# a write of the same key during its copy was seen to be lost: by copy only what is not overwritten \
+             (docs/ceph.md, section 5)\n",
+        );
+    }
     if !report.is_applied {
         text.push_str("# nothing was done; --apply does it\n");
     }
