@@ -153,6 +153,10 @@ pub struct CephMigrate {
     /// A bucket; may be repeated. By default all of the user.
     #[arg(long = "bucket", value_name = "BUCKET")]
     pub buckets: Vec<String>,
+    /// A bucket whose objects are neither overwritten nor deleted while they move; may be repeated. Nothing moves in
+    /// others, because RGW can lose such a change and answer success.
+    #[arg(long = "write-once", value_name = "BUCKET")]
+    pub write_once: Vec<String>,
     /// The storage class of what is cold.
     #[arg(long, value_name = "CLASS", default_value = "COLD")]
     pub storage_class: String,

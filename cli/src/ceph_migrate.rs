@@ -35,6 +35,7 @@ pub fn run(options: &CephMigrate) -> anyhow::Result<()> {
         class: options.storage_class.clone(),
         cold_class: options.cold_class.clone(),
         buckets: options.buckets.clone(),
+        write_once: options.write_once.clone(),
         copies_per_s: options.rate,
         is_applied: options.apply,
         window: options.in_window.then_some(options.window),
@@ -54,12 +55,6 @@ fn text(report: &MigrationReport) -> String {
     }
     for (bucket, reason) in &report.refused {
         let _ = writeln!(text, "{bucket}: refused: {reason}");
-    }
-    if report.buckets.iter().any(|bucket| bucket.by_copy.objects > 0) {
-        text.push_str(
-            "# a write of the same key during its copy was seen to be lost: by copy only what is not overwritten \
-             (docs/ceph.md, section 5)\n",
-        );
     }
     if !report.is_applied {
         text.push_str("# nothing was done; --apply does it\n");

@@ -4,8 +4,11 @@
 //! What was seen of RGW 16.2.15 (`tests/ceph/rgw.py`, docs/decisions):
 //! - Metadata are replaced as a whole, so that all of them are sent again. Tags are lost even if they are sent.
 //! - `x-amz-copy-source-if-match` is not looked at; the same without `-source` is. Both are sent.
-//! - A PUT, a DELETE or a change of tags that comes while the copy runs wins; the copy then does nothing and reports
+//! - A PUT, a DELETE or a change of tags that comes while the copy reads wins; the copy then does nothing and reports
 //!   success all the same. So the object is looked at again behind it.
+//! - One that comes while the copy writes can lose, and its client is answered success all the same: RGW takes who lost
+//!   for one who came a moment earlier and was overwritten. No condition of the copy prevents that, and RGW's own
+//!   lifecycle transitions do the same. So only objects that are written once are moved.
 //! - The ETag stays, that of a multipart upload as well; the parts are gone.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};

@@ -2,6 +2,11 @@
 //!
 //! It remembers nothing: what was moved has the cold class, and a listing says so. Stopped or killed it goes on when
 //! asked again. Copies are paced, and stop while a placement group is not active+clean.
+//!
+//! RGW answers success to a write or a delete that lost a race against a move, whoever moves ([`copy`]). So only buckets
+//! that are said to be written once are moved in, and the first change that is noticed during a copy ends the run.
+//!
+//! [`copy`]: crate::lifecycle::copy
 
 use crate::agent::stamp;
 use crate::cluster::Cluster;
@@ -15,7 +20,7 @@ use crate::world::tools::{self, Ceph, CephError};
 use disk::{Clock, TokioClock, clock};
 use engine::thermometer::{Facts, Thermometer};
 use http::StatusCode;
-use http::header::{HeaderValue, InvalidHeaderValue};
+use http::header::{HeaderMap, HeaderValue, InvalidHeaderValue};
 use model::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +28,10 @@ use std::time::Duration;
 
 /// So long between two looks at the cluster while objects are copied, and while a window is waited for.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
+
+/// What is said of objects that are due in another bucket.
+const NOT_WRITE_ONCE: &str = "its bucket is not named by --write-once: RGW can lose what is overwritten or deleted while it \
+                              moves, and answer success";
 
 /// Why a migration ended before its end. Asked again it goes on.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +51,17 @@ pub enum MigrateError {
     /// The cluster is busy with itself.
     #[error("{0} placement groups are not active+clean; asked again when they are, it goes on")]
     NotClean(usize),
+    /// Objects are overwritten or deleted where none should be.
+    #[error(
+        "s3://{bucket}/{key} changed while it was copied, so that {bucket} is not written once: RGW can lose such a \
+         change and answer success. Leave {bucket} out of --write-once, and its lifecycle rules of Larder's are removed"
+    )]
+    Changed {
+        /// Its bucket.
+        bucket: String,
+        /// Its key.
+        key: String,
+    },
     /// RGW dates an object in no way that is known.
     #[error("{key} was written at `{moment}`, which is no moment")]
     Moment {
@@ -66,6 +86,8 @@ pub struct Migration {
     pub cold_class: String,
     /// These buckets alone; all of the user if it is empty.
     pub buckets: Vec<String>,
+    /// Buckets whose objects are neither overwritten nor deleted while they move; nothing moves in others.
+    pub write_once: Vec<String>,
     /// Copies a second, at most.
     pub copies_per_s: u32,
     /// Whether it is done, or only said.
@@ -177,11 +199,14 @@ enum Copied {
     Done,
     Left(String),
     Hot,
+    Changed,
 }
 
 /// One bucket on its way.
 struct OneBucket<'a> {
     rules: &'a BucketRules,
+    /// Why nothing of it moves.
+    obstacle: Option<String>,
     report: BucketReport,
     user: &'a str,
     copies: u64,
@@ -269,7 +294,9 @@ impl Migration {
         let ids = self.rgw.lifecycle(&bucket).await?;
         let is_taken = ids.iter().any(|id| !is_own_rule(id));
         let rules = BucketRules::of(&self.thermometer, &bucket, is_taken);
-        let lifecycle = self.set_lifecycle(&bucket, &rules, &ids, is_taken).await?;
+        let is_write_once = self.write_once.contains(&bucket);
+        let wanted = rules.lifecycle(&self.class).filter(|_| is_write_once);
+        let lifecycle = self.set_lifecycle(&bucket, wanted, &ids, is_taken).await?;
         let report = BucketReport {
             bucket,
             pool,
@@ -283,7 +310,8 @@ impl Migration {
             left: BTreeMap::new(),
         };
         let clock = TokioClock::starting_at(Time::from_nanos(clock::since_epoch().as_nanos() as u64), 1);
-        let mut one = OneBucket { rules: &rules, report, user, copies: 0, looked_at: None, clock };
+        let obstacle = (!is_write_once).then(|| NOT_WRITE_ONCE.to_owned());
+        let mut one = OneBucket { rules: &rules, obstacle, report, user, copies: 0, looked_at: None, clock };
         let is_versioned = rules.copies() && self.rgw.is_versioned(&one.report.bucket).await?;
         let mut after = String::new();
         loop {
@@ -301,11 +329,10 @@ impl Migration {
     async fn set_lifecycle(
         &mut self,
         bucket: &str,
-        rules: &BucketRules,
+        wanted: Option<String>,
         ids: &[String],
         is_taken: bool,
     ) -> Result<LifecycleState, MigrateError> {
-        let wanted = rules.lifecycle(&self.class);
         if is_taken {
             return Ok(LifecycleState::Foreign);
         }
@@ -331,11 +358,15 @@ impl Migration {
             one.report.hot.add(entry.size);
             return Ok(());
         };
-        if way != Way::Copy {
-            one.report.by_lifecycle.add(entry.size);
+        let by_way = if way == Way::Copy { &mut one.report.by_copy } else { &mut one.report.by_lifecycle };
+        by_way.add(entry.size);
+        if let Some(obstacle) = one.obstacle.clone() {
+            one.report.left.entry(obstacle).or_default().add(entry.size);
             return Ok(());
         }
-        one.report.by_copy.add(entry.size);
+        if way != Way::Copy {
+            return Ok(());
+        }
         let copied = match (is_versioned, self.is_applied) {
             (true, _) => Copied::Left("its bucket keeps versions, of which a copy makes one more".to_owned()),
             (false, false) => return Ok(()),
@@ -345,6 +376,9 @@ impl Migration {
             Copied::Done => one.report.copied.add(entry.size),
             Copied::Left(reason) => one.report.left.entry(reason).or_default().add(entry.size),
             Copied::Hot => one.report.hot.add(entry.size),
+            Copied::Changed => {
+                return Err(MigrateError::Changed { bucket: one.report.bucket.clone(), key: entry.key.clone() });
+            }
         }
         Ok(())
     }
@@ -387,28 +421,17 @@ impl Migration {
 
     /// Looks at an object anew, and copies it if it still is as it must be.
     async fn copy(&mut self, one: &OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
-        match self.try_copy(one, entry, ms).await {
-            Err(MigrateError::Rgw(error)) => match error.status() {
-                Some(StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND) => {
-                    Ok(Copied::Left("changed meanwhile".to_owned()))
-                }
-                Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR) | None => Err(error.into()),
-                Some(status) => Ok(Copied::Left(format!("RGW answers {status}"))),
-            },
-            done => done,
-        }
-    }
-
-    async fn try_copy(&mut self, one: &OneBucket<'_>, entry: &Entry, ms: u64) -> Result<Copied, MigrateError> {
         let path = format!("/{}/{}", one.report.bucket, entry.key);
-        let header = |text: &str| HeaderValue::from_str(text).map_err(|error| MigrateError::Class(text.into(), error));
-        let is_private = self.rgw.acl(&path).await?.is_private_of(one.user);
-        let headers = self.rgw.head(&path).await?;
-        let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
-        let seen = Seen { bytes: length.unwrap_or(u64::MAX), headers, is_private };
+        let seen = match self.seen(&path, one.user).await {
+            Ok(seen) => seen,
+            Err(error) if error.status() == Some(StatusCode::NOT_FOUND) => {
+                return Ok(Copied::Left("deleted meanwhile".to_owned()));
+            }
+            Err(error) => return left(error),
+        };
         let created_ms = seen.created_ms(ms);
         if seen.class() != "STANDARD" {
-            return Ok(Copied::Left("changed meanwhile".to_owned()));
+            return Ok(Copied::Left("another moved it meanwhile".to_owned()));
         }
         if let Some(obstacle) = seen.obstacle() {
             return Ok(Copied::Left(obstacle.to_owned()));
@@ -416,10 +439,38 @@ impl Migration {
         if one.way(&entry.key, seen.bytes, created_ms) != Some(Way::Copy) {
             return Ok(Copied::Hot);
         }
-        let request = seen.request(&header(&signing::path(&path))?, &header(&self.class)?, created_ms);
-        self.rgw.copy(&path, request).await?;
-        let is_moved = self.rgw.head(&path).await?.get("x-amz-storage-class") == Some(&header(&self.class)?);
-        Ok(if is_moved { Copied::Done } else { Copied::Left("changed meanwhile".to_owned()) })
+        let header = |text: &str| HeaderValue::from_str(text).map_err(|error| MigrateError::Class(text.into(), error));
+        let class = header(&self.class)?;
+        let request = seen.request(&header(&signing::path(&path))?, &class, created_ms);
+        match self.copied(&path, request).await {
+            Ok(headers) if headers.get("x-amz-storage-class") == Some(&class) => Ok(Copied::Done),
+            Ok(_) => Ok(Copied::Changed),
+            Err(error) => match error.status() {
+                Some(StatusCode::PRECONDITION_FAILED | StatusCode::NOT_FOUND) => Ok(Copied::Changed),
+                _ => left(error),
+            },
+        }
+    }
+
+    async fn seen(&mut self, path: &str, user: &str) -> Result<Seen, RgwError> {
+        let is_private = self.rgw.acl(path).await?.is_private_of(user);
+        let headers = self.rgw.head(path).await?;
+        let length = headers.get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
+        Ok(Seen { bytes: length.unwrap_or(u64::MAX), headers, is_private })
+    }
+
+    /// Copies, and says what the object is behind it.
+    async fn copied(&mut self, path: &str, request: HeaderMap) -> Result<HeaderMap, RgwError> {
+        self.rgw.copy(path, request).await?;
+        self.rgw.head(path).await
+    }
+}
+
+/// An object that RGW does not let be read or copied is left alone; when RGW itself is in trouble, it ends the run.
+fn left(error: RgwError) -> Result<Copied, MigrateError> {
+    match error.status() {
+        Some(StatusCode::SERVICE_UNAVAILABLE | StatusCode::INTERNAL_SERVER_ERROR) | None => Err(error.into()),
+        Some(status) => Ok(Copied::Left(format!("RGW answers {status}"))),
     }
 }
 
