@@ -3,8 +3,8 @@
 //! It remembers nothing: what was moved has the cold class, and a listing says so. Stopped or killed it goes on when
 //! asked again. Copies are paced, and stop while a placement group is not active+clean.
 //!
-//! RGW answers success to a write or a delete that lost a race against a move, whoever moves ([`copy`]). So only buckets
-//! that are said to be written once are moved in, and the first change that is noticed during a copy ends the run.
+//! RGW answers success to a write or a delete that lost a race against a move, whoever moves ([`copy`]). So nothing
+//! moves but in buckets that are said to be written once, and the first change noticed during a copy ends the run.
 //!
 //! [`copy`]: crate::lifecycle::copy
 
@@ -30,8 +30,8 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_secs(15);
 
 /// What is said of objects that are due in another bucket.
-const NOT_WRITE_ONCE: &str = "its bucket is not named by --write-once: RGW can lose what is overwritten or deleted while it \
-                              moves, and answer success";
+const NOT_WRITE_ONCE: &str = "its bucket is not named by --write-once: RGW can lose what is overwritten or deleted \
+                              while it moves, and answer success";
 
 /// Why a migration ended before its end. Asked again it goes on.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,8 @@ pub enum MigrateError {
     /// Objects are overwritten or deleted where none should be.
     #[error(
         "s3://{bucket}/{key} changed while it was copied, so that {bucket} is not written once: RGW can lose such a \
-         change and answer success. Leave {bucket} out of --write-once, and its lifecycle rules of Larder's are removed"
+         change and answer success. Leave {bucket} out of --write-once; the lifecycle rules that Larder gave it are \
+         then removed"
     )]
     Changed {
         /// Its bucket.
