@@ -156,7 +156,11 @@ struct Pending {
 enum PendingFile {
     /// Room for so many bytes is reserved.
     Admitted(u64),
-    Writing(Vec<u8>),
+    /// It will be `end` bytes long; what is missing of `bytes` reads as zeros.
+    Writing {
+        bytes: Vec<u8>,
+        end: u64,
+    },
     Written(Bytes),
 }
 
@@ -164,7 +168,7 @@ impl PendingFile {
     fn bytes(&self) -> u64 {
         match self {
             Self::Admitted(bytes) => *bytes,
-            Self::Writing(bytes) => bytes.len() as u64,
+            Self::Writing { end, .. } => *end,
             Self::Written(bytes) => bytes.len() as u64,
         }
     }
@@ -218,7 +222,8 @@ impl SmallFiles {
     pub fn payload(&self, slot: u64) -> Option<Bytes> {
         let mut pending = self.pending.lock();
         let file = pending.files.get_mut(&slot)?;
-        if let PendingFile::Writing(bytes) = file {
+        if let PendingFile::Writing { bytes, end } = file {
+            bytes.resize(*end as usize, 0);
             *file = PendingFile::Written(std::mem::take(bytes).into());
         }
         match file {
@@ -247,6 +252,22 @@ impl SmallFiles {
     }
 }
 
+/// Puts `data` at `offset` of a file of `end` bytes, of which `bytes` are there; `false` if it does not fit. What comes in
+/// its order costs nothing but its copy.
+fn put_at(bytes: &mut Vec<u8>, end: u64, offset: u64, data: &[u8]) -> bool {
+    let (end, offset) = (end as usize, offset as usize);
+    if offset.checked_add(data.len()).is_none_or(|behind| behind > end) {
+        return false;
+    }
+    if bytes.len() < offset {
+        bytes.resize(offset, 0);
+    }
+    let over = data.len().min(bytes.len() - offset);
+    bytes[offset..offset + over].copy_from_slice(&data[..over]);
+    bytes.extend_from_slice(&data[over..]);
+    true
+}
+
 fn failed(name: &FileName, source: io::Error) -> DriveError {
     DriveError::Io { context: format!("the record of {name}"), source }
 }
@@ -257,7 +278,7 @@ impl Drive for SmallFiles {
         let begun = self.pending(name, |file| {
             if let PendingFile::Admitted(reserved) = file {
                 assert!(bytes <= *reserved, "a file is as long as it was admitted");
-                *file = PendingFile::Writing(vec![0; *reserved as usize]);
+                *file = PendingFile::Writing { bytes: Vec::with_capacity(*reserved as usize), end: *reserved };
             }
         });
         if begun.is_some() { Ok(()) } else { self.files.create(name, bytes).await }
@@ -272,9 +293,8 @@ impl Drive for SmallFiles {
 
     async fn write_at(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
         let written = self.pending(name, |file| {
-            let PendingFile::Writing(bytes) = file else { return false };
-            let place = bytes.get_mut(offset as usize..offset as usize + data.len());
-            place.map(|place| place.copy_from_slice(&data)).is_some()
+            let PendingFile::Writing { bytes, end } = file else { return false };
+            put_at(bytes, *end, offset, &data)
         });
         match written {
             Some(true) => Ok(data),
@@ -287,7 +307,10 @@ impl Drive for SmallFiles {
         let range = offset as usize..offset as usize + into.len();
         let held = self.pending(name, |file| match file {
             PendingFile::Admitted(_) => None,
-            PendingFile::Writing(bytes) => bytes.get(range.clone()).map(Bytes::copy_from_slice),
+            PendingFile::Writing { bytes, end } => {
+                bytes.resize(*end as usize, 0);
+                bytes.get(range.clone()).map(Bytes::copy_from_slice)
+            }
             PendingFile::Written(bytes) => (range.end <= bytes.len()).then(|| bytes.slice(range.clone())),
         });
         let found = match held {
@@ -462,6 +485,18 @@ mod tests {
         let record = LogRecord { sequence: Sequence(slot), entry: vec![1], payload: Some(payload) };
         site.log.append(&[record]).unwrap();
         site.files.settled(slot);
+    }
+
+    #[test]
+    fn what_is_written_out_of_order_is_as_in_a_file() {
+        let (mut bytes, end) = (Vec::new(), 10);
+        for (offset, data, is_written) in
+            [(0, "ab", true), (5, "fg", true), (1, "xyz", true), (6, "789", true), (8, "nop", false), (11, "", false)]
+        {
+            assert_eq!(put_at(&mut bytes, end, offset, data.as_bytes()), is_written, "{data} at {offset}");
+        }
+        assert_eq!(bytes, b"axyz\0f789");
+        assert!(!put_at(&mut bytes, end, u64::MAX, b"a"), "no offset overflows");
     }
 
     #[tokio::test]

@@ -151,10 +151,10 @@ impl Shelf {
     }
 
     fn node(&self, window: &mut Window, extent: Extent, level: u8) -> Result<Vec<Child>, ReadError> {
-        Ok(decode_node(&self.read(window, extent)?, level, self.file.stamp())?)
+        Ok(decode_node(self.read(window, extent)?, level, self.file.stamp())?)
     }
 
-    fn read(&self, window: &mut Window, extent: Extent) -> Result<Vec<u8>, ReadError> {
+    fn read<'a>(&self, window: &'a mut Window, extent: Extent) -> Result<&'a [u8], ReadError> {
         let end = extent.offset.checked_add(extent.bytes.into()).filter(|end| *end <= self.footer.tail.offset);
         let Some(end) = end.filter(|_| extent.bytes <= NODE_BYTES_MAX) else {
             return Err(Damage::Field("place of a node").into());
@@ -163,12 +163,16 @@ impl Shelf {
             let ahead = extent.offset + u64::from(window.access.read_bytes());
             let length = end.max(ahead.min(self.footer.tail.offset)) - extent.offset;
             window.begin = extent.offset;
-            window.bytes.clear();
+            // Only what it grows by is cleared: all of it is overwritten.
             window.bytes.resize(length as usize, 0);
-            window.access.run(&self.drive, || self.medium.read_at(&mut window.bytes, extent.offset))?;
+            let read = window.access.run(&self.drive, || self.medium.read_at(&mut window.bytes, extent.offset));
+            if let Err(error) = read {
+                window.bytes.clear();
+                return Err(error.into());
+            }
         }
         let from = (extent.offset - window.begin) as usize;
-        Ok(window.bytes[from..from + extent.bytes as usize].to_vec())
+        Ok(&window.bytes[from..from + extent.bytes as usize])
     }
 }
 
@@ -237,7 +241,10 @@ impl Cursor {
             self.path.push((children, child + 1));
         }
         self.head.set(None);
-        (self.leaf, self.at) = (self.shelf.read(&mut self.window, extent)?, 0);
+        let leaf = self.shelf.read(&mut self.window, extent)?;
+        self.leaf.clear();
+        self.leaf.extend_from_slice(leaf);
+        self.at = 0;
         Ok(())
     }
 }
