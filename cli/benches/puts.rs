@@ -3,8 +3,8 @@
 //! `PATH`, and with `-- ANOTHER-BINARY` that one, in turns within one run, each on a data directory of its own. With
 //! `-- alone` nobody but the binary with the intake on.
 //!
-//! The clients share the processor with the server, so the server's own processor time for each request is printed
-//! beside the rate. Payloads are not signed; requests are. A client gets what it has put, in an order of its own, and
+//! The clients share the processor with the server, so the processor time of each request is printed beside the rate,
+//! the server's and that of the clients, which no server can lessen. Payloads are not signed; requests are. A client gets what it has put, in an order of its own, and
 //! compares every byte.
 #![allow(clippy::unwrap_used)]
 
@@ -110,12 +110,14 @@ impl Server {
         Self { process, address, keys: (KEYS.0.into(), KEYS.1.into()) }
     }
 
-    /// Processor time so far, in seconds.
-    fn processor_s(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-        // User and system time in ticks, of which Linux shows 100 a second on every platform.
-        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    /// Processor time so far, of it and of the clients, in seconds.
+    fn processor_s(&self) -> [f64; 2] {
+        [self.process.id(), std::process::id()].map(|process| {
+            let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+            let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+            // User and system time in ticks, of which Linux shows 100 a second on every platform.
+            (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+        })
     }
 }
 
@@ -208,13 +210,13 @@ impl Client {
     }
 }
 
-/// Requests a second, and the server's processor time for each in microseconds.
-type Pace = (f64, f64);
+/// Requests a second, and the processor time of each in microseconds: the server's, and the clients'.
+type Pace = [f64; 3];
 
 /// What 64 clients do for `time`: each has `requests` made until it is over; how many that were.
 fn paced(server: &Server, time: Duration, requests: impl Fn(usize, &mut Client, Instant) -> u64 + Sync) -> Pace {
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::of(server)).collect();
-    let (processor_s, began) = (server.processor_s(), Instant::now());
+    let (before_s, began) = (server.processor_s(), Instant::now());
     let count = thread::scope(|scope| {
         let requests = &requests;
         let working: Vec<_> = clients
@@ -225,7 +227,9 @@ fn paced(server: &Server, time: Duration, requests: impl Fn(usize, &mut Client, 
         working.into_iter().map(|client| client.join().unwrap()).sum::<u64>()
     });
     let rate = count as f64 / began.elapsed().as_secs_f64();
-    (rate, (server.processor_s() - processor_s) * 1e6 / count as f64)
+    let after_s = server.processor_s();
+    let of = |whose: usize| (after_s[whose] - before_s[whose]) * 1e6 / count as f64;
+    [rate, of(0), of(1)]
 }
 
 /// A turn: of PUTs, and of GETs.
@@ -294,12 +298,13 @@ fn main() {
     println!("16 KiB, {CLIENTS} clients, {TURNS} turns, medians");
     for (deed, verb) in ["PUT", "GET"].into_iter().enumerate() {
         for (at, contender) in contenders.iter().enumerate() {
+            let [rate, server_us, clients_us] =
+                [0, 1, 2].map(|what| median(rounds.iter().map(|round| round[at][deed][what])));
+            let ratio = median(rounds.iter().map(|round| round[at][deed][0] / round[0][deed][0]));
             println!(
-                "{verb} {:>9}: {:>7.0} /s   {:>5.0} us of processor each   {:.2} of the first",
+                "{verb} {:>9}: {rate:>7.0} /s   {server_us:>5.0} us of processor each, {clients_us:>4.0} of the \
+                 clients   {ratio:.2} of the first",
                 contender.name,
-                median(rounds.iter().map(|round| round[at][deed].0)),
-                median(rounds.iter().map(|round| round[at][deed].1)),
-                median(rounds.iter().map(|round| round[at][deed].0 / round[0][deed].0)),
             );
         }
     }
