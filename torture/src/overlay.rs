@@ -140,6 +140,9 @@ pub(crate) struct Conditions {
     pub(crate) slow_start_until: u64,
     pub(crate) slow_start_by: Duration,
     pub(crate) wrong_label_until: u64,
+    /// In its place lies a copy of the drive `clone_of`.
+    pub(crate) clone_until: u64,
+    pub(crate) clone_of: usize,
     pub(crate) full_until: u64,
     /// Not in its slot.
     pub(crate) away_until: u64,
@@ -177,10 +180,10 @@ impl DriveFaults {
     /// True if the drive may not answer at `now` as one does that is there.
     pub(crate) fn may_stay_away(&self, now: u64) -> bool {
         let Conditions { silent_until, slow_until, dead_until, no_start_until, .. } = self.conditions;
-        let Conditions { slow_start_until, wrong_label_until, away_until, .. } = self.conditions;
-        let ends =
-            [silent_until, slow_until, dead_until, no_start_until, slow_start_until, wrong_label_until, away_until];
-        self.destroyed || ends.into_iter().any(|end| end > now)
+        let Conditions { slow_start_until, wrong_label_until, clone_until, away_until, .. } = self.conditions;
+        let of_calls = [silent_until, slow_until, dead_until, no_start_until];
+        let ends = of_calls.into_iter().chain([slow_start_until, wrong_label_until, clone_until, away_until]);
+        self.destroyed || ends.max() > Some(now)
     }
 
     pub(crate) fn file(&mut self, name: &FileName) -> &mut FileFaults {
@@ -303,6 +306,12 @@ impl State {
         bad
     }
 
+    /// True if every stack of `blob` is where it says, as it was written.
+    pub(crate) fn are_whole(&self, blob: &Blob) -> bool {
+        let mut stacks = (0..).zip(&blob.drives);
+        !stacks.any(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob.blob, index)))
+    }
+
     /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
     pub(crate) fn may_corrupt(&self, name: &FileName) -> bool {
         // A label that is corrupt costs the whole drive, which is a fault of its own.
@@ -369,7 +378,7 @@ impl State {
         let names: BTreeSet<FileName> = medium.names().into_iter().collect();
         for name in names.iter().filter(|name| **name != label::file_name()) {
             let (now, file) = (medium.contents(name), self.drives[drive].file(name));
-            *file = FileFaults { foreign: file.foreign, ..FileFaults::default() };
+            *file = FileFaults { foreign: file.foreign, is_back: file.is_back, ..FileFaults::default() };
             match (copy.get(name), now) {
                 (Some(old), Some(now)) if *old == now => {}
                 (Some(old), Some(now)) if old.len() == now.len() => drop(file.stale.insert(0, old.clone())),
