@@ -346,6 +346,7 @@ impl Healing<'_> {
         let began = disk::clock::monotonic();
         let settled = async || {
             budgets_hold(self.running);
+            absent::look(self.running).await;
             if began.elapsed() > FULL_FOR {
                 self.make_room().await;
             }
