@@ -107,7 +107,7 @@ impl Adoption {
     /// True if the catalog may lack what has the number `sequence`, be it a blob that was begun or an object's record:
     /// what it does not know is not what was removed.
     pub fn may_lack(&self, sequence: Sequence) -> bool {
-        self.known_until == Sequence(0) || sequence > self.known_until || is_on(Sabotage::RecoverRevives)
+        self.known_until == Sequence(0) || sequence > self.known_until
     }
 
     /// Adopts `blob`, which the catalog does not have, or only as one that was begun; it was begun at `begun`.

@@ -53,8 +53,6 @@ pub enum Sabotage {
     LeftOversForgotten,
     /// A recovery takes what it finds last for the newest.
     RecoverTakesTheLast,
-    /// A recovery takes what was deleted for what its catalog lacks.
-    RecoverRevives,
 }
 
 /// True if this is a build with bugs in it.

@@ -9,8 +9,8 @@
 use crate::kinds::FaultKind;
 use catalog::Blob;
 use disk::label;
-use disk::stack::{spare_of, stack_name, stack_of};
-use disk::{Buffer, Drive, FileName, MemoryDrive};
+use disk::stack::{Footer, spare_of, stack_name, stack_of};
+use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use futures::FutureExt;
 use model::{BlobId, DriveId, Rng};
 use parking_lot::{Mutex, MutexGuard};
@@ -55,8 +55,8 @@ impl FileFaults {
 
     /// True if it is another rack's file and shows that: by its first block or by its last, of `bytes` in all.
     pub(crate) fn shows_another(&self, bytes: u64) -> bool {
-        let last = bytes.saturating_sub(disk::BLOCK_BYTES as u64);
-        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + disk::BLOCK_BYTES as u64))
+        let last = bytes.saturating_sub(BLOCK_BYTES as u64);
+        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + BLOCK_BYTES as u64))
     }
 
     fn is_sound_in(&self, range: Range<u64>) -> bool {
@@ -280,7 +280,7 @@ impl State {
 
     fn is_stack_bad(&self, drive: DriveId, name: &FileName) -> bool {
         let faults = &self.drives[drive.index()];
-        let is_there = self.media[drive.index()].contents_len(name).is_some();
+        let is_there = is_complete(&self.media[drive.index()], name);
         let is_lost = faults.destroyed || faults.given_up || faults.abandoned;
         let may_be_lost = self.gives_up && faults.may_be_missed;
         is_lost || may_be_lost || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
@@ -420,6 +420,13 @@ impl State {
             faults.armed.clear();
         }
     }
+}
+
+/// True if the stack `name` was written to its end: one that is rebuilt in its own place may not be.
+fn is_complete(medium: &MemoryDrive, name: &FileName) -> bool {
+    let footer_at = medium.contents_len(name).and_then(|bytes| bytes.checked_sub(BLOCK_BYTES as u64));
+    let footer = footer_at.and_then(|at| medium.contents_of(name, at, BLOCK_BYTES));
+    footer.is_some_and(|footer| Footer::decode(&footer).is_ok())
 }
 
 /// Writes a file of `bytes` to `medium`, which does what it is asked at once. False if it has no room.

@@ -16,7 +16,7 @@ use torture::{FaultKind, LOST_FROM, Plan, Violation, history, run};
 const SEEDS: u64 = 200;
 
 /// Every bug.
-const ALL: [Sabotage; 23] = [
+const ALL: [Sabotage; 22] = [
     Sabotage::DriveLabelUnchecked,
     Sabotage::StackIdentityUnchecked,
     Sabotage::RecordChecksumIgnored,
@@ -39,7 +39,6 @@ const ALL: [Sabotage; 23] = [
     Sabotage::CloneBelieved,
     Sabotage::LeftOversForgotten,
     Sabotage::RecoverTakesTheLast,
-    Sabotage::RecoverRevives,
 ];
 
 /// A name, and what it breaks.
@@ -73,7 +72,6 @@ fn described(bug: Sabotage) -> (&'static str, &'static str) {
         Sabotage::RecoverTakesTheLast => {
             ("recover takes the last", "an old version is recovered in a newer one's place")
         }
-        Sabotage::RecoverRevives => ("recover revives", "what was deleted comes back with a recovered catalog"),
     }
 }
 
@@ -93,7 +91,7 @@ fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
         Sabotage::MissingLabelIgnored => has(FaultKind::EmptiedDrive),
         Sabotage::CloneBelieved => has(FaultKind::ClonedDrive),
         Sabotage::LeftOversForgotten => plan.returns || plan.policy.tries_given_up,
-        Sabotage::RecoverTakesTheLast | Sabotage::RecoverRevives => has(FaultKind::LostCatalog),
+        Sabotage::RecoverTakesTheLast => has(FaultKind::LostCatalog),
         _ => true,
     }
 }
