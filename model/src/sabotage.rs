@@ -45,6 +45,14 @@ pub enum Sabotage {
     OlderCatalogTrusted,
     /// Starts of drives are not remembered.
     StartsNotRemembered,
+    /// A drive is used although its label is gone.
+    MissingLabelIgnored,
+    /// A drive is used although it is a copy of another one, which is in its own place.
+    CloneBelieved,
+    /// What nobody counts on a drive that is back is left there.
+    LeftOversForgotten,
+    /// A recovery takes what it finds last for the newest.
+    RecoverTakesTheLast,
 }
 
 /// True if this is a build with bugs in it.

@@ -21,6 +21,7 @@ mod drives;
 mod group;
 mod report;
 
+pub use group::Rack;
 pub use report::{Base, Options, Pass, Report, Source, Step};
 
 use crate::boot;
@@ -31,10 +32,10 @@ use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
     Adopted, Adoption, Catalog, CommitLog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore,
-    check_snapshot, load_snapshot,
+    Store, check_snapshot, load_snapshot,
 };
 use disk::clock::wall_ms;
-use disk::{DirectoryDrive, Drive};
+use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
 use std::fs::{self, File};
 use std::io;
@@ -100,9 +101,10 @@ async fn recover(
     {
         let (catalog, known_until) = opened(dir, &draft, loaded.is_some(), &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
-        let mut adoption = Adoption::new(catalog.clone(), order, known_until);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
-        drives::adopt_all((dir, rack), &catalog, (&mut adoption, may_be_older), &mut report, watch).await?;
+        let based = Based { catalog: &catalog, known_until, may_be_older };
+        let of_rack = Rack { spec: dir.rack(), uuid: dir.rack_uuid(), drives: rack };
+        reconcile(of_rack, based, order, &mut report, watch).await?;
         if report.base.is_none() && report.blobs == 0 && report.drives_unusable > 0 {
             return Err(ServerError::Refused(format!(
                 "there is no copy of the catalog, and {} drives cannot be read; make them readable, or name a copy \
@@ -110,14 +112,43 @@ async fn recover(
                 report.drives_unusable
             )));
         }
-        let Adopted { objects, bytes, dead, buckets } = adoption.totals;
-        (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
-        finish(dir, &catalog, &mut report).await?;
+        // A run that no file in the workshop is of.
+        let run = getrandom::u64().map_err(|error| ServerError::Refused(error.to_string()))? >> 1;
+        let workshop = staged_files(dir)?.map(|staged| (staged, run.max(1)));
+        finish(dir.rack_uuid(), &catalog, workshop, &mut report).await?;
         count_starts(rack, &catalog).await?;
     }
     report.replaced = put_in_place(&place, &draft)?;
     dir.give_what_root_made()?;
     Ok(report)
+}
+
+/// What the recovered catalog begins with.
+pub struct Based<'a> {
+    /// The catalog, with all that copies of the old one and the log have.
+    pub catalog: &'a Catalog,
+    /// The number of the last batch of the old one that it has; 0 if it has nothing.
+    pub known_until: Sequence,
+    /// The old one may have had batches after that one.
+    pub may_be_older: bool,
+}
+
+/// Step 3: the catalog learns what the drives have beyond it. `order` is an empty store, of no use afterwards.
+///
+/// # Errors
+/// [`ServerError`]; the catalog is of no use then.
+pub async fn reconcile(
+    rack: Rack<'_>,
+    Based { catalog, known_until, may_be_older }: Based<'_>,
+    order: Arc<dyn Store>,
+    report: &mut Report,
+    watch: &(dyn Fn(Step<'_>) + Sync),
+) -> Result<(), ServerError> {
+    let mut adoption = Adoption::new(catalog.clone(), order, known_until);
+    drives::adopt_all(rack, catalog, (&mut adoption, may_be_older), report, watch).await?;
+    let Adopted { objects, bytes, dead, buckets } = adoption.totals;
+    (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
+    Ok(())
 }
 
 /// The files of a catalog at `path`.
@@ -230,41 +261,56 @@ async fn opened(
         None => SqliteStore::open_with(draft, options)?,
     };
     let store = Arc::new(store);
-    let known_until = catalog::Store::sequence(&*store);
+    let known_until = Store::sequence(&*store);
     let catalog = Catalog::open(store).await?;
     report.behind_log = catalog.behind_log().map(str::to_owned);
     Ok((catalog, known_until))
 }
 
-/// What a catalog has beyond its records.
-async fn finish(dir: &DataDir, catalog: &Catalog, report: &mut Report) -> Result<(), ServerError> {
+/// The disk of the staged files of `dir`, if there is one; if not, a workshop without any is made.
+fn staged_files(dir: &DataDir) -> Result<Option<Arc<dyn Drive>>, ServerError> {
+    let staged = dir.workshop().join("staged");
+    if staged.exists() {
+        return Ok(Some(Arc::new(DirectoryDrive::open(&staged)?)));
+    }
+    for made in [&staged, &dir.workshop().join("spool")] {
+        fs::create_dir_all(made).map_err(|error| io_error("making", made, error))?;
+    }
+    Ok(None)
+}
+
+/// Step 4, and what a catalog has beyond its records. `workshop` is the disk of staged files, if that is not lost, and
+/// the number of a run that none of these is of.
+///
+/// # Errors
+/// [`ServerError`]; the catalog is of no use then.
+pub async fn finish(
+    uuid: RackUuid,
+    catalog: &Catalog,
+    workshop: Option<(Arc<dyn Drive>, u64)>,
+    report: &mut Report,
+) -> Result<(), ServerError> {
     if catalog.rack_uuid().await?.is_none() {
-        catalog.set_rack_uuid(dir.rack_uuid().0).await?;
+        catalog.set_rack_uuid(uuid.0).await?;
     }
     report.owners = catalog.owners_without_keys(ROOT).await?;
     catalog.keep_unknown().await?;
-    let staged = dir.workshop().join("staged");
-    if !staged.exists() {
-        for made in [&staged, &dir.workshop().join("spool")] {
-            fs::create_dir_all(made).map_err(|error| io_error("making", made, error))?;
-        }
+    let Some((staged, run)) = workshop else {
         report.staged = catalog.staged_usage().await?.count;
         // There is no workshop that it would have to fit.
         return Ok(catalog.set_runs(&[]).await?);
-    }
-    let drive: Arc<dyn Drive> = Arc::new(DirectoryDrive::open(&staged)?);
-    let staging = Staging::new(drive, u64::MAX);
+    };
+    let staging = Staging::new(staged, u64::MAX);
     let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
     catalog.skip_slots(slots_end).await?;
     let known = catalog.runs().await?.unwrap_or_default();
     if marked.is_empty() || known.iter().any(|run| marked.contains(run)) {
         return Ok(());
     }
-    // A run that no file in the workshop is of: what the catalog does not know there is nobody's garbage.
-    let run = getrandom::u64().map_err(|error| ServerError::Refused(error.to_string()))? >> 1;
-    catalog.set_runs(&[run.max(1)]).await?;
-    staging.mark_run(run.max(1)).await?;
-    Ok(staging.remove_other_marks(marked, run.max(1)).await?)
+    // What the catalog does not know there is nobody's garbage.
+    catalog.set_runs(&[run]).await?;
+    staging.mark_run(run).await?;
+    Ok(staging.remove_other_marks(marked, run).await?)
 }
 
 /// Counts the starts that the recovery took: of disks, which run as fast as life.

@@ -32,8 +32,8 @@ KINDS = ["gone", "cut short", "in its header", "in a fragment", "in its last pag
 
 
 class Scrub(SystemTest):
-    def cold(self):
-        server = self.rack("nas8", SETTINGS)
+    def cold(self, **settings):
+        server = self.rack("nas8", {**SETTINGS, **settings})
         objects = {f"{n:02}": noise(200_000 + 977 * n, n) for n in range(40)}
         server.filled(objects)
         server.until_cold()
@@ -91,6 +91,30 @@ class Scrub(SystemTest):
             server = self.serve(server.data)
             larder("scrub", "start", "--data", server.data)
             self.until_scrubbed(server)
+        server.until_asleep()
+        self.is_whole(server, objects)
+
+    def test_a_blob_of_which_too_few_drives_are_there_is_put_off_and_read_once_they_are_back(self):
+        # With one wake a day for scrubs, what is put off would be read a modelled day later.
+        server, objects = self.cold(**{"scrub.starts_per_day": 100})
+        # Of a blob of 2 + 1 stacks two are on drives that are not there, and the third is rotten.
+        stacks = sorted(self.blobs(server)[0])
+        away = [os.path.dirname(stack) for stack in stacks[:2]]
+        damage(stacks[2], "in a fragment")
+        for drive in away:
+            os.rename(drive, drive + ".away")
+        larder("scrub", "start", "--data", server.data)
+        report = self.until_scrubbed(server)
+        number, nonce = os.path.basename(stacks[0])[:33].split("-")
+        self.assertIn(f"b{int(number, 16)}-{nonce}", [unread["blob"] for unread in report["unread"]])
+        self.assertEqual(report["lost_objects"], [], "what could not be read is not lost")
+        self.assertIn("could not be read yet", larder("status", "--data", server.data).stdout)
+        for drive in away:
+            os.rename(drive + ".away", drive)
+        server.until("read once the drives are back", lambda _: not self.report(server)["unread"])
+        report = self.report(server)
+        counts = [group["last"] for group in report["status"]["groups"]]
+        self.assertEqual(sum(count["repaired_stacks"] for count in counts), 1)
         server.until_asleep()
         self.is_whole(server, objects)
 

@@ -4,7 +4,7 @@
 use crate::content::{Serial, content, etag, serial_of};
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
-use crate::plan::Plan;
+use crate::plan::{LOST_FROM, Plan};
 use crate::reference::{At, Held, OpenUpload, Reference};
 use crate::register::{Look, WriteId};
 use crate::site::{BUCKET, Running};
@@ -459,17 +459,23 @@ impl Clients<'_> {
         let put = async {
             let mut sink = self.store.begin_part(BUCKET, &upload.key, id, bytes).await?;
             sink.write(part.clone()).await?;
-            sink.commit(format!("p{number}{}", if wrong { "x" } else { "" }), vec![checksum(&part)]).await.map(drop)
+            let etag = self.part_etag(number) + if wrong { "x" } else { "" };
+            sink.commit(etag, vec![checksum(&part)]).await.map(drop)
         };
         let put = put.await;
         self.note(|| format!("put part {number} of #{:x}", upload.serial), &put);
         put
     }
 
+    /// The ETag of a part: an MD5 by its form, where packs are to hold what a recovery needs of it.
+    fn part_etag(&self, number: u32) -> String {
+        if self.plan.seed < LOST_FROM { format!("p{number}") } else { format!("{number:032x}") }
+    }
+
     /// Completes an upload and holds the answer against the model.
     pub(crate) async fn judged_complete(&self, upload: &OpenUpload) -> Answer {
         let at = (BUCKET.to_owned(), upload.key.clone());
-        let chosen = |number: u32| ChosenPart { number, etag: format!("p{number}") };
+        let chosen = |number: u32| ChosenPart { number, etag: self.part_etag(number) };
         let object = Object {
             version: upload.version,
             bytes: upload.bytes(),

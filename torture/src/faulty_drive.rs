@@ -5,7 +5,7 @@ use crate::kinds::FaultKind;
 use crate::overlay::{Armed, FileFaults, Overlay, SECTOR_BYTES, State};
 use crate::power::Power;
 use async_trait::async_trait;
-use disk::label::LabelError;
+use disk::label::{self, Label, LabelError, RackUuid};
 use disk::{Buffer, Drive, DriveError, FileName, MemoryDrive, Space};
 use model::DriveId;
 use model::sabotage::{Sabotage, is_on};
@@ -13,6 +13,9 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The rack's number.
+pub(crate) const RACK: RackUuid = RackUuid([8; 16]);
 
 /// The kinds of calls that armed faults distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +130,18 @@ impl FaultyDrive {
             faults.distort(offset, &mut read);
         }
         Ok(read)
+    }
+
+    fn foreign(&self, found: DriveId) -> DriveError {
+        LabelError::ForeignDrive { found, expected: DriveId(self.number as u32) }.into()
+    }
+
+    /// The label of a copy of drive `other`, held against this place as every label is.
+    async fn compare_with_clone(&self, other: usize) -> Result<Space, DriveError> {
+        let medium = Arc::clone(self.overlay.state().medium(other));
+        let expected = Label { rack: RACK, rack_name: String::new(), drive: DriveId(self.number as u32) };
+        label::check(&*medium, &expected).await?;
+        medium.space().await
     }
 
     async fn write(&self, name: &FileName, offset: u64, data: Buffer) -> Result<Buffer, DriveError> {
@@ -305,11 +320,16 @@ impl Drive for FaultyDrive {
             Ok(_) if is_full => Err(DriveError::Full),
             Ok(_) => {
                 let medium = self.medium();
-                let lost = self.overlay.state().drives[self.number].files.remove(name).is_some_and(|file| file.lost);
-                if lost {
+                let is_lost = self.overlay.state().drives[self.number].faults_of(name).is_some_and(|file| file.lost);
+                if is_lost {
                     medium.lose_file(name);
                 }
-                medium.create(name, bytes).await
+                let made = medium.create(name, bytes).await;
+                // A file that is there already stays what it is.
+                if made.is_ok() {
+                    self.overlay.state().drives[self.number].files.remove(name);
+                }
+                made
             }
         };
         self.end(made).await
@@ -378,20 +398,22 @@ impl Drive for FaultyDrive {
 
     async fn mount(&self) -> Result<Space, DriveError> {
         self.begin(Call::Command).await?;
-        let (wrong, emptied) = {
+        let (wrong, clone_of, emptied) = {
             let (mut state, now) = (self.overlay.state(), self.journal.now_ms());
             let drive = &mut state.drives[self.number];
             let wrong = drive.conditions.wrong_label_until > now;
-            drive.is_another = wrong || drive.emptied;
-            (wrong, drive.emptied)
+            let clone_of = (drive.conditions.clone_until > now).then_some(drive.conditions.clone_of);
+            drive.is_another = wrong || clone_of.is_some() || drive.emptied;
+            (wrong, clone_of, drive.emptied)
         };
-        let mounted = if is_on(Sabotage::DriveLabelUnchecked) {
+        let mounted = if is_on(Sabotage::DriveLabelUnchecked) || (emptied && is_on(Sabotage::MissingLabelIgnored)) {
             self.medium().space().await
         } else if emptied {
             Err(LabelError::Missing.into())
         } else if wrong {
-            let expected = DriveId(self.number as u32);
-            Err(LabelError::ForeignDrive { found: DriveId(u32::MAX), expected }.into())
+            Err(self.foreign(DriveId(u32::MAX)))
+        } else if let Some(other) = clone_of {
+            self.compare_with_clone(other).await
         } else {
             self.medium().space().await
         };

@@ -118,18 +118,25 @@ async fn stacks_fit_each_other(running: &Running) {
 }
 
 /// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What
-/// was written while the catalog was an older one is not known to the newest, and stays.
+/// was written while the catalog was an older one is not known to the newest, and stays; and a catalog that was made
+/// again removes nothing that it does not know.
 async fn every_stack_is_known(running: &Running, at_home: bool) {
-    if running.overlay.state().happened.contains_key(&FaultKind::OlderCatalog) {
+    let lacks = [FaultKind::OlderCatalog, FaultKind::LostCatalog];
+    if lacks.iter().any(|kind| running.overlay.state().happened.contains_key(kind)) {
         return;
     }
-    // What lies on a drive that is back and was not looked through yet is known to nobody.
+    // What lies on a drive that is back and was not looked through yet is known to nobody: it is looked through when
+    // its group wakes, and nothing has to wake it for that.
     let unseen = running.context.catalog.returned_drives().await.unwrap_or_default();
-    for (drive, name) in stacks(running).into_iter().filter(|(drive, _)| at_home || !unseen.contains_key(drive)) {
+    for (drive, name) in stacks(running).into_iter().filter(|(drive, _)| !unseen.contains_key(drive)) {
         let Some((id, index)) = stack_of(&name) else { continue };
         let Ok(blob) = running.context.catalog.blob(id).await else { continue };
-        let is_known = blob.is_some_and(|blob| !at_home || blob.drives.get(usize::from(index)) == Some(&drive));
-        running.journal.demand(is_known, Rule::Audit, || format!("nobody knows {name} on drive {}", drive.0));
+        let is_known =
+            blob.as_ref().is_some_and(|blob| !at_home || blob.drives.get(usize::from(index)) == Some(&drive));
+        running.journal.demand(is_known, Rule::Audit, || {
+            let counted = blob.as_ref().map(|blob| &blob.drives);
+            format!("nobody knows {name} on drive {}: it is counted on {counted:?}", drive.0)
+        });
     }
 }
 
@@ -339,6 +346,7 @@ impl Healing<'_> {
         let began = disk::clock::monotonic();
         let settled = async || {
             budgets_hold(self.running);
+            absent::look(self.running).await;
             if began.elapsed() > FULL_FOR {
                 self.make_room().await;
             }
@@ -422,8 +430,10 @@ impl Healing<'_> {
 
     /// Every file of the workshop is one that the catalog knows, or is kept for a reason.
     async fn files_of_the_workshop_are_known(&self) {
-        // What was staged under an older catalog is not known to the newest, and stays for a while.
-        if self.clients().happened(FaultKind::OlderCatalog) {
+        // What was staged under an older catalog is not known to the newest, and stays for a while; and what one that
+        // was lost knew is not known to the one that was made again.
+        let lacks = [FaultKind::OlderCatalog, FaultKind::LostCatalog];
+        if lacks.into_iter().any(|kind| self.clients().happened(kind)) {
             return;
         }
         let Some(known) = self.known_slots().await else { return };

@@ -79,11 +79,15 @@ pub enum FaultKind {
     OldCopy,
     /// The rack itself gives up a drive that stays away. No fault that is drawn, but one that follows of others.
     GivenUpByRack,
+    /// In a drive's place lies a copy of another one that is in its own place: two slots show one label.
+    ClonedDrive,
+    /// The catalog is lost after a life, and made again from a copy of it, or none, and the drives.
+    LostCatalog,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -120,6 +124,8 @@ impl FaultKind {
         Self::EmptiedDrive,
         Self::OldCopy,
         Self::GivenUpByRack,
+        Self::ClonedDrive,
+        Self::LostCatalog,
     ];
 
     /// Its name, for people.
@@ -161,12 +167,14 @@ impl FaultKind {
             Self::EmptiedDrive => "emptied drive",
             Self::OldCopy => "old copy of a drive",
             Self::GivenUpByRack => "drive given up by the rack",
+            Self::ClonedDrive => "cloned drive",
+            Self::LostCatalog => "lost catalog",
         }
     }
 
     /// True of those that end a life of the server, and so are drawn between lives.
     pub fn ends_a_life(self) -> bool {
-        matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog)
+        matches!(self, Self::PowerLoss | Self::Kill | Self::OlderCatalog | Self::LostCatalog)
     }
 
     /// True of those that the storm between two crashes draws from.

@@ -7,7 +7,7 @@ use crate::limits::{close, no_fuse_tripped};
 use crate::plan::{Life, LifeEnd, Plan, Stream};
 use crate::reference::Reference;
 use crate::site::{Ended, Site};
-use crate::{clients, healing, panics, storm};
+use crate::{clients, healing, panics, recovery, storm};
 use catalog::{Catalog, Store};
 use futures::FutureExt;
 use model::Rng;
@@ -46,6 +46,7 @@ impl Run<'_> {
 
     fn live(&mut self, round: u64, life: &Life) {
         let backup = life.older_catalog.then(|| (self.site.catalog.snapshot(), self.reference.clone()));
+        let copy = life.lost_catalog.map(|left| (left, self.site.catalog.snapshot()));
         if let LifeEnd::Killed(steps) | LifeEnd::PowerLost(steps) = life.end {
             self.site.power.fail_in(steps);
         }
@@ -67,6 +68,9 @@ impl Run<'_> {
         });
         self.reference.life_ended();
         self.end(round, life, ended);
+        if let Some((left, copy)) = copy.filter(|_| booted && !self.site.journal.is_over()) {
+            recovery::lose(self.site, &self.reference, (left, &copy));
+        }
         if life.audited && !self.site.journal.is_over() {
             self.site.live(async |running| healing::audit(running, false).await);
             self.reference.life_ended();

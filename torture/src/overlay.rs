@@ -9,8 +9,8 @@
 use crate::kinds::FaultKind;
 use catalog::Blob;
 use disk::label;
-use disk::stack::{spare_of, stack_name, stack_of};
-use disk::{Buffer, Drive, FileName, MemoryDrive};
+use disk::stack::{Footer, spare_of, stack_name, stack_of};
+use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use futures::FutureExt;
 use model::{BlobId, DriveId, Rng};
 use parking_lot::{Mutex, MutexGuard};
@@ -55,8 +55,8 @@ impl FileFaults {
 
     /// True if it is another rack's file and shows that: by its first block or by its last, of `bytes` in all.
     pub(crate) fn shows_another(&self, bytes: u64) -> bool {
-        let last = bytes.saturating_sub(disk::BLOCK_BYTES as u64);
-        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + disk::BLOCK_BYTES as u64))
+        let last = bytes.saturating_sub(BLOCK_BYTES as u64);
+        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + BLOCK_BYTES as u64))
     }
 
     fn is_sound_in(&self, range: Range<u64>) -> bool {
@@ -140,6 +140,9 @@ pub(crate) struct Conditions {
     pub(crate) slow_start_until: u64,
     pub(crate) slow_start_by: Duration,
     pub(crate) wrong_label_until: u64,
+    /// In its place lies a copy of the drive `clone_of`.
+    pub(crate) clone_until: u64,
+    pub(crate) clone_of: usize,
     pub(crate) full_until: u64,
     /// Not in its slot.
     pub(crate) away_until: u64,
@@ -177,10 +180,10 @@ impl DriveFaults {
     /// True if the drive may not answer at `now` as one does that is there.
     pub(crate) fn may_stay_away(&self, now: u64) -> bool {
         let Conditions { silent_until, slow_until, dead_until, no_start_until, .. } = self.conditions;
-        let Conditions { slow_start_until, wrong_label_until, away_until, .. } = self.conditions;
-        let ends =
-            [silent_until, slow_until, dead_until, no_start_until, slow_start_until, wrong_label_until, away_until];
-        self.destroyed || ends.into_iter().any(|end| end > now)
+        let Conditions { slow_start_until, wrong_label_until, clone_until, away_until, .. } = self.conditions;
+        let of_calls = [silent_until, slow_until, dead_until, no_start_until];
+        let ends = of_calls.into_iter().chain([slow_start_until, wrong_label_until, clone_until, away_until]);
+        self.destroyed || ends.max() > Some(now)
     }
 
     pub(crate) fn file(&mut self, name: &FileName) -> &mut FileFaults {
@@ -277,7 +280,7 @@ impl State {
 
     fn is_stack_bad(&self, drive: DriveId, name: &FileName) -> bool {
         let faults = &self.drives[drive.index()];
-        let is_there = self.media[drive.index()].contents_len(name).is_some();
+        let is_there = is_complete(&self.media[drive.index()], name);
         let is_lost = faults.destroyed || faults.given_up || faults.abandoned;
         let may_be_lost = self.gives_up && faults.may_be_missed;
         is_lost || may_be_lost || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
@@ -301,6 +304,12 @@ impl State {
             bad.extend(all.iter().filter_map(stack_of).filter(|(of, _)| *of == blob).map(|(_, index)| index));
         }
         bad
+    }
+
+    /// True if every stack of `blob` is where it says, as it was written.
+    pub(crate) fn are_whole(&self, blob: &Blob) -> bool {
+        let mut stacks = (0..).zip(&blob.drives);
+        !stacks.any(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob.blob, index)))
     }
 
     /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
@@ -369,7 +378,7 @@ impl State {
         let names: BTreeSet<FileName> = medium.names().into_iter().collect();
         for name in names.iter().filter(|name| **name != label::file_name()) {
             let (now, file) = (medium.contents(name), self.drives[drive].file(name));
-            *file = FileFaults { foreign: file.foreign, ..FileFaults::default() };
+            *file = FileFaults { foreign: file.foreign, is_back: file.is_back, ..FileFaults::default() };
             match (copy.get(name), now) {
                 (Some(old), Some(now)) if *old == now => {}
                 (Some(old), Some(now)) if old.len() == now.len() => drop(file.stale.insert(0, old.clone())),
@@ -411,6 +420,13 @@ impl State {
             faults.armed.clear();
         }
     }
+}
+
+/// True if the stack `name` was written to its end: one that is rebuilt in its own place may not be.
+fn is_complete(medium: &MemoryDrive, name: &FileName) -> bool {
+    let footer_at = medium.contents_len(name).and_then(|bytes| bytes.checked_sub(BLOCK_BYTES as u64));
+    let footer = footer_at.and_then(|at| medium.contents_of(name, at, BLOCK_BYTES));
+    footer.is_some_and(|footer| Footer::decode(&footer).is_ok())
 }
 
 /// Writes a file of `bytes` to `medium`, which does what it is asked at once. False if it has no room.

@@ -56,6 +56,10 @@ pub(crate) enum Stream {
     Habit {
         index: u64,
     },
+    /// Whether the catalog is lost after a life.
+    Loss {
+        round: u64,
+    },
 }
 
 impl Stream {
@@ -74,6 +78,7 @@ impl Stream {
             Self::Records { round } => 5 << 40 | round,
             Self::Kind { index } => 6 << 40 | index,
             Self::Habit { index } => 7 << 40 | index,
+            Self::Loss { round } => 8 << 40 | round,
         };
         Rng::for_thing(seed ^ 0x7072_7475_7265, salt)
     }
@@ -148,6 +153,20 @@ pub struct Life {
     pub audited: bool,
     /// The catalog is backed up before this life, and put back after it for a while.
     pub older_catalog: bool,
+    /// The catalog is lost after this life, and made again from this.
+    pub lost_catalog: Option<Left>,
+}
+
+/// What there is of a catalog that was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// All of it: the journal in the workshop is whole.
+    Journal,
+    /// A copy from before the life at the end of which it was lost.
+    Copy,
+    /// Nothing: there are the drives alone, and files in the workshop that nobody knows.
+    Nothing,
 }
 
 /// Something that a run can do without, for shrinking.
@@ -243,6 +262,9 @@ pub const MEDDLED_FROM: u64 = 3_000_000;
 /// Runs from this number on may have drives that the rack gives up by itself, that are emptied, or in whose place an
 /// old copy is put: those below stay what they were.
 pub const ABSENT_FROM: u64 = 4_000_000;
+
+/// Runs from this number on may have cloned drives, and lose their catalog: those below stay what they were.
+pub const LOST_FROM: u64 = 5_000_000;
 
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
 /// rest.
@@ -362,6 +384,9 @@ const KINDS_IN_ONE_STREAM: usize = 30;
 /// The later ones that runs below [`ABSENT_FROM`] know.
 const KINDS_BEFORE_ABSENT: usize = 3;
 
+/// The later ones that runs below [`LOST_FROM`] know.
+const KINDS_BEFORE_LOST: usize = 6;
+
 /// Which kinds there are: each run switches some off, and every seventh all.
 fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
@@ -369,12 +394,24 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     }
     let permille = pick(rng, &[120, 300, 700]);
     let (first, later) = FaultKind::ALL.split_at(KINDS_IN_ONE_STREAM);
-    let later = if seed < ABSENT_FROM { &later[..KINDS_BEFORE_ABSENT] } else { later };
+    let known = match seed {
+        0..ABSENT_FROM => KINDS_BEFORE_ABSENT,
+        ABSENT_FROM..LOST_FROM => KINDS_BEFORE_LOST,
+        _ => later.len(),
+    };
+    let later = &later[..known];
     let mut kinds: BTreeSet<FaultKind> = first.iter().copied().filter(|_| rng.below(1000) < permille).collect();
     let drawn = |index: u64| Stream::Kind { index }.of(seed).below(1000) < permille;
     kinds.extend((0..).zip(later).filter(|(index, _)| drawn(*index)).map(|(_, kind)| *kind));
     if !beyond {
         kinds.remove(&FaultKind::WorkshopRot);
+    }
+    if beyond || give_up(seed).is_some() {
+        // What was not to be lost is known only where no drive goes for good but by the operator's word.
+        kinds.remove(&FaultKind::LostCatalog);
+    }
+    if kinds.contains(&FaultKind::LostCatalog) {
+        kinds.remove(&FaultKind::OlderCatalog);
     }
     // It follows of others.
     kinds.remove(&FaultKind::GivenUpByRack);
@@ -395,6 +432,20 @@ fn shorten(seed: u64, lives: &mut [Life]) {
             life.end = LifeEnd::PowerLost(rng.between(1, steps));
         }
     }
+}
+
+/// After every other life the catalog is lost, in the runs that have that: true of these. Of users, tags and jobs a
+/// recovery keeps what its copy has, and no model says what that is: such runs have none.
+fn lose_catalogs(seed: u64, kinds: &BTreeSet<FaultKind>, lives: &mut [Life]) -> bool {
+    if !kinds.contains(&FaultKind::LostCatalog) {
+        return false;
+    }
+    for (round, life) in (0..).zip(lives) {
+        let rng = &mut Stream::Loss { round }.of(seed);
+        let left = pick(rng, &[Left::Journal, Left::Copy, Left::Copy, Left::Nothing]);
+        life.lost_catalog = (rng.below(2) == 0).then_some(left);
+    }
+    true
 }
 
 /// What rebuilds need to go wrong at every step.
@@ -418,6 +469,7 @@ fn life(rng: &mut Rng, kinds: &BTreeSet<FaultKind>) -> Life {
         gap_s: pick(rng, &[5, 40, 200]),
         audited: rng.below(2) == 0,
         older_catalog: kinds.contains(&FaultKind::OlderCatalog) && rng.below(3) == 0,
+        lost_catalog: None,
     }
 }
 
@@ -461,6 +513,7 @@ impl Plan {
             kinds.extend([FaultKind::CommitUnsynced, FaultKind::PowerLoss]);
             shorten(seed, &mut lives);
         }
+        let loses = lose_catalogs(seed, &kinds, &mut lives);
         Self {
             seed,
             rack,
@@ -474,8 +527,8 @@ impl Plan {
             kinds,
             without: BTreeSet::new(),
             beyond,
-            users: rng.below(2) == 0,
-            jobs: rng.below(5) == 0,
+            users: rng.below(2) == 0 && !loses,
+            jobs: rng.below(5) == 0 && !loses,
             slow_readers,
             rivals: has_habit(seed, 0),
             lulls,
@@ -484,7 +537,7 @@ impl Plan {
             returns,
             meddles: seed >= MEDDLED_FROM && has_habit(seed, SCRUBS),
             shaky,
-            tags: has_habit(seed, 9),
+            tags: has_habit(seed, 9) && !loses,
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),

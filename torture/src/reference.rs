@@ -51,6 +51,8 @@ pub(crate) struct Records {
 #[derive(Clone, Default)]
 pub(crate) struct Reference {
     keys: RefCell<BTreeMap<At, Register<Held>>>,
+    /// Every object that was ever put at a key, acknowledged or not.
+    put: RefCell<BTreeSet<(At, Serial)>>,
     /// Which bucket of its name there is.
     buckets: RefCell<BTreeMap<String, Register<Owned>>>,
     /// The access key of each user.
@@ -73,7 +75,18 @@ impl Reference {
 
     /// A change of a key to `held` begins.
     pub(crate) fn begins(&self, at: &At, held: Held) -> WriteId {
+        self.put.borrow_mut().extend(held.map(|serial| (at.clone(), serial)));
         self.key(at, |key| key.begin(held))
+    }
+
+    /// Whether object number `serial` was ever put at a key.
+    pub(crate) fn was_ever(&self, at: &At, serial: Serial) -> bool {
+        self.put.borrow().contains(&(at.clone(), serial))
+    }
+
+    /// A key holds this from now on, whatever it held: the catalog was lost, and made again. Nothing is under way.
+    pub(crate) fn put_back(&self, at: &At, held: Held) {
+        self.keys.borrow_mut().insert(at.clone(), Register::new(held));
     }
 
     /// The change was acknowledged.

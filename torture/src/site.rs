@@ -2,6 +2,7 @@
 //! that runs on it from one boot to the next end.
 
 use crate::faulty_drive::FaultyDrive;
+pub(crate) use crate::faulty_drive::RACK;
 use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
@@ -10,7 +11,7 @@ use crate::plan::{ABSENT_FROM, Plan, Stream};
 use crate::power::Power;
 use crate::trace_judge::TraceJudge;
 use catalog::{Blob, Bucket, Catalog, MemoryLog, MemoryStore};
-use disk::label::{Device, DriveLabel, DriveUuid, Label, RackUuid};
+use disk::label::{Device, DriveLabel, DriveUuid, Label};
 use disk::{Drive, EmulatedRack, MemoryDrive};
 use engine::layout::Layout;
 use engine::trace::Record;
@@ -40,9 +41,6 @@ use workshop::{SmallFiles, Spool, Staging};
 
 /// The bucket of all clients.
 pub(crate) const BUCKET: &str = "shelf";
-
-/// The rack's number.
-pub(crate) const RACK: RackUuid = RackUuid([8; 16]);
 
 /// The longest life of a server: what goes on for longer never ends.
 const LIFE_MAX: Duration = Duration::from_hours(200 * 24);
@@ -197,6 +195,38 @@ impl Site {
         }
     }
 
+    /// Does `work` while no server runs. That takes time.
+    pub(crate) fn offline<T>(&mut self, work: impl AsyncFnOnce(&Self) -> T) -> T {
+        let runtime = virtual_time();
+        let (done, took_ms) = runtime.block_on(async {
+            self.journal.begin_life(disk::clock::monotonic());
+            let done = work(self).await;
+            (done, self.journal.end_life())
+        });
+        self.wall_ms += took_ms;
+        done
+    }
+
+    /// What the catalog's own log has is in the catalog from now on, as a start finds it.
+    pub(crate) async fn open_log(&self) {
+        self.log.open(&self.catalog).await;
+    }
+
+    /// The catalog's own log is lost.
+    pub(crate) fn forget_log(&mut self) {
+        self.log = Log::default();
+    }
+
+    /// True if there is a log in front of the catalog.
+    pub(crate) fn has_front(&self) -> bool {
+        self.front.is_some()
+    }
+
+    /// The number of a run that no life of the server has.
+    pub(crate) fn run_number(&self) -> u64 {
+        1 + (self.nonce(3)() >> 1)
+    }
+
     /// Time passes while no server runs, and the wall clock may be set.
     pub(crate) fn rest(&mut self, span: Duration, wall_jump_ms: i64) {
         self.journal.rest(span);
@@ -204,7 +234,7 @@ impl Site {
         self.wall_ms = wall.max(WALL_MIN_MS) as u64;
     }
 
-    fn faulty(&self, number: usize) -> Arc<dyn Drive> {
+    pub(crate) fn faulty(&self, number: usize) -> Arc<dyn Drive> {
         let (overlay, power) = (self.overlay.clone(), self.power.clone());
         Arc::new(FaultyDrive { number, overlay, power, journal: Arc::clone(&self.journal) })
     }
@@ -301,6 +331,7 @@ impl Site {
             FaultKind::CommitUnsynced,
             FaultKind::CommitUnanswered,
             FaultKind::OlderCatalog,
+            FaultKind::LostCatalog,
         ];
         forgetful.iter().any(|kind| state.happened.contains_key(kind))
     }
@@ -316,7 +347,7 @@ impl Site {
     }
 
     /// Looks blobs and failed drives up in the catalog as it is, without a step of the power.
-    async fn newest(&self) -> Result<(Locate, Failed), ServerError> {
+    pub(crate) async fn newest(&self) -> Result<(Locate, Failed), ServerError> {
         let catalog = Catalog::open_read_only(Arc::new(self.catalog.clone())).await?;
         let of_drives = catalog.clone();
         let failed = move || {

@@ -139,6 +139,7 @@ impl Injector<'_> {
             | FaultKind::FullDrive => self.befall(kind, drive),
             FaultKind::EmptiedDrive => self.empty(drive),
             FaultKind::OldCopy => self.copy(drive),
+            FaultKind::ClonedDrive => self.clone_drive(drive),
             FaultKind::WorkshopFull => self.befall(kind, drives as usize),
             FaultKind::DiesForGood => self.destroy(drive),
             FaultKind::Pulled => self.pull(kind, &[drive]),
@@ -162,7 +163,7 @@ impl Injector<'_> {
                 self.running.power.leave_unsynced(commits);
                 self.count(kind, format!("the sync of commit {commits} from now fails"));
             }
-            FaultKind::PowerLoss | FaultKind::Kill | FaultKind::OlderCatalog | FaultKind::GivenUpByRack => {}
+            kind => assert!(!kind.is_injected(), "{} is injected", kind.name()),
         }
     }
 
@@ -316,6 +317,23 @@ impl Injector<'_> {
             self.pull(FaultKind::OldCopy, &[drive]);
             self.running.overlay.state().put_copy(drive);
         }
+    }
+
+    /// A drive is pulled, and a copy of another one, which stays where it is, is put into its place for a while.
+    fn clone_drive(&mut self, drive: usize) {
+        let span = self.span();
+        let drives = self.running.spec.drives.len() as u64;
+        let other = (drive + 1 + self.rng.below(drives - 1) as usize) % drives as usize;
+        if !self.running.overlay.state().may_be_missed(drive) {
+            return;
+        }
+        self.pull_for(FaultKind::ClonedDrive, &[drive], span / 4);
+        let until = self.running.journal.now_ms() + span.as_millis() as u64;
+        let mut state = self.running.overlay.state();
+        let conditions = &mut state.drives[drive].conditions;
+        (conditions.clone_until, conditions.clone_of) = (until, other);
+        drop(state);
+        self.running.journal.note(|| format!("a copy of drive {other} is in the place of drive {drive}"));
     }
 
     /// A drive is pulled for about as long as the rack waits for it.

@@ -4,7 +4,9 @@
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use torture::{ABSENT_FROM, FaultKind, MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink};
+use torture::{
+    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink,
+};
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
 const SEEDS: u64 = 240;
@@ -124,6 +126,34 @@ fn no_rule_is_broken_where_drives_are_emptied_or_older_than_they_should_be() {
     let mut totals = Totals::default();
     seeds.take(40).for_each(|seed| totals.add(&sound(seed)));
     assert!(odd.iter().all(|kind| totals.faults.contains_key(kind)), "both happened: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_where_the_catalog_is_lost_and_made_again() {
+    let lost = (LOST_FROM..).filter(|seed| Plan::of(*seed).lives.iter().any(|life| life.lost_catalog.is_some()));
+    let mut totals = Totals::default();
+    lost.take(40).for_each(|seed| totals.add(&sound(seed)));
+    let lost = totals.faults.get(&FaultKind::LostCatalog).copied().unwrap_or(0);
+    assert!(lost > 20, "{lost} were lost: {:?}", totals.faults);
+}
+
+#[test]
+fn no_rule_is_broken_where_two_slots_show_one_label() {
+    let seeds = (LOST_FROM..).filter(|seed| Plan::of(*seed).kinds.contains(&FaultKind::ClonedDrive));
+    let mut totals = Totals::default();
+    seeds.take(30).for_each(|seed| totals.add(&sound(seed)));
+    let cloned = totals.faults.get(&FaultKind::ClonedDrive).copied().unwrap_or(0);
+    assert!(cloned > 10, "{cloned} copies: {:?}", totals.faults);
+}
+
+#[test]
+fn a_drive_that_stops_while_it_is_looked_through_is_looked_through_again() {
+    sound(4_000_997);
+}
+
+#[test]
+fn another_racks_file_stays_one_when_a_stack_is_to_be_made_in_its_place() {
+    sound(4_000_770);
 }
 
 #[test]

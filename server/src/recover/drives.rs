@@ -2,9 +2,8 @@
 //! knows are counted where they are; and what was removed since is forgotten. Group after group, so that each has to be
 //! awake once; memory holds the names on the drives of one group, and the index of one pack.
 
-use super::group::{GroupDrives, Stacks};
+use super::group::{GroupDrives, Rack, Stacks};
 use super::report::{Pass, Report, Step};
-use crate::data_dir::DataDir;
 use crate::error::ServerError;
 use crate::offline_rack::OfflineRack;
 use crate::pack_index::read_index;
@@ -21,19 +20,19 @@ const PAGE: usize = 1_024;
 /// The slot of a part that lies in the rack.
 const NO_SLOT: u64 = 0;
 
-/// Adopts what the drives of `dir` have and the catalog was to know. With `may_be_older`, the catalog is as of a moment
-/// before the last one, and what is gone from all drives of a blob was removed after it.
+/// Adopts what the drives of `rack` have and the catalog was to know. With `may_be_older`, the catalog is as of a
+/// moment before the last one, and what is gone from all drives of a blob was removed after it.
 pub(super) async fn adopt_all(
-    (dir, rack): (&DataDir, &mut OfflineRack),
+    Rack { spec, uuid, drives: rack }: Rack<'_>,
     catalog: &Catalog,
     (adoption, may_be_older): (&mut Adoption, bool),
     report: &mut Report,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
-    let order = OfflineRack::order(&synthesise(dir.rack())?);
+    let order = OfflineRack::order(&synthesise(spec)?);
     watch(Step::Groups(order.len() as u64));
     let (unusable, removed, pass) = (BTreeSet::new(), BTreeSet::new(), Pass::of(order.len()));
-    let mut recovery = Recovery { dir, rack, catalog, adoption, report, watch, may_be_older, unusable, removed, pass };
+    let mut recovery = Recovery { uuid, rack, catalog, adoption, report, watch, may_be_older, unusable, removed, pass };
     for group in &order {
         recovery.group(group).await?;
     }
@@ -42,7 +41,7 @@ pub(super) async fn adopt_all(
 }
 
 struct Recovery<'a> {
-    dir: &'a DataDir,
+    uuid: RackUuid,
     rack: &'a mut OfflineRack,
     catalog: &'a Catalog,
     adoption: &'a mut Adoption,
@@ -57,7 +56,7 @@ struct Recovery<'a> {
 
 impl Recovery<'_> {
     async fn group(&mut self, ids: &[DriveId]) -> Result<(), ServerError> {
-        let rack = (&mut *self.rack, self.dir.rack_uuid());
+        let rack = (&mut *self.rack, self.uuid);
         let mut drives = GroupDrives::wake(rack, ids, &mut self.unusable, self.watch).await;
         self.blobs(&mut drives, ids).await?;
         self.pass.group(drives.drives.len());
@@ -163,7 +162,7 @@ impl Recovery<'_> {
             return Ok(());
         }
         let devices: Vec<_> = places.iter().map(|drive| drives.drives.get(drive).cloned()).collect();
-        let flaws = stack::inspect(described(self.dir.rack_uuid(), record), &devices).await.flaws;
+        let flaws = stack::inspect(described(self.uuid, record), &devices).await.flaws;
         for (index, _) in flaws {
             // What a rebuild had not written to its end counts where it was.
             places[usize::from(index)] = record.drives[usize::from(index)];

@@ -6,12 +6,22 @@ use crate::error::text;
 use crate::offline_rack::OfflineRack;
 use disk::stack::{self, Header};
 use disk::{Buffer, Drive, RackUuid};
-use model::{BlobId, DriveId};
+use model::{BlobId, DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The first block of a stack.
 const BLOCK_BYTES: usize = 4096;
+
+/// A rack whose catalog is recovered.
+pub struct Rack<'a> {
+    /// Its description.
+    pub spec: &'a RackSpec,
+    /// Its number, by which its stacks are known.
+    pub uuid: RackUuid,
+    /// Its drives, of which no server has any.
+    pub drives: &'a mut OfflineRack,
+}
 
 /// The stacks of a blob that are there: their index, and the drive.
 pub(super) type Stacks = Vec<(u8, DriveId)>;

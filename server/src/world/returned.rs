@@ -14,9 +14,11 @@
 
 use super::newer;
 use crate::context::Context;
+use crate::error::text;
 use catalog::{CatalogError, Known, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, StackOutcome};
+use model::sabotage::{Sabotage, is_on};
 use model::{BlobId, DriveId};
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -66,13 +68,15 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// How many stacks were removed.
     async fn run(&self) -> Result<u64, String> {
-        let names = self.device.list().await.map_err(|error| error.to_string())?;
+        // A blob whose stack is looked for here may be forgotten right after it was looked at, with that left behind.
+        let looked_for = self.is_something_lost().await.map_err(text)?;
+        let names = self.device.list().await.map_err(text)?;
         let (mut removed, mut left, mut pending) = (0, 0, 0);
         for (blob, index) in names.iter().filter_map(stack::stack_of) {
-            if blob.number >= self.blobs_end {
+            if blob.number >= self.blobs_end || is_on(Sabotage::LeftOversForgotten) {
                 continue;
             }
-            match self.look_at(blob, index).await.map_err(|error| error.to_string())? {
+            match self.look_at(blob, index).await? {
                 None => {}
                 Some(StackOutcome::Unused) => pending += 1,
                 Some(StackOutcome::Fine) => removed += 1,
@@ -82,50 +86,52 @@ impl Sweep<'_> {
         if left > 0 {
             return Err(format!("{left} stacks that nobody counts could not be removed, and {removed} were"));
         }
-        if pending == 0 {
-            self.end().await.map_err(|error| error.to_string())?;
+        if pending == 0 && !looked_for {
+            self.end().await.map_err(text)?;
         }
         Ok(removed)
     }
 
-    /// It is looked through no more, unless something on it is still to be looked for: that may be rebuilt elsewhere.
+    /// True if something on it is still to be looked for: that may be rebuilt elsewhere.
+    async fn is_something_lost(&self) -> Result<bool, CatalogError> {
+        Ok(!self.context.catalog.lost_page(self.drive, None, 1).await?.blobs.is_empty())
+    }
+
+    /// It is looked through no more, unless something on it is lost by now.
     async fn end(&self) -> Result<(), CatalogError> {
-        let catalog = &self.context.catalog;
-        if catalog.lost_page(self.drive, None, 1).await?.blobs.is_empty() {
-            catalog.forget_returned(self.drive).await?;
-        }
-        Ok(())
+        if self.is_something_lost().await? { Ok(()) } else { self.context.catalog.forget_returned(self.drive).await }
     }
 
     /// Whether a stack of a blob that the catalog does not know was not written under another catalog.
-    async fn is_forgotten(&self, blob: BlobId, index: u8) -> bool {
+    async fn is_forgotten(&self, blob: BlobId, index: u8) -> Result<bool, String> {
         // A catalog that may lack something removes nothing that it does not know.
-        if !matches!(self.context.catalog.keeps_unknown().await, Ok(false)) {
-            return false;
+        if self.context.catalog.keeps_unknown().await.map_err(text)? {
+            return Ok(false);
         }
         let name = stack::stack_name(blob, index);
-        matches!(newer::newer_run(self.context, blob, &name, &*self.device).await, Ok(None))
+        let newer = newer::newer_run(self.context, blob, &name, &*self.device).await;
+        newer.map(|run| run.is_none()).map_err(text)
     }
 
     /// Removes a stack that nobody counts, and says how that went. None of one that stays.
-    async fn look_at(&self, blob: BlobId, index: u8) -> Result<Option<StackOutcome>, CatalogError> {
+    async fn look_at(&self, blob: BlobId, index: u8) -> Result<Option<StackOutcome>, String> {
         let _turn = self.aiming.lock().await;
         let catalog = &self.context.catalog;
-        let is_left_over = match catalog.known_blobs(&[blob]).await?.pop() {
-            Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await?,
-            Some(Known::Nothing) => self.is_forgotten(blob, index).await,
+        let is_left_over = match catalog.known_blobs(&[blob]).await.map_err(text)?.pop() {
+            Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await.map_err(text)?,
+            Some(Known::Nothing) => self.is_forgotten(blob, index).await?,
             _ => false,
         };
         let target = RebuildTarget { drive: self.drive, index, spare: false };
         if !is_left_over {
             // A rebuild may be writing it, or has left it: that may still come to nothing.
-            let may_be_left = catalog.rebuild_targets(blob).await?.contains(&target);
+            let may_be_left = catalog.rebuild_targets(blob).await.map_err(text)?.contains(&target);
             return Ok(may_be_left.then_some(StackOutcome::Unused));
         }
         let stack = [(index, Arc::clone(&self.device))];
         let outcome = stack::remove(self.context.rack_uuid, blob, &stack).await.pop();
         // What is still there is noted anew by the next look.
-        catalog.forget_rebuild_targets(blob, &[target]).await?;
+        catalog.forget_rebuild_targets(blob, &[target]).await.map_err(text)?;
         Ok(outcome)
     }
 }

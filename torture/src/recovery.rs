@@ -1,0 +1,169 @@
+//! A catalog that is lost between two lives of the server, and made again as `larder recover` makes it: by the same
+//! decisions (`server::recover`), over the run's drives and its workshop.
+//!
+//! What comes back is held against what the lost one had, as docs/format.md promises:
+//!
+//! - With the journal whole, every key holds the version that it held.
+//! - With an older copy or none, so does every key whose object lay in the rack. One whose object was in the workshop
+//!   alone, or that was deleted since the copy, may hold what it held before instead. Nothing else is anywhere.
+//!
+//! Then the operator deletes what came back and cannot be read as a whole any more: an object whose staged file is
+//! gone, or whose pack was being removed. The model takes over from what is there.
+
+use crate::content::serial_of;
+use crate::journal::Rule;
+use crate::kinds::FaultKind;
+use crate::plan::Left;
+use crate::reference::{At, Reference};
+use crate::site::{BUCKET, RACK, Site};
+use catalog::{Catalog, MemoryStore, Object, Place, Store};
+use model::BlobId;
+use server::error::ServerError;
+use server::offline_rack::OfflineRack;
+use server::recover::{self, Based, Rack, Report};
+use std::sync::Arc;
+
+/// What a catalog has at a key.
+type Entry = Option<(Object, Place)>;
+
+/// The catalog is lost, and made again from what is `left` of it; `copy` is from before the last life.
+pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, &MemoryStore)) {
+    site.overlay.state().calm();
+    let recovered = site.offline(async |site| Loss { site, reference }.recover(left, copy).await);
+    match recovered {
+        Ok(None) => {}
+        Ok(Some(store)) => {
+            site.overlay.count(FaultKind::LostCatalog);
+            site.forget_log();
+            site.catalog = store;
+            if left != Left::Journal {
+                // An upload is in no pack, and one that the copy has may be over.
+                reference.uploads.take();
+            }
+        }
+        Err(error) => site.journal.broken(Rule::Honest, || format!("a recovery without a fault fails: {error}")),
+    }
+}
+
+struct Loss<'a> {
+    site: &'a Site,
+    reference: &'a Reference,
+}
+
+impl Loss<'_> {
+    /// The recovered catalog; `None` if it is not lost after all, since no model says what would come back.
+    async fn recover(&self, left: Left, copy: &MemoryStore) -> Result<Option<MemoryStore>, ServerError> {
+        self.site.open_log().await;
+        let old = Catalog::open_read_only(Arc::new(self.site.catalog.clone())).await?;
+        let kept = match left {
+            Left::Journal => self.site.catalog.snapshot(),
+            Left::Copy => copy.snapshot(),
+            Left::Nothing => MemoryStore::new(),
+        };
+        let based_on = Catalog::open_read_only(Arc::new(kept.clone())).await?;
+        if left != Left::Journal && (self.site.has_front() || !drives_are_as_in(&old, &based_on, self.site).await?) {
+            return Ok(None);
+        }
+        self.site.journal.note(|| format!("the catalog is lost, and made again from this: {left:?}"));
+        self.site.overlay.set_catalog(self.site.newest().await?);
+        let store = self.site.behind_front(kept).numbered_above(self.site.catalog.sequence());
+        let (catalog, report) = self.made_again(&store, left).await?;
+        self.site.journal.note(|| format!("recovered: {report:?}"));
+        for key in self.reference.keys_of(BUCKET) {
+            let at = (BUCKET.to_owned(), key);
+            let (was, is) = (entry(&old, &at).await, entry(&catalog, &at).await);
+            let before = entry(&based_on, &at).await;
+            self.judge(&at, (&was, &before, &is), left);
+            self.take_over(&catalog, &at, (was, is)).await?;
+        }
+        Ok(Some(store))
+    }
+
+    /// What the recovery makes of `store`.
+    async fn made_again(&self, store: &MemoryStore, left: Left) -> Result<(Catalog, Report), ServerError> {
+        let (site, known_until) = (self.site, store.sequence());
+        let catalog = Catalog::open(Arc::new(store.clone())).await?;
+        let drives = (0..site.spec.drives.len()).map(|drive| site.faulty(drive)).collect();
+        let mut drives = OfflineRack::over(&site.spec, None, drives);
+        let rack = Rack { spec: &site.spec, uuid: RACK, drives: &mut drives };
+        let based = Based { catalog: &catalog, known_until, may_be_older: left != Left::Journal };
+        let (order, mut report) = (Arc::new(MemoryStore::new()), Report::default());
+        let journal = &site.journal;
+        let watch = |step: recover::Step<'_>| {
+            if let recover::Step::Unusable(what) = step {
+                journal.note(|| what.to_owned());
+            }
+        };
+        recover::reconcile(rack, based, order, &mut report, &watch).await?;
+        let [staged, _] = site.disks();
+        recover::finish(RACK, &catalog, Some((site.faulty(staged), site.run_number())), &mut report).await?;
+        Ok((catalog, report))
+    }
+
+    /// A key of the recovered catalog holds what it may. See the head of this file.
+    fn judge(&self, at: &At, (was, before, is): (&Entry, &Entry, &Entry), left: Left) {
+        let may_differ = match was {
+            _ if left == Left::Journal => false,
+            Some((_, Place::Stored { blob, .. })) => self.bad_stacks(*blob) > self.site.spec.code.parity.into(),
+            Some(_) => version(before) != version(was),
+            None => true,
+        };
+        let is_known = is
+            .as_ref()
+            .is_none_or(|(object, _)| serial_of(object).is_some_and(|serial| self.reference.was_ever(at, serial)));
+        let is_right = is_known && (may_differ || version(is) == version(was));
+        self.site.journal.demand(is_right, Rule::Kept, || {
+            format!("{} of a recovered catalog ({left:?}) holds {is:?}, and held {was:?}, and {before:?} before", at.1)
+        });
+    }
+
+    fn bad_stacks(&self, blob: BlobId) -> usize {
+        self.site.overlay.state().bad_stacks(blob).len()
+    }
+
+    /// The model begins anew at a key that does not hold what it held.
+    async fn take_over(&self, catalog: &Catalog, at: &At, (was, is): (Entry, Entry)) -> Result<(), ServerError> {
+        if version(&was) == version(&is) {
+            return Ok(());
+        }
+        let is_whole = match &is {
+            Some((_, Place::Stored { blob, .. })) => {
+                let found = catalog.blob(*blob).await?;
+                found.is_some_and(|found| self.site.overlay.state().are_whole(&found))
+            }
+            _ => false,
+        };
+        if is.is_some() && !is_whole {
+            catalog.delete_object(&at.0, &at.1).await?;
+        }
+        let held = is.filter(|_| is_whole).and_then(|(object, _)| serial_of(&object));
+        self.site.journal.note(|| format!("{} holds {held:?} from now on", at.1));
+        self.reference.put_back(at, held);
+        Ok(())
+    }
+}
+
+fn version(entry: &Entry) -> Option<u64> {
+    entry.as_ref().map(|(object, _)| object.version.0)
+}
+
+async fn entry(catalog: &Catalog, at: &At) -> Entry {
+    catalog.get_object(&at.0, &at.1).await.ok()
+}
+
+/// True if the same drives are in service to both catalogs, and nothing is lost to either.
+async fn drives_are_as_in(old: &Catalog, copy: &Catalog, site: &Site) -> Result<bool, ServerError> {
+    for catalog in [old, copy] {
+        let failed = !catalog.failed_drives().await?.is_empty() || !catalog.retiring_drives().await?.is_empty();
+        if failed || !catalog.returned_drives().await?.is_empty() {
+            return Ok(false);
+        }
+        for drive in &site.spec.drives {
+            if !catalog.lost_page(drive.id, None, 1).await?.blobs.is_empty() {
+                return Ok(false);
+            }
+        }
+    }
+    let state = site.overlay.state();
+    Ok(!state.drives.iter().any(|drive| drive.given_up || drive.abandoned))
+}
