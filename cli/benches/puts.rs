@@ -4,8 +4,8 @@
 //! `-- alone` nobody but the binary with the intake on.
 //!
 //! The clients share the processor with the server, so the processor time of each request is printed beside the rate,
-//! the server's and that of the clients, which no server can lessen. Payloads are not signed; requests are. A client gets what it has put, in an order of its own, and
-//! compares every byte.
+//! the server's and that of the clients, which no server can lessen. Payloads are not signed; requests are. A client
+//! gets what it has put, in an order of its own, and compares every byte.
 #![allow(clippy::unwrap_used)]
 
 #[path = "client/signing.rs"]

@@ -252,8 +252,8 @@ impl SmallFiles {
     }
 }
 
-/// Puts `data` at `offset` of a file of `end` bytes, of which `bytes` are there; `false` if it does not fit. What comes in
-/// its order costs nothing but its copy.
+/// Puts `data` at `offset` of a file of `end` bytes, of which `bytes` are there; `false` if it does not fit. What comes
+/// in its order costs nothing but its copy.
 fn put_at(bytes: &mut Vec<u8>, end: u64, offset: u64, data: &[u8]) -> bool {
     let (end, offset) = (end as usize, offset as usize);
     if offset.checked_add(data.len()).is_none_or(|behind| behind > end) {
