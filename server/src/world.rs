@@ -86,6 +86,7 @@ impl World {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.context.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
         }
+        self.assert_in_order(&event);
         let now = self.context.clock.now();
         self.trace(now, || TraceMessage::Event(event.clone()));
         let mut actions = Vec::new();
@@ -99,6 +100,19 @@ impl World {
         for action in actions {
             self.execute(action);
         }
+    }
+
+    /// Of the world's own operations the engine takes each for a new one only if its number is higher than the last:
+    /// one that was numbered and then waited for something would never be answered.
+    fn assert_in_order(&self, event: &Event) {
+        let (Event::Submitted(request) | Event::SubmittedWhileAwake(request) | Event::SubmittedForJob { request, .. }) =
+            event
+        else {
+            return;
+        };
+        let OpId(number) = request.op;
+        // What the migrator numbers lies above.
+        assert!(number + 1 >= self.next_op, "operations are submitted in the order of their numbers");
     }
 
     fn trace(&self, now: Time, message: impl FnOnce() -> TraceMessage) {
@@ -127,7 +141,7 @@ impl World {
                 let query = listing::StagedScan { older_than, order, coldest_bytes, hot_bytes, min_bytes, limit };
                 self.list_staged(attempt, query, restart);
             }
-            Action::Compose { op, versions, pin } => self.compose(op, versions, pin),
+            Action::Compose { op, versions, pin } => self.compose(Some(op), versions, pin),
             Action::Recompose { op, of, pin } => self.recompose(op, of, pin),
             Action::ListDead { group, attempt, limit, restart } => {
                 self.list_dead(group, attempt, limit, restart);

@@ -18,20 +18,20 @@ impl World {
     pub(super) fn order_write(&mut self, order: WriteOrder) {
         let WriteOrder { pack, group, keys, job, answer } = order;
         assert_eq!(keys.len(), pack.plan().members().len(), "each member has a key");
-        let op = self.next_op();
         let of = Origin::Memory(Box::new(Making { keys, job, answer }));
-        self.submit_write(op, pack, of, PinnedTo::Group(group));
+        self.submit_write(None, pack, of, PinnedTo::Group(group));
     }
 
-    /// Submits the write of `pack`.
-    pub(super) fn submit_write(&mut self, op: OpId, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
+    /// Submits the write of `pack`, under the number that the migrator gave it, or one of the world's own. That is taken
+    /// here and not before: the engine has the world's numbers go up in the order in which it hears of them.
+    pub(super) fn submit_write(&mut self, migrators: Option<OpId>, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
         let job = match &of {
             Origin::Memory(making) => Some(making.job),
             Origin::Workshop(_) => None,
         };
-        // What the migrator composed has a number of its own.
-        let migration = op.0 >= self.next_op;
+        let migration = migrators.is_some();
         assert!(!migration || job.is_none(), "the world numbers what its jobs write");
+        let op = migrators.unwrap_or_else(|| self.next_op());
         let bytes = pack.plan().payload_bytes();
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes);
         let work = Work::Write { bytes, stack_bytes, pin, migration };

@@ -47,7 +47,8 @@ impl World {
         self.apply(Event::StagedPage { attempt, entries, more });
     }
 
-    pub(super) fn compose(&mut self, op: OpId, versions: Vec<u64>, pin: PinnedTo) {
+    /// Composes a pack and writes it: as the write `op` of the migrator's, or else as one of the world's own.
+    pub(super) fn compose(&mut self, op: Option<OpId>, versions: Vec<u64>, pin: PinnedTo) {
         let versions: Vec<VersionId> = versions.into_iter().map(VersionId).collect();
         assert!(!versions.is_empty(), "a pack is made of something");
         self.migrating.extend(&versions);
@@ -68,8 +69,7 @@ impl World {
         }
         let stack_bytes = stack::stack_bytes(self.rack.spec().code, bytes.saturating_add(INDEX_BYTES));
         let awake = self.rack.awake_with_room(stack_bytes, avoided);
-        let op = self.next_op();
-        self.compose(op, vec![version.0], awake.map_or(PinnedTo::Anywhere, PinnedTo::Group));
+        self.compose(None, vec![version.0], awake.map_or(PinnedTo::Anywhere, PinnedTo::Group));
     }
 
     /// The versions of the write `of`, which is about to end, belong to the write `op` from now on.
@@ -87,14 +87,16 @@ impl World {
                 tracing::error!(%error, "a pack could not be composed anew; its versions stay in the workshop");
                 None
             });
-            handle.run(move |world| world.composed(op, versions, pack, pin));
+            handle.run(move |world| world.composed(Some(op), versions, pack, pin));
         });
     }
 
-    fn composed(&mut self, op: OpId, versions: Vec<VersionId>, pack: Option<HeldPack>, pin: PinnedTo) {
+    fn composed(&mut self, op: Option<OpId>, versions: Vec<VersionId>, pack: Option<HeldPack>, pin: PinnedTo) {
         let Some(pack) = pack.map(Arc::new) else {
             self.release_versions(&versions);
-            self.apply(Event::Cancelled { op });
+            if let Some(op) = op {
+                self.apply(Event::Cancelled { op });
+            }
             return;
         };
         self.submit_write(op, pack, Origin::Workshop(versions), pin);

@@ -6,7 +6,7 @@ use catalog::{Blob, Place};
 use engine::trace::Record;
 use engine::{GroupChoice, GroupState};
 use futures::future::join_all;
-use model::{BlobId, Rng};
+use model::{BlobId, GroupId, Rng};
 use s3::store::{ObjectStore, ServiceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -370,5 +370,20 @@ fn a_crash_at_any_step_of_a_compaction_loses_nothing_and_the_next_wake_goes_on()
         larder.settle().await;
         let places = join_all(left.iter().map(|key| larder.place(key))).await;
         assert!(!places.iter().any(is_staged));
+    });
+}
+
+#[test]
+fn a_copy_of_the_catalog_is_written_though_something_else_is_asked_for_while_it_is_composed() {
+    let mut site = site();
+    site.small_below_bytes = 0;
+    site.run(async |larder| {
+        larder.put("copy", 1, 5 * KIB).await.unwrap();
+        let placed = larder.context.catalog.placed_objects(&[(BUCKET, "copy")]).await.unwrap().remove(0).unwrap();
+        let version = placed.object.version;
+        larder.world.write_copy(version, 5 * KIB, Vec::new());
+        drop(larder.world.inspect(GroupId(0), false).await); // nothing but that it was asked for counts
+        larder.until("the copy is on drives", HOUR, async || !larder.world.is_migrating(version).await).await;
+        assert!(matches!(larder.place("copy").await, Place::Stored { .. }));
     });
 }
