@@ -18,7 +18,7 @@ use crate::key;
 use crate::object::{Living, leave_workshop, mark_dead};
 use crate::record::{Blob, Bucket, Member, Object, Part, Place, PlacedObject, encode};
 use crate::seal::Sequence;
-use crate::store::{Batch, Check, Store, Write};
+use crate::store::{Batch, Check, KeyRange, Store, Write};
 use model::BlobId;
 use model::sabotage::{Sabotage, is_on};
 use std::collections::BTreeMap;
@@ -166,6 +166,7 @@ impl Adoption {
         for members in dead.chunks(BATCH_MEMBERS) {
             let mut batch = Batch::default();
             for member in members {
+                self.end_upload(member, &mut batch).await?;
                 self.bury_one(blob, member, &mut batch);
             }
             self.catalog.write(batch.writes).await?;
@@ -183,6 +184,7 @@ impl Adoption {
     async fn place(&mut self, blob: &Blob, begun: Sequence, members: Vec<FoundMember>) -> Result<(), CatalogError> {
         let (mut batch, mut order) = (Batch::default(), Batch::default());
         for member in members {
+            self.end_upload(&member, &mut batch).await?;
             let at = key::object(&member.bucket, &member.key);
             let old = self.catalog.living(&member.bucket, &member.key).await?;
             let age = (member.sequence.0, begun.0);
@@ -197,6 +199,19 @@ impl Adoption {
         }
         self.catalog.apply_or(batch, CatalogError::Conflict).await?;
         Ok(self.order.commit(order).await?)
+    }
+
+    /// Adds to `batch`: the upload that became `member` is open no more, though the catalog knew it so. An object has the
+    /// number of its upload: whoever completed or aborted that once more would take the object's records away. Its
+    /// files, if they are still there, are nobody's.
+    async fn end_upload(&self, member: &FoundMember, batch: &mut Batch) -> Result<(), CatalogError> {
+        let version = member.object.version;
+        let at = key::upload(&member.bucket, &member.key, version);
+        if !member.object.parts.is_empty() && self.catalog.store.get(&at).await?.is_some() {
+            let parts = KeyRange::prefix(&key::parts(version));
+            batch.writes.extend([Write::Delete(at), Write::Delete(key::version(version)), Write::DeleteRange(parts)]);
+        }
+        Ok(())
     }
 
     /// Whether `member`, of this age, lives, where `old` is there, which is of the age `before` if it was adopted.

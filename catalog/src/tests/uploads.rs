@@ -1,10 +1,12 @@
 //! Uploads in parts: from begun to completed or aborted, what is left behind, and what wins when two do it at once.
 
 use super::{blob, catalog, catalog_in, from_workshop, object, put, sound};
+use crate::seal::Sequence;
 use crate::{
-    Catalog, CatalogError, Checksum, ChecksumKind, ChosenPart, Completed, Displaced, Member, Object, Part, Place,
-    PutCondition, SqliteStore, Store, Upload, UploadListRequest, VersionId,
+    Adoption, Catalog, CatalogError, Checksum, ChecksumKind, ChosenPart, Completed, Displaced, FoundMember, Member,
+    MemoryStore, Object, Part, Place, PutCondition, SqliteStore, Store, Upload, UploadListRequest, VersionId,
 };
+use model::BlobId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -296,4 +298,41 @@ async fn uploads_are_listed_by_key_and_age_page_by_page() {
         catalog.list_uploads("none", &UploadListRequest::default()).await,
         Err(CatalogError::NoSuchBucket)
     ));
+}
+
+#[tokio::test]
+async fn an_upload_that_the_rack_shows_as_completed_is_open_no_more() {
+    for is_replaced in [false, true] {
+        // As the catalog was when it was copied.
+        let catalog = catalog().await;
+        let upload = begin(&catalog, "k").await;
+        let parts = [put_part(&catalog, "k", upload, 1, 10).await, put_part(&catalog, "k", upload, 2, 20).await];
+        let copied = catalog.next_version_id().await.unwrap();
+        // What a pack has of the time since.
+        let of_upload = FoundMember {
+            bucket: "b".into(),
+            key: "k".into(),
+            offset: 0,
+            object: of(upload, &[&parts[0], &parts[1]]),
+            sequence: Sequence(u64::MAX - 1),
+            bucket_created_ms: 1,
+            owner: String::new(),
+            parts: parts.map(|part| Part { slot: 0, ..part }).to_vec(),
+            locked: false,
+        };
+        let newer = VersionId(copied.0 + 1);
+        let (sequence, object) = (Sequence(u64::MAX), object(newer, 5, 9));
+        let replaced_by = FoundMember { offset: 30, sequence, object, parts: Vec::new(), ..of_upload.clone() };
+        let found: Vec<_> = [of_upload, replaced_by].into_iter().take(1 + usize::from(is_replaced)).collect();
+        let pack = blob(BlobId { number: 7, nonce: 1 }, 0, 35, found.len());
+        let mut adoption = Adoption::new(catalog.clone(), Arc::new(MemoryStore::new()), Sequence(u64::MAX - 2));
+        adoption.adopt(&pack, Sequence(u64::MAX), found).await.unwrap();
+        let (lives, _) = catalog.get_object("b", "k").await.unwrap();
+        assert_eq!(lives.version, if is_replaced { newer } else { upload });
+        assert!(matches!(catalog.abort_upload("b", "k", upload).await, Err(CatalogError::NoSuchUpload)));
+        assert_eq!(part_slots(&catalog).await, BTreeSet::new(), "its files are nobody's");
+        let listed = catalog.parts_page(upload, 0, 9).await.unwrap().len();
+        assert_eq!(listed, if is_replaced { 0 } else { 2 }, "S3 lists the parts of what lives");
+        sound(&catalog).await;
+    }
 }
