@@ -18,9 +18,9 @@ use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::scrub::ScrubView;
 use engine::uploads::StaleWatch;
-use engine::{Event, GroupState};
+use engine::{Event, GroupState, Rack};
 use model::{DriveId, GroupId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -158,6 +158,10 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     stacks
 }
 
+/// The longest time between two looks: with no period of a scrub in common, or each would find the rack in the same phase
+/// of it.
+const PAUSE_MAX: Duration = Duration::from_mins(47);
+
 struct Healing<'a> {
     running: &'a Running,
     reference: &'a Reference,
@@ -204,12 +208,12 @@ impl Healing<'_> {
                 return false;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(HOUR);
+            pause = (pause * 2).min(PAUSE_MAX);
         }
         true
     }
 
-    async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&engine::Rack) -> T + Send + 'static) -> Option<T> {
+    async fn ask<T: Send + 'static>(&self, look: impl FnOnce(&Rack) -> T + Send + 'static) -> Option<T> {
         self.running.world.ask(move |rack, _| look(rack)).await
     }
 
@@ -326,14 +330,21 @@ impl Healing<'_> {
         if self.plan.meddles {
             _ = self.running.status.pause_scrub(false).await;
         }
-        let (asked, beyond) = (self.running.context.clock.now(), self.plan.beyond);
+        let beyond = self.plan.beyond;
         self.running.world.report(Event::ScrubRequested { group: None });
+        // A pass has ended since then if another one is the last. By its time alone nothing is said: in an earlier life
+        // a clock may have been ahead.
+        let lasts = |rack: &Rack, now| rack.scrubs(now).map(|view| (view.group, view.pass.last)).collect();
+        let before: BTreeMap<_, _> = self.running.world.ask(lasts).await.unwrap_or_default();
         let scrubbed = async || {
-            // What has lost more than r stacks is never read.
-            let since = move |view: ScrubView| {
-                (beyond || view.put_off_blobs == 0) && view.pass.last.is_some_and(|last| last.ended >= asked)
+            let before = before.clone();
+            let complete = move |rack: &Rack, now| {
+                // What has lost more than r stacks is never read.
+                let may_end = |view: &ScrubView| beyond || view.put_off_blobs == 0;
+                let is_another = |view: &ScrubView| view.pass.last != before.get(&view.group).copied().flatten();
+                rack.scrubs(now).all(|view| may_end(&view) && is_another(&view))
             };
-            let complete = self.running.world.ask(move |rack, now| rack.scrubs(now).all(since)).await;
+            let complete = self.running.world.ask(complete).await;
             complete == Some(true) && self.is_settled().await
         };
         if self.until("everything scrubbed", scrubbed).await {
@@ -385,6 +396,11 @@ impl Healing<'_> {
     /// What keeps things from their end, for people.
     async fn state(&self) -> String {
         let staged = self.running.context.catalog.staged_usage().await;
+        let scrubs = async || {
+            let views =
+                self.running.world.ask(|rack, now| rack.scrubs(now).filter(|view| !view.pass.complete).collect());
+            views.await.unwrap_or_else(Vec::new)
+        };
         let rack = self.ask(|rack| {
             let groups = 0..rack.layout().groups.len() as u32;
             let awake: Vec<_> = groups
@@ -399,7 +415,8 @@ impl Healing<'_> {
             format!("ops {}, awake {awake:?}, drives {away:?}, rebuilds {rebuilds:?}", rack.open_operations())
         });
         let exposed = self.exposed().await;
-        format!("staged {staged:?}; exposed {exposed:?}; {}", rack.await.unwrap_or_default())
+        let rack = rack.await.unwrap_or_default();
+        format!("staged {staged:?}; exposed {exposed:?}; {rack}; scrubs {:?}", scrubs().await)
     }
 
     /// Blobs in which something lives and that lack a stack on a drive in service. A stack that was lost silently does
