@@ -13,7 +13,7 @@ use crate::reference::{At, Reference};
 use crate::scrubs::living_blobs;
 use crate::site::{BUCKET, Running, Site};
 use crate::{absent, records, scrubs, storm, tags};
-use catalog::{Place, PutCondition};
+use catalog::PutCondition;
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::scrub::ScrubView;
@@ -423,12 +423,8 @@ impl Healing<'_> {
     /// not count: nobody knows.
     async fn exposed(&self) -> Vec<String> {
         let mut exposed = Vec::new();
-        for key in self.reference.keys_of(BUCKET) {
-            let Ok((_, Place::Stored { blob, .. })) = self.running.context.catalog.get_object(BUCKET, &key).await
-            else {
-                continue;
-            };
-            let Ok(Some(found)) = self.running.context.catalog.blob(blob).await else { continue };
+        for found in living_blobs(self.running).await {
+            let blob = found.blob;
             let state = self.running.overlay.state();
             let is_missing = |index: &usize| {
                 let (drive, name) = (found.drives[*index].index(), stack_name(blob, *index as u8));
@@ -439,7 +435,7 @@ impl Healing<'_> {
             };
             let missing: Vec<usize> = (0..found.drives.len()).filter(is_missing).collect();
             if !missing.is_empty() {
-                exposed.push(format!("{key}: stacks {missing:?} of {blob}"));
+                exposed.push(format!("stacks {missing:?} of {blob}"));
             }
         }
         exposed
