@@ -235,6 +235,14 @@ pub enum Event {
         /// How many payload bytes.
         bytes: u64,
     },
+    /// A dead blob in `group`, whose stacks were removed, could not be forgotten: its bytes are dead as before, and are
+    /// tried again at the next wake of the group, which nothing has to wake for that.
+    DeadKept {
+        /// Which group.
+        group: GroupId,
+        /// How many payload bytes.
+        bytes: u64,
+    },
     /// A page of blobs with dead bytes. Answers [`Action::ListDead`](crate::Action::ListDead).
     DeadPage {
         /// Which group.

@@ -228,6 +228,7 @@ impl Rack {
                 self.reclaim.add_dead(group, bytes);
                 self.reclaim_if_full(step);
             }
+            Event::DeadKept { group, bytes } => self.reclaim.keep_dead(group, bytes),
             Event::DeadPage { group, attempt, blobs, held_bytes, more } => {
                 self.dead_page((group, attempt), blobs, (held_bytes, more), step);
             }

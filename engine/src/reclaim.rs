@@ -98,6 +98,14 @@ impl Reclaim {
         }
     }
 
+    /// Bytes of `group` that counted as removed are dead still, and cannot be given back before its next wake.
+    pub fn keep_dead(&mut self, group: GroupId, bytes: u64) {
+        if group.index() < self.dead.len() {
+            self.add_dead(group, bytes);
+            self.defer(group, bytes);
+        }
+    }
+
     pub fn dead_bytes(&self, group: GroupId) -> u64 {
         self.dead[group.index()]
     }
@@ -224,5 +232,25 @@ impl Reclaim {
         for blob in self.listings.iter_mut().flat_map(|listing| &mut listing.blobs) {
             moved.follow(blob.blob, &mut blob.drives);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_forgotten_is_dead_again_and_wakes_no_group_before_it_is_listed_once_more() {
+        let (class, group, attempt) = (ClassId(0), GroupId(1), Attempt(7));
+        let mut reclaim = Reclaim::new(2, 1);
+        reclaim.add_dead(group, 100);
+        reclaim.removed(class, group, 100);
+        assert!(!reclaim.needs_listing(class, group), "nothing is known to be dead");
+        reclaim.keep_dead(group, 100);
+        reclaim.keep_dead(GroupId(2), 100); // there is none
+        assert_eq!((reclaim.dead_bytes(group), reclaim.reclaimable_bytes(group)), (100, 0));
+        assert!(reclaim.needs_listing(class, group), "the next wake looks");
+        reclaim.list(class, group, attempt, true);
+        assert_eq!(reclaim.reclaimable_bytes(group), 100);
     }
 }

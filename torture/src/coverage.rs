@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 48] = [
+const EVENTS: [(&str, About); 49] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -56,6 +56,7 @@ const EVENTS: [(&str, About); 48] = [
     ("StagingChanged", About::Rack),
     ("StagedPage", About::Rack),
     ("SpaceDead", About::Group),
+    ("DeadKept", About::Group),
     ("DeadPage", About::Group),
     ("DeadUnlisted", About::Group),
     ("ScrubReported", About::Rack),
@@ -213,6 +214,7 @@ impl Meetings {
             | Event::SubmittedWhileAwake(request)
             | Event::SubmittedForJob { request, .. } => group_of(&request.work),
             Event::SpaceDead { group, .. }
+            | Event::DeadKept { group, .. }
             | Event::DeadPage { group, .. }
             | Event::DeadUnlisted { group, .. }
             | Event::ScrubPage { group, .. }
@@ -297,6 +299,7 @@ fn name(event: &Event) -> &'static str {
         Event::StagingChanged(_) => "StagingChanged",
         Event::StagedPage { .. } => "StagedPage",
         Event::SpaceDead { .. } => "SpaceDead",
+        Event::DeadKept { .. } => "DeadKept",
         Event::DeadPage { .. } => "DeadPage",
         Event::DeadUnlisted { .. } => "DeadUnlisted",
         Event::ScrubReported { .. } => "ScrubReported",

@@ -60,13 +60,16 @@ impl World {
     /// The stacks of a blob are gone: the catalog forgets it.
     pub(super) fn blob_deleted(&mut self, op: OpId) {
         let Some(blob) = self.deleting.remove(&op) else { return };
-        let catalog = self.context.catalog.clone();
+        let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            if let Err(error) = catalog.forget_blob(blob).await {
-                tracing::error!(
-                    %blob, %error,
-                    "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
-                );
+            let Err(error) = catalog.forget_blob(blob).await else { return };
+            tracing::error!(
+                %blob, %error,
+                "a reclaimed blob could not be forgotten; it is tried again at the group's next wake"
+            );
+            // To the engine it is gone.
+            if let Ok(Some(kept)) = catalog.blob(blob).await {
+                handle.report(Event::DeadKept { group: kept.group, bytes: kept.payload_bytes });
             }
         });
     }
