@@ -87,6 +87,8 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
 /// Records and media agree, right after a start as well.
 pub(crate) async fn audit(running: &Running, at_end: bool) {
     tokio::time::sleep(SETTLED).await;
+    // What the rack has given up by itself, just before it crashed, is known from its start on.
+    absent::look(running).await;
     let journal = &running.journal;
     match running.context.catalog.audit().await {
         Ok(audit) => journal.demand(audit.contradictions == 0, Rule::Audit, || audit.findings.join("; ")),
