@@ -52,7 +52,9 @@ pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &d
     }
 }
 
-/// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's.
+/// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's. Its name
+/// and either its header or its footer are enough to make it this stack: a write that was to go elsewhere may have put
+/// another's into the place of one of the two.
 async fn is_own(
     drive: &dyn Drive,
     rack: RackUuid,
@@ -60,9 +62,14 @@ async fn is_own(
     name: &FileName,
 ) -> Result<bool, DriveError> {
     assert_eq!(stack_of(name).or(spare_of(name)), Some((id, index)), "a name leads back to its stack");
-    let is_meant = |blob: Blob, found: u8| blob.rack == rack && blob.id == id && found == index;
-    match shown(drive, name).await? {
-        Some((blob, found)) if !is_meant(blob, found) && !is_on(Sabotage::StackIdentityUnchecked) => {
+    let is_meant = |(blob, found): (Blob, u8)| blob.rack == rack && blob.id == id && found == index;
+    let by_header = header_of(drive, name).await?;
+    if by_header.is_some_and(is_meant) {
+        return Ok(true);
+    }
+    let by_footer = footer_of(drive, name).await?;
+    match by_header.or(by_footer) {
+        Some((blob, found)) if !by_footer.is_some_and(is_meant) && !is_on(Sabotage::StackIdentityUnchecked) => {
             tracing::error!(
                 stack = %name, found = %blob.id, rack = %blob.rack, index = found,
                 "a file bears the name of a stack and shows itself to be another's; it is left where it is, look at it"
@@ -90,11 +97,14 @@ pub(super) async fn remove_own(
     }
 }
 
-/// The blob and the index that a file shows; `None` for a file that was never completed and shows neither.
-async fn shown(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
-    if let Some(header) = block(drive, name, 0).await?.and_then(|block| Header::decode(&block).ok()) {
-        return Ok(Some((header.blob, header.index)));
-    }
+/// The blob and the index that the header of a file shows; `None` if there is none, as in a file never begun.
+async fn header_of(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
+    let header = block(drive, name, 0).await?.and_then(|block| Header::decode(&block).ok());
+    Ok(header.map(|header| (header.blob, header.index)))
+}
+
+/// The same of its footer; `None` as well in a file that was never completed.
+async fn footer_of(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
     let Some(offset) = drive.len(name).await?.checked_sub(BLOCK_BYTES as u64) else { return Ok(None) };
     let footer = block(drive, name, offset).await?.and_then(|block| Footer::decode(&block).ok());
     Ok(footer.map(|footer| (footer.blob, footer.index)))

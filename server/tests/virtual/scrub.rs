@@ -213,6 +213,32 @@ fn another_racks_file_under_the_name_of_a_stack_is_left_where_it_is() {
 }
 
 #[test]
+fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_well() {
+    let mut site = site("pelican-mini");
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = fill(larder).await;
+        let all = blobs(larder, &keys).await;
+        let (of, from) = (&all[0], &all[1]);
+        // A write that was to go to another stack, in the place of the header of one and of the footer of another.
+        for (index, at_end) in [(2_u8, false), (4, true)] {
+            let (name, other) = (stack_name(of.blob, index), stack_name(from.blob, 3));
+            let strayed = facts.media[from.drives[3].index()].contents(&other).unwrap();
+            let medium = &facts.media[of.drives[usize::from(index)].index()];
+            let end = medium.contents(&name).unwrap().len();
+            let (block, at) = match at_end {
+                false => (&strayed[..4096], 0),
+                true => (&strayed[strayed.len() - 4096..], end - 4096),
+            };
+            medium.write_at(&name, at as u64, disk::Buffer::copy_of(block)).await.unwrap();
+            medium.sync(&name).await.unwrap();
+        }
+        scrub(larder).await;
+        is_clean(larder, &facts).await;
+    });
+}
+
+#[test]
 fn what_no_code_can_repair_is_said_and_harms_nothing_else() {
     let mut site = site("pelican-mini");
     let facts = site.facts();
