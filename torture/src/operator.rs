@@ -78,7 +78,12 @@ pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: boo
     let number = drive as u32;
     running.overlay.state().drives[drive].given_up = true;
     running.rack.pull(DriveId(number));
-    running.status.fail_drive(number, force).await.is_ok()
+    let is_given_up = running.status.fail_drive(number, force).await.is_ok();
+    if !is_given_up {
+        // Others of its group are rebuilt first, from it as well if it is only retired.
+        running.rack.plug(DriveId(number));
+    }
+    is_given_up
 }
 
 /// Puts a drive into the place of one that was given up: a new one, or, if it is `back` and not dead, that one itself
