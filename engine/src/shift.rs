@@ -11,8 +11,9 @@
 //! 4. In the bad case the paper lets stages overlap ([`Overrun::Overlap`]). Ours keeps them apart
 //!    ([`Overrun::Stretch`]): the log on duty grows beyond its size until a drive is free, and if it has grown to the
 //!    limit, clients are held back. Nothing is lost either way.
-//! 5. A drive that has had nothing to do for long enough sleeps, if its power is controlled. The next one to be on duty
-//!    is woken when the log is half full. The drive on duty never sleeps.
+//! 5. A drive that has had nothing to do for long enough sleeps, if its power is controlled; what is done behind the
+//!    rotation counts, and wakes no drive. The next one to be on duty is woken when the log is half full. The drive on
+//!    duty never sleeps.
 //! 6. A drive that fails or fills leaves the cycle. What only a lost drive held is reported by log.
 //!
 //! Invariants, with `Stretch`: a drive that logs is neither read nor written by a transformation, and in the enhanced
@@ -155,6 +156,8 @@ pub enum ShiftEvent {
     },
     /// The drive has woken, on demand or because somebody else has started it.
     Awoke(PoolDrive),
+    /// Work behind the rotation, such as a merge of trees, has used the drive a moment ago: it is not without work.
+    Used(PoolDrive),
     /// The drive has failed, or is gone.
     Lost(PoolDrive),
     /// The drive has no room for more; what it holds can be read.
@@ -340,6 +343,7 @@ impl Shift {
             ShiftEvent::Flush => self.flush = self.open.is_some_and(|open| open.bytes > 0),
             ShiftEvent::TransformEnded { log, attempt, outcome } => self.ended(now, (log, attempt), outcome, actions),
             ShiftEvent::Awoke(drive) => self.awoke(drive),
+            ShiftEvent::Used(drive) => self.drive_mut(drive).idle_since = None,
             ShiftEvent::Lost(drive) => self.lose(drive, actions),
             ShiftEvent::Full(drive) => self.drive_mut(drive).full = true,
             ShiftEvent::Back(drive) => {

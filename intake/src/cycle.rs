@@ -211,6 +211,7 @@ impl Cycle {
 
     fn handle_all(&mut self, mut events: VecDeque<ShiftEvent>) {
         let (mut actions, mut is_lost) = (Vec::new(), false);
+        self.used().for_each(|event| events.push_front(event));
         while let Some(event) = events.pop_front() {
             if let ShiftEvent::Lost(drive) = event {
                 self.forget_drive(drive);
@@ -226,6 +227,14 @@ impl Cycle {
             self.consider_merging();
         }
         self.report();
+    }
+
+    /// The drives that background work has used since this was last asked: before anything else is decided, or one that
+    /// is at work may be put to sleep.
+    fn used(&self) -> impl Iterator<Item = ShiftEvent> {
+        let there = self.drives.iter().enumerate().filter_map(|(position, drive)| Some((position, drive.as_ref()?)));
+        let used = there.filter(|(_, drive)| drive.was_used());
+        used.map(|(position, _)| ShiftEvent::Used(PoolDrive(position as u32)))
     }
 
     /// Lets background work use the drives that have no stage, and no others. The drive on duty counts as one without

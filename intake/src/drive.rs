@@ -39,6 +39,8 @@ pub(crate) struct Drive {
     /// It was stopped; and a reader has started it since.
     asleep: AtomicBool,
     roused: AtomicBool,
+    /// Background work has used it.
+    used: AtomicBool,
     /// Held by whoever starts or stops it, so that the last to do so is the last of whom it hears.
     power: Mutex<()>,
     turn: Mutex<Turn>,
@@ -77,9 +79,9 @@ impl Drive {
         let (written, syncs) = (AtomicU64::new(0), AtomicU64::new(0));
         let (lost, jobs) = (AtomicBool::new(false), Mutex::new(None));
         let (turn, turned) = (Mutex::new(Turn::Free), Condvar::new());
-        let (asleep, roused) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (asleep, roused, used) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
         let (power, spare) = (Mutex::new(()), Mutex::new(None));
-        Self { uuid, directory, written, syncs, lost, asleep, roused, power, turn, turned, jobs, spare }
+        Self { uuid, directory, written, syncs, lost, asleep, roused, used, power, turn, turned, jobs, spare }
     }
 
     /// Does a piece of background work, at most some MiB, as soon as it is its turn.
@@ -91,7 +93,13 @@ impl Drive {
         if *turn == Turn::Ended || self.is_lost() {
             return Err(io::ErrorKind::Interrupted.into());
         }
+        self.used.store(true, Ordering::Release);
         work()
+    }
+
+    /// Whether background work has used it since this was last asked.
+    pub(crate) fn was_used(&self) -> bool {
+        self.used.swap(false, Ordering::AcqRel)
     }
 
     /// Sets whose turn it is, behind the piece of work that is under way; `false` if that does not end by `deadline`.

@@ -222,6 +222,23 @@ fn a_drive_whose_power_nobody_controls_never_sleeps() {
 }
 
 #[test]
+fn a_drive_that_is_used_behind_the_rotation_stays_awake_until_it_has_rested_for_its_time() {
+    let timeout = PERIOD / 4;
+    let policy = ShiftPolicy { idle_timeout: Some(timeout), ..policy(Overrun::Stretch(4)) };
+    let (mut shift, mut actions) = (Shift::new(policy, 3), Vec::new());
+    shift.apply(Time::ZERO, ShiftEvent::Booted, &mut actions);
+    let used_at = Time::ZERO + timeout;
+    shift.apply(used_at, ShiftEvent::Used(PoolDrive(2)), &mut actions);
+    assert!(shift.is_asleep(PoolDrive(1)) && !shift.is_asleep(PoolDrive(2)), "only one of them was used");
+    assert_eq!(shift.next_deadline(), used_at + timeout);
+    shift.apply(used_at + timeout, ShiftEvent::DeadlineReached, &mut actions);
+    assert!(shift.is_asleep(PoolDrive(2)));
+    actions.clear();
+    shift.apply(used_at + timeout, ShiftEvent::Used(PoolDrive(2)), &mut actions);
+    assert_eq!((actions, shift.is_asleep(PoolDrive(2))), (Vec::new(), true), "nothing is woken by that");
+}
+
+#[test]
 fn idle_drives_sleep_and_are_awake_when_their_turn_comes() {
     let idle_timeout = Some(PERIOD / 4);
     let mut pool = Pool::new(ShiftPolicy { idle_timeout, ..policy(Overrun::Stretch(4)) }, 6, PERIOD / 2);
