@@ -201,8 +201,8 @@ impl Adoption {
         Ok(self.order.commit(order).await?)
     }
 
-    /// Adds to `batch`: the upload that became `member` is open no more, though the catalog knew it so. An object has the
-    /// number of its upload: whoever completed or aborted that once more would take the object's records away. Its
+    /// Adds to `batch`: the upload that became `member` is open no more, though the catalog knew it so. An object has
+    /// the number of its upload: whoever completed or aborted that once more would take the object's records away. Its
     /// files, if they are still there, are nobody's.
     async fn end_upload(&self, member: &FoundMember, batch: &mut Batch) -> Result<(), CatalogError> {
         let version = member.object.version;

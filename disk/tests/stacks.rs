@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Flaw, Header, Inspection, Policy, Provenance, Report, StackError, StackOutcome, StackReader, StackWriter,
-    Written, inspect, inspect_deeply, remove, stack_bytes, stack_name, verify,
+    Blob, Flaw, Footer, Header, Inspection, Policy, Provenance, Report, StackError, StackOutcome, StackReader,
+    StackWriter, Written, inspect, inspect_deeply, remove, stack_bytes, stack_name, verify,
 };
 use disk::{DirectoryDrive, Drive, IoMode, MemoryCall, MemoryDrive, REQUEST_BYTES, RackUuid};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
@@ -408,19 +408,24 @@ async fn only_the_very_blob_is_removed_whatever_bears_its_name() {
         Header { blob, index, provenance: PROVENANCE, drives: (0..5).map(DriveId).collect() }.encode(&mut block);
         block
     };
-    let strangers = [
-        header(Blob { rack: RackUuid([6; 16]), ..rig.blob }, 0),
-        header(Blob { id: BlobId::new(77, 9), ..rig.blob }, 1),
-        header(rig.blob, 4),
-    ];
-    for (index, block) in strangers.into_iter().enumerate() {
-        rig.memory[index].write_at(&names[index], 0, block).await.unwrap();
-    }
-    // A header that cannot be read: the footer says whose it is.
+    let end = stack_bytes(SMALL, 10 * STRIPE);
+    let footer = |blob: Blob, index: u8| {
+        let mut block = disk::Buffer::zeroed(4096);
+        Footer { blob, index, payload_crc64: 1, header_crc: 2 }.encode(&mut block);
+        block
+    };
+    let (elsewhere, other) =
+        (Blob { rack: RackUuid([6; 16]), ..rig.blob }, Blob { id: BlobId::new(77, 9), ..rig.blob });
+    // Another rack's by its header alone, another stack's by its header and its footer: those two stay.
+    rig.memory[0].write_at(&names[0], 0, header(elsewhere, 0)).await.unwrap();
+    rig.memory[1].write_at(&names[1], 0, header(other, 1)).await.unwrap();
+    rig.memory[1].write_at(&names[1], end - 4096, footer(other, 1)).await.unwrap();
+    // A header that went astray, and one that cannot be read: the footer says whose it is.
+    rig.memory[2].write_at(&names[2], 0, header(rig.blob, 4)).await.unwrap();
     rig.flip(3, 20);
     assert_eq!(remove(rig.blob.rack, rig.blob.id, &rig.indexed()).await, vec![StackOutcome::Fine; 5]);
     for (index, drive) in rig.memory.iter().enumerate() {
-        assert_eq!(drive.contents(&names[index]).is_some(), index < 3, "stack {index}");
+        assert_eq!(drive.contents(&names[index]).is_some(), index < 2, "stack {index}");
     }
 }
 

@@ -160,8 +160,8 @@ fn stacks(running: &Running) -> Vec<(DriveId, disk::FileName)> {
     stacks
 }
 
-/// The longest time between two looks: with no period of a scrub in common, or each would find the rack in the same phase
-/// of it.
+/// The longest time between two looks: with no period of a scrub in common, or each would find the rack in the same
+/// phase of it.
 const PAUSE_MAX: Duration = Duration::from_mins(47);
 
 struct Healing<'a> {

@@ -54,7 +54,7 @@ pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &d
 
 /// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's. Its name
 /// and either its header or its footer are enough to make it this stack: a write that was to go elsewhere may have put
-/// another's into the place of one of the two.
+/// another's into the place of one of the two. But no write of this rack puts another rack's header there.
 async fn is_own(
     drive: &dyn Drive,
     rack: RackUuid,
@@ -68,8 +68,9 @@ async fn is_own(
         return Ok(true);
     }
     let by_footer = footer_of(drive, name).await?;
+    let is_by_footer = by_footer.is_some_and(is_meant) && by_header.is_none_or(|(blob, _)| blob.rack == rack);
     match by_header.or(by_footer) {
-        Some((blob, found)) if !by_footer.is_some_and(is_meant) && !is_on(Sabotage::StackIdentityUnchecked) => {
+        Some((blob, found)) if !is_by_footer && !is_on(Sabotage::StackIdentityUnchecked) => {
             tracing::error!(
                 stack = %name, found = %blob.id, rack = %blob.rack, index = found,
                 "a file bears the name of a stack and shows itself to be another's; it is left where it is, look at it"

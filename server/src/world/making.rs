@@ -22,8 +22,8 @@ impl World {
         self.submit_write(None, pack, of, PinnedTo::Group(group));
     }
 
-    /// Submits the write of `pack`, under the number that the migrator gave it, or one of the world's own. That is taken
-    /// here and not before: the engine has the world's numbers go up in the order in which it hears of them.
+    /// Submits the write of `pack`, under the number that the migrator gave it, or one of the world's own. That is
+    /// taken here and not before: the engine has the world's numbers go up in the order in which it hears of them.
     pub(super) fn submit_write(&mut self, migrators: Option<OpId>, pack: Arc<HeldPack>, of: Origin, pin: PinnedTo) {
         let job = match &of {
             Origin::Memory(making) => Some(making.job),

@@ -226,10 +226,8 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
             let strayed = facts.media[from.drives[3].index()].contents(&other).unwrap();
             let medium = &facts.media[of.drives[usize::from(index)].index()];
             let end = medium.contents(&name).unwrap().len();
-            let (block, at) = match at_end {
-                false => (&strayed[..4096], 0),
-                true => (&strayed[strayed.len() - 4096..], end - 4096),
-            };
+            let (block, at) =
+                if at_end { (&strayed[strayed.len() - 4096..], end - 4096) } else { (&strayed[..4096], 0) };
             medium.write_at(&name, at as u64, disk::Buffer::copy_of(block)).await.unwrap();
             medium.sync(&name).await.unwrap();
         }
