@@ -29,8 +29,11 @@ pub(crate) fn budgets_hold(running: &Running) {
     let journal: &Journal = &running.journal;
     let (staging, spool) = (running.context.staging.usage(), running.context.spool.usage());
     let taken = staging.staged_bytes + staging.reserved_bytes;
-    journal.demand(taken <= staging.capacity_bytes, Rule::Budgets, || {
-        format!("the workshop holds {taken} bytes of {}", staging.capacity_bytes)
+    journal.demand(taken <= staging.capacity_bytes + staging.found_bytes, Rule::Budgets, || {
+        format!(
+            "the workshop holds {taken} bytes of {}, {} of which were found",
+            staging.capacity_bytes, staging.found_bytes
+        )
     });
     journal.demand(spool.used_bytes <= spool.capacity_bytes, Rule::Budgets, || {
         format!("the spool holds {} bytes of {}", spool.used_bytes, spool.capacity_bytes)

@@ -43,6 +43,8 @@ pub(crate) type Nonce = Box<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct SlotTable {
     pub(crate) staged_bytes: u64,
     pub(crate) reserved_bytes: u64,
+    /// What was counted only after the start.
+    pub(crate) found_bytes: u64,
     /// Slots that are held, or dead and not removed yet.
     pub(crate) slots: HashMap<u64, SlotEntry>,
     /// Slots whose files can be removed now.
@@ -64,7 +66,7 @@ impl SlotTable {
     /// An empty area.
     pub(crate) fn new() -> Self {
         let (slots, removable, drain) = (HashMap::new(), Vec::new(), Drain::new());
-        Self { staged_bytes: 0, reserved_bytes: 0, slots, removable, drain }
+        Self { staged_bytes: 0, reserved_bytes: 0, found_bytes: 0, slots, removable, drain }
     }
 
     /// Marks `slot` as dead. True if its file can be removed now: nobody holds it, and it was not dead before.

@@ -5,7 +5,9 @@
 //! (or no longer wanted) it is freed.
 //!
 //! Invariants:
-//! - reserved and staged bytes together never exceed the capacity; a reservation lives exactly as long as its holder;
+//! - reserved and staged bytes together never exceed the capacity, but by what was found after the start that nobody
+//!   knew ([`StagingUsage::found_bytes`]); then nothing is reserved before there is room again;
+//! - a reservation lives exactly as long as its holder;
 //! - a file is removed when it is freed (or its writer dropped) and nobody holds its slot, and not before.
 //!
 //! A file may also get its room step by step, as its bytes arrive ([`Staging::reserve_growing`]), so that a client that
@@ -43,6 +45,9 @@ pub struct StagingUsage {
     pub staged_bytes: u64,
     /// Reservations, and files that are being written.
     pub reserved_bytes: u64,
+    /// Of what was staged, so much was found since the start that no record of the catalog knows: others may have taken
+    /// the room by then, so that the area can hold so much more than its capacity. What is freed stays in this sum.
+    pub found_bytes: u64,
 }
 
 /// A finished staged file that the catalog does not know.
@@ -145,7 +150,7 @@ impl Staging {
             other => other?,
         };
         let charged_bytes = found.as_ref().map_or(0, |file| file.charged_bytes);
-        self.slots.state.lock().staged_bytes += charged_bytes;
+        self.count_found(charged_bytes);
         Ok(found)
     }
 
@@ -180,8 +185,14 @@ impl Staging {
             Err(DriveError::NotFound(_)) => 0,
             other => other?,
         };
-        self.slots.state.lock().staged_bytes += charged_bytes;
+        self.count_found(charged_bytes);
         Ok(())
+    }
+
+    fn count_found(&self, charged_bytes: u64) {
+        let mut state = self.slots.state.lock();
+        state.staged_bytes += charged_bytes;
+        state.found_bytes += charged_bytes;
     }
 
     /// Calls `each` with the slot of every file, finished or not, in no order. Memory: none for each.
@@ -350,6 +361,7 @@ impl Staging {
             capacity_bytes: self.slots.capacity_bytes,
             staged_bytes: state.staged_bytes,
             reserved_bytes: state.reserved_bytes,
+            found_bytes: state.found_bytes,
         }
     }
 }

@@ -297,6 +297,7 @@ fn a_crash_keeps_finished_files_and_the_sweep_takes_the_others() {
         assert_eq!(staging.count_unknown(4.into()).await.unwrap(), Some(unknown));
         assert_eq!(staging.count_unknown(5.into()).await.unwrap(), None, "it was never finished");
         assert_eq!(usage(&staging), (4 * 8192, 0), "a finished file stays until it is freed");
+        assert_eq!(staging.usage().found_bytes, 8192);
         staging.free(4).await.unwrap();
         assert_eq!(usage(&staging), (3 * 8192, 0));
         for slot in 1..=3 {
@@ -304,6 +305,27 @@ fn a_crash_keeps_finished_files_and_the_sweep_takes_the_others() {
         }
         assert_eq!(drive.list().await.unwrap().len(), 4);
         std::mem::forget(unfinished);
+    });
+}
+
+#[test]
+fn what_is_found_once_its_room_is_taken_keeps_others_out_until_it_is_gone() {
+    run(async {
+        let (drive, before) = staging(2 * 8192);
+        stage(&before, 1, &sample(1, 5000)).await.unwrap();
+        drive.crash();
+        let staging = Staging::new(Arc::clone(&drive) as Arc<dyn Drive>, 2 * 8192);
+        for slot in [2, 3] {
+            stage(&staging, slot, &sample(slot, 5000)).await.unwrap();
+        }
+        staging.count_unknown(1.into()).await.unwrap().unwrap();
+        let found = staging.usage();
+        assert_eq!((found.staged_bytes - found.capacity_bytes, found.found_bytes), (8192, 8192));
+        staging.free(2).await.unwrap();
+        assert!(staging.reserve(5000).is_err(), "it is full again, and no more");
+        staging.free(1).await.unwrap();
+        stage(&staging, 4, &sample(4, 5000)).await.unwrap();
+        assert!(staging.reserve(5000).is_err());
     });
 }
 
