@@ -230,6 +230,12 @@ impl Ledger {
         self.enter_pool(drive, PowerState::Active);
     }
 
+    /// The platters of `drive` of the pool, which had no permit to start, turn: somebody else started it.
+    pub fn pool_found_spinning(&mut self, drive: PoolDriveId) {
+        assert!(self.pool_state(drive) == PowerState::Standby, "{drive} was supposed to stand still");
+        self.enter_pool(drive, PowerState::Active);
+    }
+
     /// The platters of `drive` of the pool stand still, or its start came to nothing.
     pub fn pool_stopped(&mut self, drive: PoolDriveId) {
         assert!(self.pool_state(drive) != PowerState::Standby, "{drive} has no permit to give back");

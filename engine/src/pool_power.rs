@@ -14,11 +14,13 @@
 //!    is asked before any group: clients wait for it. All else that a start takes is reserved at all times, so it
 //!    waits for starts under way and for nothing else ([`crate::ledger`]).
 //! 3. A drive that does not start is answered for, and counts as standing still; whoever wants it again has it tried
-//!    again. One that does not stop spins on.
+//!    again. One that does not stop spins on, and is sent another stop after [`STOP_PAUSE`].
 //! 4. Once the rack closes none is stopped any more: the log is written to until the end.
+//! 5. A drive that somebody else started spins without a permit, which cannot be helped. It is stopped as in 1, but not
+//!    before [`STOP_PAUSE`] is over: whoever it was may come again. That start wears it like any other: it is counted.
 //!
-//! Invariants: no drive of the pool starts but under a permit; each start is counted; whoever wants a drive is answered
-//! once for each time that it spins or fails.
+//! Invariants: no drive of the pool is started but under a permit; each start is counted; whoever wants a drive is
+//! answered once for each time that it spins or fails.
 
 use crate::action::Action;
 use crate::budget::StartBudget;
@@ -29,10 +31,15 @@ use crate::spin_down::Spinning;
 use crate::step::Step;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use model::{Attempt, DriveId, PoolDriveId, Time};
 
 #[cfg(test)]
 mod tests;
+
+/// Between a stop that failed, or that somebody else undid, and the next one: what stood against it may be over by
+/// then, and a drive is not stopped and started every few seconds.
+pub const STOP_PAUSE: Duration = Duration::from_mins(10);
 
 /// The power of a drive of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +76,8 @@ struct Pooled {
     wanted: bool,
     /// Since when it spins.
     ready_at: Time,
+    /// It is sent no stop before: the last one failed, or was undone.
+    stop_from: Time,
     starts: u64,
 }
 
@@ -91,7 +100,8 @@ impl PoolPower {
     /// The drives of a pool, all of which spin.
     pub fn new(drive_count: usize, starts_per_day: u32, spin_down: SpinDownPolicy) -> Self {
         let phase = PoolDrivePhase::Spinning;
-        let spins = Pooled { phase, attempt: Attempt(0), idle: false, wanted: false, ready_at: Time::ZERO, starts: 0 };
+        let (attempt, ready_at, stop_from) = (Attempt(0), Time::ZERO, Time::ZERO);
+        let spins = Pooled { phase, attempt, idle: false, wanted: false, ready_at, stop_from, starts: 0 };
         let budget = StartBudget::new(drive_count.max(1), starts_per_day);
         Self { drives: vec![spins; drive_count], budget, starts_per_day, spin_down }
     }
@@ -112,15 +122,24 @@ impl PoolPower {
                 one.phase = PoolDrivePhase::Standby;
             }
             PoolDriveEvent::Failed(attempt) if one.does(PoolDrivePhase::Stopping, attempt) => {
-                (one.phase, one.idle) = (PoolDrivePhase::Spinning, false);
+                (one.phase, one.stop_from) = (PoolDrivePhase::Spinning, step.now + STOP_PAUSE);
             }
             PoolDriveEvent::Failed(attempt) if one.does(PoolDrivePhase::Starting, attempt) => {
                 ledger.pool_stopped(drive);
                 (one.phase, one.wanted) = (PoolDrivePhase::Standby, false);
                 ask(drive, PoolDriveAction::Answer { awake: false }, step);
             }
-            // An answer that comes late.
-            PoolDriveEvent::Started(_) | PoolDriveEvent::Stopped(_) | PoolDriveEvent::Failed(_) => {}
+            PoolDriveEvent::Spins if one.phase == PoolDrivePhase::Standby => {
+                ledger.pool_found_spinning(drive);
+                (one.phase, one.ready_at) = (PoolDrivePhase::Spinning, step.now);
+                one.stop_from = step.now + STOP_PAUSE;
+                self.budget.record(of_budget(drive), step.now);
+            }
+            // It was started from here meanwhile; or an answer comes late.
+            PoolDriveEvent::Spins
+            | PoolDriveEvent::Started(_)
+            | PoolDriveEvent::Stopped(_)
+            | PoolDriveEvent::Failed(_) => {}
         }
     }
 
@@ -169,10 +188,10 @@ impl PoolPower {
     /// Until when `drive`, which spins, spins on.
     fn stays_until(&self, drive: PoolDriveId, now: Time) -> Time {
         let is_exhausted = self.budget.starts_today(of_budget(drive), now) >= self.starts_per_day;
-        let ready_at = self.drives[drive.index()].ready_at;
+        let Pooled { ready_at, stop_from, .. } = self.drives[drive.index()];
         // A stop is a start later on the same day, most often; groups stay for this only where the operator says so.
         let policy = SpinDownPolicy { keeps_exhausted: true, ..self.spin_down };
-        policy.stays_until(&Spinning { ready_at, is_exhausted, recovery_reserved: false }, now)
+        policy.stays_until(&Spinning { ready_at, is_exhausted, recovery_reserved: false }, now).max(stop_from)
     }
 
     fn command(&mut self, drive: PoolDriveId, phase: PoolDrivePhase) -> Attempt {

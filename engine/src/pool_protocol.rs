@@ -24,6 +24,8 @@ pub enum PoolDriveEvent {
     Stopped(Attempt),
     /// It did not start, or did not stop.
     Failed(Attempt),
+    /// It was found turning though it was stopped: somebody else started it.
+    Spins,
 }
 
 /// Something that the world must do with a drive of the pool.

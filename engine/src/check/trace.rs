@@ -387,6 +387,13 @@ impl TraceCheck {
                 let was_started = self.pool[drive.index()].0 == Turning::Starting;
                 self.pool_answered(drive, attempt, if was_started { Turning::No } else { Turning::Yes });
             }
+            // Nobody asked for that.
+            PoolDriveEvent::Spins => {
+                let one = &mut self.pool[drive.index()];
+                if *one == (Turning::No, None) {
+                    one.0 = Turning::Yes;
+                }
+            }
             PoolDriveEvent::Reported { .. } | PoolDriveEvent::Wanted | PoolDriveEvent::Idle => {}
         }
     }

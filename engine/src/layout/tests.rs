@@ -124,6 +124,7 @@ fn random_rack(seed: u64, side_max: u64) -> RackSpec {
             .map(|c| (rng.below(3) > 0).then(|| c[rng.below(c.len() as u64) as usize]))
             .collect(),
         path: None,
+        disk: None,
     };
     draft.pool = (0..seed % 3).map(|_| pooled()).collect();
     let mut uncontrolled = Rng::for_thing(0x6f6e, seed);

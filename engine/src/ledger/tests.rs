@@ -58,8 +58,9 @@ fn watts() -> impl Strategy<Value = Watts> {
 fn with_always_on(rack: RackSpec, pool: u32, uncontrolled: &[u32]) -> RackSpec {
     let mut draft = RackDraft::clone(&rack);
     let domains = |i: u32| rack.drives[i as usize].resource_domains.iter().copied().map(Some).collect();
-    draft.pool =
-        (0..pool).map(|i| PoolDriveSpec { slot: None, resource_domains: domains(i / 2), path: None }).collect();
+    draft.pool = (0..pool)
+        .map(|i| PoolDriveSpec { slot: None, resource_domains: domains(i / 2), path: None, disk: None })
+        .collect();
     for drive in uncontrolled {
         draft.drives[*drive as usize].power = DrivePower::None;
     }

@@ -182,12 +182,51 @@ fn a_drive_that_does_not_stop_spins_on_and_none_is_stopped_at_the_end() {
         panic!("it is stopped")
     };
     assert_eq!(pool.event(P0, PoolDriveEvent::Failed(attempt)), []);
-    assert_eq!((pool.phase(P0), pool.want(P0)), (PoolDrivePhase::Spinning, answer(P0, true)));
+    assert_eq!((pool.phase(P0), pool.power.deadline(pool.now)), (PoolDrivePhase::Spinning, pool.now + STOP_PAUSE));
+    pool.now += STOP_PAUSE;
+    assert!(matches!(
+        pool.after(|_, _, _| ())[..],
+        [Action::PoolDrive { action: PoolDriveAction::Stop(next), .. }] if next != attempt
+    ));
+    let next = Attempt(attempt.0 + 1);
+    assert_eq!(pool.event(P0, PoolDriveEvent::Failed(next)), []);
+    assert_eq!(pool.want(P0), answer(P0, true), "it spins");
+    pool.now += STOP_PAUSE;
+    assert_eq!(pool.after(|_, _, _| ()), [], "somebody has a use for it");
     let mut actions = Vec::new();
     let mut step = Step { now: Time::ZERO, actions: &mut actions };
     pool.power.take_note(P0, PoolDriveEvent::Idle, &mut pool.ledger, &mut step);
     pool.power.go_on(&mut pool.ledger, true, &mut step);
     assert_eq!(actions, []);
+}
+
+#[test]
+fn a_drive_that_somebody_else_started_is_stopped_until_that_has_worn_it_enough() {
+    let mut pool = Pool::new(2);
+    let spinning_mw = pool.ledger.watts_mw();
+    let mut stop = pool.idle(P0);
+    assert_eq!(pool.event(P0, PoolDriveEvent::Spins), [], "it has not stopped yet");
+    for _ in 0..2 {
+        assert_eq!(pool.done(P0, &stop), []);
+        assert_eq!(pool.event(P0, PoolDriveEvent::Spins), [], "whoever it was may come again");
+        assert_eq!(pool.ledger.watts_mw(), spinning_mw);
+        pool.now += STOP_PAUSE;
+        stop = pool.after(|_, _, _| ());
+    }
+    assert_eq!((stop, pool.phase(P0)), (vec![], PoolDrivePhase::Spinning), "no starts are left today");
+    assert_eq!(pool.power.deadline(pool.now), Time::start_of_day(1));
+    assert_eq!(pool.want(P0), answer(P0, true));
+}
+
+#[test]
+fn a_drive_that_starts_and_is_found_spinning_was_started_once() {
+    let mut pool = Pool::new(10);
+    let stop = pool.idle(P0);
+    pool.done(P0, &stop);
+    let start = pool.want(P0);
+    assert_eq!(pool.event(P0, PoolDriveEvent::Spins), []);
+    assert_eq!(pool.done(P0, &start), answer(P0, true));
+    assert_eq!(pool.power.view(P0, pool.now).unwrap().starts_today, 1);
 }
 
 /// At random, with drives of the box that start beside them: nobody who wants a drive is left without an answer, no

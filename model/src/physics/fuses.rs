@@ -327,7 +327,8 @@ mod tests {
     #[test]
     fn a_start_in_the_pool_counts_where_starts_are_limited() {
         let mut draft = RackDraft::clone(&rack(DomainLimit::StartingDrives(1)));
-        let inside = PoolDriveSpec { slot: None, resource_domains: vec![Some(DomainId(0)), None, None], path: None };
+        let resource_domains = vec![Some(DomainId(0)), None, None];
+        let inside = PoolDriveSpec { slot: None, resource_domains, path: None, disk: None };
         let outside = PoolDriveSpec { resource_domains: vec![None; 3], ..inside.clone() };
         draft.pool = vec![inside, outside];
         let mut fuses = Fuses::new(&RackSpec::validated(draft).unwrap(), Duration::from_secs(30));
@@ -344,7 +345,7 @@ mod tests {
     fn drives_of_the_pool_count_at_all_times() {
         let mut draft = RackDraft::clone(&rack(DomainLimit::ActiveDrives(2)));
         let domains = vec![Some(DomainId(0)), None, None];
-        draft.pool = vec![PoolDriveSpec { slot: None, resource_domains: domains, path: None }];
+        draft.pool = vec![PoolDriveSpec { slot: None, resource_domains: domains, path: None, disk: None }];
         let mut fuses = Fuses::new(&RackSpec::validated(draft).unwrap(), Duration::from_secs(30));
         let (now, at_speed) = (Time::from_secs(1), Time::from_secs(9));
         assert_eq!(fuses.spin_up(now, DriveId(0), at_speed), None);

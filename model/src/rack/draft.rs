@@ -145,6 +145,9 @@ pub struct PoolDriveSpec {
     pub resource_domains: Vec<Option<DomainId>>,
     /// Its directory, if that is outside of the data directory.
     pub path: Option<String>,
+    /// The whole disk on which that directory is, whose power is Larder's to control; `None` if nobody's here.
+    #[serde(default)]
+    pub disk: Option<String>,
 }
 
 /// The distribution of a duration. Sampled in whole nanoseconds, so that a seed gives the same on every machine.

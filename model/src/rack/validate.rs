@@ -176,7 +176,7 @@ fn check_drives(draft: &RackDraft) -> Checked {
         require(drive.id == DriveId(index as u32), format_args!("drives[{index}]"), numbered)?;
         check_slot("drives", index, drive.slot, &mut slots)?;
         if let Some(path) = &drive.path {
-            check_path("drives", index, path, &mut paths)?;
+            check_path("path", ("drives", index), path, &mut paths)?;
         }
         if let Some(bytes) = drive.capacity_bytes {
             check_capacity(format_args!("drives[{index}].capacity"), bytes)?;
@@ -239,7 +239,12 @@ fn check_pool<'a>(draft: &'a RackDraft, slots: &mut Places<[u16; 3]>, paths: &mu
             check_slot("pool", index, slot, slots)?;
         }
         if let Some(path) = &drive.path {
-            check_path("pool", index, path, paths)?;
+            check_path("path", ("pool", index), path, paths)?;
+        }
+        if let Some(disk) = &drive.disk {
+            let message = "the directory on the disk is missing; write its path as well, or leave the disk out";
+            require(drive.path.is_some(), format_args!("pool[{index}].disk"), message)?;
+            check_path("disk", ("pool", index), disk, paths)?;
         }
         let (named, resources) = (drive.resource_domains.len(), draft.resources.len());
         let message = format_args!("names {named} domains; name one for each of the {resources} resources");
@@ -265,11 +270,12 @@ fn check_slot(list: &'static str, index: usize, slot: [u16; 3], seen: &mut Place
     refuse(format_args!("{list}[{index}].slot"), taken)
 }
 
-fn check_path<'a>(list: &'static str, index: usize, path: &'a str, seen: &mut Places<&'a str>) -> Checked {
-    let key = format!("{list}[{index}].path");
+fn check_path<'a>(key: &str, at: (&'static str, usize), path: &'a str, seen: &mut Places<&'a str>) -> Checked {
+    let (list, index) = at;
+    let key = format!("{list}[{index}].{key}");
     let empty = "an empty path leads nowhere; write a directory or device, or leave the key out";
     require(!path.is_empty(), &key, empty)?;
-    match seen.insert(path, (list, index)) {
+    match seen.insert(path, at) {
         Some((list, other)) => {
             refuse(key, format_args!("{path:?} is that of {list}[{other}] already; give each drive a path of its own"))
         }
@@ -374,7 +380,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::id::ResourceId;
-    use crate::rack::{FailureDomains, HeavyLoad, RackSpec};
+    use crate::rack::{FailureDomains, HeavyLoad, PoolDriveSpec, RackSpec};
 
     fn draft() -> RackDraft {
         let span = Distribution::constant(Duration::from_secs(1));
@@ -512,6 +518,17 @@ mod tests {
             d.drives[2].path = Some("/dev/sda".into());
         };
         assert_eq!(refused(same).0, "drives[2].path");
+        let pooled = |path: Option<&str>| PoolDriveSpec {
+            slot: None,
+            resource_domains: vec![None],
+            path: path.map(Into::into),
+            disk: Some("/dev/sda".into()),
+        };
+        let one_disk = |d: &mut RackDraft| d.pool = vec![pooled(Some("/mnt/a")), pooled(Some("/mnt/b"))];
+        let (key, message) = refused(one_disk);
+        assert_eq!(key, "pool[1].disk");
+        assert!(message.contains("that of pool[0]"), "{message}");
+        assert_eq!(refused(|d| d.pool = vec![pooled(None)]).0, "pool[0].disk");
         assert_eq!(refused(|d| d.drives[1].path = Some(String::new())).0, "drives[1].path");
         assert_eq!(refused(|d| d.drives[1].capacity_bytes = Some(0)).0, "drives[1].capacity");
     }

@@ -129,6 +129,9 @@ pub(super) fn drives(
     Ok((drives, pool))
 }
 
+/// An example of a disk.
+const DISK: &str = "\"/dev/disk/by-id/ata-MODEL_SERIAL\"";
+
 /// The table of a drive of the pool, and where it stands in the rack, if it does.
 type Pooled<'a> = (Table<'a>, Option<[u16; 3]>);
 
@@ -141,7 +144,7 @@ fn pool<'a>(root: &Table<'a>) -> Result<(Vec<Pooled<'a>>, Vec<PoolDriveSpec>), F
     let (mut tables, mut drives) = (Vec::new(), Vec::new());
     for element in elements {
         let table = element.table()?;
-        table.only(&["slot", "path", "domains"])?;
+        table.only(&["slot", "path", "disk", "domains"])?;
         let at = if table.find("slot").is_some() { Some(slot(&table)?) } else { None };
         if let (None, Some(domains)) = (at, table.find("domains")) {
             let message = "a drive of the pool outside of the rack shares nothing with it; write its slot as well, \
@@ -149,7 +152,8 @@ fn pool<'a>(root: &Table<'a>) -> Result<(Vec<Pooled<'a>>, Vec<PoolDriveSpec>), F
             return Err(domains.refuse(message));
         }
         let path = table.find("path").map(|p| p.string("\"/mnt/pool-0\"")).transpose()?.map(ToString::to_string);
-        drives.push(PoolDriveSpec { slot: at, resource_domains: Vec::new(), path });
+        let disk = table.find("disk").map(|disk| disk.string(DISK)).transpose()?.map(ToString::to_string);
+        drives.push(PoolDriveSpec { slot: at, resource_domains: Vec::new(), path, disk });
         tables.push((table, at));
     }
     Ok((tables, drives))

@@ -225,8 +225,10 @@ fn what_is_written_is_read_back_as_the_same_rack() {
         slot,
         resource_domains: alloc::vec![domain.map(DomainId), None],
         path: None,
+        disk: None,
     };
     draft.pool = alloc::vec![pool(Some([9, 0, 0]), Some(0)), pool(None, None)];
+    (draft.pool[1].path, draft.pool[1].disk) = (Some("/mnt/p".into()), Some("/dev/disk/by-id/p".into()));
     let text = again(&RackSpec::validated(draft).unwrap());
     for line in [
         "# a note of two   lines\n[[drives]]",
@@ -235,6 +237,7 @@ fn what_is_written_is_read_back_as_the_same_rack() {
         "power = { command = [\"/bin/relay\", \"a b\", \"\\\"\", \"\"], timeout = \"7 s\" }",
         "watts = { standby = 0.805, spin_up = 24, active = 6.5 }",
         "rate_spread = { zone = \"30.5 %\", drive = \"5 %\" }",
+        "path = \"/mnt/p\"\ndisk = \"/dev/disk/by-id/p\"",
     ] {
         assert!(text.contains(line), "no {line} in {text}");
     }

@@ -86,6 +86,9 @@ fn pool_drive(text: &mut String, rack: &RackSpec, drive: &PoolDriveSpec) {
     if let Some(path) = &drive.path {
         line(text, "path", quoted(path));
     }
+    if let Some(disk) = &drive.disk {
+        line(text, "disk", quoted(disk));
+    }
     let Some(slot) = drive.slot else { return };
     line(text, "slot", self::slot(slot));
     // A number that no drive of the rack has stands for a domain without any.
