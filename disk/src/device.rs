@@ -22,21 +22,29 @@
 //!   stays mounted, whose label is not the expected one;
 //! - a disk counts as stopped only if it says so itself.
 
+mod freeze;
 mod handle;
 mod measurable;
 mod mkfs;
 mod mount;
+mod mounted;
+mod pool;
+mod powered;
 mod rack;
 mod sleep;
 mod state;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watched;
 
 pub use handle::DiskHandle;
 pub use mkfs::MkfsError;
-pub use rack::{DeviceRack, RackDrive, WATCH_EVERY};
+pub use mounted::{MountedDisk, MountedError};
+pub use pool::PoolDisks;
+pub use rack::{DeviceRack, RackDrive};
 pub use state::directory_in;
+pub use watched::WATCH_EVERY;
 
 use crate::directory::{DirectoryDrive, OpenFiles};
 use crate::label::{self, DriveLabel, Label};
@@ -46,6 +54,7 @@ use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
 use measurable::Measurable;
 use model::Smart;
+use powered::PoweredDisk;
 use state::DeviceState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,7 +68,7 @@ pub struct DeviceDrive {
 impl DeviceDrive {
     /// The drive on `disk`, mounted at `mount_point`, which must carry `label`.
     pub fn new(disk: DiskHandle, mount_point: impl Into<PathBuf>, label: Label) -> Self {
-        let state = DeviceState::new(disk, mount_point.into(), label.clone());
+        let state = DeviceState::new(PoweredDisk::new(disk), mount_point.into(), label.clone());
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         Self { state: Arc::new(state), files }
     }
@@ -95,7 +104,7 @@ impl DeviceDrive {
     /// # Errors
     /// [`DriveError`], if it is not there or may not be sent commands.
     pub fn mode(&self) -> Result<PowerMode, DriveError> {
-        self.state.disk.mode()
+        self.state.power.disk.mode()
     }
 
     /// Says so if the mounted volume was made on another disk. It is used all the same: whoever copied a dying disk to
@@ -103,9 +112,9 @@ impl DeviceDrive {
     async fn warn_of_another_disk(&self) {
         let Ok(made_on) = label::device_of(&self.files).await else { return };
         let shown = format!("{made_on:?}");
-        if let Ok(Some(other)) = self.run(move |state| Ok(state.disk.other_than(&made_on))).await {
+        if let Ok(Some(other)) = self.run(move |state| Ok(state.power.disk.other_than(&made_on))).await {
             tracing::warn!(
-                disk = %self.state.disk.id().display(),
+                disk = %self.state.power.disk.id().display(),
                 "a drive was made on another disk ({shown}) than the one that it is on ({other}): if that is no copy \
                  of yours, see to it that the other one is not served as well"
             );
@@ -223,7 +232,7 @@ impl Drive for DeviceDrive {
     }
 
     async fn spin_up(&self) -> Result<(), DriveError> {
-        self.run(DeviceState::start).await
+        self.run(|state| state.power.start()).await
     }
 
     async fn mount(&self) -> Result<Space, DriveError> {
@@ -249,6 +258,6 @@ impl Drive for DeviceDrive {
     }
 
     async fn health(&self) -> Result<Option<Smart>, DriveError> {
-        self.run(DeviceState::health).await
+        self.run(|state| state.power.health()).await
     }
 }

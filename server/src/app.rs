@@ -10,7 +10,7 @@ use crate::admin;
 use crate::boot;
 use crate::certificate::{self, Certificate};
 use crate::config::Config;
-use crate::context::{Context, PinOf, SmallObjects, WorldCounters, nonces};
+use crate::context::{Context, PinOf, SmallObjects, Tracer, WorldCounters, nonces};
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::descriptors::Descriptors;
 use crate::drive_copies::DriveCopies;
@@ -277,6 +277,9 @@ impl Boot<'_> {
         let journal = self.journal(&catalog)?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
+        if let Some(log) = &log {
+            log.count_starts(&catalog, clock.now()).await?;
+        }
         let (hardware, drives) = self.hardware(&spec, &clock)?;
         let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
         let mut context = Context {
@@ -301,11 +304,8 @@ impl Boot<'_> {
         };
         let policy = self.config.rack_policy(&spec);
         let seed = wall_ms();
-        if let Some(path) = &self.config.trace {
-            let header = Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed };
-            let failed = |source| io_error(&format!("writing the trace {}", path.display()), source);
-            context.trace = Some(trace_file::create(path, &header).map_err(failed)?);
-        }
+        context.trace =
+            self.trace(&Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed })?;
         let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
         if let Some(log) = &log {
             log.follow(world.clone());
@@ -328,6 +328,13 @@ impl Boot<'_> {
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+    }
+
+    /// Where everything is written down that the engine is told and decides, if that is wanted.
+    fn trace(&self, header: &Header) -> Result<Option<Tracer>, ServerError> {
+        let Some(path) = &self.config.trace else { return Ok(None) };
+        let failed = |source| io_error(&format!("writing the trace {}", path.display()), source);
+        trace_file::create(path, header).map(Some).map_err(failed)
     }
 
     /// What the intake is opened for: to be made if small objects go there.
@@ -380,15 +387,16 @@ impl Boot<'_> {
             let (path, label) = &places[drive.index()];
             Arc::new(DirectoryDrive::at(path).with_label(label.clone()).with_open_files(&files)) as Arc<dyn Drive>
         };
+        let has_disks = self.dir.has_devices() || !self.dir.pool_disks().is_empty();
+        if has_disks && self.config.time_scale != 1 {
+            return Err(ServerError::Refused(
+                "a rack of real disks runs at time_scale = 1; set that in larder.toml".into(),
+            ));
+        }
         if !self.dir.has_devices() {
             let emulated = EmulatedRack::new(spec, self.config.emulation.seed, Arc::clone(clock), directory);
             let drives = emulated.drives();
             return Ok((Arc::new(emulated), drives));
-        }
-        if self.config.time_scale != 1 {
-            return Err(ServerError::Refused(
-                "a rack of real disks runs at time_scale = 1; set that in larder.toml".into(),
-            ));
         }
         let of_rack = |drive: &DriveSpec| match self.dir.device_drive(drive.id) {
             Some(device) => RackDrive::Device(device.with_open_files(&files)),

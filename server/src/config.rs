@@ -264,7 +264,8 @@ pub struct IntakeConfig {
     /// in files of their own. 0 is none. 1 MiB.
     #[serde(rename = "below", deserialize_with = "text::size")]
     pub below_bytes: u64,
-    /// A drive of an emulated pool sleeps after so long without work; `None` is never. 10 min. Modelled time.
+    /// A drive of the pool whose power is controlled sleeps after so long without work; `None` is never. 10 min.
+    /// Modelled time.
     #[serde(deserialize_with = "text::some_time_or_never")]
     pub idle_timeout: Option<Duration>,
 }

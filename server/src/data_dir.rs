@@ -32,7 +32,7 @@ pub use error::DataDirError;
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
 use disk::clock;
-use disk::device::{self, DeviceDrive, DiskHandle, is_device};
+use disk::device::{self, DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::measure::Figures;
 use disks::{DISKS, Disks};
@@ -261,6 +261,15 @@ impl DataDir {
     pub fn emulated_pool_drive(&self, index: usize) -> Option<PoolDriveId> {
         let drive = self.rack.pool.get(index)?;
         (drive.path.is_none() && !self.has_devices()).then_some(PoolDriveId(index as u32))
+    }
+
+    /// The drives of the pool that are whole disks, on which their directories are.
+    pub fn pool_disks(&self) -> Vec<(PoolDriveId, MountedDisk)> {
+        let drives = self.rack.pool.iter().zip(self.intake()).zip(0..);
+        let disk = |((drive, place), number): ((&PoolDriveSpec, PathBuf), u32)| {
+            Some((PoolDriveId(number), MountedDisk::new(DiskHandle::new(drive.disk.as_ref()?, None), place)))
+        };
+        drives.filter_map(disk).collect()
     }
 
     /// The device that `drive` is, if it is one.

@@ -16,9 +16,11 @@
 
 use crate::data_dir::DataDir;
 use crate::error::ServerError;
+use crate::intake_places::IntakePlaces;
 use crate::pool_drives::{PoolDirectory, PoolPower};
-use crate::world::WorldHandle;
-use catalog::{Catalog, CommitLog, LogError, LogRecord, Sequence, SqliteStore};
+use crate::world::{WorldHandle, pool};
+use catalog::{Catalog, CatalogError, CommitLog, LogError, LogRecord, Sequence, SqliteStore};
+use disk::device::PoolDisks;
 use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
@@ -27,7 +29,7 @@ use intake::{
     Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, OpenError, Opened, PoolUuid, PutError, ReadError, Replay,
     Stored,
 };
-use model::PoolDriveId;
+use model::{PoolDriveId, Time};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
@@ -56,8 +58,6 @@ const PAYLOAD_1: u8 = b's';
 const NO_PAYLOAD: &[u8] = b"c";
 /// The name under which the catalog knows its pool.
 const POOL: &str = "intake-pool";
-/// A file that an operator puts into an empty directory which is to join a pool that there is already.
-const JOIN: &str = "intake.join";
 
 /// The log in front of a catalog.
 pub struct IntakeLog {
@@ -72,6 +72,9 @@ pub struct IntakeLog {
     /// The way to whoever controls the power of its drives, and which drives of the pool those are, by their places.
     power: PoolPower,
     powered: Vec<(String, PoolDriveId)>,
+    /// Those of them that are whole disks, and which of these had to be started to open it.
+    disks: Arc<PoolDisks>,
+    started: Vec<PoolDriveId>,
     state: Mutex<State>,
 }
 
@@ -111,15 +114,16 @@ impl IntakeLog {
     /// [`ServerError`]; if it is missing, and the catalog needs it, unless it is given up.
     pub(crate) fn of(dir: &DataDir, purpose: Purpose) -> Result<Option<Arc<Self>>, ServerError> {
         let Purpose { makes: make, is_given_up, idle_timeout, deadline } = purpose;
-        let is_missing = Self::is_missing(dir);
+        let places = IntakePlaces::of(dir);
+        let is_missing = is_missing(dir, &places);
         if is_missing && !is_given_up {
-            return Err(missing(dir));
+            return Err(missing(&places));
         }
-        if !make && !is_missing && !is_made(&dir.intake()) {
+        if !make && !is_missing && !places.is_made() {
             return Ok(None);
         }
         let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
-        Self::at(dir, |directories, entropy| {
+        Self::at(dir, &places, |directories, entropy| {
             let deadline = deadline.filter(|_| directories.len() > 1);
             Self::open_in(directories, entropy, |config| {
                 (config.needs_all, config.idle_timeout) = (needs_all, idle_timeout);
@@ -129,47 +133,47 @@ impl IntakeLog {
         .map(Some)
     }
 
-    /// True if there is none, and what the catalog has acknowledged last may be in it alone.
-    fn is_missing(dir: &DataDir) -> bool {
-        !is_made(&dir.intake()) && SqliteStore::needs_log(dir.catalog())
-    }
-
     /// The intake of `dir`, if it has one, to look at it: nothing of it is changed.
     ///
     /// # Errors
     /// [`ServerError`].
     pub(crate) fn look_at(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        if Self::is_missing(dir) {
-            return Err(missing(dir));
+        let places = IntakePlaces::of(dir);
+        if is_missing(dir, &places) {
+            return Err(missing(&places));
         }
         let needs_all = SqliteStore::needs_log(dir.catalog());
         let look = |directories, entropy| Self::look(directories, entropy, needs_all);
-        if is_made(&dir.intake()) { Self::at(dir, look).map(Some) } else { Ok(None) }
+        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
         dir: &DataDir,
+        places: &IntakePlaces,
         open: impl Fn(Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
     ) -> Result<Arc<Self>, ServerError> {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy)
             .map_err(|error| ServerError::Io("drawing random bytes".into(), io::Error::other(error.to_string())))?;
-        let places = dir.intake();
-        let in_places = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&places)));
+        let shown = places.shown();
+        let in_places = |error: io::Error| io::Error::new(error.kind(), format!("{shown}: {error}"));
         let (power, mut powered) = (PoolPower::default(), Vec::new());
         let open_one = |index, place: &Path| -> io::Result<Box<dyn Directory>> {
             let files = DirectoryOfFiles::open(place)?;
-            let Some(drive) = dir.emulated_pool_drive(index) else { return Ok(Box::new(files)) };
+            let disk = Some(PoolDriveId(index as u32)).filter(|drive| places.disks().get(*drive).is_some());
+            let Some(drive) = disk.or_else(|| dir.emulated_pool_drive(index)) else { return Ok(Box::new(files)) };
             powered.push((files.place(), drive));
             Ok(Box::new(PoolDirectory { files, drive, power: power.clone() }))
         };
-        let opened = directories(dir.path(), &places, open_one).and_then(|(found, unmounted)| {
+        let opened = places.directories(open_one).and_then(|(found, unmounted)| {
             let log = open(found, u128::from_le_bytes(entropy)).map_err(in_places)?;
-            Ok(Arc::new(Self { places: shown(&places), unmounted, power: power.clone(), powered, ..log }))
+            let (disks, started) = (Arc::clone(places.disks()), places.started().to_vec());
+            let shown = places.shown();
+            Ok(Arc::new(Self { places: shown, unmounted, power: power.clone(), powered, disks, started, ..log }))
         });
         opened.map_err(|error| {
             if error.kind() == io::ErrorKind::NotConnected {
-                return missing(dir);
+                return missing(places);
             }
             let mend = "see that it is a directory that can be read and written, on a disk that has some room";
             ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
@@ -192,8 +196,25 @@ impl IntakeLog {
         self.intake.status()
     }
 
+    /// Those drives of the pool that are whole disks.
+    pub(crate) fn disks(&self) -> &Arc<PoolDisks> {
+        &self.disks
+    }
+
+    /// Counts the starts that it took to open it, on the day of `now`: before anybody asks how many there were.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    pub(crate) async fn count_starts(&self, catalog: &Catalog, now: Time) -> Result<(), CatalogError> {
+        for drive in &self.started {
+            pool::count_start(catalog, *drive, now.day()).await?;
+        }
+        Ok(())
+    }
+
     /// From now on `world` controls the power of its drives.
     pub(crate) fn follow(&self, world: WorldHandle) {
+        world.control(Arc::clone(&self.disks));
         self.power.follow(world);
     }
 
@@ -250,7 +271,7 @@ impl IntakeLog {
     /// # Errors
     /// If it cannot be used; the message says why.
     fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, set: impl FnOnce(&mut Config)) -> io::Result<Self> {
-        let clock = || model::Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
+        let clock = || Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
         config.fan_in = FAN_IN;
@@ -277,8 +298,9 @@ impl IntakeLog {
         let has_version_1 = old.map_err(io::Error::other)?.is_some();
         let (intake, state) = (Arc::new(intake), Mutex::new(state));
         let (places, unmounted) = (String::new(), Vec::new());
-        let (power, powered) = (PoolPower::default(), Vec::new());
-        Ok(Self { intake, has_version_1, pool, places, unmounted, power, powered, state })
+        let (power, powered, disks, started) =
+            (PoolPower::default(), Vec::new(), Arc::new(PoolDisks::new([])), Vec::new());
+        Ok(Self { intake, has_version_1, pool, places, unmounted, power, powered, disks, started, state })
     }
 
     /// The keys under which the payload at `at` may be, the likeliest first.
@@ -303,12 +325,17 @@ impl IntakeLog {
 }
 
 /// The refusal to go on without what the catalog needs.
-fn missing(dir: &DataDir) -> ServerError {
+/// True if there is none, and what the catalog has acknowledged last may be in it alone.
+fn is_missing(dir: &DataDir, places: &IntakePlaces) -> bool {
+    !places.is_made() && SqliteStore::needs_log(dir.catalog())
+}
+
+fn missing(places: &IntakePlaces) -> ServerError {
     ServerError::Refused(format!(
         "{} is missing or lacks a drive, and what was acknowledged last may be there alone; put it back, or restore \
          both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and \
          start again",
-        shown(&dir.intake())
+        places.shown()
     ))
 }
 
@@ -552,52 +579,6 @@ fn first_of(
     Ok(None)
 }
 
-/// The places, for people.
-fn shown(places: &[PathBuf]) -> String {
-    places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
-}
-
-/// Whether there is an intake in one of these places; where that cannot be seen, there may be.
-fn is_made(places: &[PathBuf]) -> bool {
-    places.iter().any(|place| place.join(intake::LABEL).try_exists().unwrap_or(true))
-}
-
-/// The directories of a pool, and the places of drives that are missing.
-type Places = (Vec<Box<dyn Directory>>, Vec<PathBuf>);
-
-/// The directories at `places`, opened with `open`, and those that are left out. Where a pool is made already, one
-/// without a label may be the place of a drive that is not mounted: it is left out as a drive that is missing, unless
-/// the operator says that it joins. One outside of the data directory `ours` is never made.
-///
-/// # Errors
-/// If one cannot be used.
-fn directories(
-    ours: &Path,
-    places: &[PathBuf],
-    mut open: impl FnMut(usize, &Path) -> io::Result<Box<dyn Directory>>,
-) -> io::Result<Places> {
-    let mut found: Vec<Box<dyn Directory>> = Vec::new();
-    let mut unmounted = Vec::new();
-    let is_pool = is_made(places);
-    for (index, place) in places.iter().enumerate() {
-        let (shown, is_new) = (place.display(), !is_made(std::slice::from_ref(place)));
-        if is_pool && is_new && !place.join(JOIN).exists() {
-            tracing::warn!(
-                "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, if an empty \
-                 drive is to join the pool, put an empty file {JOIN} there)"
-            );
-            unmounted.push(place.clone());
-        } else if place.starts_with(ours) || place.is_dir() {
-            let opened = open(index, place);
-            found.push(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?);
-        } else {
-            let what = "is not there, and is made by nobody but you: is its drive mounted?";
-            return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
-        }
-    }
-    Ok((found, unmounted))
-}
-
 /// The moment from which the intake counts its time.
 fn epoch() -> tokio::time::Instant {
     static EPOCH: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
@@ -651,7 +632,7 @@ mod tests {
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
         let one = |_, place: &Path| Ok(Box::new(DirectoryOfFiles::open(place)?) as Box<dyn Directory>);
-        let (directories, _) = directories(dir, &[dir.join("intake")], one).unwrap();
+        let (directories, _) = IntakePlaces::at(dir, vec![dir.join("intake")]).directories(one).unwrap();
         let log = Arc::new(IntakeLog::open_in(directories, u128::from(getrandom::u64().unwrap()), |_| ()).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)

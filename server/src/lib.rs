@@ -21,6 +21,7 @@ mod habits;
 pub mod holds;
 mod host_room;
 pub mod intake_log;
+mod intake_places;
 mod journal_keeper;
 pub mod lineage;
 pub mod losses;

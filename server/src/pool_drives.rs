@@ -1,4 +1,4 @@
-//! The drives of an emulated pool, whose power is the engine's to control.
+//! The drives of the pool whose power is the engine's to control: emulated ones, and whole disks.
 //!
 //! To the intake such a drive is a directory that can sleep: what its rotation decides goes to the world, and who needs
 //! a drive waits until the engine has had it started. The intake is opened before the world is, since the catalog needs

@@ -218,6 +218,9 @@ pub struct PoolDriveReport {
     /// its power.
     #[serde(default)]
     pub power: Option<String>,
+    /// Why it did not stop or start when it was last told to.
+    #[serde(default)]
+    pub power_failure: Option<String>,
     /// Starts on this day.
     #[serde(default)]
     pub starts_today: u64,

@@ -175,9 +175,11 @@ impl StatusService {
     /// The intake, if there is one, and the power of its drives.
     async fn intake_status(&self) -> Result<Option<IntakeStatus>, AdminError> {
         let Some(log) = &self.intake else { return Ok(None) };
-        let powered = log.powered().to_vec();
+        let (powered, disks) = (log.powered().to_vec(), Arc::clone(log.disks()));
         let look = move |rack: &Rack, now: Time| {
-            let view = |(place, drive): (String, PoolDriveId)| Some((place, rack.pool_drive(drive, now)?));
+            let view = |(place, drive): (String, PoolDriveId)| {
+                Some((place, (rack.pool_drive(drive, now)?, disks.failure(drive))))
+            };
             powered.into_iter().filter_map(view).collect()
         };
         let power = self.look(look).await?;
@@ -225,8 +227,11 @@ impl Admin for StatusService {
         status.power.fuse_trips = counters.fuse_trips.load(Ordering::Relaxed);
         status.totals.repaired_fragments = counters.repaired_fragments.load(Ordering::Relaxed);
         status.totals.overruns = overrun.requests;
-        status.totals.woken_by_others = self.hardware.woken_by_others();
-        status.totals.woke_themselves = self.hardware.woke_themselves();
+        let pool_disks = self.intake.as_ref().map(|log| log.disks());
+        status.totals.woken_by_others =
+            self.hardware.woken_by_others() + pool_disks.map_or(0, |disks| disks.woken_by_others());
+        status.totals.woke_themselves =
+            self.hardware.woke_themselves() + pool_disks.map_or(0, |disks| disks.woke_themselves());
         status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
         status.warnings = warnings(&status);
         status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));

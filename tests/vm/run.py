@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Tests with a real kernel: `larder drive` on a disk of `scsi_debug`, which stops and starts, and on QEMU's SATA disk,
 which does neither; the conformance suite of drives on both; a whole rack on XFS and on ext4 (rack.py); cuts of the
-power (cuts.py); udev's rule (rule.py); how a rack is mended (mends.py); and one that is made of the disks that are
-found, measured, and served with the capabilities of the unit that ships (found.py).
+power (cuts.py); udev's rule (rule.py); how a rack is mended (mends.py); one that is made of the disks that are found,
+measured, and served with the capabilities of the unit that ships (found.py); and a pool of small objects on disks that
+sleep while they are mounted (pool.py).
 
 usage: run.py BINARY [CACHE [DRIVES]], where DRIVES is the test program disk/tests/drives.rs
 
@@ -19,6 +20,7 @@ import threading
 import cuts
 import found
 import mends
+import pool
 import rack
 import rule
 from machine import Unavailable, boot, images
@@ -303,6 +305,7 @@ def main():
                  (found.TESTS, lambda: found.results(binary, cache))],
                 [(TESTS, lambda: single_disks(binary, cache)),
                  (rule.TESTS, lambda: rule.results(binary, cache)),
+                 (pool.TESTS, lambda: pool.results(binary, cache)),
                  (rack.SHORT_TESTS, lambda: rack.results(binary, cache, "ext4", rack.SHORT)),
                  (cuts.TESTS, lambda: cuts.results(binary, cache))]]
         threads = [threading.Thread(target=lambda row=row: [counts.add(*both) for both in row]) for row in rows]

@@ -10,7 +10,7 @@ pub(super) struct Measurable(pub(super) Arc<DeviceState>);
 
 impl Subject for Measurable {
     fn start(&mut self) -> Result<(), DriveError> {
-        self.0.start()
+        self.0.power.start()
     }
 
     fn mount(&mut self) -> Result<(), DriveError> {
@@ -26,8 +26,8 @@ impl Subject for Measurable {
     }
 
     fn medium(&mut self) -> Result<Medium, DriveError> {
-        let name = self.0.disk.name()?;
-        let opened = Medium::open(&self.0.disk.node(&name), self.0.disk.bytes(&name));
+        let name = self.0.power.disk.name()?;
+        let opened = Medium::open(&self.0.power.disk.node(&name), self.0.power.disk.bytes(&name));
         opened.map_err(|error| DriveError::of_system(format!("opening {name}"), error))
     }
 }

@@ -1,49 +1,33 @@
-//! A disk under commands: started, mounted, unmounted, stopped. Calls block.
+//! A disk with its file system: mounted and unmounted around its sleep. Calls block.
 
-use super::handle::DiskHandle;
 use super::mkfs;
 use super::mount;
-use super::sleep::Sleep;
+use super::powered::PoweredDisk;
 use crate::DriveError;
 use crate::label::{self, DriveLabel, Label, LabelError};
-use crate::power::{PowerError, PowerMode, trial};
-use crate::scsi::TransportError;
-use model::Smart;
-use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// The directory of the file system's root in which everything of Larder's lies.
 const DIRECTORY: &str = "larder";
-/// Between two questions whether a disk has got to speed, or stands still.
-const POLL: Duration = Duration::from_millis(200);
-/// The longest that is waited for either. Whoever commands the drive has deadlines of their own.
-const SPIN_MAX: Duration = Duration::from_mins(2);
-
 /// The directory of a drive's files, while it is mounted at `mount_point`.
 pub fn directory_in(mount_point: &Path) -> PathBuf {
     mount_point.join(DIRECTORY)
 }
 
-/// A disk, where it is mounted, and what is known of its sleep.
+/// A disk, and where it is mounted.
 pub(super) struct DeviceState {
-    pub(super) disk: DiskHandle,
+    pub(super) power: Arc<PoweredDisk>,
     mount_point: PathBuf,
     expected: Label,
-    pub(super) sleep: Mutex<Sleep>,
-    /// Waits between two questions.
-    pub(super) pause: fn(Duration),
-    /// Held while it is started or stopped, or asked for its health, which could start it again.
-    commanded: Mutex<()>,
 }
 
 impl DeviceState {
-    pub(super) fn new(disk: DiskHandle, mount_point: PathBuf, expected: Label) -> Self {
-        let (sleep, commanded) = (Mutex::default(), Mutex::default());
-        Self { disk, mount_point, expected, sleep, pause: std::thread::sleep, commanded }
+    pub(super) fn new(power: PoweredDisk, mount_point: PathBuf, expected: Label) -> Self {
+        Self { power: Arc::new(power), mount_point, expected }
     }
 
     /// The directory of its files, while it is mounted.
@@ -58,34 +42,9 @@ impl DeviceState {
 
     /// Makes its file system. All that was on the disk is gone.
     pub(super) fn make_file_system(&self) -> Result<(), DriveError> {
-        let name = self.disk.name()?;
-        mkfs::make_file_system(&self.disk.node(&name), &self.volume())
+        let name = self.power.disk.name()?;
+        mkfs::make_file_system(&self.power.disk.node(&name), &self.volume())
             .map_err(|error| DriveError::Io { context: name, source: io::Error::other(error) })
-    }
-
-    pub(super) fn start(&self) -> Result<(), DriveError> {
-        let _commanded = self.commanded.lock();
-        self.sleep.lock().ends();
-        let control = self.disk.control()?;
-        control.start().map_err(|error| self.power_error(error))?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut |pause| (self.pause)(pause)) {
-            Ok(Some(_)) => self.await_disk(),
-            Ok(None) => Err(DriveError::NoAnswer(SPIN_MAX)),
-            Err(error) => Err(self.power_error(error)),
-        }
-    }
-
-    /// Waits for a disk whose power a command controls until the kernel has found it.
-    fn await_disk(&self) -> Result<(), DriveError> {
-        let mut waited = Duration::ZERO;
-        while self.disk.is_commanded() && self.disk.name().is_err() {
-            if waited >= SPIN_MAX {
-                return Err(DriveError::Gone(self.disk.id()));
-            }
-            (self.pause)(POLL);
-            waited += POLL;
-        }
-        Ok(())
     }
 
     /// Mounts it. A disk with another label is not written, not even by its file system: that is compared before it
@@ -112,12 +71,12 @@ impl DeviceState {
 
     /// Its device node and the kind of its file system. Nothing is mounted in its place any more.
     fn ready_to_mount(&self) -> Result<(PathBuf, &'static str), DriveError> {
-        self.sleep.lock().ends();
+        self.power.sleep.lock().ends();
         // What a server that was killed left mounted, on whatever disk it was.
         mount::unmount(&self.mount_point)?;
-        let name = self.disk.name()?;
-        let system = self.disk.file_system(&name, &self.volume())?;
-        Ok((self.disk.node(&name), system))
+        let name = self.power.disk.name()?;
+        let system = self.power.disk.file_system(&name, &self.volume())?;
+        Ok((self.power.disk.node(&name), system))
     }
 
     /// Unmounts and stops a disk that sleeps and is mounted all the same, as one that something else stopped after a
@@ -128,7 +87,7 @@ impl DeviceState {
         }
         let stopped = self.stop();
         if let Err(error) = &stopped {
-            tracing::warn!(disk = %self.disk.id().display(), %error, "a disk was left mounted and will not stop");
+            tracing::warn!(disk = %self.power.disk.id().display(), %error, "a disk was left mounted and will not stop");
         }
         stopped.is_ok()
     }
@@ -139,48 +98,13 @@ impl DeviceState {
         mount::mount_untouched(&node, &self.mount_point, system)
     }
 
-    /// Another disk is in its place: the one to which the link `id` leads.
-    pub(super) fn becomes(&self, id: &Path) {
-        self.disk.lead_to(id);
-        {
-            let mut sleep = self.sleep.lock();
-            // What the disk before it answers counts no more.
-            *sleep = Sleep { starts: sleep.starts + 1, ..Sleep::default() };
-        }
-        self.ask();
-    }
-
     pub(super) fn unmount(&self) -> Result<(), DriveError> {
         mount::unmount(&self.mount_point)
     }
 
+    /// Unmounts and stops it.
     pub(super) fn stop(&self) -> Result<(), DriveError> {
-        let _commanded = self.commanded.lock();
-        self.unmount()?;
-        let control = self.disk.control()?;
-        control.stop().map_err(|error| self.power_error(error))?;
-        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut |pause| (self.pause)(pause)) {
-            Ok(Some(_)) => {
-                self.sleep.lock().begins(self.disk.counters());
-                Ok(())
-            }
-            Ok(None) => Err(DriveError::Power(PowerError::StopIgnored)),
-            Err(error) => Err(self.power_error(error)),
-        }
-    }
-
-    /// The error for one of power control: a disk may have gone in the middle of a start.
-    fn power_error(&self, error: PowerError) -> DriveError {
-        match error {
-            PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
-            error => DriveError::Power(error),
-        }
-    }
-
-    /// What it says of its own health, if its platters turn.
-    pub(super) fn health(&self) -> Result<Option<Smart>, DriveError> {
-        let _commanded = self.commanded.lock();
-        self.disk.health()
+        self.power.stop(|| self.unmount())
     }
 
     /// Writes the label of a new drive, whose file system is mounted. What Larder makes on it is `owner`'s, a user and

@@ -10,12 +10,12 @@ use crate::label::{RackUuid, volume_name};
 use crate::power::PowerError;
 use crate::scsi::{Command, Recorded, Replay, Reply, ScsiTransport, TransportError};
 use crate::{DriveEventKind, Hardware, LabelError};
-use model::{DriveId, PowerCommand};
+use model::{DriveId, PoolDriveId, PowerCommand};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fs;
 use std::iter::{once, repeat_n};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -99,10 +99,8 @@ impl Machine {
         self.drive_commanded_by(name, None)
     }
 
-    fn drive_commanded_by(&self, name: &str, command: Option<PowerCommand>) -> DeviceDrive {
-        let label = Label { rack: RACK, rack_name: "here".into(), drive: DriveId(0) };
+    fn power_of(&self, name: &str, command: Option<PowerCommand>) -> PoweredDisk {
         let id = PathBuf::from(format!("/dev/disk/by-id/{name}"));
-        let mount_point = self.path("mounts").join(name);
         let disks = Arc::clone(&self.disks);
         let open = move |node: &Path| {
             let disks = disks.lock();
@@ -110,8 +108,30 @@ impl Machine {
             Ok(Box::new(Wire(Arc::clone(replay), count.clone())) as Box<dyn ScsiTransport>)
         };
         let disk = DiskHandle::within(id, Tree::below(self.folder.path()), Arc::new(open)).commanded_by(command);
-        let mut state = DeviceState::new(disk, mount_point, label.clone());
-        state.pause = |_| {};
+        let mut power = PoweredDisk::new(disk);
+        power.pause = |_| {};
+        power
+    }
+
+    /// A disk of the pool, on which the operator mounted the directory `pool`, if `is_there`.
+    fn mounted(&self, name: &str, is_there: bool) -> MountedDisk {
+        let directory = self.path("pool");
+        fs::create_dir_all(&directory).unwrap();
+        let device = fs::metadata(&directory).unwrap().dev();
+        let numbers = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        fs::create_dir_all(self.path("sys/dev/block")).unwrap();
+        if is_there {
+            symlink(format!("../../block/{name}"), self.path("sys/dev/block").join(numbers)).unwrap();
+        }
+        let quieten = |directory: &Path| fs::write(directory.join("quiet"), "");
+        MountedDisk::within(self.power_of(name, None), directory, Tree::below(self.folder.path()), quieten)
+    }
+
+    fn drive_commanded_by(&self, name: &str, command: Option<PowerCommand>) -> DeviceDrive {
+        let label = Label { rack: RACK, rack_name: "here".into(), drive: DriveId(0) };
+        let mount_point = self.path("mounts").join(name);
+        let power = self.power_of(name, command);
+        let state = DeviceState::new(power, mount_point, label.clone());
         let files = DirectoryDrive::at(state.directory()).with_label(label);
         DeviceDrive { state: Arc::new(state), files }
     }
@@ -310,11 +330,11 @@ fn a_command_of_the_operators_is_not_run_to_ask_a_disk_that_nobody_touched() {
     let called = || fs::read_to_string(&calls).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(called(), ["stop", "state"]);
     for _ in 0..3 {
-        assert_eq!((drive.state.look(), drive.state.check()), (None, None));
+        assert_eq!((drive.state.power.look(), drive.state.power.check()), (None, None));
     }
     assert_eq!(called().len(), 2, "nobody asks");
     machine.reads("sda", 3);
-    assert_eq!(drive.state.look(), None, "it says that it stands still");
+    assert_eq!(drive.state.power.look(), None, "it says that it stands still");
     assert_eq!(called(), ["stop", "state", "state"], "somebody touched it");
 }
 
@@ -338,12 +358,12 @@ async fn a_start_in_the_middle_of_a_question_is_no_wake_by_others() {
     machine.plug("sda", SAS, sas([STANDBY, STANDBY, TURNING].map(is)));
     let drive = machine.drive("sda");
     drive.stop().await.unwrap();
-    let starts = drive.state.sleep.lock().starts;
-    drive.state.sleep.lock().ends();
-    assert_eq!(drive.state.ask_since(starts), (Some(true), false));
-    assert!(drive.state.sleep.lock().asleep.is_none(), "what it answered before the start is forgotten");
+    let starts = drive.state.power.sleep.lock().starts;
+    drive.state.power.sleep.lock().ends();
+    assert_eq!(drive.state.power.ask_since(starts), (Some(true), false));
+    assert!(drive.state.power.sleep.lock().asleep.is_none(), "what it answered before the start is forgotten");
     machine.reads("sda", 100);
-    assert_eq!(drive.state.look(), None);
+    assert_eq!(drive.state.power.look(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,4 +433,63 @@ async fn a_disk_that_took_anothers_place_is_not_mounted_and_not_written() {
             if *found == other && *wanted == expected),
         "{error}"
     );
+}
+
+#[test]
+fn a_mounted_disk_is_made_quiet_and_stops() {
+    let machine = Machine::new();
+    let disk = machine.plug("sda", SAS, sas([STANDBY, TURNING].map(is)));
+    let mounted = machine.mounted("sda", true);
+    mounted.stop().unwrap();
+    assert!(machine.path("pool/quiet").exists());
+    assert_eq!(sent(&disk, Command::stop()), 1);
+    mounted.start().unwrap();
+    assert_eq!(sent(&disk, Command::start()), 1);
+}
+
+#[test]
+fn a_disk_on_which_the_directory_is_not_is_left_alone() {
+    let machine = Machine::new();
+    let disk = machine.plug("sda", SAS, sas([is(STANDBY)]));
+    let error = machine.mounted("sda", false).stop().unwrap_err();
+    assert!(error.to_string().contains("is not on /dev/disk/by-id/sda, but on no disk of its own"), "{error}");
+    machine.plug("sdb", SAS, sas([is(STANDBY)]));
+    machine.mounted("sdb", true);
+    let error = machine.mounted("sda", false).stop().unwrap_err();
+    assert!(error.to_string().contains("is not on /dev/disk/by-id/sda, but on sdb"), "{error}");
+    assert_eq!((sent(&disk, Command::stop()), machine.path("pool/quiet").exists()), (0, false));
+}
+
+#[test]
+fn a_disk_that_the_kernel_would_not_start_or_that_others_use_stays_awake() {
+    let machine = Machine::new();
+    let disk = machine.plug("sda", SAS, sas([is(STANDBY)]));
+    let mounted = machine.mounted("sda", true);
+    let restart = machine.path("sys/block/sda/device/scsi_disk/0:0:0:0");
+    fs::create_dir_all(&restart).unwrap();
+    fs::write(restart.join("allow_restart"), "0\n").unwrap();
+    let error = mounted.stop().unwrap_err();
+    assert!(error.to_string().contains("write 1 to /sys/block/sda/device/scsi_disk"), "{error}");
+    fs::write(restart.join("allow_restart"), "1\n").unwrap();
+    fs::create_dir(machine.path("sys/block/sda/sda1")).unwrap();
+    let error = mounted.stop().unwrap_err();
+    assert!(error.to_string().contains("has other partitions beside sda"), "{error}");
+    assert_eq!(sent(&disk, Command::stop()), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_of_the_pool_that_others_wake_is_found_and_one_that_fails_says_why() {
+    let machine = Machine::new();
+    machine.plug("sda", SAS, sas([STANDBY, TURNING].map(is)));
+    let drive = PoolDriveId(3);
+    let pool = PoolDisks::new([(drive, machine.mounted("sda", true))]);
+    pool.stop(drive).await.unwrap();
+    let quiet = tokio::time::timeout(Duration::from_secs(59), pool.found_spinning()).await;
+    assert!(quiet.is_err(), "nobody touches it");
+    machine.reads("sda", 3);
+    let found = tokio::time::timeout(Duration::from_secs(59), pool.found_spinning()).await;
+    assert_eq!((found.ok(), pool.woken_by_others(), pool.failure(drive)), (Some(drive), 1, None));
+    machine.pull("sda");
+    pool.stop(drive).await.unwrap_err();
+    assert!(pool.failure(drive).unwrap().contains("there is no disk"), "{:?}", pool.failure(drive));
 }

@@ -1,6 +1,6 @@
 //! Who touches a disk that sleeps, and disks that come and go.
 
-use super::state::DeviceState;
+use super::powered::PoweredDisk;
 use crate::DriveError;
 use crate::counters::{IoCounters, Touch};
 use crate::power::PowerMode;
@@ -18,7 +18,7 @@ pub(super) enum Seen {
     Woken(Touch),
 }
 
-impl DeviceState {
+impl PoweredDisk {
     /// Asks the disk for its state, whatever is believed of it: whether it is asleep; `None` if it is not there.
     pub(super) fn ask(&self) -> Option<bool> {
         let starts = self.sleep.lock().starts;
@@ -145,31 +145,27 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::handle::DiskHandle;
     use super::*;
-    use crate::label::{Label, RackUuid};
-    use model::{DriveId, PowerCommand};
+    use crate::DriveError;
+    use model::PowerCommand;
     use std::path::Path;
     use std::time::Duration;
-
-    fn label() -> Label {
-        Label { rack: RackUuid([1; 16]), rack_name: "here".into(), drive: DriveId(0) }
-    }
 
     #[test]
     fn a_disk_that_is_not_there_is_reported_once() {
         let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", None);
-        let state = DeviceState::new(disk, "/nowhere".into(), label());
+        let state = PoweredDisk::new(disk);
         assert_eq!(state.look(), Some(Seen::Gone));
         assert_eq!(state.look(), None);
         assert_eq!(state.ask(), None);
     }
 
     /// A relay: `start` and `stop` write down what it is at, `state` reads it.
-    fn relay(folder: &Path) -> DeviceState {
+    fn relay(folder: &Path) -> PoweredDisk {
         let argv =
             ["/bin/sh", "-c", RELAY, "relay"].map(str::to_owned).into_iter().chain([folder.display().to_string()]);
         let command = PowerCommand { argv: argv.collect(), timeout: Duration::from_secs(20) };
         let disk = DiskHandle::new("/dev/disk/by-id/no-such-disk", Some(command));
-        DeviceState::new(disk, folder.join("mounted"), label())
+        PoweredDisk::new(disk)
     }
 
     const RELAY: &str = r#"
@@ -185,7 +181,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = relay(folder.path());
         assert_eq!(state.ask(), Some(false), "the relay says nothing yet");
-        state.stop().unwrap();
+        state.stop(|| Ok::<_, DriveError>(())).unwrap();
         assert_eq!((state.ask(), state.look(), state.look()), (Some(true), None, None));
         // Somebody else switched it on, and nothing shows that but the question.
         std::fs::write(folder.path().join("relay"), "active\n").unwrap();

@@ -1,4 +1,5 @@
-//! Commands to a real disk, by the kernel's SG_IO: the only file with `unsafe` of this crate.
+//! Commands to a real disk, by the kernel's SG_IO: with `device/freeze.rs` the only file with
+//! `unsafe` of this crate.
 //!
 //! The disk is opened for reading only. Who closes a disk that was open for writing makes udev look at it anew, which
 //! reads the medium and so wakes the disk; and no command of [`Command`] writes. O_NONBLOCK opens a disk without a

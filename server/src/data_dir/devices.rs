@@ -2,7 +2,7 @@
 //! of them.
 
 use super::error::{DataDirError, failed};
-use disk::device::{DeviceDrive, is_device};
+use disk::device::{DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::discover::{Disk, Excused, Tree, find, survey_with, system_transports};
 use disk::label::DriveLabel;
 use disk::power::{CommandPower, PowerControl};
@@ -33,6 +33,7 @@ fn of(rack: &RackSpec) -> impl Iterator<Item = (DriveId, &Path)> {
 /// Everything that stands against it, each with its mend.
 pub(super) fn choose(rack: &RackSpec, wipe: &[String], volume: Option<&str>) -> Result<Chosen, DataDirError> {
     refuse_pool(rack)?;
+    refuse_pool_disks(rack)?;
     if of(rack).next().is_none() {
         return if wipe.is_empty() { Ok(Chosen { disks: Vec::new() }) } else { Err(none_to_wipe(&wipe[0])) };
     }
@@ -176,10 +177,25 @@ fn refuse_pool(rack: &RackSpec) -> Result<(), DataDirError> {
     wrong.map_or(Ok(()), |path| {
         Err(DataDirError::Refused(format!(
             "the rack names {}, which is no directory; a drive is a directory on a mounted file system, or a disk \
-             below {BY_ID}, and a drive of the pool is a directory",
+             below {BY_ID}, and a drive of the pool is a directory, beside which `disk` names the disk on which it is",
             path.display()
         )))
     })
+}
+
+/// A drive of the pool that is a whole disk is one on which its directory is.
+fn refuse_pool_disks(rack: &RackSpec) -> Result<(), DataDirError> {
+    let pooled = rack.pool.iter().filter_map(|drive| Some((drive.disk.as_deref()?, Path::new(drive.path.as_deref()?))));
+    let complaint = |(number, (disk, path)): (usize, (&str, &Path))| {
+        let why = if path.is_absolute() {
+            MountedDisk::new(DiskHandle::new(disk, None), path).check().err()?.to_string()
+        } else {
+            format!("{} is below the data directory; name where the disk is mounted", path.display())
+        };
+        Some(format!("drive {number} of the pool: {why}"))
+    };
+    let complaints: Vec<String> = pooled.enumerate().filter_map(complaint).collect();
+    if complaints.is_empty() { Ok(()) } else { Err(DataDirError::Refused(complaints.join("\n"))) }
 }
 
 fn none_to_wipe(named: &str) -> DataDirError {
@@ -188,7 +204,8 @@ fn none_to_wipe(named: &str) -> DataDirError {
 
 /// Hardware runs as fast as it does.
 pub(super) fn refuse_time_scale(rack: &RackSpec, time_scale: u32) -> Result<(), DataDirError> {
-    if time_scale == 1 || of(rack).next().is_none() {
+    let in_pool = rack.pool.iter().any(|drive| drive.disk.is_some());
+    if time_scale == 1 || (of(rack).next().is_none() && !in_pool) {
         return Ok(());
     }
     Err(DataDirError::Refused("a rack of real disks cannot run faster than life; leave --time-scale out".to_owned()))

@@ -7,8 +7,8 @@ use intake::{CycleStatus, DriveStatus, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is known of the power of drives, by their places.
-pub(super) type Power = BTreeMap<String, PoolDriveView>;
+/// What is known of the power of drives, and why one did not do what it was last told, by their places.
+pub(super) type Power = BTreeMap<String, (PoolDriveView, Option<String>)>;
 
 /// The report of `status`. The drives that belong at `unmounted` are missing since the start.
 pub(super) fn intake_status(status: &Status, unmounted: &[PathBuf], power: &Power) -> IntakeStatus {
@@ -49,9 +49,10 @@ fn drive_report(drive: &DriveStatus, power: &Power) -> PoolDriveReport {
     PoolDriveReport {
         place: drive.place.clone(),
         state: state.into(),
-        power: power.map(|power| power_name(power).to_owned()),
-        starts_today: power.map_or(0, |power| u64::from(power.starts_today)),
-        starts: power.map_or(0, |power| power.starts),
+        power: power.map(|(power, _)| power_name(power).to_owned()),
+        power_failure: power.and_then(|(_, failure)| failure.clone()),
+        starts_today: power.map_or(0, |(power, _)| u64::from(power.starts_today)),
+        starts: power.map_or(0, |(power, _)| power.starts),
         shelf_bytes,
         written_bytes,
     }

@@ -9,7 +9,7 @@ use engine::scrub::{ScrubView, ScrubbedPass};
 use engine::staging::checks::{CheckState, CheckView};
 use engine::{AbsenceView, DrivePhase, GroupState, HealthView, HeldBack, InPlace, PriorityClass, Rack, RebuildView};
 use model::physics::ServerLoad;
-use model::{ClassId, DomainLimit, DriveId, GroupId, Resource, Time};
+use model::{ClassId, DomainLimit, DriveId, GroupId, PoolDriveSpec, Resource, Time};
 use std::collections::BTreeMap;
 
 /// The engine's part of a status.
@@ -46,11 +46,12 @@ pub(super) fn rack_status(rack: &Rack, now: Time, clock: &dyn Clock) -> Status {
 }
 
 /// The power with every drive in standby that ever is. What is reserved for the pool is not what it draws; of its
-/// drives, those in directories of the operator's never stop.
+/// drives, those in directories of the operator's never stop, unless the disk is named.
 fn standby_mw(rack: &Rack) -> u64 {
     let (spec, watts) = (rack.spec(), rack.spec().profile.watts);
     let reserved = spec.pool.len() as u64 * spec.always_on_mw();
-    let drawn = spec.pool.iter().map(|drive| if drive.path.is_some() { watts.active_mw } else { watts.standby_mw });
+    let sleeps = |drive: &PoolDriveSpec| drive.path.is_none() || drive.disk.is_some();
+    let drawn = spec.pool.iter().map(|drive| if sleeps(drive) { watts.standby_mw } else { watts.active_mw });
     rack.layout().asleep_mw(spec) - reserved + drawn.map(u64::from).sum::<u64>()
 }
 

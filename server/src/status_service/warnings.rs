@@ -223,6 +223,10 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
                 .into(),
         );
     }
+    for (drive, failure) in intake.drives.iter().filter_map(|drive| Some((drive, drive.power_failure.as_ref()?))) {
+        let what = if drive.power.as_deref() == Some("spinning") { "stop" } else { "start" };
+        warnings.push(format!("the drive of the pool at {} does not {what}: {failure}", drive.place));
+    }
     if intake.drives.len() >= COPIES_FROM_DRIVES && intake.copies == 1 && lost.is_empty() && !intake.incomplete {
         warnings.push(format!(
             "small objects are on one of {} drives each: the pool was made with fewer than {COPIES_FROM_DRIVES}, and \

@@ -1,7 +1,10 @@
 //! The power of the pool's drives: commands in tasks of their own, and whoever waits for a drive that is started.
+//!
+//! A drive that is a whole disk is commanded as such; the power of any other is the hardware's to emulate.
 
 use super::state::{World, WorldHandle};
 use catalog::{Catalog, CatalogError};
+use disk::device::PoolDisks;
 use engine::{Event, PoolDriveAction, PoolDriveEvent};
 use model::{Attempt, PoolDriveId};
 use std::sync::Arc;
@@ -38,12 +41,18 @@ impl World {
 
     /// Gives `drive` a command, which it has the time of a drive of the rack for.
     fn pool_command(&self, (drive, attempt): (PoolDriveId, Attempt), starts: bool) {
-        let (hardware, clock, handle) = (self.hardware.clone(), Arc::clone(&self.context.clock), self.handle.clone());
+        let (clock, handle) = (Arc::clone(&self.context.clock), self.handle.clone());
+        let hardware = self.hardware.clone();
+        let disks = self.pool_disks.clone().filter(|disks| disks.get(drive).is_some());
         let deadlines = self.rack.drive_deadlines();
         let limit: Duration = if starts { deadlines.spin_up } else { deadlines.stop };
         self.start(async move {
             let too_late = clock.sleep_until(clock.now() + limit);
             let command = async {
+                if let Some(disks) = disks {
+                    let done = if starts { disks.start(drive).await } else { disks.stop(drive).await };
+                    return done.map_err(|error| error.to_string());
+                }
                 let Some(hardware) = hardware else { return Err("nobody controls its power".to_owned()) };
                 let done =
                     if starts { hardware.start_pool_drive(drive).await } else { hardware.stop_pool_drive(drive).await };
@@ -58,7 +67,7 @@ impl World {
                 Ok(()) => PoolDriveEvent::Stopped(attempt),
                 Err(error) => {
                     let what = if starts { "start" } else { "stop" };
-                    tracing::error!(%drive, %error, "a drive of the pool does not {what}; see to its cable and slot");
+                    tracing::error!(%drive, %error, "a drive of the pool does not {what}");
                     PoolDriveEvent::Failed(attempt)
                 }
             };
@@ -76,6 +85,23 @@ impl WorldHandle {
             world.apply(Event::PoolDrive { drive, event: PoolDriveEvent::Wanted });
         });
     }
+
+    /// From now on `disks`, which are drives of the pool, are started and stopped here, and watched while they sleep.
+    pub(crate) fn control(&self, disks: Arc<PoolDisks>) {
+        if disks.is_empty() {
+            return;
+        }
+        self.run(move |world| {
+            world.pool_disks = Some(Arc::clone(&disks));
+            let handle = world.handle.clone();
+            world.start(async move {
+                loop {
+                    let drive = disks.found_spinning().await;
+                    handle.report(Event::PoolDrive { drive, event: PoolDriveEvent::Spins });
+                }
+            });
+        });
+    }
 }
 
 /// The name under which the catalog has the starts of `drive` on the last day that had any.
@@ -87,14 +113,25 @@ async fn remember(catalog: &Catalog, drive: PoolDriveId, day: u32, starts: u32) 
     catalog.meta_put(&name(drive), [day.to_le_bytes(), starts.to_le_bytes()].concat()).await
 }
 
+/// Counts a start of `drive` on `day` that nobody asked the engine for, since there was none yet.
+pub(crate) async fn count_start(catalog: &Catalog, drive: PoolDriveId, day: u32) -> Result<(), CatalogError> {
+    let known = catalog.meta_get(&name(drive)).await?;
+    let starts = known.as_deref().and_then(parsed).filter(|(of, _)| *of >= day).unwrap_or((day, 0));
+    remember(catalog, drive, starts.0, starts.1.saturating_add(1)).await
+}
+
+/// A day and its starts, as they are remembered.
+fn parsed(known: &[u8]) -> Option<(u32, u32)> {
+    let (day, starts) = known.split_first_chunk()?;
+    Some((u32::from_le_bytes(*day), u32::from_le_bytes(starts.try_into().ok()?)))
+}
+
 /// What is remembered of the starts of the pool's drives, which are so many.
 pub(crate) async fn reported(catalog: &Catalog, drives: usize) -> Result<Vec<Event>, CatalogError> {
     let mut events = Vec::new();
     for drive in (0..drives as u32).map(PoolDriveId) {
         let known = catalog.meta_get(&name(drive)).await?;
-        let Some((day, rest)) = known.as_deref().and_then(|known| known.split_first_chunk()) else { continue };
-        let Ok(starts) = rest.try_into() else { continue };
-        let (day, starts) = (u32::from_le_bytes(*day), u32::from_le_bytes(starts));
+        let Some((day, starts)) = known.as_deref().and_then(parsed) else { continue };
         events.push(Event::PoolDrive { drive, event: PoolDriveEvent::Reported { day, starts } });
     }
     Ok(events)

@@ -7,6 +7,7 @@ use super::operation::{CheckPlace, InMemory, LastCommands, Operation, StagedCurs
 use super::read_target::ReadOrder;
 use crate::context::Context;
 use catalog::{Cursor, VersionId};
+use disk::device::PoolDisks;
 use disk::label::DriveUuid;
 use disk::{DeadlineDrive, Deadlines, Drive, Hardware};
 use engine::thermometer::Thermometer;
@@ -63,6 +64,8 @@ pub struct World {
     pub(super) awaiting_pool: BTreeMap<PoolDriveId, Vec<PoolAnswer>>,
     /// The hardware, for the power of the pool's drives.
     pub(super) hardware: Option<Arc<dyn Hardware>>,
+    /// Those drives of the pool that are whole disks.
+    pub(super) pool_disks: Option<Arc<PoolDisks>>,
     /// Where the actions of each repartition job go.
     pub(super) job_actions: BTreeMap<JobId, mpsc::UnboundedSender<JobAction>>,
     /// How full each class's queue for clients is, in thousandths, as of the last event.
@@ -106,6 +109,7 @@ impl World {
             awaiting_up: BTreeMap::new(),
             awaiting_pool: BTreeMap::new(),
             hardware: None,
+            pool_disks: None,
             job_actions: BTreeMap::new(),
         };
         (world, handle)

@@ -1,0 +1,180 @@
+//! A disk with a file system that the operator mounted, and that stays mounted while the disk sleeps.
+//!
+//! What Larder has open there stays open, so that it cannot be unmounted before the disk stops, as a drive of a rack
+//! is. It is made quiet instead ([`super::freeze`]). Whatever writes or reads all the same is not refused: the kernel
+//! starts the disk, which is seen by its counters.
+//!
+//! Invariants:
+//! - no disk is stopped but the one on which the directory is, whoever mounted what meanwhile;
+//! - no disk is stopped that the kernel would not start by itself: a late request would fail, and its file system with
+//!   it;
+//! - no file system stays frozen.
+
+use super::freeze;
+use super::handle::DiskHandle;
+use super::powered::PoweredDisk;
+use crate::DriveError;
+use crate::discover::Tree;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where links lie that name disks by what they are.
+const BY_ID: &str = "/dev/disk/by-id";
+
+/// A disk under commands, and a directory on it. See the head of this file.
+pub struct MountedDisk {
+    pub(super) power: Arc<PoweredDisk>,
+    directory: PathBuf,
+    tree: Tree,
+    quieten: fn(&Path) -> io::Result<()>,
+}
+
+/// Why a mounted disk cannot be put to sleep, or was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum MountedError {
+    /// The directory is somewhere else.
+    #[error(
+        "{} is not on {}, but on {found}: mount that disk there, without LVM, RAID or encryption in between, or name \
+         the right one", .directory.display(), .disk.display()
+    )]
+    Elsewhere {
+        /// The directory.
+        directory: PathBuf,
+        /// The disk that it belongs on.
+        disk: PathBuf,
+        /// What it is on.
+        found: String,
+    },
+    /// Its name may be another disk's tomorrow.
+    #[error("{} may be another disk after the next start; name its link in {BY_ID}", .0.display())]
+    Unstable(PathBuf),
+    /// The disk has other partitions.
+    #[error("{} has other partitions beside {partition}, whose users would wake it: give it one", .disk.display())]
+    Shared {
+        /// The disk.
+        disk: PathBuf,
+        /// The partition on which the directory is.
+        partition: String,
+    },
+    /// The kernel does not start it upon requests.
+    #[error(
+        "{} stays awake: while it sleeps a late write would fail, and its file system with it, since the kernel would \
+         not start it; write 1 to /sys/block/{name}/device/scsi_disk/*/allow_restart, by a udev rule", .disk.display()
+    )]
+    NoRestart {
+        /// The disk.
+        disk: PathBuf,
+        /// The kernel's name for it.
+        name: String,
+    },
+    /// The file system cannot be made quiet.
+    #[error("{}: the file system cannot be frozen, without which no disk is stopped: {source}", .directory.display())]
+    Freeze {
+        /// The directory.
+        directory: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The disk itself.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+}
+
+impl MountedDisk {
+    /// The disk on which `directory` is.
+    pub fn new(disk: DiskHandle, directory: impl Into<PathBuf>) -> Self {
+        Self::within(PoweredDisk::new(disk), directory.into(), Tree::below("/"), freeze::quieten)
+    }
+
+    /// The same in `tree`, with another way to make file systems quiet.
+    pub(super) fn within(
+        power: PoweredDisk,
+        directory: PathBuf,
+        tree: Tree,
+        quieten: fn(&Path) -> io::Result<()>,
+    ) -> Self {
+        Self { power: Arc::new(power), directory, tree, quieten }
+    }
+
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The disk's link.
+    fn disk(&self) -> Result<PathBuf, MountedError> {
+        let disk = self.power.disk.id();
+        if disk.starts_with(BY_ID) { Ok(disk) } else { Err(MountedError::Unstable(disk)) }
+    }
+
+    /// Whether the disk can be put to sleep: the directory is on it and on no other, and the kernel would start it if
+    /// it had to. It must be awake, or that be known to the kernel without a look at the medium. Blocks.
+    ///
+    /// # Errors
+    /// [`MountedError`].
+    pub fn check(&self) -> Result<(), MountedError> {
+        let disk = self.disk()?;
+        let name = self.power.disk.name()?;
+        let elsewhere =
+            |found| MountedError::Elsewhere { directory: self.directory.clone(), disk: disk.clone(), found };
+        let found = std::fs::metadata(&self.directory).map_err(|error| elsewhere(format!("nothing ({error})")))?;
+        let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let device = self.tree.target(format!("sys/dev/block/{major}:{minor}"));
+        let named = |path: Option<&Path>| Some(path?.file_name()?.to_str()?.to_owned());
+        let Some(on) = named(device.as_deref()) else {
+            return Err(elsewhere(format!("no disk of its own (device {major}:{minor})")));
+        };
+        let is_partition = named(device.as_deref().and_then(Path::parent)).as_ref() == Some(&name);
+        if on != name && !is_partition {
+            return Err(elsewhere(on));
+        }
+        let partitions = self.tree.names(Path::new("sys/block").join(&name));
+        if partitions.iter().any(|partition| partition.starts_with(&name) && *partition != on) {
+            return Err(MountedError::Shared { disk, partition: on });
+        }
+        if self.power.disk.habits().and_then(|habits| habits.allow_restart) == Some(false) {
+            return Err(MountedError::NoRestart { disk, name });
+        }
+        Ok(())
+    }
+
+    /// Has it awake before anything is read: starts it if it says that it stands still, and undoes a freeze that a
+    /// process left behind which was killed. True if it was started. Blocks.
+    ///
+    /// # Errors
+    /// [`MountedError`]; its directory is not to be looked at if it did not start.
+    pub fn ready(&self) -> Result<bool, MountedError> {
+        self.disk()?;
+        let stands_still = self.power.ask() == Some(true);
+        if stands_still {
+            self.power.start()?;
+        }
+        self.check()?;
+        let thawed = freeze::thaw(&self.directory);
+        thawed.map_err(|source| MountedError::Freeze { directory: self.directory.clone(), source })?;
+        Ok(stands_still)
+    }
+
+    /// Starts it, and returns when it is at speed. Blocks.
+    ///
+    /// # Errors
+    /// [`MountedError`]: also if another disk has come in its place, whose file system this one's is not.
+    pub fn start(&self) -> Result<(), MountedError> {
+        self.power.start()?;
+        self.check()
+    }
+
+    /// Makes its file system quiet and stops it; returns when it stands still. Blocks.
+    ///
+    /// # Errors
+    /// [`MountedError`]; it was sent no stop unless the disk itself is at fault.
+    pub fn stop(&self) -> Result<(), MountedError> {
+        self.power.stop(|| {
+            self.check()?;
+            (self.quieten)(&self.directory)
+                .map_err(|source| MountedError::Freeze { directory: self.directory.clone(), source })
+        })
+    }
+}

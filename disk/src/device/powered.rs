@@ -1,0 +1,100 @@
+//! A disk whose platters are started and stopped from here, and what is known of its sleep. Calls block.
+
+use super::handle::DiskHandle;
+use super::sleep::Sleep;
+use crate::DriveError;
+use crate::power::{PowerError, PowerMode, trial};
+use crate::scsi::TransportError;
+use model::Smart;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::time::Duration;
+
+/// Between two questions whether a disk has got to speed, or stands still.
+const POLL: Duration = Duration::from_millis(200);
+/// The longest that is waited for either. Whoever commands the drive has deadlines of their own.
+const SPIN_MAX: Duration = Duration::from_mins(2);
+
+/// A disk under commands.
+pub(super) struct PoweredDisk {
+    pub(super) disk: DiskHandle,
+    pub(super) sleep: Mutex<Sleep>,
+    /// Waits between two questions.
+    pub(super) pause: fn(Duration),
+    /// Held while it is started or stopped, or asked for its health, which could start it again.
+    commanded: Mutex<()>,
+}
+
+impl PoweredDisk {
+    pub(super) fn new(disk: DiskHandle) -> Self {
+        Self { disk, sleep: Mutex::default(), pause: std::thread::sleep, commanded: Mutex::default() }
+    }
+
+    /// Starts it; returns when it is at speed.
+    pub(super) fn start(&self) -> Result<(), DriveError> {
+        let _commanded = self.commanded.lock();
+        self.sleep.lock().ends();
+        let control = self.disk.control()?;
+        control.start().map_err(|error| self.power_error(error))?;
+        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Active, &mut |pause| (self.pause)(pause)) {
+            Ok(Some(_)) => self.await_disk(),
+            Ok(None) => Err(DriveError::NoAnswer(SPIN_MAX)),
+            Err(error) => Err(self.power_error(error)),
+        }
+    }
+
+    /// Waits for a disk whose power a command controls until the kernel has found it.
+    fn await_disk(&self) -> Result<(), DriveError> {
+        let mut waited = Duration::ZERO;
+        while self.disk.is_commanded() && self.disk.name().is_err() {
+            if waited >= SPIN_MAX {
+                return Err(DriveError::Gone(self.disk.id()));
+            }
+            (self.pause)(POLL);
+            waited += POLL;
+        }
+        Ok(())
+    }
+
+    /// Stops it once `quiet` has seen to it that nobody here writes to it any more; returns when it says that it stands
+    /// still.
+    pub(super) fn stop<E: From<DriveError>>(&self, quiet: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let _commanded = self.commanded.lock();
+        quiet()?;
+        let control = self.disk.control()?;
+        control.stop().map_err(|error| self.power_error(error))?;
+        match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut |pause| (self.pause)(pause)) {
+            Ok(Some(_)) => {
+                self.sleep.lock().begins(self.disk.counters());
+                Ok(())
+            }
+            Ok(None) => Err(DriveError::Power(PowerError::StopIgnored).into()),
+            Err(error) => Err(self.power_error(error).into()),
+        }
+    }
+
+    /// The error for one of power control: a disk may have gone in the middle of a start.
+    fn power_error(&self, error: PowerError) -> DriveError {
+        match error {
+            PowerError::Transport(TransportError::Gone) => DriveError::Gone(self.disk.id()),
+            error => DriveError::Power(error),
+        }
+    }
+
+    /// Another disk is in its place: the one to which the link `id` leads.
+    pub(super) fn becomes(&self, id: &Path) {
+        self.disk.lead_to(id);
+        {
+            let mut sleep = self.sleep.lock();
+            // What the disk before it answers counts no more.
+            *sleep = Sleep { starts: sleep.starts + 1, ..Sleep::default() };
+        }
+        self.ask();
+    }
+
+    /// What it says of its own health, if its platters turn.
+    pub(super) fn health(&self) -> Result<Option<Smart>, DriveError> {
+        let _commanded = self.commanded.lock();
+        self.disk.health()
+    }
+}

@@ -1,0 +1,125 @@
+//! Where the intake lies: the directories of the drives of its pool, those that are whole disks awake.
+//!
+//! The intake is opened before there is a world that could ask for permits, and cannot be opened without its drives:
+//! disks that stand still are started here one after the other, before any drive of the rack is, so that no limit on
+//! starts is broken that allows one. One that does not start is missing, like one that is not mounted.
+
+use crate::data_dir::DataDir;
+use disk::device::{MountedError, PoolDisks};
+use intake::medium::Directory;
+use model::PoolDriveId;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file that an operator puts into an empty directory which is to join a pool that there is already.
+const JOIN: &str = "intake.join";
+
+/// The directories of a pool, and the places of drives that are missing.
+pub(crate) type Found = (Vec<Box<dyn Directory>>, Vec<PathBuf>);
+
+/// The places of an intake. See the head of this file.
+pub(crate) struct IntakePlaces {
+    /// The data directory.
+    ours: PathBuf,
+    places: Vec<PathBuf>,
+    disks: Arc<PoolDisks>,
+    started: Vec<PoolDriveId>,
+    /// Of places at which a disk does not start, the reason, by number.
+    dead: BTreeMap<usize, String>,
+}
+
+impl IntakePlaces {
+    /// Those of `dir`. Disks among them are awake then, if they can be. Blocks.
+    pub(crate) fn of(dir: &DataDir) -> Self {
+        let mut these = Self::at(dir.path(), dir.intake());
+        these.disks = Arc::new(PoolDisks::new(dir.pool_disks()));
+        for drive in dir.rack().pool.iter().enumerate().map(|(index, _)| PoolDriveId(index as u32)) {
+            let Some(disk) = these.disks.get(drive) else { continue };
+            match disk.ready() {
+                Ok(started) => these.started.extend(started.then_some(drive)),
+                Err(MountedError::Drive(error)) => {
+                    tracing::error!(%drive, %error, "a disk of the pool does not start");
+                    these.dead.insert(drive.index(), error.to_string());
+                }
+                // What is there can be used all the same.
+                Err(error) => tracing::warn!(%drive, "a disk of the pool will not sleep: {error}"),
+            }
+        }
+        these
+    }
+
+    /// These, in the data directory `ours` or outside of it, none of which is a disk.
+    pub(crate) fn at(ours: &Path, places: Vec<PathBuf>) -> Self {
+        let (disks, dead) = (Arc::new(PoolDisks::new([])), BTreeMap::new());
+        Self { ours: ours.to_owned(), places, disks, started: Vec::new(), dead }
+    }
+
+    /// The disks among them.
+    pub(crate) fn disks(&self) -> &Arc<PoolDisks> {
+        &self.disks
+    }
+
+    /// The disks that were started here.
+    pub(crate) fn started(&self) -> &[PoolDriveId] {
+        &self.started
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        self.places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether there is an intake in one of them; where that cannot be seen, there may be.
+    pub(crate) fn is_made(&self) -> bool {
+        let mut alive = self.places.iter().enumerate().filter(|(index, _)| !self.dead.contains_key(index));
+        alive.any(|(_, place)| has_label(place))
+    }
+
+    /// Their directories, opened with `open`, and those that are left out. Where a pool is made already, one without a
+    /// label may be the place of a drive that is not mounted: it is left out as a drive that is missing, unless the
+    /// operator says that it joins. One outside of the data directory is never made, and nothing is made of a directory
+    /// that is not on the disk which is named for it.
+    ///
+    /// # Errors
+    /// If one cannot be used.
+    pub(crate) fn directories(
+        &self,
+        mut open: impl FnMut(usize, &Path) -> io::Result<Box<dyn Directory>>,
+    ) -> io::Result<Found> {
+        let (mut found, mut unmounted): Found = Default::default();
+        let is_pool = self.is_made();
+        for (index, place) in self.places.iter().enumerate() {
+            let shown = place.display();
+            if let Some(why) = self.dead.get(&index) {
+                tracing::warn!("a drive of the pool is missing: {shown}: {why}");
+                unmounted.push(place.clone());
+                continue;
+            }
+            let is_new = !has_label(place);
+            if is_pool && is_new && !place.join(JOIN).exists() {
+                tracing::warn!(
+                    "a drive of the pool is missing: {shown} has no label; mount it, and start again (or, if an empty \
+                     drive is to join the pool, put an empty file {JOIN} there)"
+                );
+                unmounted.push(place.clone());
+            } else if place.starts_with(&self.ours) || place.is_dir() {
+                if let (true, Some(disk)) = (is_new, self.disks.get(PoolDriveId(index as u32))) {
+                    disk.check().map_err(io::Error::other)?;
+                }
+                let opened = open(index, place);
+                found.push(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?);
+            } else {
+                let what = "is not there, and is made by nobody but you: is its drive mounted?";
+                return Err(io::Error::new(io::ErrorKind::NotFound, format!("{shown}: it {what}")));
+            }
+        }
+        Ok((found, unmounted))
+    }
+}
+
+/// Whether a drive of a pool is at `place`; if that cannot be seen, one may be.
+fn has_label(place: &Path) -> bool {
+    place.join(intake::LABEL).try_exists().unwrap_or(true)
+}
