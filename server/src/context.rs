@@ -167,7 +167,9 @@ pub struct WorldCounters {
     /// Their bytes.
     pub saved_read_bytes: AtomicU64,
     /// Why drives could not be used when they were last tried.
-    pub absences: Absences,
+    pub absences: Reasons,
+    /// Why drives that can be read did not take the last stack that was to be written to them.
+    pub refused_writes: Reasons,
     /// Reads of staged objects.
     pub reads: ReadLog,
 }
@@ -183,11 +185,19 @@ pub(crate) fn usage_of(context: &Context) -> Usage {
     }
 }
 
-/// Reasons, each with its mend: at most a sentence for each drive.
-#[derive(Debug, Default)]
-pub struct Absences(Mutex<BTreeMap<DriveId, String>>);
+impl WorldCounters {
+    /// What was remembered of `drive` counts no more: it was given up, or is another one.
+    pub fn forget_reasons(&self, drive: DriveId) {
+        self.absences.note(drive, None);
+        self.refused_writes.note(drive, None);
+    }
+}
 
-impl Absences {
+/// Reasons, most with their mend: at most a sentence for each drive.
+#[derive(Debug, Default)]
+pub struct Reasons(Mutex<BTreeMap<DriveId, String>>);
+
+impl Reasons {
     /// `drive` could not be used, for this reason; or it could.
     pub fn note(&self, drive: DriveId, reason: Option<String>) {
         let mut reasons = self.0.lock();

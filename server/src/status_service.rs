@@ -44,8 +44,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
 use warnings::{
-    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, warnings, woke_themselves,
-    woken_by_others,
+    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, refused_writes, warnings,
+    woke_themselves, woken_by_others,
 };
 
 /// Drives that cannot be used of which a status says why; `drive list` says it of all.
@@ -249,6 +249,8 @@ impl Admin for StatusService {
         let absences = counters.absences.all();
         let named = absences.iter().take(ABSENCES_NAMED);
         status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
+        let refused = counters.refused_writes.all();
+        status.warnings.extend(refused_writes(refused.iter().filter(|(drive, _)| !absences.contains_key(drive))));
         Ok(status)
     }
 

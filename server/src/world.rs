@@ -42,7 +42,7 @@ mod transfer;
 mod up;
 
 pub use crate::context::{
-    Absences, Context, Nonce, PinOf, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
+    Context, Nonce, PinOf, Reasons, SmallObjects, Spawn, Tracer, WallClock, WorldCounters, nonces,
 };
 pub use job_steps::JobActions;
 pub use memory_read::MemoryReads;

@@ -58,6 +58,9 @@ class BadDrives(Racks):
                 objects |= self.filled(server, 6, "more")
                 server.until_migrated()
                 self.assertGreater(shim.hits(), 0, "it was tried")
+                why = "the file system is read-only" if error == errno.EROFS else "it has no room"
+                said = [text for text in server.status()["warnings"] if text.startswith("drives take no writes")]
+                self.assertRegex(" ".join(said), f"drive {drive} \\(.*{why}\\)")
                 self.all_read(server, objects)
                 placed = [server.explain("pantry", key)["place"]["drives"] for key in objects if key[0] == "m"]
                 self.assertFalse(any(one["drive"] == drive for drives in placed for one in drives))

@@ -32,7 +32,7 @@ impl StatusService {
         if self.look(move |rack, _| !rack.has_failed(drive) || rack.gave_up(drive)).await? {
             tracing::warn!(%drive, "the operator says that a drive failed for good; what it held is rebuilt");
             self.world.report(Event::DriveFailed { drive, pulled: true });
-            self.context.counters.absences.note(drive, None);
+            self.context.counters.forget_reasons(drive);
         }
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
@@ -76,6 +76,7 @@ impl StatusService {
         self.context.catalog.retire_drive(drive, (self.context.wall)()).await?;
         tracing::info!(%drive, "the operator retires a drive; what it holds moves to others of its group");
         self.world.report(Event::DriveRetiring { drive });
+        self.context.counters.refused_writes.note(drive, None);
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 
@@ -140,7 +141,7 @@ impl StatusService {
         let Some(lost_bytes) = taken.remember(&self.context.catalog, drive).await? else {
             return Err(AdminError::Because(replace::not_failed(drive)));
         };
-        self.context.counters.absences.note(drive, None);
+        self.context.counters.forget_reasons(drive);
         self.hardware.replace(drive);
         self.world.report(match taken {
             Taken::Another(_) => {

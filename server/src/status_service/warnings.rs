@@ -248,6 +248,20 @@ fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
     warnings
 }
 
+/// A warning for the drives that can be read, and did not take the last stack that was to be written to them.
+pub(super) fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) -> Option<String> {
+    const NAMED: usize = 3;
+    let refused: Vec<String> = refused.map(|(drive, reason)| format!("drive {} ({reason})", drive.0)).collect();
+    let more = if refused.len() > NAMED { format!(" and {} more", refused.len() - NAMED) } else { String::new() };
+    (!refused.is_empty()).then(|| {
+        format!(
+            "drives take no writes: {}{more}. They are read, and others of their groups are written to; mend them, or \
+             empty them with `larder drive retire`",
+            refused[..refused.len().min(NAMED)].join(", ")
+        )
+    })
+}
+
 /// A warning for the drives that did not answer in time, the worst ones named.
 pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
     const NAMED: usize = 5;

@@ -45,6 +45,19 @@ pub(super) fn drive_outcomes(context: &Context, drives: &[DriveId], outcomes: Ve
     drives.iter().zip(results).map(|(drive, result)| DriveOutcome { drive: *drive, result }).collect()
 }
 
+/// Remembers for people which drives did not take a stack that was written, and why, until they take one.
+pub(super) fn note_refused(context: &Context, drives: &[DriveId], outcomes: &[StackOutcome]) {
+    for (drive, outcome) in drives.iter().zip(outcomes) {
+        let reason = match outcome {
+            StackOutcome::Fine => None,
+            StackOutcome::Full => Some("it has no room".to_owned()),
+            StackOutcome::Failed(error) => Some(error.clone()),
+            _ => continue,
+        };
+        context.counters.refused_writes.note(*drive, reason);
+    }
+}
+
 /// Gives up a blob that was written: it is dead as a whole, and goes at its group's next wake.
 pub(super) async fn give_up(context: &Context, handle: &WorldHandle, blob: &Blob) {
     match context.catalog.abort_blob(blob.blob).await {

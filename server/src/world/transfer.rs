@@ -4,7 +4,7 @@
 //! drive's outcome is reported.
 
 use super::operation::{Operation, Origin, WrittenBlob};
-use super::outcome::{described, drive_outcomes, give_up};
+use super::outcome::{described, drive_outcomes, give_up, note_refused};
 use super::quarantine::blames_member;
 use super::rebuild::{InService, remove_left_over};
 use super::state::World;
@@ -52,6 +52,7 @@ impl World {
         self.start_with(move |handle, context| async move {
             let (written, outcomes, unreadable) = write.run(&handle).await;
             let unreadable = unreadable.filter(|_| !is_on(Sabotage::SourceErrorTriedElsewhere));
+            note_refused(&context, &drives, &outcomes);
             let outcomes = drive_outcomes(&context, &drives, outcomes);
             let event = match unreadable {
                 Some(versions) => Event::SourceUnreadable { op, attempt, versions, outcomes },
