@@ -1,21 +1,28 @@
 //! Giving a rotation back what it lost, from the other one that has everything.
 //!
-//! Both are walked through in key order; of each key of which the whole one has a newer version, be it that it is gone,
-//! that version is written to a new shelf, and all masks with it. Then the rotation is whole again for readers. Changes
-//! that come meanwhile are in its logs. It is background work ([`crate::merging`]); if it fails or is cut short, it
-//! begins anew with the next occasion.
+//! 1. Both are walked through in key order; of each key of which the whole one has a newer version, be it that it is
+//!    gone, that version is written to a new shelf, and all masks with it.
+//! 2. That a key is gone is dropped by merges once nothing older of it is left: the whole rotation may have forgotten
+//!    it, and this one may have lost it with an older version of the key still there. What this one has up to the last
+//!    number of the whole one, and the whole one has not, was removed, and is hidden by masks.
+//! 3. Then the rotation is whole again for readers, and shelves that were left out since they are damaged are removed.
 //!
-//! Memory: a page of 4 MiB, and what building a shelf takes.
+//! Changes that come meanwhile are in its logs. It is background work of [`crate::merging`]'s; if it fails or is cut
+//! short, it begins anew with the next occasion.
+//!
+//! Memory: a page of 4 MiB, what building a shelf takes, and a mask for each run of keys that were removed.
 
 use crate::bytes::crc32c;
 use crate::drive::Drive;
 use crate::error::ReadError;
-use crate::record::Record;
+use crate::mask::Mask;
+use crate::names::FileId;
+use crate::record::{Record, Sequence};
 use crate::shared::{CycleShared, Shared};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
-use crate::transform::{discard, publish, superseded};
-use crate::view::{View, Want};
+use crate::transform::{discard, publish, remove_shelf, superseded};
+use crate::view::{View, Want, successor};
 use std::sync::Arc;
 
 /// Keys of a page.
@@ -24,25 +31,69 @@ const PAGE: usize = 256;
 /// Writes what `cycle` lacks of `whole` to a shelf on `to`.
 pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<Drive>) -> Result<(), ReadError> {
     let view = cycle.view();
+    let left_out = cycle.left_out.lock().clone();
+    let files: Vec<FileId> = left_out.iter().map(|shelf| shelf.file).collect();
+    // Below this number the whole one has everything that was not removed.
+    let known = whole.last();
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
     let write = || {
         let mut builder = ShelfBuilder::begin(to, identity, access)?;
         copy(&mut builder, &view, whole)?;
         let records = builder.records();
-        builder.finish(whole.all_masks(), superseded(cycle, &[]))?;
+        let mut masks = whole.all_masks();
+        masks.extend(removed(&view, whole, known)?);
+        masks.sort_unstable();
+        masks.dedup();
+        builder.finish(masks, superseded(cycle, &files))?;
         let shelf = publish(to, identity, access, || Ok(()))?;
         tracing::info!(records, shelf = %identity.file, "a rotation has back what it lost");
         Ok::<_, ReadError>(shelf)
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
+    cycle.undeleted.lock().extend(&files);
     cycle.change(|now| {
         let mut now = now.replaced(&[], Some(shelf));
         // What was lost since is still lost.
         now.lost[0].retain(|part| !view.lost[0].contains(part));
         now
     });
+    cycle.left_out.lock().retain(|shelf| !files.contains(&shelf.file));
+    for shelf in &left_out {
+        remove_shelf(cycle, shelf);
+    }
     Ok(())
+}
+
+/// Masks for what `view` has with numbers up to `known`, and `whole`, which has all up to there, has not.
+fn removed(view: &View, whole: &View, known: Sequence) -> Result<Vec<Mask>, ReadError> {
+    let mut masks: Vec<Mask> = Vec::new();
+    let mut next = Some(Vec::new());
+    while let Some(from) = next.take() {
+        let page = view.page(&from, None, PAGE, Want::Entry)?;
+        for (key, version) in &page.items {
+            let sequence = version.stored.sequence;
+            let (found, hidden) = whole.newest(key, Want::Entry)?;
+            if sequence > known || found.is_some() || hidden >= sequence {
+                continue;
+            }
+            match masks.last_mut() {
+                Some(last) if nothing_between(whole, last, key)? => {
+                    (last.to, last.up_to) = (Some(successor(key)), last.up_to.max(sequence));
+                }
+                _ => masks.push(Mask { from: key.clone(), to: Some(successor(key)), up_to: sequence }),
+            }
+        }
+        next = page.next;
+    }
+    Ok(masks)
+}
+
+/// Whether `whole` has no key, be it that it is gone, from the end of `mask` on and before `key`.
+fn nothing_between(whole: &View, mask: &Mask, key: &[u8]) -> Result<bool, ReadError> {
+    let from = mask.to.as_deref().unwrap_or_default();
+    let page = whole.page(from, Some(key), 1, Want::Raw)?;
+    Ok(page.items.is_empty() && page.next.is_none())
 }
 
 fn copy(builder: &mut ShelfBuilder<'_>, view: &View, whole: &View) -> Result<(), ReadError> {

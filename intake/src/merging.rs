@@ -8,7 +8,9 @@
 //!
 //! A rotation that lost something is healed first ([`crate::healing`]), if the other one has everything.
 //!
-//! A shelf that turns out to be damaged is reported, and left as it is.
+//! A shelf that turns out to be damaged is read no more if the other rotation has everything, and the rotation is
+//! healed. Otherwise it is reported as a loss, and left as it is. Until it is healed, that keys are gone is not
+//! dropped: after a crash the damaged shelf is back.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
@@ -20,8 +22,8 @@ use crate::shared::{CycleShared, Loss, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::shelf::read::{Cursor, Shelf};
-use crate::transform::{discard, publish, remove, superseded};
-use crate::view::View;
+use crate::transform::{discard, publish, remove_shelf, superseded};
+use crate::view::{LostPart, View};
 use engine::merge::{Choice, MergePolicy, ShelfFacts, TargetFacts, choose, target};
 use std::sync::Arc;
 
@@ -30,6 +32,15 @@ pub(crate) type Target = (Arc<Drive>, bool);
 
 /// Heals, merges and removes until nothing is left to do.
 pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
+    heal_if_needed(shared, cycle, drives);
+    while step(shared, cycle, drives) {}
+    // Merges may have met damage.
+    if !cycle.left_out.lock().is_empty() {
+        heal_if_needed(shared, cycle, drives);
+    }
+}
+
+fn heal_if_needed(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     let view = cycle.view();
     let whole = shared.cycles.iter().map(CycleShared::view).find(|view| view.is_whole());
     if let Some(whole) = whole.filter(|_| view.has_losses())
@@ -38,7 +49,6 @@ pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     {
         tracing::warn!(%error, "a rotation is not whole yet");
     }
-    while step(shared, cycle, drives) {}
 }
 
 /// Does one thing; `false` if there was none, or it failed.
@@ -98,16 +108,7 @@ fn target_of(view: &View, inputs: &[Arc<Shelf>], drives: &[Target]) -> Option<Ar
     Some(Arc::clone(&drives[chosen.0 as usize].0))
 }
 
-fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
-    cycle.undeleted.lock().insert(shelf.file);
-    let removed = shelf.drive.background(|| {
-        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
-        Ok(())
-    });
-    removed.is_ok()
-}
-
-/// A merge failed: the shelves that are to blame are left alone from now on.
+/// A merge failed: the shelves that are to blame are read no more if what they held is elsewhere, and else left alone.
 fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &ReadError) {
     tracing::warn!(%error, "shelves were not merged");
     if !matches!(error, ReadError::Damaged(_)) {
@@ -115,11 +116,25 @@ fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &R
     }
     for shelf in inputs {
         if let Err(ReadError::Damaged(damage)) = shelf.verify(Access::Background, || Ok(())) {
-            cycle.damaged.lock().insert(shelf.file);
+            if shared.is_elsewhere(cycle) {
+                leave_out(cycle, shelf);
+            } else {
+                cycle.damaged.lock().insert(shelf.file);
+            }
             let (name, problem) = (Name::Shelf(shelf.file).to_string(), damage.to_string());
-            shared.lose(Loss::File { name, drive: shelf.drive.uuid, problem });
+            shared.lose_unless_elsewhere(cycle, Loss::File { name, drive: shelf.drive.uuid, problem });
         }
     }
+}
+
+/// The rotation does without `shelf` until it is healed.
+fn leave_out(cycle: &CycleShared, shelf: &Arc<Shelf>) {
+    cycle.left_out.lock().push(Arc::clone(shelf));
+    let keys = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec()));
+    cycle.change(|view| {
+        let lost = LostPart { keys: keys.filter(|_| shelf.masks().is_empty()), max: shelf.sequences().1 };
+        view.replaced(&[shelf.file], None).without([lost])
+    });
 }
 
 fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<Drive>) -> Result<(), ReadError> {
@@ -190,7 +205,8 @@ fn add_newest(
 
 /// What lies outside of a merge, as far as it matters for what may be dropped.
 struct Rest {
-    /// A drive is missing that may hold anything; or the other rotation will need what happened without it.
+    /// A drive is missing that may hold anything, or a damaged shelf may be back; or the other rotation will need what
+    /// happened without it.
     missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
@@ -207,7 +223,7 @@ impl Rest {
         let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
         let may_need = |cycle: &CycleShared| {
             let view = cycle.view();
-            view.missing || view.behind
+            view.missing || view.behind || !cycle.left_out.lock().is_empty()
         };
         Self { missing: shared.cycles.iter().any(may_need), min, max }
     }

@@ -46,6 +46,7 @@ struct Found {
     misnamed: Vec<(Arc<Drive>, FileId)>,
     /// A file cannot be read.
     lost_file: bool,
+    losses: Vec<Loss>,
 }
 
 /// The drives and the contents of one rotation.
@@ -66,6 +67,8 @@ pub(crate) struct OpenedCycle {
     lost: Vec<LostPart>,
     /// A file cannot be read, so nobody knows what it held.
     lost_file: bool,
+    /// What cannot be read.
+    losses: Vec<Loss>,
 }
 
 /// Opens the pool in `directories`.
@@ -106,6 +109,10 @@ pub(crate) fn open(
             cycle.change(|view| view.without([LostPart { keys: None, max }]));
         }
     }
+    // Only now it is known what each rotation has.
+    for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
+        opened.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
+    }
     Ok((shared, opened))
 }
 
@@ -129,19 +136,20 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
     for shelf in gone {
         remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
     }
-    let mut opened = OpenedCycle { drives, lost_file: found.lost_file, ..OpenedCycle::default() };
+    let Found { lost_file, losses, .. } = found;
+    let mut opened = OpenedCycle { drives, lost_file, losses, ..OpenedCycle::default() };
     for (drive, file) in found.misnamed {
         let name = Name::Log(file).to_string();
         match is_room(&drive, &name, &dead) {
             Ok(true) => drop(drive.directory.remove(&name)),
-            Ok(false) => opened.lose(shared, &drive, name, Damage::Elsewhere.to_string()),
-            Err(error) => opened.lose(shared, &drive, name, error.to_string()),
+            Ok(false) => opened.lose(&drive, name, Damage::Elsewhere.to_string()),
+            Err(error) => opened.lose(&drive, name, error.to_string()),
         }
     }
     // What a mask hides was given out, too, though the records may be gone: a number below it is never given again.
     let masked = shelves.iter().flat_map(|shelf| shelf.masks()).map(|mask| mask.up_to);
     let last = shelves.iter().map(|shelf| shelf.sequences().1).chain(masked).max().unwrap_or_default();
-    read_logs(shared, found.logs, &dead, &mut opened);
+    read_logs(found.logs, &dead, &mut opened);
     if !missing {
         // What is dead and not there is gone for good.
         let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).collect();
@@ -200,7 +208,7 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
             },
         };
         found.lost_file = true;
-        shared.lose(Loss::File { name, drive: drive.uuid, problem: problem.to_string() });
+        found.losses.push(Loss::File { name, drive: drive.uuid, problem: problem.to_string() });
     }
     Ok(())
 }
@@ -237,14 +245,14 @@ fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, R
 
 impl OpenedCycle {
     /// Takes note of a file that cannot be read.
-    fn lose(&mut self, shared: &Shared, drive: &Drive, name: String, problem: String) {
+    fn lose(&mut self, drive: &Drive, name: String, problem: String) {
         self.lost_file = true;
-        shared.lose(Loss::File { name, drive: drive.uuid, problem });
+        self.losses.push(Loss::File { name, drive: drive.uuid, problem });
     }
 }
 
 /// Reads logs, oldest first.
-fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut OpenedCycle) {
+fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut OpenedCycle) {
     found.sort_by_key(|log| (log.header.map(|header| header.first), log.file));
     let sealed: BTreeMap<FileId, u64> =
         found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
@@ -265,13 +273,13 @@ fn read_logs(shared: &Shared, mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>,
                     let max = table.index.read().last;
                     let keys = rot.record.as_ref().map(|(key, _)| (key.clone(), key.clone()));
                     opened.lost.push(LostPart { keys, max });
-                    shared.lose(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
+                    opened.losses.push(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
                 }
                 opened.previous = Some(Previous { file: table.file, bytes: table.index.read().bytes });
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
-            Err(error) => opened.lose(shared, &log.drive, name, error.to_string()),
+            Err(error) => opened.lose(&log.drive, name, error.to_string()),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::mask::Mask;
 use crate::names::{DriveUuid, FileId, Identity, PoolUuid};
 use crate::queue::Queue;
 use crate::record::Sequence;
+use crate::shelf::read::Shelf;
 use crate::status::CycleStatus;
 use crate::view::View;
 use parking_lot::{Mutex, RwLock};
@@ -86,6 +87,8 @@ pub(crate) struct CycleShared {
     pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
     /// Shelves that turned out to be damaged: they are not merged.
     pub(crate) damaged: Mutex<BTreeSet<FileId>>,
+    /// Shelves that turned out to be damaged, and are in the view no more: the other rotation has what they held.
+    pub(crate) left_out: Mutex<Vec<Arc<Shelf>>>,
     pub(crate) status: Mutex<CycleStatus>,
 }
 
@@ -168,6 +171,22 @@ impl Shared {
         if losses.latest.len() < LOSSES_MAX {
             losses.latest.push(loss);
         }
+    }
+}
+
+impl Shared {
+    /// Takes note of what the rotation `of` cannot read: a loss, unless another one has everything.
+    pub(crate) fn lose_unless_elsewhere(&self, of: &CycleShared, loss: Loss) {
+        if self.is_elsewhere(of) {
+            tracing::warn!("damaged, and the other rotation has it: {loss}");
+        } else {
+            self.lose(loss);
+        }
+    }
+
+    /// Whether another rotation than `of` has everything.
+    pub(crate) fn is_elsewhere(&self, of: &CycleShared) -> bool {
+        self.cycles.iter().any(|other| !std::ptr::eq(other, of) && other.view().is_whole())
     }
 }
 

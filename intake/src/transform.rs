@@ -132,7 +132,7 @@ fn target_outcome(error: &ReadError) -> TransformOutcome {
 
 /// A record that was whole once cannot be read any more.
 fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) {
-    shared.lose(Loss::Version { key: key.to_vec(), sequence });
+    shared.lose_unless_elsewhere(cycle, Loss::Version { key: key.to_vec(), sequence });
     let lost = LostPart { keys: Some((key.to_vec(), key.to_vec())), max: sequence };
     cycle.change(|view| view.without([lost]));
 }
@@ -176,4 +176,14 @@ pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
         }
         Err(error) => tracing::warn!(%error, %name, "a dead file cannot be removed"),
     }
+}
+
+/// Removes a dead shelf as background work; `false` if it is still there.
+pub(crate) fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
+    cycle.undeleted.lock().insert(shelf.file);
+    let removed = shelf.drive.background(|| {
+        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+        Ok(())
+    });
+    removed.is_ok()
 }

@@ -5,6 +5,7 @@ mod common;
 use common::{config, put_many, wait_until};
 use intake::medium::memory::{Fault, World};
 use intake::{Config, Intake, Loss, PutError, ReadError, Sequence};
+use model::Rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -294,4 +295,80 @@ fn a_change_whose_value_has_rotted_is_replayed_all_the_same() {
     assert_eq!(intake.take_losses().len(), 1);
     let replayed: Vec<u64> = opened.replay.map(|change| change.expect("it can be read").sequence.0).collect();
     assert_eq!(replayed, (1..=30).collect::<Vec<u64>>(), "only the value of one of them is gone");
+}
+
+/// A rotation whose drive breaks gets back what it lost from the other one, which has forgotten by then that some keys
+/// are gone: its merges had no older version of them left.
+#[test]
+fn what_is_gone_stays_gone_when_a_rotation_gets_back_what_it_lost() {
+    for seed in 0..16 {
+        let mut rng = Rng::new(seed);
+        let world = World::new(6);
+        let intake = open(&world, 100 + seed);
+        let (mut written, mut gone) = (Written::new(), Vec::new());
+        put_many(&intake, &mut written, 0..60);
+        for round in 0..rng.below(8) + 2 {
+            if rng.below(3) == 0 {
+                intake.flush().expect("the drives work");
+            }
+            for key in (0..60).filter(|_| rng.below(8) == 0) {
+                let key = format!("key/{key:05}").into_bytes();
+                intake.delete(&key).expect("the drives work");
+                written.remove(&key);
+                gone.push(key);
+            }
+            put_many(&intake, &mut written, 100 + 10 * round..110 + 10 * round);
+        }
+        let broken = 3 + rng.below(3) as usize;
+        world.set_fault(broken, Fault::Broken);
+        put_many(&intake, &mut written, 300..340);
+        wait_until(|| intake.status().cycles.iter().all(|cycle| !cycle.incomplete));
+        // From now on the rotation that was healed is all there is.
+        (0..3).for_each(|drive| world.set_fault(drive, Fault::Broken));
+        put_many(&intake, &mut written, 340..360);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new(), "seed {seed}");
+        let back: Vec<_> = gone.iter().filter(|key| !matches!(intake.get(key), Ok(None))).collect();
+        assert!(back.is_empty(), "seed {seed}, drive {broken}: {back:?}");
+    }
+}
+
+/// A shelf that rots in one rotation is written anew from the other one, as soon as a merge meets it; and is no loss.
+#[test]
+fn a_shelf_that_rots_is_written_anew_from_the_other_rotation() {
+    for damaged in 0..6 {
+        let world = World::new(6);
+        let intake = open(&world, 160);
+        let mut written = Written::new();
+        put_many(&intake, &mut written, 0..40);
+        intake.flush().expect("the drives work");
+        let shelves = |world: &World, drive| {
+            let files = world.files(drive).into_iter().map(|(name, _)| name);
+            files.filter(|name| name.contains(".shelf")).collect::<Vec<_>>()
+        };
+        let found = shelves(&world, damaged);
+        for name in &found {
+            world.corrupt(damaged, name, |bytes| {
+                let middle = bytes.len() / 3;
+                bytes[middle] ^= 4;
+            });
+        }
+        // Logs that become shelves have them merged.
+        for round in 0..12 {
+            put_many(&intake, &mut written, 100 + 10 * round..110 + 10 * round);
+            intake.flush().expect("the drives work");
+        }
+        wait_until(|| !found.iter().any(|name| shelves(&world, damaged).contains(name)));
+        wait_until(|| intake.status().cycles.iter().all(|cycle| !cycle.incomplete));
+        assert_eq!((intake.take_losses(), intake.status().losses), (vec![], 0));
+        // What the other rotation has is not needed for it any more.
+        let others = if damaged < 3 { 3..6 } else { 0..3 };
+        others.for_each(|drive| world.set_fault(drive, Fault::Broken));
+        put_many(&intake, &mut written, 300..320);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new(), "drive {damaged}");
+        drop(intake);
+        (0..6).for_each(|drive| world.set_fault(drive, Fault::None));
+        let intake = open(&world, 161);
+        assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
+        assert_eq!(intake.take_losses(), []);
+    }
 }
