@@ -40,7 +40,7 @@ mod watched;
 
 pub use handle::DiskHandle;
 pub use mkfs::MkfsError;
-pub use mounted::{MountedDisk, MountedError};
+pub use mounted::{BY_ID, MountedDisk, MountedError};
 pub use pool::PoolDisks;
 pub use rack::{DeviceRack, RackDrive};
 pub use state::directory_in;

@@ -330,7 +330,7 @@ impl Boot<'_> {
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
     }
 
-    /// Where everything is written down that the engine is told and decides, if that is wanted.
+    /// The file of the engine's events and actions, if the configuration names one.
     fn trace(&self, header: &Header) -> Result<Option<Tracer>, ServerError> {
         let Some(path) = &self.config.trace else { return Ok(None) };
         let failed = |source| io_error(&format!("writing the trace {}", path.display()), source);

@@ -218,7 +218,7 @@ pub struct PoolDriveReport {
     /// its power.
     #[serde(default)]
     pub power: Option<String>,
-    /// Why it did not stop or start when it was last told to.
+    /// Why its last start or stop failed; `None` if it did not.
     #[serde(default)]
     pub power_failure: Option<String>,
     /// Starts on this day.

@@ -133,7 +133,7 @@ class Small(SystemTest):
         self.assertEqual(server.stop(), 0)
         self.configure(server.data, BRISK)
         server = self.serve(server.data)
-        # Each of them takes some turns between threads, which are slow on some machines.
+        # Each of them takes several switches between threads, which are slow on some machines.
         phase("packed", server.until_migrated, 600)
         # In key order: neighbours lie side by side in one blob, which a reader needs one group for.
         blobs = [server.explain("pantry", name(number))["place"]["blob"] for number in in_order[100:110]]

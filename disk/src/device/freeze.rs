@@ -1,4 +1,4 @@
-//! Quiet file systems: nothing is left that one would write by itself, so that its disk can stop while it is mounted.
+//! Quiesced file systems: nothing is left that one would write by itself, so that its disk can stop while mounted.
 //!
 //! The kernel's FIFREEZE writes back everything, empties the journal and closes it, which a sync does not: after one,
 //! XFS writes to its log for another minute. The freeze is lifted at once by FITHAW, and what that writes is on the
@@ -19,11 +19,11 @@ use std::path::Path;
 const FIFREEZE: Opcode = opcode::read_write::<c_int>(b'X', 119);
 const FITHAW: Opcode = opcode::read_write::<c_int>(b'X', 120);
 
-/// Makes the file system of `directory` quiet.
+/// Quiesces the file system of `directory`.
 ///
 /// # Errors
 /// The system's; it is not frozen then, unless thawing is what failed.
-pub(super) fn quieten(directory: &Path) -> io::Result<()> {
+pub(super) fn quiesce(directory: &Path) -> io::Result<()> {
     let root = open(directory)?;
     // All but a rest is written while others may still write: the freeze is short.
     rustix::fs::syncfs(&root)?;
@@ -34,7 +34,7 @@ pub(super) fn quieten(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Thaws the file system of `directory`, if it is frozen: a process that was killed in [`quieten`] may have left it so.
+/// Thaws the file system of `directory`, if it is frozen: a process that was killed in [`quiesce`] may have left it so.
 ///
 /// # Errors
 /// The system's.

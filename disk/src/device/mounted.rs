@@ -1,7 +1,7 @@
 //! A disk with a file system that the operator mounted, and that stays mounted while the disk sleeps.
 //!
 //! What Larder has open there stays open, so that it cannot be unmounted before the disk stops, as a drive of a rack
-//! is. It is made quiet instead ([`super::freeze`]). Whatever writes or reads all the same is not refused: the kernel
+//! is. It is quiesced instead ([`super::freeze`]). Whatever writes or reads all the same is not refused: the kernel
 //! starts the disk, which is seen by its counters.
 //!
 //! Invariants:
@@ -21,14 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where links lie that name disks by what they are.
-const BY_ID: &str = "/dev/disk/by-id";
+pub const BY_ID: &str = "/dev/disk/by-id";
 
 /// A disk under commands, and a directory on it. See the head of this file.
 pub struct MountedDisk {
     pub(super) power: Arc<PoweredDisk>,
     directory: PathBuf,
     tree: Tree,
-    quieten: fn(&Path) -> io::Result<()>,
+    quiesce: fn(&Path) -> io::Result<()>,
 }
 
 /// Why a mounted disk cannot be put to sleep, or was not started.
@@ -69,7 +69,7 @@ pub enum MountedError {
         /// The kernel's name for it.
         name: String,
     },
-    /// The file system cannot be made quiet.
+    /// The file system cannot be quiesced.
     #[error("{}: the file system cannot be frozen, without which no disk is stopped: {source}", .directory.display())]
     Freeze {
         /// The directory.
@@ -85,22 +85,17 @@ pub enum MountedError {
 impl MountedDisk {
     /// The disk on which `directory` is.
     pub fn new(disk: DiskHandle, directory: impl Into<PathBuf>) -> Self {
-        Self::within(PoweredDisk::new(disk), directory.into(), Tree::below("/"), freeze::quieten)
+        Self::within(PoweredDisk::new(disk), directory.into(), Tree::below("/"), freeze::quiesce)
     }
 
-    /// The same in `tree`, with another way to make file systems quiet.
+    /// The same in `tree`, with another way to quiesce file systems.
     pub(super) fn within(
         power: PoweredDisk,
         directory: PathBuf,
         tree: Tree,
-        quieten: fn(&Path) -> io::Result<()>,
+        quiesce: fn(&Path) -> io::Result<()>,
     ) -> Self {
-        Self { power: Arc::new(power), directory, tree, quieten }
-    }
-
-    /// The directory.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+        Self { power: Arc::new(power), directory, tree, quiesce }
     }
 
     /// The disk's link.
@@ -110,7 +105,7 @@ impl MountedDisk {
     }
 
     /// Whether the disk can be put to sleep: the directory is on it and on no other, and the kernel would start it if
-    /// it had to. It must be awake, or that be known to the kernel without a look at the medium. Blocks.
+    /// it had to. Reads the directory's inode, so the disk should be awake. Blocks.
     ///
     /// # Errors
     /// [`MountedError`].
@@ -166,14 +161,14 @@ impl MountedDisk {
         self.check()
     }
 
-    /// Makes its file system quiet and stops it; returns when it stands still. Blocks.
+    /// Quiesces its file system and stops it; returns when it stands still. Blocks.
     ///
     /// # Errors
     /// [`MountedError`]; it was sent no stop unless the disk itself is at fault.
     pub fn stop(&self) -> Result<(), MountedError> {
         self.power.stop(|| {
             self.check()?;
-            (self.quieten)(&self.directory)
+            (self.quiesce)(&self.directory)
                 .map_err(|source| MountedError::Freeze { directory: self.directory.clone(), source })
         })
     }

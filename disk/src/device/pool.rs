@@ -14,7 +14,7 @@ pub struct PoolDisks {
     disks: BTreeMap<PoolDriveId, Arc<MountedDisk>>,
     watched: Watched<PoolDriveId>,
     unread: Mutex<VecDeque<PoolDriveId>>,
-    /// Why a disk did not do what it was last told.
+    /// Why the last command to a disk failed.
     failures: Mutex<BTreeMap<PoolDriveId, String>>,
 }
 
@@ -64,7 +64,7 @@ impl PoolDisks {
         }
     }
 
-    /// Why `drive` did not do what it was last told; `None` if it did.
+    /// Why the last command to `drive` failed; `None` if it did not.
     pub fn failure(&self, drive: PoolDriveId) -> Option<String> {
         self.failures.lock().get(&drive).cloned()
     }

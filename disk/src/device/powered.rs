@@ -56,11 +56,10 @@ impl PoweredDisk {
         Ok(())
     }
 
-    /// Stops it once `quiet` has seen to it that nobody here writes to it any more; returns when it says that it stands
-    /// still.
-    pub(super) fn stop<E: From<DriveError>>(&self, quiet: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+    /// Runs `quiesce`, after which nothing here writes to it, and stops it; returns when it says that it stands still.
+    pub(super) fn stop<E: From<DriveError>>(&self, quiesce: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let _commanded = self.commanded.lock();
-        quiet()?;
+        quiesce()?;
         let control = self.disk.control()?;
         control.stop().map_err(|error| self.power_error(error))?;
         match trial::wait_for(&*control, (POLL, SPIN_MAX), &PowerMode::Standby, &mut |pause| (self.pause)(pause)) {

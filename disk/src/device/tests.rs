@@ -123,8 +123,8 @@ impl Machine {
         if is_there {
             symlink(format!("../../block/{name}"), self.path("sys/dev/block").join(numbers)).unwrap();
         }
-        let quieten = |directory: &Path| fs::write(directory.join("quiet"), "");
-        MountedDisk::within(self.power_of(name, None), directory, Tree::below(self.folder.path()), quieten)
+        let quiesce = |directory: &Path| fs::write(directory.join("quiesced"), "");
+        MountedDisk::within(self.power_of(name, None), directory, Tree::below(self.folder.path()), quiesce)
     }
 
     fn drive_commanded_by(&self, name: &str, command: Option<PowerCommand>) -> DeviceDrive {
@@ -436,12 +436,12 @@ async fn a_disk_that_took_anothers_place_is_not_mounted_and_not_written() {
 }
 
 #[test]
-fn a_mounted_disk_is_made_quiet_and_stops() {
+fn a_mounted_disk_is_quiesced_and_stops() {
     let machine = Machine::new();
     let disk = machine.plug("sda", SAS, sas([STANDBY, TURNING].map(is)));
     let mounted = machine.mounted("sda", true);
     mounted.stop().unwrap();
-    assert!(machine.path("pool/quiet").exists());
+    assert!(machine.path("pool/quiesced").exists());
     assert_eq!(sent(&disk, Command::stop()), 1);
     mounted.start().unwrap();
     assert_eq!(sent(&disk, Command::start()), 1);
@@ -457,7 +457,7 @@ fn a_disk_on_which_the_directory_is_not_is_left_alone() {
     machine.mounted("sdb", true);
     let error = machine.mounted("sda", false).stop().unwrap_err();
     assert!(error.to_string().contains("is not on /dev/disk/by-id/sda, but on sdb"), "{error}");
-    assert_eq!((sent(&disk, Command::stop()), machine.path("pool/quiet").exists()), (0, false));
+    assert_eq!((sent(&disk, Command::stop()), machine.path("pool/quiesced").exists()), (0, false));
 }
 
 #[test]
@@ -484,8 +484,8 @@ async fn a_disk_of_the_pool_that_others_wake_is_found_and_one_that_fails_says_wh
     let drive = PoolDriveId(3);
     let pool = PoolDisks::new([(drive, machine.mounted("sda", true))]);
     pool.stop(drive).await.unwrap();
-    let quiet = tokio::time::timeout(Duration::from_secs(59), pool.found_spinning()).await;
-    assert!(quiet.is_err(), "nobody touches it");
+    let untouched = tokio::time::timeout(Duration::from_secs(59), pool.found_spinning()).await;
+    assert!(untouched.is_err(), "nobody touches it");
     machine.reads("sda", 3);
     let found = tokio::time::timeout(Duration::from_secs(59), pool.found_spinning()).await;
     assert_eq!((found.ok(), pool.woken_by_others(), pool.failure(drive)), (Some(drive), 1, None));

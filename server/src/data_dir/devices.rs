@@ -2,7 +2,7 @@
 //! of them.
 
 use super::error::{DataDirError, failed};
-use disk::device::{DeviceDrive, DiskHandle, MountedDisk, is_device};
+use disk::device::{BY_ID, DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::discover::{Disk, Excused, Tree, find, survey_with, system_transports};
 use disk::label::DriveLabel;
 use disk::power::{CommandPower, PowerControl};
@@ -11,9 +11,6 @@ use model::{DriveId, PowerCommand, RackSpec};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Where links lie that name disks by what they are.
-const BY_ID: &str = "/dev/disk/by-id";
 
 /// A rack with a disk of this machine for each drive that is one.
 pub(super) struct Chosen {

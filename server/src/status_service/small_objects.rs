@@ -7,7 +7,7 @@ use intake::{CycleStatus, DriveStatus, Status};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What is known of the power of drives, and why one did not do what it was last told, by their places.
+/// The power of drives, and why the last command to one failed, by their places.
 pub(super) type Power = BTreeMap<String, (PoolDriveView, Option<String>)>;
 
 /// The report of `status`. The drives that belong at `unmounted` are missing since the start.
