@@ -23,7 +23,7 @@ pub(crate) async fn live(running: &Running, reference: &Reference, plan: &Plan, 
         for op in 0..life.ops {
             if !plan.is_dropped(Item::Op { round, client, op }) {
                 let rng = Stream::Client { round, client, op }.of(plan.seed);
-                Client { clients, rng }.act().await;
+                Client { clients, rng }.act(life).await;
             }
         }
     });
@@ -45,10 +45,13 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    async fn act(mut self) {
+    async fn act(mut self, life: &Life) {
         let at = self.key();
         if self.clients.plan.rivals && self.rng.below(8) == 0 {
             return self.duel(&at).await;
+        }
+        if life.rest_s > 0 && self.rng.below(2) == 0 {
+            tokio::time::sleep(SECOND * self.rng.between(1, life.rest_s) as u32).await;
         }
         match self.rng.below(32) {
             0..=8 => _ = self.put(&at).await,

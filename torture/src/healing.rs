@@ -36,6 +36,7 @@ const FULL_FOR: Duration = Duration::from_hours(50);
 /// The last lives of a run.
 pub(crate) fn heal(site: &mut Site, reference: &Reference) {
     site.overlay.state().calm();
+    site.judge.lock().faults_are_over();
     site.journal.note(|| "from here on there are no faults".to_owned());
     let plan = site.plan.clone();
     for again in [false, true] {

@@ -100,7 +100,53 @@ pub enum RackShape {
     Mini,
     /// The same with one drive of a tray starting at a time.
     MiniOfStarts,
+    /// Forty-eight drives in two groups of twenty-four, one awake; k = 15, r = 3, the paper's code and group.
+    Wide,
 }
+
+/// The description of [`RackShape::Wide`]: two drives to a tray, of which one may spin, so that the groups are the two
+/// columns of trays. Three chassis of eight trays each take half a group with them.
+const WIDE: &str = r#"
+name = "wide"
+group_drives = 24
+pack = "1 MiB"
+
+[code]
+k = 15
+r = 3
+fragment = "4 KiB"
+
+[geometry]
+width = 2
+depth = 1
+height = 24
+
+[resources.power]
+same = ["height"]
+active_drives = 1
+hard = true
+
+[failure_domains.drive]
+same = ["drive"]
+loses_media = true
+
+[failure_domains.chassis]
+same = ["height/8"]
+loses_media = false
+
+[drive]
+capacity = "4.2 TB"
+bytes_per_s = "105 MB/s"
+seek = "4.2 ms"
+spin_up = { min = "8 s", max = "12 s", draws = 4 }
+mount = { min = "1.1 s", max = "1.7 s", draws = 4 }
+mount_busy = { min = "1 s", max = "9.6 s", draws = 2 }
+unmount = { min = "200 ms", max = "400 ms", draws = 2 }
+spin_down = { min = "300 ms", max = "500 ms", draws = 2 }
+watts = { standby = 1.56, spin_up = 21.53, active = 9.42 }
+rated_starts = 30000
+life_years = 8
+"#;
 
 impl RackShape {
     /// Its description.
@@ -121,6 +167,7 @@ impl RackShape {
                 let starts = "[resources.starts]\nsame = [\"width\", \"height\"]\nstarting_drives = 1\nhard = true\n\n";
                 of_mini().replacen("[resources.power]", &(starts.to_owned() + "[resources.power]"), 1)
             }
+            Self::Wide => WIDE.to_owned(),
         };
         model::text::parse(&text, "rack of a run").unwrap_or_else(|error| panic!("a rack of runs is sound: {error}"))
     }
@@ -149,6 +196,8 @@ pub struct Life {
     pub end: LifeEnd,
     /// Mean time between two faults, in seconds.
     pub gap_s: u64,
+    /// The longest rest of a client between two operations, in seconds; 0 is none but its short pauses.
+    pub rest_s: u64,
     /// Everything is looked at right after the next start.
     pub audited: bool,
     /// The catalog is backed up before this life, and put back after it for a while.
@@ -240,6 +289,8 @@ pub struct Plan {
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
     pub tags: bool,
+    /// Lives last for weeks and months: clients rest for days, and what befalls a drive lasts for as long.
+    pub months: bool,
     /// The lives of the server, before the last one, in which no faults happen.
     pub lives: Vec<Life>,
     /// Keys that clients contend for.
@@ -266,6 +317,36 @@ pub const ABSENT_FROM: u64 = 4_000_000;
 /// Runs from this number on may have cloned drives, and lose their catalog: those below stay what they were.
 pub const LOST_FROM: u64 = 5_000_000;
 
+/// Runs from this number on may have lives of months, and groups of 24 drives with 15 + 3: those below stay what they
+/// were.
+pub const MONTHS_FROM: u64 = 6_000_000;
+
+/// The number of the habit of living for months.
+const MONTHS: u64 = 14;
+
+/// The number of the habit of having wide groups.
+const WIDE_GROUPS: u64 = 15;
+
+/// Every fourth run from [`MONTHS_FROM`] on lives for months.
+fn lives_for_months(seed: u64) -> bool {
+    seed >= MONTHS_FROM && Stream::Habit { index: MONTHS }.of(seed).below(4) == 0
+}
+
+/// Every fifth run from [`MONTHS_FROM`] on has the paper's groups.
+fn is_wide(seed: u64) -> bool {
+    seed >= MONTHS_FROM && Stream::Habit { index: WIDE_GROUPS }.of(seed).below(5) == 0
+}
+
+/// Lives whose clients rest for up to six days between two operations, and whose faults are hours to days apart: the
+/// longest take half a year.
+fn lengthen(seed: u64, lives: &mut [Life]) {
+    let rng = &mut Stream::Habit { index: MONTHS + 2 }.of(seed);
+    for life in lives {
+        life.rest_s = pick(rng, &[20_000, 200_000, 518_400]);
+        life.gap_s = pick(rng, &[20_000, 86_400, 400_000]);
+    }
+}
+
 /// The rules about hot and cold of every second run. What they call hot is cold in the end, or a run would not come to
 /// rest.
 fn thermometer(seed: u64) -> Thermometer {
@@ -290,7 +371,7 @@ fn checks(seed: u64) -> CheckPolicy {
     if seed < RULED_FROM || rng.below(2) == 0 {
         return CheckPolicy::default();
     }
-    let every = SECOND * pick(rng, &[20, 60, 600]);
+    let every = SECOND * pick(rng, if lives_for_months(seed) { &[40_000, 80_000, 600_000] } else { &[20, 60, 600] });
     CheckPolicy { every: Some(every), memory_bytes: pick(rng, &[0, 100 * KIB, 16 * MIB]) }
 }
 
@@ -300,8 +381,9 @@ fn scrub(seed: u64) -> ScrubPolicy {
         return ScrubPolicy::default();
     }
     let rng = &mut Stream::Scrubs.of(seed);
+    let periods_s = if lives_for_months(seed) { &[200_000, 600_000, 2_000_000] } else { &[1_200, 7_200, 40_000] };
     ScrubPolicy {
-        period: Some(SECOND * pick(rng, &[1_200, 7_200, 40_000])),
+        period: Some(SECOND * pick(rng, periods_s)),
         ride_along: SECOND * pick(rng, &[0, 20, 300]),
         starts_per_day: pick(rng, &[1, 4, 20]),
         step_bytes: pick(rng, &[1, 64 * KIB, 1 << 30]),
@@ -319,7 +401,8 @@ const GIVES_UP: u64 = 13;
 fn give_up(seed: u64) -> Option<(Duration, bool)> {
     let rng = &mut Stream::Habit { index: GIVES_UP }.of(seed);
     let gives_up = seed >= ABSENT_FROM && rng.below(3) == 0;
-    gives_up.then(|| (SECOND * pick(rng, &[60, 200, 1_000]), rng.below(2) == 0))
+    let after_s = if lives_for_months(seed) { &[1_000, 8_000, 80_000] } else { &[60, 200, 1_000] };
+    gives_up.then(|| (SECOND * pick(rng, after_s), rng.below(2) == 0))
 }
 
 /// The number of the habit of scrubbing.
@@ -467,6 +550,7 @@ fn life(rng: &mut Rng, kinds: &BTreeSet<FaultKind>) -> Life {
         ops: pick(rng, &[4, 15, 30]),
         end: pick(rng, &ends),
         gap_s: pick(rng, &[5, 40, 200]),
+        rest_s: 0,
         audited: rng.below(2) == 0,
         older_catalog: kinds.contains(&FaultKind::OlderCatalog) && rng.below(3) == 0,
         lost_catalog: None,
@@ -486,7 +570,8 @@ impl Plan {
             RackShape::Mini,
             RackShape::MiniOfStarts,
         ];
-        let rack = pick(rng, &shapes);
+        let drawn = pick(rng, &shapes);
+        let rack = if is_wide(seed) { RackShape::Wide } else { drawn };
         let beyond = rng.below(8) == 0;
         let mut kinds = kinds(seed, rng, beyond);
         let mut lives: Vec<Life> = (0..rng.between(1, 4)).map(|_| life(rng, &kinds)).collect();
@@ -514,6 +599,10 @@ impl Plan {
             shorten(seed, &mut lives);
         }
         let loses = lose_catalogs(seed, &kinds, &mut lives);
+        let months = lives_for_months(seed);
+        if months {
+            lengthen(seed, &mut lives);
+        }
         Self {
             seed,
             rack,
@@ -538,6 +627,7 @@ impl Plan {
             meddles: seed >= MEDDLED_FROM && has_habit(seed, SCRUBS),
             shaky,
             tags: has_habit(seed, 9) && !loses,
+            months,
             lives,
             keys: rng.between(2, 16),
             dropped: BTreeSet::new(),
@@ -576,7 +666,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -590,6 +680,7 @@ impl Plan {
             if self.meddles { ", scrubs asked for and paused" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
+            if self.months { ", months" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },
             match give_up(self.seed) {
                 None => "",

@@ -20,13 +20,22 @@ const OTHER_RACK: RackUuid = RackUuid([9; 16]);
 /// The longest time until somebody looks whether a drive is to be plugged in again.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// The same in lives of months.
+const LOOK_OF_MONTHS: Duration = Duration::from_secs(100);
+
+/// How long the conditions of drives last at most, in seconds: one of these.
+const LONGEST_S: [u64; 4] = [10, 120, 1_000, 10_000];
+
+/// The same in lives of months.
+const LONGEST_OF_MONTHS_S: [u64; 4] = [120, 10_000, 200_000, 1_000_000];
+
 /// Faults happen, for ever. Drives that are away come back when their time has come.
 pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &Life)) {
     let kinds: Vec<FaultKind> = plan.kinds.iter().copied().filter(|kind| kind.is_injected()).collect();
     let mut pace = Stream::Pace { round }.of(plan.seed);
     for fault in 0.. {
         let pause = Duration::from_millis(pace.between(1, life.gap_s * 2_000));
-        come_back_during(running, pause).await;
+        come_back_during(running, plan, pause).await;
         if kinds.is_empty() || plan.is_dropped(Item::Fault { round, fault }) {
             continue;
         }
@@ -60,11 +69,12 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
 }
 
 /// Waits, and plugs in what comes back meanwhile.
-async fn come_back_during(running: &Running, pause: Duration) {
+async fn come_back_during(running: &Running, plan: &Plan, pause: Duration) {
+    let look = if plan.months { LOOK_OF_MONTHS } else { LOOK };
     let until = disk::clock::monotonic() + pause;
     while disk::clock::monotonic() < until {
         let left = until.saturating_duration_since(disk::clock::monotonic());
-        tokio::time::sleep(left.min(LOOK)).await;
+        tokio::time::sleep(left.min(look)).await;
         plug_back(running);
         crate::absent::look(running).await;
         crate::limits::budgets_hold(running);
@@ -173,7 +183,7 @@ impl Injector<'_> {
     }
 
     fn span(&mut self) -> Duration {
-        let longest_s = [10, 120, 1_000, 10_000][self.rng.below(4) as usize];
+        let longest_s = if self.plan.months { LONGEST_OF_MONTHS_S } else { LONGEST_S }[self.rng.below(4) as usize];
         Duration::from_millis(self.rng.between(1, longest_s * 1_000))
     }
 
@@ -432,7 +442,7 @@ impl Injector<'_> {
         let span = Duration::from_millis(self.rng.between(1, most_ms));
         self.count(FaultKind::CatalogFull, format!("the catalog's disk is full for {span:?}"));
         self.running.catalog.set_full(true);
-        come_back_during(self.running, span).await;
+        come_back_during(self.running, self.plan, span).await;
         self.running.catalog.set_full(false);
     }
 }

@@ -3,15 +3,19 @@
 
 use crate::coverage::{Coverage, Meetings};
 use crate::journal::{Journal, Rule};
+use crate::repetition::Repetition;
 use crate::starts::Starts;
 use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::trace::{Record, Replay, TraceMessage};
 use engine::{Action, Rack, RackPolicy};
-use model::RackSpec;
+use model::{RackSpec, Time};
 
-/// A run has fewer records than this: some ten thousand at most. What has more goes round in circles.
-const RECORDS_MAX: u64 = 500_000;
+/// A run has fewer records than this: some ten thousand, and some hundred thousand in lives of months.
+const RECORDS_MAX: u64 = 5_000_000;
+
+/// Records of one moment at most: a start reports every drive, and one group after another ends its work.
+const RECORDS_OF_A_MOMENT_MAX: u64 = 20_000;
 
 /// The judge of a run's trace.
 #[derive(Default)]
@@ -24,6 +28,10 @@ pub(crate) struct TraceJudge {
     starts: Starts,
     /// The catalog may have forgotten starts.
     forgetful: bool,
+    /// Watches for cycles, once there are no faults.
+    repetition: Option<Repetition>,
+    /// The moment of the last record, and how many records it has.
+    moment: (Time, u64),
 }
 
 impl TraceJudge {
@@ -40,6 +48,15 @@ impl TraceJudge {
         self.check = Some(TraceCheck::new(spec, layout, policy));
         self.replay = Some(Replay::new(Rack::new(spec.clone(), layout.clone(), policy.clone(), seed)));
         self.meetings = Meetings::default();
+        self.moment = (Time::ZERO, 0);
+        if self.repetition.is_some() {
+            self.repetition = Some(Repetition::default());
+        }
+    }
+
+    /// From here on there are no faults: nothing may be tried again and again in vain.
+    pub(crate) fn faults_are_over(&mut self) {
+        self.repetition = Some(Repetition::default());
     }
 
     /// Operations that were asked for and are not answered.
@@ -51,9 +68,7 @@ impl TraceJudge {
     pub(crate) fn take(&mut self, record: &Record, journal: &Journal) {
         journal.hash_in(&record.now);
         self.records += 1;
-        if self.records == RECORDS_MAX {
-            journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
-        }
+        self.comes_to_an_end(record, journal);
         let (Some(check), Some(replay)) = (&mut self.check, &mut self.replay) else { return };
         let judged = match &record.message {
             TraceMessage::Event(event) => {
@@ -83,6 +98,25 @@ impl TraceJudge {
         }
         if let Err(parted) = replay.take(record) {
             journal.broken(Rule::Trace, || format!("a replay does otherwise: {parted}"));
+        }
+    }
+
+    /// The server gets somewhere.
+    fn comes_to_an_end(&mut self, record: &Record, journal: &Journal) {
+        if self.records == RECORDS_MAX {
+            journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
+        }
+        let (moment, records) = &mut self.moment;
+        *records = if *moment == record.now { *records + 1 } else { 1 };
+        *moment = record.now;
+        if *records == RECORDS_OF_A_MOMENT_MAX {
+            journal.broken(Rule::Live, || format!("{RECORDS_OF_A_MOMENT_MAX} records of one moment, and no end"));
+        }
+        let cycle = self.repetition.as_mut().and_then(|repetition| repetition.take(&record.message));
+        if let Some(period) = cycle {
+            journal.broken(Rule::Live, || {
+                format!("the same {period} messages again and again, the last of them {:?}", record.message)
+            });
         }
     }
 }
