@@ -36,19 +36,31 @@ const DAY: Duration = Duration::from_hours(24);
 /// ahead would else bring a fast rack to the end of time.
 const AWAY_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// Modelled time as it is now, if the rack has run all the while since it was last looked at, but for 30 days at most:
-/// what [`clock`] begins with.
+/// The current modelled time; [`clock`] begins with it. Since the catalog's last anchor, written at each start and stop,
+/// time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life has passed
+/// that moment, so the result is never earlier than a moment that the catalog remembers: otherwise the budgets of the
+/// day would stay spent until that day came again.
 ///
 /// # Errors
 /// [`CatalogError`].
 pub async fn modelled_now(catalog: &Catalog, wall_ms: u64, time_scale: u32) -> Result<Time, CatalogError> {
-    Ok(match catalog.clock_anchor().await? {
-        None => first_moment(catalog).await?,
-        Some(anchor) => {
-            let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
-            Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale).min(AWAY_MAX)
-        }
-    })
+    let Some(anchor) = catalog.clock_anchor().await? else { return first_moment(catalog).await };
+    let away = Duration::from_millis(wall_ms.saturating_sub(anchor.wall_ms));
+    let anchored = Time::from_nanos(anchor.modelled_ns) + away.saturating_mul(time_scale).min(AWAY_MAX);
+    Ok(anchored.max(last_moment(catalog).await?))
+}
+
+/// The latest modelled time in the catalog: of starts, scrubs, checks and readings of drives' health.
+async fn last_moment(catalog: &Catalog) -> Result<Time, CatalogError> {
+    let starts = catalog.drives().await?.into_iter().map(|record| Time::start_of_day(record.day));
+    let health = catalog.drive_healths().await?.into_iter().map(|health| Time::from_nanos(health.read_ns));
+    let scrubs = catalog.scrub_passes().await?.into_iter().map(|(_, pass)| {
+        let last_ns = pass.last.map_or(0, |(ended_ns, _)| ended_ns);
+        Time::from_nanos(pass.began_ns.max(last_ns)).max(Time::start_of_day(pass.own_wakes.0))
+    });
+    let checks =
+        catalog.checks().await?.map(|record| Time::from_nanos(record.begun_ns.max(record.ended_ns.unwrap_or(0))));
+    Ok(starts.chain(health).chain(scrubs).chain(checks).max().unwrap_or(Time::ZERO))
 }
 
 /// The clock of modelled time, going on as if the rack had run all the while since it was last looked at. A wall clock

@@ -83,11 +83,15 @@ pub enum FaultKind {
     ClonedDrive,
     /// The catalog is lost after a life, and made again from a copy of it, or none, and the drives.
     LostCatalog,
+    /// An answer to the engine comes a second time, seconds or hours after the first.
+    RepeatedAnswer,
+    /// Another program starts a drive.
+    SpunByOthers,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -126,6 +130,8 @@ impl FaultKind {
         Self::GivenUpByRack,
         Self::ClonedDrive,
         Self::LostCatalog,
+        Self::RepeatedAnswer,
+        Self::SpunByOthers,
     ];
 
     /// Its name, for people.
@@ -169,6 +175,8 @@ impl FaultKind {
             Self::GivenUpByRack => "drive given up by the rack",
             Self::ClonedDrive => "cloned drive",
             Self::LostCatalog => "lost catalog",
+            Self::RepeatedAnswer => "repeated answer",
+            Self::SpunByOthers => "drive started by another program",
         }
     }
 

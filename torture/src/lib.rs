@@ -51,6 +51,8 @@ mod trace_judge;
 pub use coverage::{Coverage, Pair, cannot, pairs};
 pub use journal::{Line, Rule, Violation, history};
 pub use kinds::FaultKind;
-pub use plan::{ABSENT_FROM, Item, LOST_FROM, Left, Life, LifeEnd, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape};
+pub use plan::{
+    ABSENT_FROM, Item, LOST_FROM, Left, Life, LifeEnd, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape,
+};
 pub use report::{Report, Totals, run};
 pub use shrink::{Shrunk, shrink};

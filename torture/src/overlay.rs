@@ -12,7 +12,7 @@ use disk::label;
 use disk::stack::{Footer, spare_of, stack_name, stack_of};
 use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use futures::FutureExt;
-use model::{BlobId, DriveId, Rng};
+use model::{BlobId, DriveId, GroupId, Rng};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -210,6 +210,8 @@ pub(crate) struct State {
     locate: Option<Locate>,
     failed: Option<Failed>,
     parity: usize,
+    /// The group of each drive of the rack.
+    pub(crate) groups: Vec<Option<GroupId>>,
     /// The rack gives up drives that stay away.
     pub(crate) gives_up: bool,
     /// Losses beyond r are meant.
@@ -327,6 +329,14 @@ impl State {
         let names = self.media[drive].names();
         let mut stacks = names.iter().filter(|name| stack_of(name).is_some());
         !self.drives[drive].destroyed && stacks.all(|name| self.may_corrupt(name))
+    }
+
+    /// True if the label of `drive` may be deleted: fewer than r drives of its group have lost theirs and are in their
+    /// places.
+    pub(crate) fn may_lose_label(&self, drive: usize) -> bool {
+        let is_beside = |other: &usize| *other != drive && self.groups[*other] == self.groups[drive];
+        let without = (0..self.rack_drives()).filter(is_beside).filter(|other| self.drives[*other].emptied);
+        self.beyond || without.count() < self.parity
     }
 
     /// True if `drive` may be away for any time: in a run in which the rack gives up what stays away, only if it may be

@@ -317,8 +317,8 @@ pub const ABSENT_FROM: u64 = 4_000_000;
 /// Runs from this number on may have cloned drives, and lose their catalog: those below stay what they were.
 pub const LOST_FROM: u64 = 5_000_000;
 
-/// Runs from this number on may have lives of months, and groups of 24 drives with 15 + 3: those below stay what they
-/// were.
+/// Runs from this number on may have lives of months, groups of 24 drives with 15 + 3, repeated answers, and drives
+/// that other programs start: those below stay what they were.
 pub const MONTHS_FROM: u64 = 6_000_000;
 
 /// The number of the habit of living for months.
@@ -443,7 +443,7 @@ fn policy(seed: u64, rng: &mut Rng, spec: &RackSpec) -> RackPolicy {
             pack_members: pick(rng, &[3, 1000]),
             linger: SECOND * pick(rng, &[0, 0, 60]),
             window: pick(rng, &[1, 4, 16]),
-            scan_interval: 5 * SECOND,
+            scan_interval: if lives_for_months(seed) { 600 * SECOND } else { 5 * SECOND },
             thermometer: thermometer(seed),
             due_with_checks: Stream::Checks.of(seed).below(2) == 0 && checks(seed).every.is_some(),
         },
@@ -470,6 +470,9 @@ const KINDS_BEFORE_ABSENT: usize = 3;
 /// The later ones that runs below [`LOST_FROM`] know.
 const KINDS_BEFORE_LOST: usize = 6;
 
+/// The later ones that runs below [`MONTHS_FROM`] know.
+const KINDS_BEFORE_MONTHS: usize = 8;
+
 /// Which kinds there are: each run switches some off, and every seventh all.
 fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     if rng.below(7) == 0 {
@@ -480,6 +483,7 @@ fn kinds(seed: u64, rng: &mut Rng, beyond: bool) -> BTreeSet<FaultKind> {
     let known = match seed {
         0..ABSENT_FROM => KINDS_BEFORE_ABSENT,
         ABSENT_FROM..LOST_FROM => KINDS_BEFORE_LOST,
+        LOST_FROM..MONTHS_FROM => KINDS_BEFORE_MONTHS,
         _ => later.len(),
     };
     let later = &later[..known];

@@ -81,7 +81,8 @@ impl Repetition {
         let is_over = matches!(message, TraceMessage::Action(Action::Finished { .. }));
         let Some(op) = op else { return false };
         let is_scrub = if is_over { self.scrubs.remove(&op) } else { self.scrubs.contains(&op) };
-        !is_scrub && !matches!(message, TraceMessage::Action(Action::Finished { outcome: engine::Outcome::Scrubbed(_), .. }))
+        !is_scrub
+            && !matches!(message, TraceMessage::Action(Action::Finished { outcome: engine::Outcome::Scrubbed(_), .. }))
     }
 }
 
@@ -190,7 +191,8 @@ mod tests {
     fn scrubs_repeat_for_as_long_as_a_server_lives() {
         let scrub = |op| {
             let (drives, stacks) = (vec![DriveId(1)], vec![(0, DriveId(1))]);
-            let transfer = Transfer::Scrub { blob: BlobId(3), group: GroupId(0), drives, stacks, need: 1, from: 0, to: 9 };
+            let transfer =
+                Transfer::Scrub { blob: BlobId(3), group: GroupId(0), drives, stacks, need: 1, from: 0, to: 9 };
             TraceMessage::Action(Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
         };
         assert_eq!(recognised(|at| vec![scrub(at), failed(at)]), None);

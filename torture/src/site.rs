@@ -94,6 +94,7 @@ pub(crate) struct Running {
     pub(crate) catalog: MemoryStore,
     pub(crate) log: Log,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) judge: Arc<Mutex<TraceJudge>>,
     pub(crate) jumped_ms: Arc<AtomicI64>,
     pub(crate) spec: Arc<RackSpec>,
     /// Drives that lost their power by a fuse that was made to trip.
@@ -123,6 +124,7 @@ impl Site {
         media.extend([medium(DISK_BYTES), medium(DISK_BYTES)]);
         let overlay = Overlay::new(media, usize::from(spec.code.parity), (plan.beyond, Stream::Media.of(plan.seed)));
         overlay.state().gives_up = plan.gives_up();
+        overlay.state().groups = spec.drives.iter().map(|drive| layout.group_of(drive.id)).collect();
         let journal = Arc::new(Journal::default());
         // Every other seed has one.
         let front = (!plan.seed.is_multiple_of(2)).then(MemoryLog::new);
@@ -300,6 +302,7 @@ impl Site {
             catalog: self.catalog.clone(),
             log: self.log.clone(),
             journal: Arc::clone(&self.journal),
+            judge: Arc::clone(&self.judge),
             jumped_ms: Arc::clone(&self.jumped_ms),
             spec: Arc::clone(&self.spec),
             trips: Arc::default(),

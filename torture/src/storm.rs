@@ -7,6 +7,7 @@ use crate::site::Running;
 use disk::label::RackUuid;
 use disk::stack::{Footer, Header, stack_of};
 use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
+use engine::Event;
 use futures::FutureExt;
 use model::{DomainLimit, DriveId, Rng};
 use std::ops::Range;
@@ -163,6 +164,11 @@ impl Injector<'_> {
                 self.count(kind, format!("commit {commits} from now is done and not answered"));
             }
             FaultKind::CatalogFull => self.fill_catalog().await,
+            FaultKind::RepeatedAnswer => self.repeat_answers().await,
+            FaultKind::SpunByOthers => {
+                self.running.world.report(Event::DriveSpins { drive: DriveId(drive as u32) });
+                self.count(kind, format!("another program starts drive {drive}"));
+            }
             FaultKind::CatalogMisread => {
                 let (every, times) = (self.rng.between(1, 200), self.rng.between(1, 40));
                 self.running.power.misread(every, times);
@@ -301,7 +307,10 @@ impl Injector<'_> {
     fn empty(&mut self, drive: usize) {
         let with_label = self.rng.below(2) == 0;
         let mut state = self.running.overlay.state();
-        if state.medium(drive).names().is_empty() || !state.may_lose(drive) {
+        // As long as it is mounted a drive without a label is written to, and a blob that is on more than r of them is
+        // lost at once.
+        let may = state.may_lose(drive) && (!with_label || state.may_lose_label(drive));
+        if state.medium(drive).names().is_empty() || !may {
             return;
         }
         state.empty(drive, with_label);
@@ -434,6 +443,18 @@ impl Injector<'_> {
         let by_ms = self.rng.below(most_s * 1_000).cast_signed() * if self.rng.below(2) == 0 { 1 } else { -1 };
         self.running.jumped_ms.fetch_add(by_ms, Ordering::Relaxed);
         self.count(FaultKind::ClockJump, format!("the wall clock jumps by {} s", by_ms / 1_000));
+    }
+
+    /// Some of the last answers come once more, now and in a while.
+    async fn repeat_answers(&mut self) {
+        let most_ms = [1, 2_000, 30_000][self.rng.below(3) as usize];
+        for _ in 0..self.rng.between(1, 12) {
+            let Some(answer) = self.running.judge.lock().an_answer(&mut self.rng) else { return };
+            let pause = Duration::from_millis(self.rng.between(0, most_ms));
+            come_back_during(self.running, self.plan, pause).await;
+            self.running.overlay.count(FaultKind::RepeatedAnswer);
+            self.running.world.report(answer);
+        }
     }
 
     async fn fill_catalog(&mut self) {

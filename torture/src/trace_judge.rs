@@ -8,14 +8,15 @@ use crate::starts::Starts;
 use engine::check::TraceCheck;
 use engine::layout::Layout;
 use engine::trace::{Record, Replay, TraceMessage};
-use engine::{Action, Rack, RackPolicy};
-use model::{RackSpec, Time};
+use engine::{Action, Event, Rack, RackPolicy};
+use model::{RackSpec, Rng};
+use std::collections::VecDeque;
 
 /// A run has fewer records than this: some ten thousand, and some hundred thousand in lives of months.
 const RECORDS_MAX: u64 = 5_000_000;
 
-/// Records of one moment at most: a start reports every drive, and one group after another ends its work.
-const RECORDS_OF_A_MOMENT_MAX: u64 = 20_000;
+/// Answers that may come a second time: the last so many.
+const ANSWERS_MAX: usize = 256;
 
 /// The judge of a run's trace.
 #[derive(Default)]
@@ -30,8 +31,8 @@ pub(crate) struct TraceJudge {
     forgetful: bool,
     /// Watches for cycles, once there are no faults.
     repetition: Option<Repetition>,
-    /// The moment of the last record, and how many records it has.
-    moment: (Time, u64),
+    /// The last answers to attempts in this life, the newest at the back.
+    answers: VecDeque<Event>,
 }
 
 impl TraceJudge {
@@ -48,7 +49,7 @@ impl TraceJudge {
         self.check = Some(TraceCheck::new(spec, layout, policy));
         self.replay = Some(Replay::new(Rack::new(spec.clone(), layout.clone(), policy.clone(), seed)));
         self.meetings = Meetings::default();
-        self.moment = (Time::ZERO, 0);
+        self.answers.clear();
         if self.repetition.is_some() {
             self.repetition = Some(Repetition::default());
         }
@@ -87,7 +88,10 @@ impl TraceJudge {
             }
         };
         let counted = match &record.message {
-            TraceMessage::Event(event) => self.starts.event(event, self.forgetful),
+            TraceMessage::Event(event) => {
+                remember(&mut self.answers, event);
+                self.starts.event(event, self.forgetful)
+            }
             TraceMessage::Action(action) => self.starts.action(action),
         };
         if let Err(fault) = counted {
@@ -101,16 +105,16 @@ impl TraceJudge {
         }
     }
 
+    /// One of the last answers.
+    pub(crate) fn an_answer(&self, rng: &mut Rng) -> Option<Event> {
+        let at = rng.below(self.answers.len().max(1) as u64) as usize;
+        self.answers.get(at).cloned()
+    }
+
     /// The server gets somewhere.
     fn comes_to_an_end(&mut self, record: &Record, journal: &Journal) {
         if self.records == RECORDS_MAX {
             journal.broken(Rule::Live, || format!("{RECORDS_MAX} records of the trace, and no end"));
-        }
-        let (moment, records) = &mut self.moment;
-        *records = if *moment == record.now { *records + 1 } else { 1 };
-        *moment = record.now;
-        if *records == RECORDS_OF_A_MOMENT_MAX {
-            journal.broken(Rule::Live, || format!("{RECORDS_OF_A_MOMENT_MAX} records of one moment, and no end"));
         }
         let cycle = self.repetition.as_mut().and_then(|repetition| repetition.take(&record.message));
         if let Some(period) = cycle {
@@ -119,4 +123,38 @@ impl TraceJudge {
             });
         }
     }
+}
+
+fn remember(answers: &mut VecDeque<Event>, event: &Event) {
+    if answers_an_attempt(event) {
+        if answers.len() == ANSWERS_MAX {
+            answers.pop_front();
+        }
+        answers.push_back(event.clone());
+    }
+}
+
+/// True of an answer that carries the attempt of what it answers, so that a second one does no harm.
+fn answers_an_attempt(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::SpunUp { .. }
+            | Event::Mounted { .. }
+            | Event::Unmounted { .. }
+            | Event::Stopped { .. }
+            | Event::DriveCommandFailed { .. }
+            | Event::OnDrivePage { .. }
+            | Event::StackMoved { .. }
+            | Event::TransferEnded { .. }
+            | Event::ReadCutShort { .. }
+            | Event::SourceUnreadable { .. }
+            | Event::StagedPage { .. }
+            | Event::DeadPage { .. }
+            | Event::DeadUnlisted { .. }
+            | Event::ScrubPage { .. }
+            | Event::ScrubUnlisted { .. }
+            | Event::LoadMeasured { .. }
+            | Event::StagedChecked { .. }
+            | Event::StagedUnchecked { .. }
+    )
 }

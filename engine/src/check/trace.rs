@@ -153,13 +153,16 @@ struct OpenOp {
     /// Whether it waits in the line of that class, as it does until it is served.
     waits: bool,
     wait: Wait,
+    /// The attempt that the rack asked for last.
+    attempt: Attempt,
 }
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
     fn weightless(priority: PriorityClass) -> Self {
         let (unplaced, write, composed, waits) = (false, false, false, false);
-        Self { priority, weight: 0, class: None, unplaced, write, composed, waits, wait: Wait::default() }
+        let (wait, attempt) = (Wait::default(), Attempt(0));
+        Self { priority, weight: 0, class: None, unplaced, write, composed, waits, wait, attempt }
     }
 }
 
@@ -198,6 +201,8 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    /// The attempt of the last command to each drive.
+    commanded: Vec<Attempt>,
     /// The drives of the pool, each with the command it was sent last, if it has not answered that.
     pool: Vec<(Turning, Option<Attempt>)>,
     /// Drives that turn whatever is asked of them, and need no room for it.
@@ -271,6 +276,7 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            commanded: vec![Attempt(0); spec.drives.len()],
             pool: vec![(Turning::Yes, None); spec.pool.len()],
             always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
             mounted: vec![false; spec.drives.len()],
@@ -301,6 +307,9 @@ impl TraceCheck {
             return Err(TraceFault::Clock(now));
         }
         self.now = now;
+        if self.is_late(event) {
+            return Ok(());
+        }
         match event {
             Event::SpunUp { drive, .. } if self.turning[drive.index()] == Turning::Starting => {
                 self.turn(*drive, Turning::Yes)?;
@@ -348,11 +357,50 @@ impl TraceCheck {
         Ok(())
     }
 
+    /// True of an answer to an older attempt than the last, and of one that is repeated after a newer one was asked
+    /// for: neither says anything of the newer one. A tripped fuse is a fact whenever it is reported.
+    fn is_late(&self, event: &Event) -> bool {
+        match event {
+            Event::SpunUp { drive, attempt }
+            | Event::Mounted { drive, attempt, .. }
+            | Event::Unmounted { drive, attempt }
+            | Event::Stopped { drive, attempt } => self.commanded[drive.index()] != *attempt,
+            Event::TransferEnded { op, attempt, .. }
+            | Event::StackMoved { op, attempt, .. }
+            | Event::SourceUnreadable { op, attempt, .. } => {
+                self.open.get(*op).is_none_or(|open| open.attempt != *attempt)
+            }
+            _ => false,
+        }
+    }
+
+    /// Remembers which attempt of an operation or a command an action is.
+    fn asked(&mut self, action: &Action) {
+        match action {
+            Action::SpinUp { drive, attempt }
+            | Action::Mount { drive, attempt }
+            | Action::Unmount { drive, attempt }
+            | Action::Stop { drive, attempt } => self.commanded[drive.index()] = *attempt,
+            Action::Transfer { op, attempt, .. } | Action::MoveStack { op, attempt, .. } => {
+                if let Some(open) = self.open.get_mut(*op) {
+                    open.attempt = *attempt;
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Takes note of an action that was asked for.
     ///
     /// # Errors
     /// The first thing that may not be.
     pub fn action(&mut self, action: &Action) -> Result<(), TraceFault> {
+        self.judge_action(action)?;
+        self.asked(action);
+        Ok(())
+    }
+
+    fn judge_action(&mut self, action: &Action) -> Result<(), TraceFault> {
         match action {
             Action::ListOnDrive { drive, .. } if !self.rebuilds.may_have_lost(*drive) => {
                 Err(TraceFault::Listed(*drive))

@@ -275,16 +275,20 @@ impl Rack {
         Op::new(request, self.setup.class_of(group), group)
     }
 
-    /// Queues the repair of a stack of `blob` that is damaged, in its place. Where the queue is full, or the rack
-    /// closes, the next scrub finds it again.
-    pub(super) fn queue_repair(&mut self, blob: &BlobOnDrive, group: GroupId, index: u8, now: Time) {
+    /// Queues the repair of the damaged `stacks` of `blob`, each in its place. False if the queue takes no more or the
+    /// rack closes: the blob is to be scrubbed again.
+    pub(super) fn queue_repairs(&mut self, blob: &BlobOnDrive, group: GroupId, stacks: &[u8], now: Time) -> bool {
         if self.closing {
-            return;
+            return false;
         }
-        let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
-        let work = Work::Rebuild { blob, group, drives, lost: index, stack_bytes, bytes, in_place: true };
-        let op = self.rebuild_op(work, group);
-        self.queue(op, now);
+        let mut all_queued = true;
+        for lost in stacks.iter().copied() {
+            let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
+            let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes, in_place: true };
+            let op = self.rebuild_op(work, group);
+            all_queued &= self.queue(op, now).is_none();
+        }
+        all_queued
     }
 
     fn can_rebuild(

@@ -185,6 +185,9 @@ impl Rack {
         if !self.scrubber.may_begin(class, group, idle_since, step.now) {
             return false;
         }
+        if !self.has_room_for_repairs(class) {
+            return false;
+        }
         if !self.enough_ready(group) {
             self.scrubber.none_is_there(group, step.now);
             return false;
@@ -204,6 +207,14 @@ impl Rack {
             }
             return waits;
         }
+    }
+
+    /// Whether the repairs of one more blob fit into the queue of `class`. A pass that finds much damage waits for its
+    /// repairs here; otherwise a full queue would refuse them.
+    fn has_room_for_repairs(&self, class: ClassId) -> bool {
+        let queued = self.classes[class.index()].queues.queue_len(PriorityClass::Rebuild);
+        let free = (self.setup.policy.scheduler.queue_depth as usize).saturating_sub(queued);
+        queued == 0 || free >= usize::from(self.setup.spec.code.parity)
     }
 
     fn enough_ready(&self, group: GroupId) -> bool {
@@ -294,12 +305,13 @@ impl Rack {
         if to < at.blob.bytes || at.ends_round() {
             return self.finish(op, Outcome::Scrubbed(Scrubbed::InPart), step);
         }
-        let Some(at) = self.scrub_blob_done(class, group, step) else { return };
-        let found = found_of(&at);
-        if let Scrubbed::Damaged(stacks) = &found {
-            for index in stacks {
-                self.queue_repair(&at.blob, group, *index, step.now);
-            }
+        let (found, blob) = (found_of(at), at.blob.clone());
+        if let Scrubbed::Damaged(stacks) = &found
+            && !self.queue_repairs(&blob, group, stacks, step.now)
+        {
+            self.put_off_to_scrub(class, group, step);
+        } else {
+            self.scrub_blob_done(class, group, step);
         }
         self.finish(op, Outcome::Scrubbed(found), step);
     }

@@ -1,9 +1,9 @@
 //! What the torture has found, each as a short history of its own (`docs/reliability.md`).
 
-use crate::site::{Ended, HOUR, KIB, Site};
+use crate::site::{Ended, HOUR, KIB, Larder, Site};
 use catalog::{MemoryStore, Place};
 use disk::MemoryCall;
-use model::Rng;
+use model::{DriveId, Rng};
 use server::admin::Admin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,6 +118,26 @@ fn what_was_staged_while_the_clock_was_ahead_does_not_wait_for_that_time() {
         for key in ["now", "ahead"] {
             assert!(matches!(larder.place(key).await, Place::Stored { .. }), "{key}");
         }
+    });
+}
+
+#[test]
+fn a_server_that_was_killed_after_two_months_knows_which_day_it_is() {
+    let mut site = Site::nas8();
+    let day = async |larder: &Larder| larder.world.ask(|_, now| now.day()).await.unwrap();
+    site.run(async |larder| {
+        tokio::time::sleep(60 * 24 * HOUR).await;
+        larder.put("late", 1, 20 * KIB).await.unwrap();
+        larder.settle().await;
+        assert_eq!(day(larder).await, 60);
+        assert!(larder.starts() > 0, "drives were started on that day");
+    });
+    // Only a server that is stopped writes the time down; here none did.
+    site.run(async |larder| {
+        assert_eq!(day(larder).await, 60, "not the day 30 days after the last start");
+        tokio::time::sleep(24 * HOUR).await;
+        let used = larder.world.ask(|rack, now| rack.starts_today(DriveId(0), now).0).await.unwrap();
+        assert_eq!(used, 0, "the next day has its own budget");
     });
 }
 

@@ -148,6 +148,25 @@ fn every_kind_of_damage_is_found_and_repaired_where_it_lies() {
 }
 
 #[test]
+fn a_scrub_waits_for_the_repairs_that_it_asked_for_where_the_queue_takes_no_more() {
+    let mut site = site("pelican-mini");
+    site.policy.scheduler.queue_depth = 8;
+    site.policy.migration.pack_bytes = 64 * KIB;
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = larder.put_many("k", 120, 40 * KIB).await;
+        larder.settle().await;
+        let all = blobs(larder, &keys).await;
+        for blob in &all {
+            damage(&facts, blob, 0, Damage::Gone);
+            damage(&facts, blob, 1, Damage::Gone);
+        }
+        scrub(larder).await;
+        is_clean(larder, &facts).await;
+    });
+}
+
+#[test]
 fn a_crash_at_any_step_of_a_repair_loses_nothing_and_the_next_scrub_goes_on() {
     let torn = &mut Rng::new(11);
     let mut crashed = 0;
