@@ -110,7 +110,7 @@ fn states(about: About) -> Vec<&'static str> {
 type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
 /// Everything that cannot be.
-const CANNOT: [Cannot; 7] = [
+const CANNOT: [Cannot; 6] = [
     (
         &["DriveReported", "DriveMayReturn", "ScrubReported", "ScrubUnread", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
@@ -131,11 +131,6 @@ const CANNOT: [Cannot; 7] = [
         ],
         &["booting"],
         "nothing is asked of a rack, nor by it, before it has booted",
-    ),
-    (
-        &["TransferEnded", "ReadCutShort", "SourceUnreadable", "StackMoved"],
-        &["asleep", "waking", "idle", "resting"],
-        "what is in service keeps its group busy until it ends",
     ),
     (
         &["DriveReplaced", "DriveReturned"],
@@ -177,8 +172,9 @@ impl Meetings {
         self.groups.insert(op, group);
     }
 
-    /// The pair that `event` makes with the state of `rack` before it.
-    pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Pair {
+    /// The pair that `event` makes with the state of `rack` before it. `None` if its operation is of no known group: one
+    /// that removes stacks from no drive, or one that ended before.
+    pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Option<Pair> {
         use Event::{Submitted, SubmittedForJob, SubmittedWhileAwake};
         let of_rack = match (self.booted, self.closing) {
             (false, _) => "booting",
@@ -190,7 +186,7 @@ impl Meetings {
         self.closing |= matches!(event, Event::Closing);
         let name = name(event);
         if let Some(drive) = drive_of(event) {
-            return (name, rack.drive_phase(drive).name());
+            return Some((name, rack.drive_phase(drive).name()));
         }
         if let Submitted(request) | SubmittedWhileAwake(request) | SubmittedForJob { request, .. } = event
             && let Some(group) = group_of(&request.work)
@@ -198,8 +194,9 @@ impl Meetings {
             self.groups.insert(request.op, group);
         }
         match self.group(event) {
-            Some(group) => (name, rack.group_state(group).name()),
-            None => (of_a_write(event).unwrap_or(name), of_rack),
+            Some(group) => Some((name, rack.group_state(group).name())),
+            None if is_about_a_group(name) => of_a_write(event).map(|name| (name, of_rack)),
+            None => Some((name, of_rack)),
         }
     }
 
@@ -256,6 +253,10 @@ fn group_of(work: &Work) -> Option<GroupId> {
         | Work::Inspect { group } => Some(*group),
         Work::Write { .. } => None,
     }
+}
+
+fn is_about_a_group(name: &str) -> bool {
+    EVENTS.iter().any(|(event, about)| *event == name && *about == About::Group)
 }
 
 /// The name of an event that is about a write without a group.

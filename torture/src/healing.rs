@@ -334,18 +334,19 @@ impl Healing<'_> {
             _ = self.running.status.pause_scrub(false).await;
         }
         let beyond = self.plan.beyond;
-        self.running.world.report(Event::ScrubRequested { group: None });
-        // A pass has ended since then if another one is the last. By its time alone nothing is said: in an earlier life
-        // a clock may have been ahead.
+        // The request begins a pass in each group. It has ended if the pass is complete, or if a later one is under way
+        // and the last that ended is another. Its time alone says nothing: in an earlier life a clock may have been
+        // ahead, and the pass of an empty group ends at once.
         let lasts = |rack: &Rack, now| rack.scrubs(now).map(|view| (view.group, view.pass.last)).collect();
         let before: BTreeMap<_, _> = self.running.world.ask(lasts).await.unwrap_or_default();
+        self.running.world.report(Event::ScrubRequested { group: None });
         let scrubbed = async || {
             let before = before.clone();
             let complete = move |rack: &Rack, now| {
                 // What has lost more than r stacks is never read.
                 let may_end = |view: &ScrubView| beyond || view.put_off_blobs == 0;
                 let is_another = |view: &ScrubView| view.pass.last != before.get(&view.group).copied().flatten();
-                rack.scrubs(now).all(|view| may_end(&view) && is_another(&view))
+                rack.scrubs(now).all(|view| may_end(&view) && (view.pass.complete || is_another(&view)))
             };
             let complete = self.running.world.ask(complete).await;
             complete == Some(true) && self.is_settled().await
@@ -400,8 +401,8 @@ impl Healing<'_> {
     async fn state(&self) -> String {
         let staged = self.running.context.catalog.staged_usage().await;
         let scrubs = async || {
-            let views =
-                self.running.world.ask(|rack, now| rack.scrubs(now).filter(|view| !view.pass.complete).collect());
+            let is_open = |view: &ScrubView| !view.pass.complete || view.put_off_blobs > 0;
+            let views = self.running.world.ask(move |rack, now| rack.scrubs(now).filter(is_open).collect());
             views.await.unwrap_or_else(Vec::new)
         };
         let rack = self.ask(|rack| {

@@ -146,14 +146,14 @@ mod tests {
     use model::{Attempt, BlobId, DriveId, GroupId, Rng};
 
     fn read(op: u64, bytes: u64) -> TraceMessage {
-        let work = Work::Read { blob: BlobId(3), group: GroupId(0), drives: vec![DriveId(1)].into(), bytes };
+        let work = Work::Read { blob: BlobId::numbered(3), group: GroupId(0), drives: vec![DriveId(1)].into(), bytes };
         let request = Request { op: OpId(op), priority: PriorityClass::Client, overtake_limit: None, work };
         TraceMessage::Event(Event::Submitted(Box::new(request)))
     }
 
     fn served(op: u64) -> TraceMessage {
         let stacks = vec![(0, DriveId(1))];
-        let transfer = Transfer::Read { blob: BlobId(3), stacks, need: 1, policy: ReadPolicy::K };
+        let transfer = Transfer::Read { blob: BlobId::numbered(3), stacks, need: 1, policy: ReadPolicy::K };
         TraceMessage::Action(Action::Transfer { op: OpId(op), attempt: Attempt(op as u32), transfer })
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let scrub = |op| {
             let (drives, stacks) = (vec![DriveId(1)], vec![(0, DriveId(1))]);
             let transfer =
-                Transfer::Scrub { blob: BlobId(3), group: GroupId(0), drives, stacks, need: 1, from: 0, to: 9 };
+                Transfer::Scrub { blob: BlobId::numbered(3), group: GroupId(0), drives, stacks, need: 1, from: 0, to: 9 };
             TraceMessage::Action(Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
         };
         assert_eq!(recognised(|at| vec![scrub(at), failed(at)]), None);

@@ -74,7 +74,9 @@ impl TraceJudge {
         let judged = match &record.message {
             TraceMessage::Event(event) => {
                 journal.hash_in(event);
-                *self.coverage.entry(self.meetings.meet(event, replay.rack())).or_default() += 1;
+                if let Some(pair) = self.meetings.meet(event, replay.rack()) {
+                    *self.coverage.entry(pair).or_default() += 1;
+                }
                 check.event(record.now, event)
             }
             TraceMessage::Action(action) => {
