@@ -191,8 +191,15 @@ mod tests {
     fn scrubs_repeat_for_as_long_as_a_server_lives() {
         let scrub = |op| {
             let (drives, stacks) = (vec![DriveId(1)], vec![(0, DriveId(1))]);
-            let transfer =
-                Transfer::Scrub { blob: BlobId::numbered(3), group: GroupId(0), drives, stacks, need: 1, from: 0, to: 9 };
+            let transfer = Transfer::Scrub {
+                blob: BlobId::numbered(3),
+                group: GroupId(0),
+                drives,
+                stacks,
+                need: 1,
+                from: 0,
+                to: 9,
+            };
             TraceMessage::Action(Action::Transfer { op: OpId(op), attempt: Attempt(1), transfer })
         };
         assert_eq!(recognised(|at| vec![scrub(at), failed(at)]), None);

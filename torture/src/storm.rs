@@ -9,6 +9,7 @@ use disk::stack::{Footer, Header, stack_of};
 use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use engine::Event;
 use futures::FutureExt;
+use model::physics::PowerState;
 use model::{DomainLimit, DriveId, Rng};
 use std::ops::Range;
 use std::sync::Arc;
@@ -165,10 +166,7 @@ impl Injector<'_> {
             }
             FaultKind::CatalogFull => self.fill_catalog().await,
             FaultKind::RepeatedAnswer => self.repeat_answers().await,
-            FaultKind::SpunByOthers => {
-                self.running.world.report(Event::DriveSpins { drive: DriveId(drive as u32) });
-                self.count(kind, format!("another program starts drive {drive}"));
-            }
+            FaultKind::SpunByOthers => self.spin_up(drive),
             FaultKind::CatalogMisread => {
                 let (every, times) = (self.rng.between(1, 200), self.rng.between(1, 40));
                 self.running.power.misread(every, times);
@@ -443,6 +441,15 @@ impl Injector<'_> {
         let by_ms = self.rng.below(most_s * 1_000).cast_signed() * if self.rng.below(2) == 0 { 1 } else { -1 };
         self.running.jumped_ms.fetch_add(by_ms, Ordering::Relaxed);
         self.count(FaultKind::ClockJump, format!("the wall clock jumps by {} s", by_ms / 1_000));
+    }
+
+    /// Another program starts a drive that is in its place and stands still.
+    fn spin_up(&self, drive: usize) {
+        let id = DriveId(drive as u32);
+        if self.running.rack.state(id) == PowerState::Standby {
+            self.running.world.report(Event::DriveSpins { drive: id });
+            self.count(FaultKind::SpunByOthers, format!("another program starts drive {drive}"));
+        }
     }
 
     /// Some of the last answers come once more, now and in a while.
