@@ -5,7 +5,8 @@
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torture::{
-    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, Plan, RULED_FROM, Report, Totals, history, run, shrink,
+    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report, Totals, history,
+    run, shrink,
 };
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
@@ -279,4 +280,38 @@ fn the_same_seed_has_the_same_hash() {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");
     }
     assert_ne!(run(&Plan::of(3), false).hash, run(&Plan::of(7), false).hash);
+}
+
+#[test]
+fn no_rule_is_broken_in_lives_of_months() {
+    let months = (MONTHS_FROM..).filter(|seed| Plan::of(*seed).months);
+    let mut totals = Totals::default();
+    months.take(30).for_each(|seed| totals.add(&sound(seed)));
+    assert_eq!(totals.contradictions(), [], "what cannot meet (`torture/src/coverage.rs`) has met");
+    assert!(totals.virtual_hours > 30.0 * 24.0 * 10.0, "lives are long: {} hours", totals.virtual_hours);
+}
+
+#[test]
+fn no_rule_is_broken_in_groups_of_24_drives() {
+    let wide = (MONTHS_FROM..).filter(|seed| Plan::of(*seed).rack == RackShape::Wide);
+    wide.take(30).for_each(|seed| drop(sound(seed)));
+}
+
+#[test]
+fn answers_that_arrive_twice_do_no_harm() {
+    let repeated = (MONTHS_FROM..).filter(|seed| Plan::of(*seed).kinds.contains(&FaultKind::RepeatedAnswer));
+    let mut totals = Totals::default();
+    repeated.take(40).for_each(|seed| totals.add(&sound(seed)));
+    let count = totals.faults.get(&FaultKind::RepeatedAnswer).copied().unwrap_or(0);
+    assert!(count > 100, "{count} answers arrived twice");
+}
+
+#[test]
+fn a_server_that_is_killed_after_a_month_knows_which_day_it_is() {
+    sound(6_000_129);
+}
+
+#[test]
+fn a_scrub_forgets_no_damage_where_the_queue_is_full() {
+    sound(6_000_058);
 }
