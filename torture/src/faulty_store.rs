@@ -149,6 +149,9 @@ impl Store for FaultyStore {
     }
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        if self.power.is_unlisted() {
+            return Box::pin(async { Err(StoreError::Failed("a listing that was asked to fail".into())) });
+        }
         self.store.scan(range, limit)
     }
 

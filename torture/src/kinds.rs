@@ -87,11 +87,13 @@ pub enum FaultKind {
     RepeatedAnswer,
     /// Another program starts a drive.
     SpunByOthers,
+    /// Some listings of the catalog fail.
+    CatalogUnlisted,
 }
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 41] = [
         Self::BitRot,
         Self::BadSector,
         Self::LostFile,
@@ -132,6 +134,7 @@ impl FaultKind {
         Self::LostCatalog,
         Self::RepeatedAnswer,
         Self::SpunByOthers,
+        Self::CatalogUnlisted,
     ];
 
     /// Its name, for people.
@@ -177,6 +180,7 @@ impl FaultKind {
             Self::LostCatalog => "lost catalog",
             Self::RepeatedAnswer => "repeated answer",
             Self::SpunByOthers => "drive started by another program",
+            Self::CatalogUnlisted => "failed listings of the catalog",
         }
     }
 

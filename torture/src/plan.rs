@@ -371,7 +371,7 @@ fn checks(seed: u64) -> CheckPolicy {
     if seed < RULED_FROM || rng.below(2) == 0 {
         return CheckPolicy::default();
     }
-    let every = SECOND * pick(rng, if lives_for_months(seed) { &[40_000, 80_000, 600_000] } else { &[20, 60, 600] });
+    let every = SECOND * pick(rng, if lives_for_months(seed) { &[40_000, 80_000, 200_000] } else { &[20, 60, 600] });
     CheckPolicy { every: Some(every), memory_bytes: pick(rng, &[0, 100 * KIB, 16 * MIB]) }
 }
 

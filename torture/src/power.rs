@@ -26,6 +26,10 @@ struct Wires {
     misread_in: AtomicU64,
     misread_every: AtomicU64,
     misreads: AtomicU64,
+    /// Listings until one fails; 0 is never. So many more, each as far from the one before, fail too.
+    unlisted_in: AtomicU64,
+    unlisted_every: AtomicU64,
+    unlisted: AtomicU64,
     /// Commits until the sync of one fails; 0 is never.
     unsynced_in: AtomicU64,
     /// The last moment at which a step was taken, since `epoch`, and the steps of that moment.
@@ -53,6 +57,13 @@ impl Power {
         self.0.misreads.store(times - 1, Ordering::Relaxed);
     }
 
+    /// Every `every`th listing from now fails, `times` times: 1 is the next one.
+    pub(crate) fn leave_unlisted(&self, every: u64, times: u64) {
+        self.0.unlisted_in.store(every, Ordering::Relaxed);
+        self.0.unlisted_every.store(every, Ordering::Relaxed);
+        self.0.unlisted.store(times - 1, Ordering::Relaxed);
+    }
+
     /// The sync of the `commits`th commit from now fails: 1 is the next one.
     pub(crate) fn leave_unsynced(&self, commits: u64) {
         self.0.unsynced_in.store(commits, Ordering::Relaxed);
@@ -61,7 +72,7 @@ impl Power {
     /// It is there again, and stays.
     pub(crate) fn restore(&self) {
         self.0.fails_at.store(0, Ordering::Relaxed);
-        for armed in [&self.0.unanswered_in, &self.0.misread_in, &self.0.unsynced_in] {
+        for armed in [&self.0.unanswered_in, &self.0.misread_in, &self.0.unlisted_in, &self.0.unsynced_in] {
             armed.store(0, Ordering::Relaxed);
         }
     }
@@ -111,6 +122,17 @@ fn is_due(armed: &AtomicU64) -> bool {
     armed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count) == Ok(1)
 }
 
+/// The same for a fault that is due `left` times more, every `every`th time.
+fn repeats(armed: &AtomicU64, every: &AtomicU64, left: &AtomicU64) -> bool {
+    let is_now = is_due(armed);
+    let more = left.load(Ordering::Relaxed);
+    if is_now && more > 0 {
+        left.store(more - 1, Ordering::Relaxed);
+        armed.store(every.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    is_now
+}
+
 impl Power {
     /// Counts a commit: true for the one that is done and not answered.
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -119,13 +141,12 @@ impl Power {
 
     /// Counts a read of a record: true for one that is wrong.
     pub(crate) fn is_misread(&self) -> bool {
-        let is_wrong = is_due(&self.0.misread_in);
-        let left = self.0.misreads.load(Ordering::Relaxed);
-        if is_wrong && left > 0 {
-            self.0.misreads.store(left - 1, Ordering::Relaxed);
-            self.0.misread_in.store(self.0.misread_every.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
-        is_wrong
+        repeats(&self.0.misread_in, &self.0.misread_every, &self.0.misreads)
+    }
+
+    /// Counts a listing: true for one that fails.
+    pub(crate) fn is_unlisted(&self) -> bool {
+        repeats(&self.0.unlisted_in, &self.0.unlisted_every, &self.0.unlisted)
     }
 
     /// Counts a commit: true for the one whose sync fails.

@@ -172,6 +172,11 @@ impl Injector<'_> {
                 self.running.power.misread(every, times);
                 self.count(kind, format!("every {every}th read of a record is wrong, {times} times"));
             }
+            FaultKind::CatalogUnlisted => {
+                let (every, times) = (self.rng.between(1, 60), self.rng.between(1, 12));
+                self.running.power.leave_unlisted(every, times);
+                self.count(kind, format!("every {every}th listing of the catalog fails, {times} times"));
+            }
             FaultKind::CommitUnsynced => {
                 let commits = self.rng.between(1, 40);
                 self.running.power.leave_unsynced(commits);
