@@ -153,15 +153,15 @@ struct OpenOp {
     /// Whether it waits in the line of that class, as it does until it is served.
     waits: bool,
     wait: Wait,
-    /// The attempt that the rack asked for last.
-    attempt: Attempt,
+    /// The attempt that the rack asked for last, if any.
+    attempt: Option<Attempt>,
 }
 
 impl OpenOp {
     /// One that counts for nothing in any queue.
     fn weightless(priority: PriorityClass) -> Self {
         let (unplaced, write, composed, waits) = (false, false, false, false);
-        let (wait, attempt) = (Wait::default(), Attempt(0));
+        let (wait, attempt) = (Wait::default(), None);
         Self { priority, weight: 0, class: None, unplaced, write, composed, waits, wait, attempt }
     }
 }
@@ -201,8 +201,8 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
-    /// The attempt of the last command to each drive.
-    commanded: Vec<Attempt>,
+    /// The attempt of the last command to each drive, if any.
+    commanded: Vec<Option<Attempt>>,
     /// The drives of the pool, each with the command it was sent last, if it has not answered that.
     pool: Vec<(Turning, Option<Attempt>)>,
     /// Drives that turn whatever is asked of them, and need no room for it.
@@ -276,7 +276,7 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
-            commanded: vec![Attempt(0); spec.drives.len()],
+            commanded: vec![None; spec.drives.len()],
             pool: vec![(Turning::Yes, None); spec.pool.len()],
             always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
             mounted: vec![false; spec.drives.len()],
@@ -360,18 +360,19 @@ impl TraceCheck {
     /// True of an answer to an older attempt than the last, and of one that is repeated after a newer one was asked
     /// for: neither says anything of the newer one. A tripped fuse is a fact whenever it is reported.
     fn is_late(&self, event: &Event) -> bool {
-        match event {
+        let (last, attempt) = match event {
             Event::SpunUp { drive, attempt }
             | Event::Mounted { drive, attempt, .. }
             | Event::Unmounted { drive, attempt }
-            | Event::Stopped { drive, attempt } => self.commanded[drive.index()] != *attempt,
+            | Event::Stopped { drive, attempt } => (self.commanded[drive.index()], attempt),
             Event::TransferEnded { op, attempt, .. }
             | Event::StackMoved { op, attempt, .. }
             | Event::SourceUnreadable { op, attempt, .. } => {
-                self.open.get(*op).is_none_or(|open| open.attempt != *attempt)
+                (self.open.get(*op).and_then(|open| open.attempt), attempt)
             }
-            _ => false,
-        }
+            _ => return false,
+        };
+        last.is_some_and(|last| last != *attempt)
     }
 
     /// Remembers which attempt of an operation or a command an action is.
@@ -380,10 +381,10 @@ impl TraceCheck {
             Action::SpinUp { drive, attempt }
             | Action::Mount { drive, attempt }
             | Action::Unmount { drive, attempt }
-            | Action::Stop { drive, attempt } => self.commanded[drive.index()] = *attempt,
+            | Action::Stop { drive, attempt } => self.commanded[drive.index()] = Some(*attempt),
             Action::Transfer { op, attempt, .. } | Action::MoveStack { op, attempt, .. } => {
                 if let Some(open) = self.open.get_mut(*op) {
-                    open.attempt = *attempt;
+                    open.attempt = Some(*attempt);
                 }
             }
             _ => {}

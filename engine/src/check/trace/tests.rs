@@ -63,6 +63,28 @@ fn one_drive_more_than_a_domain_carries_is_noticed_until_another_one_stands_stil
 }
 
 #[test]
+fn an_answer_to_an_older_attempt_says_nothing_of_the_newer_one() {
+    let mut judge = judge(0);
+    let (drive, old, new) = (DriveId(3), Attempt(1), Attempt(2));
+    let (blob, stacks) = (BlobId::numbered(1), vec![(0, drive)]);
+    let transfer = Transfer::Read { blob, stacks, need: 15, policy: ReadPolicy::All };
+    judge.action(&Action::SpinUp { drive, attempt: old }).unwrap();
+    judge.event(Time::ZERO, &Event::Mounted { drive, attempt: old, free_bytes: 0 }).unwrap();
+    judge.action(&Action::SpinUp { drive, attempt: new }).unwrap();
+    judge.event(Time::ZERO, &Event::Mounted { drive, attempt: old, free_bytes: 0 }).unwrap();
+    submit(&mut judge, 1, 10);
+    let begin = Action::Transfer { op: OpId(1), attempt: new, transfer };
+    assert_eq!(judge.action(&begin), Err(TraceFault::NotMounted { op: OpId(1), drive }));
+    judge.event(Time::ZERO, &Event::Mounted { drive, attempt: new, free_bytes: 0 }).unwrap();
+    assert_eq!(judge.action(&begin), Ok(()));
+    let ended = |attempt| Event::TransferEnded { op: OpId(1), attempt, done: true, outcomes: Vec::new() };
+    judge.event(Time::ZERO, &ended(old)).unwrap();
+    submit(&mut judge, 2, 10);
+    let both = TraceFault::TwoInService { class: ClassId(0), first: OpId(1), second: OpId(2) };
+    assert_eq!(serve(&mut judge, 2), Err(both), "the first is still served");
+}
+
+#[test]
 fn a_drive_that_was_not_mounted_since_it_was_started_is_not_used() {
     let mut judge = judge(0);
     let (drive, attempt) = (DriveId(3), Attempt(1));
@@ -345,23 +367,23 @@ fn a_stack_counts_only_once_it_was_read_back_from_where_it_is() {
         to,
         removes: false,
     };
-    let ended = |attempt, done| Event::TransferEnded { op: OpId(1), attempt: Attempt(attempt), done, outcomes: vec![] };
+    let ended = |done| Event::TransferEnded { op: OpId(1), attempt: Attempt(1), done, outcomes: vec![] };
     judge.event(Time::ZERO, &Event::DriveFailed { drive: from, pulled: true }).unwrap();
     let fault = |to| Err(TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::NotReadBack(to) });
     begin(&mut judge, 1, transfer.clone()).unwrap();
-    judge.event(Time::ZERO, &ended(1, true)).unwrap();
+    judge.event(Time::ZERO, &ended(true)).unwrap();
     assert_eq!(judge.action(&move_to(target)), fault(target), "nobody has looked");
     begin(&mut judge, 1, Transfer::Verify { drives: vec![target] }).unwrap();
-    judge.event(Time::ZERO, &ended(2, false)).unwrap();
+    judge.event(Time::ZERO, &ended(false)).unwrap();
     let mut again = transfer;
     let other = layout.groups[0].drives[20];
     let Transfer::Rebuild { ref mut target, .. } = again else { panic!("not a rebuild") };
     *target = other;
     begin(&mut judge, 1, again).unwrap();
-    judge.event(Time::ZERO, &ended(3, true)).unwrap();
+    judge.event(Time::ZERO, &ended(true)).unwrap();
     assert_eq!(judge.action(&move_to(other)), fault(other), "what was looked at is elsewhere");
     begin(&mut judge, 1, Transfer::Verify { drives: vec![other] }).unwrap();
-    judge.event(Time::ZERO, &ended(4, true)).unwrap();
+    judge.event(Time::ZERO, &ended(true)).unwrap();
     assert_eq!(judge.action(&move_to(other)), Ok(()));
 }
 
