@@ -53,10 +53,11 @@ impl FileFaults {
             || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
-    /// True if it is another rack's file and shows that: by its first block or by its last, of `bytes` in all.
+    /// True if it is another rack's file and shows that, by some block of its `bytes` in all.
     pub(crate) fn shows_another(&self, bytes: u64) -> bool {
-        let last = bytes.saturating_sub(BLOCK_BYTES as u64);
-        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + BLOCK_BYTES as u64))
+        let blocks = blocks_that_show_whose(bytes);
+        let mut blocks = blocks.iter().flatten().map(|at| *at..at + BLOCK_BYTES as u64);
+        self.foreign && blocks.any(|block| self.is_sound_in(block))
     }
 
     fn is_sound_in(&self, range: Range<u64>) -> bool {
@@ -119,6 +120,13 @@ impl FileFaults {
         }
         self.unsynced.clear();
     }
+}
+
+/// Where the blocks lie that show whose a stack of `bytes` is: header, last checksum page and footer. None in a file
+/// that is too short for them.
+pub(crate) fn blocks_that_show_whose(bytes: u64) -> Option<[u64; 3]> {
+    let page = bytes.checked_sub(2 * BLOCK_BYTES as u64)?;
+    Some([0, page, page + BLOCK_BYTES as u64])
 }
 
 /// A fault that the next call of a kind meets.
