@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The unit that a medium writes or loses as a whole.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
@@ -228,6 +229,8 @@ pub(crate) struct State {
     pub(crate) fault_ms: u64,
     /// Draws what faults of calls need.
     pub(crate) rng: Option<Rng>,
+    /// Notified when another drive takes the place of some.
+    replaced: Arc<Notify>,
 }
 
 /// The faults of a site. Clones share them.
@@ -249,6 +252,11 @@ impl Overlay {
     pub(crate) fn set_catalog(&self, (locate, failed): (Locate, Failed)) {
         let mut state = self.state();
         (state.locate, state.failed) = (Some(locate), Some(failed));
+    }
+
+    /// Notified when another drive takes the place of some.
+    pub(crate) fn replaced(&self) -> Arc<Notify> {
+        Arc::clone(&self.state().replaced)
     }
 
     /// A fault happened.
@@ -279,6 +287,7 @@ impl State {
     pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) {
         self.media[drive] = medium;
         self.drives[drive] = DriveFaults::default();
+        self.replaced.notify_waiters();
     }
 
     /// Drives of the rack: all but the workshop's and the spool's.

@@ -279,6 +279,11 @@ fn a_read_that_fails_makes_no_file_ones_own() {
 }
 
 #[test]
+fn a_call_that_a_drive_owes_never_reaches_the_one_that_takes_its_place() {
+    sound(782_885);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");
