@@ -430,6 +430,37 @@ async fn only_the_very_blob_is_removed_whatever_bears_its_name() {
 }
 
 #[tokio::test]
+async fn a_block_that_cannot_be_read_is_none_that_was_never_written() {
+    let rig = Rig::written(SMALL, 10 * STRIPE).await;
+    let names: Vec<_> = (0..5).map(|index| stack_name(rig.blob.id, index)).collect();
+    let end = stack_bytes(SMALL, 10 * STRIPE);
+    // Another rack's files: of the first only the page before the footer can be read, of the second nothing.
+    let elsewhere = Rig { blob: Blob { rack: RackUuid([6; 16]), ..rig.blob }, ..Rig::new(SMALL, 10 * STRIPE) };
+    elsewhere.write().await;
+    for index in [0, 1] {
+        let bytes = elsewhere.memory[index].contents(&names[index]).unwrap();
+        rig.memory[index].write_at(&names[index], 0, disk::Buffer::copy_of(&bytes)).await.unwrap();
+    }
+    // The next two are ours, and the same can be read of them. The last was never complete, and has a bad sector.
+    rig.memory[4].write_at(&names[4], end - 8192, disk::Buffer::zeroed(8192)).await.unwrap();
+    for index in 0..5 {
+        rig.memory[index].make_unreadable(&names[index], 0, 4096);
+        if index < 4 {
+            rig.memory[index].make_unreadable(&names[index], end - 4096, 4096);
+        }
+    }
+    for index in [1, 3] {
+        rig.memory[index].make_unreadable(&names[index], end - 8192, 4096);
+    }
+    let removed = remove(rig.blob.rack, rig.blob.id, &rig.indexed()).await;
+    let are_unknown = [false, true, false, true, false];
+    for (index, drive) in rig.memory.iter().enumerate() {
+        assert_eq!(matches!(removed[index], StackOutcome::Failed(_)), are_unknown[index], "{removed:?}");
+        assert_eq!(drive.contents(&names[index]).is_some(), ![2, 4].contains(&index), "stack {index}");
+    }
+}
+
+#[tokio::test]
 async fn header_pages_and_footer_that_were_not_written_together_are_told_apart() {
     let size = RUN + 100;
     let rig = Rig::written(SMALL, size).await;

@@ -51,30 +51,50 @@ impl FaultyDrive {
     }
 
     /// Waits as long as the drive is silent or slow; then whether it does the call, and how if a fault is due.
+    ///
+    /// A call never reaches the drive that takes the place of the one that was asked: when that one is pulled, the
+    /// system answers what it owes with an error.
     async fn begin(&self, call: Call) -> Result<Option<FaultKind>, DriveError> {
         self.power.step().await;
         if call != Call::Command {
             self.is_the_right_one(call);
         }
-        loop {
-            let wait_ms = {
-                let (state, now) = (self.overlay.state(), self.journal.now_ms());
-                state.drives[self.number].conditions.silent_until.saturating_sub(now)
-            };
-            if wait_ms == 0 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(wait_ms).min(HANG_STEP)).await;
-        }
+        let asked = self.medium();
+        self.silence_ends(&asked).await;
         let slow = {
             let (state, now) = (self.overlay.state(), self.journal.now_ms());
             let conditions = &state.drives[self.number].conditions;
             (conditions.slow_until > now).then_some(conditions.slow_by)
         };
-        if let Some(slow) = slow {
+        if let Some(slow) = slow.filter(|_| self.is_there(&asked)) {
             tokio::time::sleep(slow).await;
         }
-        self.admit(call)
+        if self.is_there(&asked) { self.admit(call) } else { Err(io_error("the drive that was asked was pulled")) }
+    }
+
+    /// Waits as long as the drive is silent, and another has not taken the place of `asked`.
+    async fn silence_ends(&self, asked: &Arc<MemoryDrive>) {
+        loop {
+            let replaced = self.overlay.replaced();
+            let is_replaced = replaced.notified();
+            let wait = {
+                let (state, now) = (self.overlay.state(), self.journal.now_ms());
+                Duration::from_millis(state.drives[self.number].conditions.silent_until.saturating_sub(now))
+            };
+            if wait.is_zero() || !self.is_there(asked) {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = is_replaced => {}
+                () = tokio::time::sleep(wait.min(HANG_STEP)) => {}
+            }
+        }
+    }
+
+    /// True if no other drive has taken the place of `asked`.
+    fn is_there(&self, asked: &Arc<MemoryDrive>) -> bool {
+        Arc::ptr_eq(asked, self.overlay.state().medium(self.number))
     }
 
     /// Nothing is asked of a drive that showed another's label.
@@ -430,5 +450,42 @@ impl Drive for FaultyDrive {
     async fn stop(&self) -> Result<(), DriveError> {
         self.begin(Call::Command).await?;
         self.end(Ok(())).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use disk::stack::stack_name;
+    use model::{BlobId, Rng};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_a_drive_owes_never_reaches_the_one_that_takes_its_place() {
+        let new = || Arc::new(MemoryDrive::new(1 << 20));
+        let overlay = Overlay::new(vec![new()], 1, (false, Rng::new(1)));
+        let drive = |overlay: &Overlay| FaultyDrive {
+            number: 0,
+            overlay: overlay.clone(),
+            power: Power::default(),
+            journal: Arc::default(),
+        };
+        let name = stack_name(BlobId::new(1, 2), 0);
+        for (silent_until, slow_until) in [(u64::MAX, 0), (0, u64::MAX)] {
+            {
+                let conditions = &mut overlay.state().drives[0].conditions;
+                (conditions.silent_until, conditions.slow_until) = (silent_until, slow_until);
+                conditions.slow_by = Duration::from_secs(9);
+            }
+            let asked = drive(&overlay);
+            let mut owed = asked.create(&name, 4096);
+            assert!(futures::poll!(&mut owed).is_pending());
+            let another = new();
+            overlay.state().replace(0, Arc::clone(&another));
+            let owed = tokio::time::timeout(Duration::from_secs(10), owed).await;
+            assert!(owed.unwrap().is_err(), "it is answered soon, with an error");
+            assert_eq!(another.names(), []);
+            drive(&overlay).create(&name, 4096).await.unwrap();
+        }
     }
 }

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The unit that a medium writes or loses as a whole.
 pub(crate) const SECTOR_BYTES: u64 = 4096;
@@ -53,10 +54,11 @@ impl FileFaults {
             || !(self.rot.is_empty() && self.unreadable.is_empty() && self.stale.is_empty())
     }
 
-    /// True if it is another rack's file and shows that: by its first block or by its last, of `bytes` in all.
+    /// True if it is another rack's file and shows that, by some block of its `bytes` in all.
     pub(crate) fn shows_another(&self, bytes: u64) -> bool {
-        let last = bytes.saturating_sub(BLOCK_BYTES as u64);
-        self.foreign && [0, last].iter().any(|at| self.is_sound_in(*at..at + BLOCK_BYTES as u64))
+        let blocks = blocks_that_show_whose(bytes);
+        let mut blocks = blocks.iter().flatten().map(|at| *at..at + BLOCK_BYTES as u64);
+        self.foreign && blocks.any(|block| self.is_sound_in(block))
     }
 
     fn is_sound_in(&self, range: Range<u64>) -> bool {
@@ -119,6 +121,13 @@ impl FileFaults {
         }
         self.unsynced.clear();
     }
+}
+
+/// Where the blocks lie that show whose a stack of `bytes` is: header, last checksum page and footer. None in a file
+/// that is too short for them.
+pub(crate) fn blocks_that_show_whose(bytes: u64) -> Option<[u64; 3]> {
+    let page = bytes.checked_sub(2 * BLOCK_BYTES as u64)?;
+    Some([0, page, page + BLOCK_BYTES as u64])
 }
 
 /// A fault that the next call of a kind meets.
@@ -222,6 +231,8 @@ pub(crate) struct State {
     pub(crate) fault_ms: u64,
     /// Draws what faults of calls need.
     pub(crate) rng: Option<Rng>,
+    /// Notified when another drive takes the place of some.
+    replaced: Arc<Notify>,
 }
 
 /// The faults of a site. Clones share them.
@@ -243,6 +254,11 @@ impl Overlay {
     pub(crate) fn set_catalog(&self, (locate, failed): (Locate, Failed)) {
         let mut state = self.state();
         (state.locate, state.failed) = (Some(locate), Some(failed));
+    }
+
+    /// Notified when another drive takes the place of some.
+    pub(crate) fn replaced(&self) -> Arc<Notify> {
+        Arc::clone(&self.state().replaced)
     }
 
     /// A fault happened.
@@ -273,6 +289,7 @@ impl State {
     pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) {
         self.media[drive] = medium;
         self.drives[drive] = DriveFaults::default();
+        self.replaced.notify_waiters();
     }
 
     /// Drives of the rack: all but the workshop's and the spool's.

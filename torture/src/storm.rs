@@ -1,11 +1,11 @@
 //! The storm: faults that happen while a server runs, drawn one by one, each from a stream of its own.
 
 use crate::kinds::FaultKind;
-use crate::overlay::{Armed, State};
+use crate::overlay::{Armed, State, blocks_that_show_whose};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::site::Running;
 use disk::label::RackUuid;
-use disk::stack::{Footer, Header, stack_of};
+use disk::stack::{ChecksumPage, Footer, Header, stack_of};
 use disk::{BLOCK_BYTES, Buffer, Drive, FileName, MemoryDrive};
 use engine::Event;
 use futures::FutureExt;
@@ -480,16 +480,20 @@ impl Injector<'_> {
     }
 }
 
-/// Header and footer of a complete stack as another rack's: the two blocks that show whose it is, and where they lie.
-fn of_other_rack(medium: &MemoryDrive, name: &FileName) -> Option<[(u64, Vec<u8>); 2]> {
-    let end = medium.contents_len(name)?.checked_sub(BLOCK_BYTES as u64)?;
-    let mut header = Header::decode(&medium.contents_of(name, 0, BLOCK_BYTES)?).ok()?;
-    let mut footer = Footer::decode(&medium.contents_of(name, end, BLOCK_BYTES)?).ok()?;
-    (header.blob.rack, footer.blob.rack) = (OTHER_RACK, OTHER_RACK);
-    let (mut first, mut last) = (vec![0; BLOCK_BYTES], vec![0; BLOCK_BYTES]);
-    header.encode(&mut first);
-    footer.encode(&mut last);
-    Some([(0, first), (end, last)])
+/// Header, last checksum page and footer of a complete stack as another rack's: the blocks that show whose it is, and
+/// where they lie.
+fn of_other_rack(medium: &MemoryDrive, name: &FileName) -> Option<[(u64, Vec<u8>); 3]> {
+    let [first, page_at, end] = blocks_that_show_whose(medium.contents_len(name)?)?;
+    let block = |at| medium.contents_of(name, at, BLOCK_BYTES);
+    let mut header = Header::decode(&block(first)?).ok()?;
+    let mut page = ChecksumPage::decode(&block(page_at)?).ok()?;
+    let mut footer = Footer::decode(&block(end)?).ok()?;
+    (header.blob.rack, page.rack, footer.blob.rack) = (OTHER_RACK, OTHER_RACK, OTHER_RACK);
+    let mut blocks = [first, page_at, end].map(|at| (at, vec![0; BLOCK_BYTES]));
+    header.encode(&mut blocks[0].1);
+    page.encode(&mut blocks[1].1);
+    footer.encode(&mut blocks[2].1);
+    Some(blocks)
 }
 
 fn corrupt_file(

@@ -275,6 +275,16 @@ fn the_operators_word_that_a_drive_was_pulled_is_not_taken_for_the_racks_own() {
 }
 
 #[test]
+fn a_read_that_fails_makes_no_file_ones_own() {
+    sound(817_435);
+}
+
+#[test]
+fn a_call_that_a_drive_owes_never_reaches_the_one_that_takes_its_place() {
+    sound(782_885);
+}
+
+#[test]
 fn the_same_seed_has_the_same_hash() {
     for seed in [3, 7, 11] {
         assert_eq!(run(&Plan::of(seed), false).hash, run(&Plan::of(seed), false).hash, "seed {seed}");

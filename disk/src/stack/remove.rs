@@ -1,13 +1,15 @@
 //! Removing the stacks of a blob, or putting a regenerated one in its place, and nothing else.
 //!
 //! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
-//! blob and index. Where a crash or a bad sector left no header that can be read, the footer decides. A file with
-//! neither was never complete, and bears the number and the nonce of this blob in its name: it is what an attempt at
-//! this very stack has left.
+//! blob and index. Where a crash or a bad sector left no header, the footer decides, and where there is none either,
+//! the checksum page before it. A file with none of the three was never complete, and bears the number and the nonce of
+//! this blob in its name: it is what an attempt at this very stack has left.
 //!
-//! Invariant: a file that shows itself to be another's is left where it is, and reported.
+//! Invariants: a file that shows itself to be another's is left where it is, and reported. A block that cannot be read
+//! is none that was never written: where two of the three cannot be, it may be the drive that fails and not the
+//! sectors, nobody knows whose file it is, and it is left as well.
 
-use super::format::{Blob, Footer, Header, spare_name, spare_of, stack_name, stack_of};
+use super::format::{ChecksumPage, Footer, Header, spare_name, spare_of, stack_name, stack_of};
 use super::outcome::StackOutcome;
 use crate::format::BLOCK_BYTES;
 use crate::label::RackUuid;
@@ -16,6 +18,8 @@ use futures::future::join_all;
 use model::BlobId;
 use model::sabotage::{Sabotage, is_on};
 use std::sync::Arc;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Removes the stacks of blob `id` of `rack` from their drives, each given by its index and drive. One that is not
 /// there counts as removed, and so does one in whose place another's file lies.
@@ -52,9 +56,8 @@ pub async fn replace_with_spare(rack: RackUuid, id: BlobId, index: u8, drive: &d
     }
 }
 
-/// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's. Its name
-/// and either its header or its footer are enough to make it this stack: a write that was to go elsewhere may have put
-/// another's into the place of one of the two. But no write of this rack puts another rack's header there.
+/// False if the file `name`, which bears the name of stack `index` of blob `id`, shows itself to be another's. An error
+/// if too little of it can be read to tell.
 async fn is_own(
     drive: &dyn Drive,
     rack: RackUuid,
@@ -62,23 +65,15 @@ async fn is_own(
     name: &FileName,
 ) -> Result<bool, DriveError> {
     assert_eq!(stack_of(name).or(spare_of(name)), Some((id, index)), "a name leads back to its stack");
-    let is_meant = |(blob, found): (Blob, u8)| blob.rack == rack && blob.id == id && found == index;
-    let by_header = header_of(drive, name).await?;
-    if by_header.is_some_and(is_meant) {
-        return Ok(true);
-    }
-    let by_footer = footer_of(drive, name).await?;
-    let is_by_footer = by_footer.is_some_and(is_meant) && by_header.is_none_or(|(blob, _)| blob.rack == rack);
-    match by_header.or(by_footer) {
-        Some((blob, found)) if !is_by_footer && !is_on(Sabotage::StackIdentityUnchecked) => {
-            tracing::error!(
-                stack = %name, found = %blob.id, rack = %blob.rack, index = found,
-                "a file bears the name of a stack and shows itself to be another's; it is left where it is, look at it"
-            );
-            Ok(false)
-        }
-        _ => Ok(true),
-    }
+    let meant = (rack, id, index);
+    let shown = Witnesses { drive, name, unread: Vec::new() }.owner(meant).await?;
+    let another = shown.filter(|owner| *owner != meant && !is_on(Sabotage::StackIdentityUnchecked));
+    let Some((rack, found, index)) = another else { return Ok(true) };
+    tracing::error!(
+        stack = %name, %found, %rack, index,
+        "a file bears the name of a stack and shows itself to be another's; it is left where it is, look at it"
+    );
+    Ok(false)
 }
 
 /// Removes the file `name` of stack `index` of blob `id` if it is there. False if it is another's, which is left.
@@ -98,24 +93,66 @@ pub(super) async fn remove_own(
     }
 }
 
-/// The blob and the index that the header of a file shows; `None` if there is none, as in a file never begun.
-async fn header_of(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
-    let header = block(drive, name, 0).await?.and_then(|block| Header::decode(&block).ok());
-    Ok(header.map(|header| (header.blob, header.index)))
+/// Whose file a block shows its own to be: which rack's, of which blob, and which of its stacks.
+type Owner = (RackUuid, BlobId, u8);
+
+fn of_header(block: &[u8]) -> Option<Owner> {
+    Header::decode(block).ok().map(|header| (header.blob.rack, header.blob.id, header.index))
 }
 
-/// The same of its footer; `None` as well in a file that was never completed.
-async fn footer_of(drive: &dyn Drive, name: &FileName) -> Result<Option<(Blob, u8)>, DriveError> {
-    let Some(offset) = drive.len(name).await?.checked_sub(BLOCK_BYTES as u64) else { return Ok(None) };
-    let footer = block(drive, name, offset).await?.and_then(|block| Footer::decode(&block).ok());
-    Ok(footer.map(|footer| (footer.blob, footer.index)))
+fn of_footer(block: &[u8]) -> Option<Owner> {
+    Footer::decode(block).ok().map(|footer| (footer.blob.rack, footer.blob.id, footer.index))
 }
 
-/// The block at `offset`; `None` if the file is too short for it or it cannot be read.
-async fn block(drive: &dyn Drive, name: &FileName, offset: u64) -> Result<Option<Buffer>, DriveError> {
-    match drive.read_at(name, offset, Buffer::zeroed(BLOCK_BYTES)).await {
-        Ok(block) => Ok(Some(block)),
-        Err(DriveError::Short(_) | DriveError::Medium { .. } | DriveError::Io { .. }) => Ok(None),
-        Err(error) => Err(error),
+fn of_page(block: &[u8]) -> Option<Owner> {
+    ChecksumPage::decode(block).ok().map(|page| (page.rack, page.id, page.index))
+}
+
+/// The blocks of a file that show whose it is.
+struct Witnesses<'a> {
+    drive: &'a dyn Drive,
+    name: &'a FileName,
+    /// Why some of them could not be read.
+    unread: Vec<DriveError>,
+}
+
+impl Witnesses<'_> {
+    /// Whose the file is; `None` if it shows nothing, since it was never complete. Its name and either its header or
+    /// its footer are enough to make it the stack that is `meant`: a write that was to go elsewhere may have put
+    /// another's into the place of one of the two. But no write of this rack puts another rack's header there.
+    async fn owner(mut self, meant: Owner) -> Result<Option<Owner>, DriveError> {
+        let header = self.ask(Some(0), of_header).await?;
+        if header == Some(meant) {
+            return Ok(header);
+        }
+        let end = self.drive.len(self.name).await?;
+        let footer = self.ask(end.checked_sub(BLOCK), of_footer).await?;
+        if footer == Some(meant) && header.is_none_or(|(rack, ..)| rack == meant.0) {
+            return Ok(footer);
+        }
+        let shown = match header.or(footer) {
+            None => self.ask(end.checked_sub(2 * BLOCK), of_page).await?,
+            shown => shown,
+        };
+        if shown.is_none() && self.unread.len() > 1 { Err(self.unread.remove(0)) } else { Ok(shown) }
+    }
+
+    /// What the block at `offset` shows; `None` if the file is too short for it, if it shows nothing, as in a file that
+    /// was never complete, or if it cannot be read.
+    async fn ask(
+        &mut self,
+        offset: Option<u64>,
+        shown: impl Fn(&[u8]) -> Option<Owner>,
+    ) -> Result<Option<Owner>, DriveError> {
+        let Some(offset) = offset else { return Ok(None) };
+        match self.drive.read_at(self.name, offset, Buffer::zeroed(BLOCK_BYTES)).await {
+            Ok(block) => Ok(shown(&block)),
+            Err(DriveError::Short(_)) => Ok(None),
+            Err(error @ (DriveError::Medium { .. } | DriveError::Io { .. })) => {
+                self.unread.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -43,7 +43,7 @@ async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(Fi
     let names = device.list().await.map_err(text)?;
     let stacks = names.into_iter().filter_map(|name| Some((stack::stack_of(&name)?.0, name)));
     let stacks: Vec<(BlobId, FileName)> = stacks.filter(|(blob, _)| blob.number >= recent).collect();
-    let mut headers = 0;
+    let (mut headers, mut unread) = (0, None);
     // The newest first: they are the likeliest.
     for page in stacks.rchunks(PAGE) {
         let ids: Vec<BlobId> = page.iter().map(|(blob, _)| *blob).collect();
@@ -53,17 +53,22 @@ async fn newer_stack(context: &Context, device: &dyn Drive) -> Result<Option<(Fi
                 continue;
             }
             headers += 1;
-            if let Some(run) = newer_run(context, *blob, name, device).await.map_err(text)? {
-                return Ok(Some((name.clone(), run)));
+            match newer_run(context, *blob, name, device).await {
+                Ok(Some(run)) => return Ok(Some((name.clone(), run))),
+                Ok(None) => {}
+                Err(error) => unread = Some(text(error)),
             }
         }
     }
-    Ok(None)
+    unread.map_or(Ok(None), Err)
 }
 
 /// The run that wrote a stack of a blob that the catalog does not know, if that was under a newer one: it then has a
 /// higher commit sequence number than this one had when it was opened. What this run wrote does not count (a blob may
 /// have been removed since the drive was listed), nor what was written aside, under a catalog known to be older.
+///
+/// # Errors
+/// The drive's: of a header that cannot be read nobody knows what it says.
 pub(super) async fn newer_run(
     context: &Context,
     blob: BlobId,
@@ -72,9 +77,7 @@ pub(super) async fn newer_run(
 ) -> Result<Option<u64>, DriveError> {
     let block = match device.read_at(name, 0, Buffer::zeroed(BLOCK_BYTES)).await {
         Ok(block) => block,
-        Err(DriveError::NotFound(_) | DriveError::Short(_) | DriveError::Medium { .. } | DriveError::Io { .. }) => {
-            return Ok(None);
-        }
+        Err(DriveError::NotFound(_) | DriveError::Short(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
     let Ok(header) = Header::decode(&block) else { return Ok(None) };

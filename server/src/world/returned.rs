@@ -16,8 +16,8 @@ use super::newer;
 use crate::context::Context;
 use crate::error::text;
 use catalog::{CatalogError, Known, RebuildTarget};
-use disk::Drive;
 use disk::stack::{self, StackOutcome};
+use disk::{Drive, DriveError};
 use model::sabotage::{Sabotage, is_on};
 use model::{BlobId, DriveId};
 use std::sync::Arc;
@@ -102,15 +102,12 @@ impl Sweep<'_> {
         if self.is_something_lost().await? { Ok(()) } else { self.context.catalog.forget_returned(self.drive).await }
     }
 
-    /// Whether a stack of a blob that the catalog does not know was not written under another catalog.
-    async fn is_forgotten(&self, blob: BlobId, index: u8) -> Result<bool, String> {
-        // A catalog that may lack something removes nothing that it does not know.
-        if self.context.catalog.keeps_unknown().await.map_err(text)? {
-            return Ok(false);
-        }
+    /// Whether a stack of a blob that the catalog does not know was not written under another catalog. An error if its
+    /// header cannot be read, which says so.
+    async fn is_forgotten(&self, blob: BlobId, index: u8) -> Result<bool, DriveError> {
         let name = stack::stack_name(blob, index);
         let newer = newer::newer_run(self.context, blob, &name, &*self.device).await;
-        newer.map(|run| run.is_none()).map_err(text)
+        newer.map(|run| run.is_none())
     }
 
     /// Removes a stack that nobody counts, and says how that went. None of one that stays.
@@ -119,7 +116,13 @@ impl Sweep<'_> {
         let catalog = &self.context.catalog;
         let is_left_over = match catalog.known_blobs(&[blob]).await.map_err(text)?.pop() {
             Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await.map_err(text)?,
-            Some(Known::Nothing) => self.is_forgotten(blob, index).await?,
+            // A catalog that may lack something removes nothing that it does not know.
+            Some(Known::Nothing) if catalog.keeps_unknown().await.map_err(text)? => false,
+            Some(Known::Nothing) => match self.is_forgotten(blob, index).await {
+                Ok(is_forgotten) => is_forgotten,
+                // It stays, and the others are looked at.
+                Err(error) => return Ok(Some(StackOutcome::Failed(error.to_string()))),
+            },
             _ => false,
         };
         let target = RebuildTarget { drive: self.drive, index, spare: false };

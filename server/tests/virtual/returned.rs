@@ -5,6 +5,7 @@ use crate::rebuild::{all_read, blobs, fail, fullest, left_bytes};
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, Site};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::stack_name;
+use disk::{Buffer, Drive};
 use model::{DriveId, Rng};
 use server::replace::Taken;
 use std::sync::Arc;
@@ -73,4 +74,45 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
     }
     println!("{crashed} crashes");
     assert!(crashed > 10, "{crashed} crashes");
+}
+
+#[test]
+fn what_nobody_counts_stays_until_its_header_shows_that_no_newer_catalog_wrote_it() {
+    let mut site = Site::nas8();
+    site.policy.migration.pack_bytes = MIB;
+    let facts = site.facts();
+    site.run(async |larder| {
+        label_all(larder, &facts).await;
+        let keys = larder.put_many("k", 8, 300 * KIB).await;
+        larder.settle().await;
+        let drive = fullest(larder, &keys).await;
+        let all = blobs(larder, &keys).await;
+        let dead = all.iter().find(|blob| blob.drives.contains(&drive)).unwrap();
+        let index = dead.drives.iter().position(|other| *other == drive).unwrap();
+        let (medium, name) = (&facts.media[drive.index()], stack_name(dead.blob, index as u8));
+        fail(larder, drive).await;
+        for (key, _) in keys.iter().zip(&all).filter(|(_, blob)| blob.blob == dead.blob) {
+            larder.delete(key).await;
+        }
+        larder.until("rebuilt", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
+        let catalog = &larder.context.catalog;
+        larder.until("forgotten", HOUR, async || catalog.blob(dead.blob).await.unwrap().is_none()).await;
+        medium.make_unreadable(&name, 0, 4096);
+        take_back(larder, drive, &facts).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        let is_back = async || catalog.returned_drives().await.unwrap().contains_key(&drive);
+        assert!(medium.contents(&name).is_some(), "who wrote it cannot be read");
+        assert!(is_back().await, "it is looked through again");
+        let header = medium.contents_of(&name, 0, 4096).unwrap();
+        medium.write_at(&name, 0, Buffer::copy_of(&header)).await.unwrap();
+        // Its group wakes for one of these writes.
+        larder
+            .until("looked through", 48 * HOUR, async || {
+                larder.put_many("more", 4, 300 * KIB).await;
+                larder.settle().await;
+                !is_back().await
+            })
+            .await;
+        assert!(medium.contents(&name).is_none(), "nobody counts it");
+    });
 }
