@@ -443,10 +443,10 @@ async fn a_block_that_cannot_be_read_is_none_that_was_never_written() {
     }
     // The next two are ours, and the same can be read of them. The last was never complete, and has a bad sector.
     rig.memory[4].write_at(&names[4], end - 8192, disk::Buffer::zeroed(8192)).await.unwrap();
-    for index in 0..5 {
-        rig.memory[index].make_unreadable(&names[index], 0, 4096);
+    for (index, name) in names.iter().enumerate() {
+        rig.memory[index].make_unreadable(name, 0, 4096);
         if index < 4 {
-            rig.memory[index].make_unreadable(&names[index], end - 4096, 4096);
+            rig.memory[index].make_unreadable(name, end - 4096, 4096);
         }
     }
     for index in [1, 3] {
