@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use disk::stack::{
-    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, copy, rebuild, stack_bytes,
+    Blob, Header, Lost, Policy, Provenance, StackError, StackOutcome, StackWriter, copy, look, rebuild, stack_bytes,
     stack_name, verify, verify_stack,
 };
 use disk::{BLOCK_BYTES, Drive, FileName, MemoryDrive, RackUuid};
@@ -179,6 +179,20 @@ async fn what_an_earlier_attempt_left_gives_way() {
     rig.spare.flip_bit(&rig.name(1), 9_000, 1);
     rig.rebuild(1, Policy::All).await.0.unwrap();
     rig.is_the_lost_one(1);
+}
+
+/// Whoever wrote it may have ended before it synced it.
+#[tokio::test]
+async fn what_is_found_in_its_place_is_durable_from_then_on() {
+    let rig = Rig::new(SMALL, 100_000).await;
+    let (name, bytes) = (rig.name(1), rig.contents(1));
+    rig.spare.create(&name, bytes.len() as u64).await.unwrap();
+    rig.spare.write_at(&name, 0, disk::Buffer::copy_of(&bytes)).await.unwrap();
+    let report = look(rig.blob, 1, &rig.target()).await;
+    assert_eq!(report.result.map(|found| found.payload_crc64), Ok(rig.payload_crc64));
+    assert_eq!(report.outcomes, vec![StackOutcome::Fine; 2]);
+    rig.spare.crash();
+    assert!(rig.spare.contents(&name) == Some(bytes), "it is still there");
 }
 
 #[tokio::test]

@@ -693,6 +693,9 @@ pub struct BlobOnDrive {
     pub bytes: u64,
     /// Whether a version lives in it. A blob that is dead as a whole is reclaimed, not rebuilt.
     pub living: bool,
+    /// An earlier rebuild may have left the lost stack in its place, on the drive whose blobs were listed.
+    #[serde(default)]
+    pub left_there: bool,
 }
 
 /// A page of the blobs of a group.

@@ -28,6 +28,7 @@ const _: () = assert!(TRIES_MAX > 0, "an operation is tried at least once");
 
 /// One operation. Thousands of these wait at once, so it is no larger than it needs to be.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub(crate) struct Op {
     pub request: Request,
     pub class: ClassId,
@@ -46,6 +47,8 @@ pub(crate) struct Op {
     /// A read whose every stack was asked for found too few good fragments once.
     seemed_lost: bool,
     itself: ReadsItself,
+    /// An earlier rebuild of the same stack may have left it in its place.
+    left_there: bool,
 }
 
 /// Whether a rebuild does with the stack itself, where it lies or lay.
@@ -92,6 +95,7 @@ impl Op {
             wakes: Wakes::Its,
             seemed_lost: false,
             itself: ReadsItself::May,
+            left_there: false,
         }
     }
 
@@ -104,6 +108,11 @@ impl Op {
     /// The same, worth no wake of its group.
     pub fn while_awake(self) -> Self {
         Self { wakes: Wakes::None, ..self }
+    }
+
+    /// The same, a rebuild of what an earlier one may have left in its place.
+    pub fn with_left_there(self, left_there: bool) -> Self {
+        Self { left_there, ..self }
     }
 
     /// A write that could not be done where it was placed, for another place.
@@ -196,6 +205,20 @@ impl Op {
     /// Whether a rebuild may try to do with the stack itself.
     pub fn may_do_with_itself(&self) -> bool {
         self.itself != ReadsItself::InVain
+    }
+
+    /// Whether an earlier rebuild may have left the stack in its place.
+    pub fn may_be_left_there(&self) -> bool {
+        self.left_there
+    }
+
+    /// Whether an earlier rebuild may have left the stack, right, in its place on `drive`, which did not say: it
+    /// could not be asked, or did not answer.
+    pub fn may_lie_on(&self, drive: DriveId) -> bool {
+        match self.itself {
+            ReadsItself::May | ReadsItself::Now => self.left_there,
+            ReadsItself::InVain => self.shunned().contains(&drive),
+        }
     }
 
     /// The stack itself cannot be read where it lies or lay: from now on it is regenerated from others.

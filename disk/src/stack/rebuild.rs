@@ -52,8 +52,9 @@ pub async fn rebuild(blob: Blob, stacks: Vec<(u8, Arc<dyn Drive>)>, policy: Poli
     Report { result, outcomes: reader.outcomes().into_iter().chain(outcome).collect() }
 }
 
-/// Reads and checks all of stack `index` of `blob` on `drive`, where it may lie or not. The outcomes are those of the
-/// drive as source and as target: the second is not used if the stack is not there.
+/// Reads and checks all of stack `index` of `blob` on `drive`, where it may lie or not, and syncs it: who wrote it may
+/// not have come to that. The outcomes are those of the drive as source and as target: the second is not used if the
+/// stack is not there.
 pub async fn look(blob: Blob, index: u8, drive: &Arc<dyn Drive>) -> Report<Written> {
     let unread = |outcome| {
         let error = StackError::TooFewStacks { need: 1, good: 0 };
@@ -69,6 +70,9 @@ pub async fn look(blob: Blob, index: u8, drive: &Arc<dyn Drive>) -> Report<Writt
             Ok(None) => break,
             Err(outcome) => return unread(outcome),
         }
+    }
+    if let Err(error) = drive.sync(&stack_name(blob.id, index)).await {
+        return unread(StackOutcome::of(&error));
     }
     let stack_bytes = Shape::new(blob.code, blob.payload_bytes).stack_bytes();
     let written = Written { payload_crc64: ends.footer.payload_crc64, stack_bytes };

@@ -341,6 +341,7 @@ impl TraceCheck {
                 }
             }
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
+            Event::OnDrivePage { drive, blobs, .. } => self.rebuilds.listed(*drive, blobs),
             Event::DriveReplaced { drive, .. } => {
                 self.rebuilds.drive_replaced(*drive);
                 self.initialised[drive.index()] = false;

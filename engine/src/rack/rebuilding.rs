@@ -220,13 +220,18 @@ impl Rack {
             let Some(lost) = lost.filter(|_| blob.living) else { continue }; // rebuilt already, or dead
             let missing = self.missing_of(&blob, drive);
             // Nobody wakes a group for what would be in vain.
-            let can = match self.can_do_with_itself(drive, &missing, false) {
+            let itself = self.can_do_with_itself(drive, (&missing, blob.left_there), false);
+            let can = match itself {
                 Some(_) => Ok(()),
                 None => self.can_rebuild(group, &blob, (drive, &missing)),
             };
             let verdict = match can {
                 Err(Rejection::DataLost) => self.rebuilder.surveys(drive).then_some(Err(Rejection::DataLost)),
-                verdict => self.rebuilder.takes(drive, &missing).then_some(verdict),
+                // What may be there already costs a look, and others of its blob may wait for it.
+                verdict => {
+                    let is_looked_for = blob.left_there && itself == Some(Itself::LookedFor);
+                    (is_looked_for || self.rebuilder.takes(drive, &missing)).then_some(verdict)
+                }
             };
             if let Some(Ok(())) = verdict {
                 let op = self.rebuild_of(&blob, group, lost as u8);
@@ -259,9 +264,9 @@ impl Rack {
     }
 
     fn rebuild_of(&mut self, blob: &BlobOnDrive, group: GroupId, lost: u8) -> Op {
-        let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blob.clone();
+        let BlobOnDrive { blob, drives, stack_bytes, bytes, left_there, .. } = blob.clone();
         let work = Work::Rebuild { blob, group, drives, lost, stack_bytes, bytes, in_place: false };
-        self.rebuild_op(work, group)
+        self.rebuild_op(work, group).with_left_there(left_there)
     }
 
     fn rebuild_op(&mut self, work: Work, group: GroupId) -> Op {
@@ -321,14 +326,20 @@ impl Rack {
     }
 
     /// How a rebuild may do with the stack on `from` itself, of a blob that lacks its stacks on the drives `missing`.
-    /// It is copied from a good drive that is retired, or looked for on one that is back. That needs no others, so all
-    /// that matters is whether its drive is there: `now`, or once its group is awake.
-    fn can_do_with_itself(&self, from: DriveId, missing: &[DriveId], now: bool) -> Option<Itself> {
+    /// It is copied from a good drive that is retired, or looked for on one that is back, or where an earlier rebuild
+    /// may have left it. That needs no others, so all that matters is whether its drive is there: `now`, or once its
+    /// group is awake.
+    fn can_do_with_itself(
+        &self,
+        from: DriveId,
+        (missing, left_there): (&[DriveId], bool),
+        now: bool,
+    ) -> Option<Itself> {
         let there = if now { self.drives.is_ready(from) } else { !self.drives.is_away(from) };
         match () {
             () if !there || self.drives.has_failed(from) => None,
             () if self.retiring.contains(&from) && !missing.contains(&from) => Some(Itself::Copied),
-            () if self.takes_back(from) && self.rebuilder.has_returned(from) => Some(Itself::LookedFor),
+            () if self.takes_back(from) && (left_there || self.rebuilder.has_returned(from)) => Some(Itself::LookedFor),
             () => None,
         }
     }
@@ -378,7 +389,7 @@ impl Rack {
     fn does_with_itself(&self, op: &Op, from: DriveId) -> Option<Itself> {
         let Work::Rebuild { blob, in_place: false, .. } = op.request.work else { return None };
         let missing = self.rebuilder.missing_of(blob, from);
-        self.can_do_with_itself(from, missing, true).filter(|_| op.may_do_with_itself())
+        self.can_do_with_itself(from, (missing, op.may_be_left_there()), true).filter(|_| op.may_do_with_itself())
     }
 
     /// Where a rebuild of the stack of `from` goes, whose blob lies on `others` beside it; its space is reserved. None
@@ -443,10 +454,14 @@ impl Rack {
         let from = drives[usize::from(lost)];
         let of_itself = outcomes.first().filter(|_| state.reads_itself());
         if let Some(DriveOutcome { result, .. }) = of_itself.filter(|outcome| !fine(outcome.result)) {
-            // What is looked for on a drive that is back is read once more only if the drive did not answer.
+            // What is looked for in its place is read once more only if the drive did not answer.
             let was_silent = matches!(result, DriveResult::MissedDeadline | DriveResult::NotAsked);
             if !(from == target && was_silent && tries + 1 < TRIES_MAX) {
                 state.give_itself_up();
+                // Only what is known to be wrong there is written over.
+                if from == target && *result != DriveResult::StackBad {
+                    state.shun(target);
+                }
             }
             if self.closing || tries >= TRIES_MAX {
                 self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
@@ -459,11 +474,12 @@ impl Rack {
         if !target_fine {
             state.shun(target);
         }
+        let may_lie_there = state.may_lie_on(from);
         let others = self.others_of(blob, &drives, lost);
-        let sources = outcomes.iter().filter(|outcome| outcome.drive != target);
-        let some_failed = sources.clone().any(|outcome| outcome.result.may_do_better());
-        let left = others.len() - self.drives.failed_count(&others);
-        if target_fine && !some_failed && sources.count() == left && of_itself.is_none() {
+        let mut sources = outcomes.iter().filter(|outcome| outcome.drive != target);
+        let some_failed = sources.any(|outcome| outcome.result.may_do_better());
+        let all_asked = of_itself.is_none() && !may_lie_there && self.drives.all_asked(&others, outcomes);
+        if target_fine && !some_failed && all_asked {
             self.finish(op, Outcome::Failed(Rejection::DataLost), step);
         } else if self.closing || tries >= TRIES_MAX || (target_fine && !some_failed) {
             self.finish(op, Outcome::Failed(Rejection::TooManyDrivesAway), step);
@@ -509,7 +525,8 @@ impl Rack {
 enum Itself {
     /// It is copied from a good drive that is retired.
     Copied,
-    /// Its drive was given up and is back: it is read and checked where it lies, and nothing is written.
+    /// Its drive was given up and is back, or an earlier rebuild may have left it there: it is read and checked in its
+    /// place, and nothing is written.
     LookedFor,
 }
 

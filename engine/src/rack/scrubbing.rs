@@ -289,8 +289,7 @@ impl Rack {
             return self.finish(op, Outcome::Scrubbed(Scrubbed::Gone), step);
         };
         at.take_note(outcomes);
-        let gone = self.drives.failed_count(&at.blob.drives);
-        let all_answered = outcomes.len() + gone == at.blob.drives.len() && outcomes.iter().all(has_answered);
+        let all_answered = self.drives.all_asked(&at.blob.drives, outcomes) && outcomes.iter().all(has_answered);
         if !done && !all_answered {
             let blob = at.blob.clone();
             if self.may_be_there_later(&blob) {

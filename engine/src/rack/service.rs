@@ -301,8 +301,7 @@ impl Rack {
         let may_do_better = outcomes.iter().any(|outcome| outcome.result.may_do_better());
         // Lost is only what every stack was asked for and answered; a drive that is away may bring back what is
         // missing.
-        let gone = self.drives.failed_count(&drives);
-        let all_asked = outcomes.len() + gone == self.setup.spec.code.stacks();
+        let all_asked = self.drives.all_asked(&drives, outcomes);
         // And only what a second try does not find either: a sector that cannot be read just now is no loss yet.
         let seems_lost = !may_do_better && all_asked;
         if seems_lost && state.seemed_lost() {

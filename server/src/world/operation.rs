@@ -140,6 +140,9 @@ pub(crate) struct Rebuild {
     pub(crate) index: u8,
     /// It is damaged, and is written beside itself.
     pub(crate) in_place: bool,
+    /// It was lost with a drive that was replaced or is back, and goes to its place there, where it is read as soon as
+    /// it is written, whether or not it counts.
+    pub(crate) returns: bool,
     /// The blob and the checksum of its payload, once the stack is written.
     pub(crate) written: Option<(Blob, u64)>,
 }

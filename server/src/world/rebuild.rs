@@ -39,7 +39,9 @@ impl World {
     pub(super) fn regenerate(&mut self, op: OpId, attempt: Attempt, transfer: Transfer) {
         let itself = transfer.itself();
         let Transfer::Rebuild { blob, drives, lost, stacks, policy, target, spare, .. } = transfer else { return };
-        self.operations.insert(op, Operation::Rebuild(Rebuild { index: lost, in_place: spare, written: None }));
+        let returns = !spare && drives[usize::from(lost)] == target;
+        let rebuild = Rebuild { index: lost, in_place: spare, returns, written: None };
+        self.operations.insert(op, Operation::Rebuild(rebuild));
         let is_source = |(index, drive): &(u8, DriveId)| *index != lost && *drive != target;
         assert!(itself.is_some() || stacks.iter().all(is_source), "what is lost is no source");
         let mut sources = self.with_drives(&stacks);
@@ -103,9 +105,10 @@ impl World {
         self.apply(event);
     }
 
-    /// Reads back the stack that a rebuild wrote; what does not read back is removed.
+    /// Reads back the stack that a rebuild wrote; what does not read back is removed. One in its own place goes only if
+    /// it is wrong: it may be the last one that its blob has left by now, and is looked for before it is written again.
     pub(super) fn verify_rebuilt(&self, op: OpId, attempt: Attempt, rebuild: &Rebuild, target: DriveId) {
-        let Rebuild { index, in_place, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
+        let Rebuild { index, in_place, returns, written: Some((blob, payload_crc64)) } = rebuild.clone() else {
             panic!("{op} is read back, and was not rebuilt");
         };
         let device = self.drive(target);
@@ -117,8 +120,11 @@ impl World {
                 stack::verify_stack(described, index, &device, payload_crc64).await
             };
             let done = outcome == StackOutcome::Fine;
+            let stays = returns && outcome != StackOutcome::StackBad;
             if !done {
-                tracing::error!(blob = %blob.blob, drive = %target, "a rebuilt stack does not read back right");
+                tracing::error!(blob = %blob.blob, drive = %target, stays, "a rebuilt stack does not read back right");
+            }
+            if !done && !stays {
                 if in_place {
                     stack::remove_spare(context.rack_uuid, blob.blob, index, &*device).await;
                 } else {
@@ -376,12 +382,20 @@ async fn page_on_drive(
     let mut blobs = Vec::with_capacity(page.blobs.len());
     for (blob, living) in page.blobs {
         let lost = catalog.lost_of(&blob).await?;
-        blobs.push(on_drive(blob, lost, living));
+        let left_there = lost.contains(&drive) && is_left_there(catalog, &blob, drive).await?;
+        blobs.push(on_drive(blob, lost, (living, left_there)));
     }
     Ok((blobs, page.next))
 }
 
-fn on_drive(blob: Blob, lost: Vec<DriveId>, living: bool) -> BlobOnDrive {
+/// True if an earlier rebuild may have left the stack that `blob` has lost on `drive` there.
+async fn is_left_there(catalog: &Catalog, blob: &Blob, drive: DriveId) -> Result<bool, CatalogError> {
+    let index = blob.drives.iter().position(|other| *other == drive);
+    let in_place = index.map(|index| RebuildTarget { drive, index: index as u8, spare: false });
+    Ok(catalog.rebuild_targets(blob.blob).await?.into_iter().any(|target| Some(target) == in_place))
+}
+
+fn on_drive(blob: Blob, lost: Vec<DriveId>, (living, left_there): (bool, bool)) -> BlobOnDrive {
     BlobOnDrive {
         blob: blob.blob,
         drives: blob.drives,
@@ -389,5 +403,6 @@ fn on_drive(blob: Blob, lost: Vec<DriveId>, living: bool) -> BlobOnDrive {
         stack_bytes: blob.stack_bytes,
         bytes: blob.payload_bytes,
         living,
+        left_there,
     }
 }

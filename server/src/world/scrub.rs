@@ -253,5 +253,6 @@ fn to_scrub(blob: Blob) -> BlobOnDrive {
         bytes: blob.payload_bytes,
         living: true,
         lost: Vec::new(),
+        left_there: false,
     }
 }

@@ -4,9 +4,12 @@
 use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, SECOND, Site};
 use crate::steps::next_step;
 use catalog::{Blob, Place};
-use disk::stack::stack_name;
+use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
+use disk::stack::{stack_name, stack_of};
+use disk::{Drive, MemoryCall};
 use model::{DriveId, Rng};
 use server::admin::Admin;
+use server::replace::Taken;
 
 /// The same as `larder drive fail`.
 pub(crate) async fn fail(larder: &Larder, drive: DriveId) {
@@ -230,5 +233,64 @@ fn objects_may_be_written_overwritten_and_deleted_while_a_drive_is_rebuilt() {
         for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 3 != 1) {
             assert_eq!(larder.get_retrying(key).await.unwrap(), if n % 3 == 0 { 2 } else { 1 });
         }
+    });
+}
+
+/// Another drive, with nothing on it, takes the place of `drive`, which failed.
+async fn replace(larder: &Larder, drive: DriveId, facts: &Facts) {
+    let medium = &facts.media[drive.index()];
+    for name in medium.list().await.unwrap() {
+        medium.remove(&name).await.unwrap();
+    }
+    let uuid = DriveUuid([9; 16]);
+    let label = Label { rack: larder.context.rack_uuid, rack_name: "nas8".to_owned(), drive };
+    label::write(&**medium, &DriveLabel { label, uuid, labelled_ms: 0, device: Device::None }).await.unwrap();
+    let replaced = async || {
+        let labelled = async { Ok(Taken::Another(uuid)) };
+        larder.status().replace_with(drive, labelled).await.is_ok()
+    };
+    larder.until("replaced", 48 * HOUR, replaced).await;
+}
+
+/// It may be the last one that is left by then: its blob is read from it, whether or not the catalog counts it.
+#[test]
+fn a_stack_that_a_rebuild_left_in_its_place_is_looked_for_before_anything_is_written_over_it() {
+    let mut site = Site::nas8();
+    let (facts, catalog) = (site.facts(), site.catalog.clone());
+    let (drive, other) = site.run(async |larder| {
+        let keys = larder.put_many("k", 1, 300 * KIB).await;
+        larder.settle().await;
+        let blob = blobs(larder, &keys).await.swap_remove(0);
+        let [drive, other] = [blob.drives[0], blob.drives[1]];
+        let members = larder.ask(move |rack| rack.layout().groups[blob.group.index()].drives.clone()).await;
+        // There is no other place for it than its own.
+        members.iter().filter(|member| !blob.drives.contains(member)).for_each(|member| larder.rack.pull(*member));
+        fail(larder, drive).await;
+        replace(larder, drive, &facts).await;
+        // It is written, and cannot be counted.
+        let (name, full) = (stack_name(blob.blob, 0), catalog.clone());
+        let medium = &facts.media[drive.index()];
+        let written = MemoryCall::Sync(name.clone());
+        medium.hang(move |call| {
+            if *call == written {
+                full.set_full(true);
+            }
+            None
+        });
+        larder.until("written", 48 * HOUR, async || medium.contents(&name).is_some()).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        medium.stop_hanging();
+        assert!(left_bytes(larder, drive).await > 0, "it does not count");
+        assert!(facts.media[other.index()].lose_file(&stack_name(blob.blob, 1)));
+        (drive, other)
+    });
+    catalog.set_full(false);
+    site.run(async |larder| {
+        larder.until("counted", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
+        let lost = larder.context.catalog.lost_page(drive, None, 9).await.unwrap();
+        assert!(lost.blobs.is_empty());
+        all_read(larder, &larder.keys().await).await;
+        let names = facts.media[other.index()].list().await.unwrap();
+        assert!(!names.iter().any(|name| stack_of(name).is_some()), "it was read without the stack that is lost");
     });
 }

@@ -259,6 +259,7 @@ impl Blobs {
             bytes: blob.bytes,
             living: true,
             lost: Vec::new(),
+            left_there: false,
         });
         let (blobs, more) = page(to_scrub, limit);
         let next = blobs.last().filter(|_| more).map(|last: &BlobOnDrive| last.blob);
@@ -306,6 +307,8 @@ impl Blobs {
                 stack_bytes: blob.stack_bytes,
                 bytes: blob.bytes,
                 living: blob.is_living(),
+                // What is rebuilt here is counted, or is not there.
+                left_there: false,
             })
         };
         let (blobs, more) = page(self.known.range(from..).filter_map(on_drive), limit);

@@ -2,9 +2,10 @@
 //! what is left, it writes to a drive of the group that has none of the blob (or, of a stack that a scrub has found
 //! damaged or that was lost with a drive that was replaced, to where that lies), and the catalog is asked to count only
 //! what was written, and read back from where it was written if the policy says so. The stack itself is read only from
-//! a good drive that is retired, or from one that came back.
+//! a good drive that is retired, from one that came back, or from where an earlier rebuild may have left it.
 
 use crate::action::{Action, Outcome, Transfer};
+use crate::event::BlobOnDrive;
 use crate::layout::Layout;
 use crate::scrub_pass::Scrubbed;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -75,6 +76,8 @@ pub(super) struct Rebuilds {
     returned: BTreeSet<DriveId>,
     /// Good drives that are to be empty.
     retiring: BTreeSet<DriveId>,
+    /// Lost stacks that an earlier rebuild may have left in their place.
+    left_there: BTreeSet<(BlobId, DriveId)>,
     open: BTreeMap<OpId, Open>,
     /// The blobs that are being scrubbed.
     scrubbed: BTreeMap<OpId, BlobId>,
@@ -110,6 +113,12 @@ impl Rebuilds {
 
     pub fn drive_retiring(&mut self, drive: DriveId) {
         self.retiring.insert(drive);
+    }
+
+    /// These blobs were listed for `drive`.
+    pub fn listed(&mut self, drive: DriveId, blobs: &[BlobOnDrive]) {
+        let left = blobs.iter().filter(|blob| blob.left_there);
+        self.left_there.extend(left.map(|blob| (blob.blob, drive)));
     }
 
     /// Whether a stack of a blob on `drive` may be lost, or is to move away.
@@ -195,7 +204,8 @@ impl Rebuilds {
             return Err(RebuildFault::NotDamaged(*target));
         }
         let may_read_itself = |drive| {
-            let there = if in_place { self.returned.contains(drive) } else { self.retiring.contains(drive) };
+            let is_left = self.returned.contains(drive) || self.left_there.contains(&(*blob, *drive));
+            let there = if in_place { is_left } else { self.retiring.contains(drive) };
             there && stacks.len() == 1
         };
         let from = drives.get(usize::from(*lost)).filter(|drive| in_place || self.may_have_lost(**drive));

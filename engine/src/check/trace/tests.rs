@@ -3,6 +3,7 @@
 use super::*;
 use crate::action::Outcome;
 use crate::drive_list::DriveList;
+use crate::event::BlobOnDrive;
 use crate::policy::{RackPolicy, ReadPolicy};
 use crate::testing::quiet_policy;
 use alloc::boxed::Box;
@@ -319,6 +320,32 @@ fn a_rebuild_that_reads_or_writes_where_it_may_not_is_noticed() {
     assert_eq!(begin(&mut judge(0), 1, rebuild_of_group_0(&layout)), Err(not_failed));
     let list = Action::ListOnDrive { drive: members[0], attempt: Attempt(1), after: None, limit: 1 };
     assert_eq!(judge(0).action(&list), Err(TraceFault::Listed(members[0])));
+}
+
+#[test]
+fn a_stack_is_looked_for_in_its_place_only_where_it_may_lie() {
+    let (_, layout) = pelican();
+    let drive = layout.groups[0].drives[0];
+    let mut look = rebuild_of_group_0(&layout);
+    let Transfer::Rebuild { blob, drives, stacks, need, target, .. } = &mut look else { panic!("not a rebuild") };
+    (*stacks, *need, *target) = (vec![(0, drive)], 1, drive);
+    let left = BlobOnDrive {
+        blob: *blob,
+        drives: drives.clone(),
+        lost: vec![drive],
+        stack_bytes: 1,
+        bytes: 1,
+        living: true,
+        left_there: true,
+    };
+    let mut judge = judge(0);
+    judge.event(Time::ZERO, &Event::DriveFailed { drive, pulled: true }).unwrap();
+    judge.event(Time::ZERO, &Event::DriveReplaced { drive, lost_bytes: 1 }).unwrap();
+    let fault = TraceFault::Rebuild { op: OpId(1), fault: RebuildFault::ReadsLost(drive) };
+    assert_eq!(begin(&mut judge, 1, look.clone()), Err(fault));
+    let page = Event::OnDrivePage { drive, attempt: Attempt(1), blobs: vec![left], next: None };
+    judge.event(Time::ZERO, &page).unwrap();
+    assert_eq!(begin(&mut judge, 1, look), Ok(()));
 }
 
 #[test]
