@@ -488,6 +488,7 @@ mod tests {
             rebuilt_stacks: 40,
             lost_blobs: 0,
             waiting_blobs: 0,
+            unplaced_blobs: 0,
             retires: false,
             there: "itself".to_owned(),
             used_bytes: 0,

@@ -15,7 +15,7 @@
 //!    and begin anew when one more drive of their group fails.
 //! 5. What cannot be rebuilt now (too few drives are there, or none has room) waits for the next pass: soon after a
 //!    drive of the group is back, or after a pause that doubles. What has lost more than r stacks is counted as lost,
-//!    and reported in [`RebuildView`].
+//!    and reported in [`RebuildView`], which also says what the others lack.
 //!
 //! A drive is done when its used bytes say that no blob has a stack on it, and the last pass left nothing. So a blob
 //! that was written to it at the last moment is found by a later pass, and a restart needs no record but that the drive
@@ -30,6 +30,10 @@
 //! Or the very drive comes back that was given up ([`Event::DriveReturned`](crate::Event::DriveReturned)). All that is
 //! still counted on it is lost until it has been looked for: each stack is read and checked where it lies, whatever
 //! else its blob has lost, and counts again if it is right. What is not there, or not right, is rebuilt.
+//!
+//! So is a stack that an earlier rebuild may have left in its place without its being counted: since it was not read
+//! back, say, or the catalog was full. It may be the last one that its blob has left, and a source may have become
+//! damaged since. What did not say that it is wrong is not written over.
 //!
 //! Invariants: memory is one page for each failed drive and the window; a page counts only if it is the one awaited,
 //! and each page leads on, so a pass ends.
@@ -93,6 +97,8 @@ pub struct RebuildView {
     pub lost_blobs: u64,
     /// Blobs that could not be rebuilt and wait for drives or room.
     pub waiting_blobs: u64,
+    /// Those of them whose stacks can be read, and that no drive takes: none that is there has room.
+    pub unplaced_blobs: u64,
     /// Rebuilds that are queued or in service.
     pub under_way: u32,
     /// The drive is good, and its stacks move away since the operator retires it.
@@ -142,6 +148,22 @@ struct PassCounts {
     rebuilt: u64,
     lost: u64,
     waiting: u64,
+    /// Of those that wait, the ones that no drive has room for.
+    unplaced: u64,
+}
+
+impl PassCounts {
+    /// A blob was not rebuilt, for this reason.
+    fn put_off(&mut self, reason: Option<Rejection>) {
+        match reason {
+            Some(Rejection::DataLost) => self.lost += 1,
+            reason => {
+                self.waiting += 1;
+                self.unplaced += u64::from(reason == Some(Rejection::NoRoom));
+            }
+        }
+        assert!(self.unplaced <= self.waiting, "what finds no room waits for some");
+    }
 }
 
 /// The passes over one failed drive.
@@ -237,7 +259,7 @@ impl Passes {
             _ => PassCounts {
                 rebuilt: self.counts.rebuilt,
                 lost: self.counts.lost.max(self.before.lost),
-                waiting: self.counts.waiting.max(self.before.waiting),
+                ..if self.counts.waiting > self.before.waiting { self.counts } else { self.before }
             },
         }
     }
@@ -636,8 +658,7 @@ impl Rebuilder {
     pub fn skipped(&mut self, drive: DriveId, reason: Rejection) {
         if let Some(passes) = self.drives.get_mut(&drive) {
             assert!(matches!(passes.phase, RebuildPhase::Working { .. }), "a blob on {drive} is skipped during a pass");
-            let lost = reason == Rejection::DataLost;
-            *(if lost { &mut passes.counts.lost } else { &mut passes.counts.waiting }) += 1;
+            passes.counts.put_off(Some(reason));
         }
     }
 
@@ -661,10 +682,10 @@ impl Rebuilder {
                 passes.shown_bytes = passes.shown_bytes.saturating_sub(stack_bytes);
                 passes.lost_bytes = passes.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
             }
-            Outcome::Failed(Rejection::DataLost) => passes.counts.lost += 1,
             // It was withdrawn, and the pass begins anew.
             Outcome::Cancelled => {}
-            _ => passes.counts.waiting += 1,
+            Outcome::Failed(reason) => passes.counts.put_off(Some(*reason)),
+            _ => passes.counts.put_off(None),
         }
     }
 
@@ -714,6 +735,7 @@ impl Rebuilder {
                 rebuilt_bytes: passes.rebuilt_bytes,
                 lost_blobs: reported.lost,
                 waiting_blobs: reported.waiting,
+                unplaced_blobs: reported.unplaced,
                 under_way: passes.under_way,
                 retires: passes.retires,
                 there: match passes.there {

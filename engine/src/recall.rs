@@ -16,6 +16,8 @@
 //! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
 //!   so long at most that others of its class are not kept waiting.
 //! - A reader that joined a read which another one ordered orders it anew if that comes to nothing.
+//! - A client that is asked to come later does not hear how its recall ends. If that came to nothing, and it would be
+//!   asked to come later once more, it gets the reason instead ([`Rejection::is_kept`]): nobody is put off for ever.
 //!
 //! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
 
@@ -58,6 +60,8 @@ pub const SPOOL_ROOM_WAIT_MAX: Duration = Duration::from_mins(10);
 pub const SPOOL_DISK_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Bytes that come so soon are waited for without a forecast.
 pub const SOON: Duration = Duration::from_millis(20);
+/// How long it is known why a recall came to nothing: nobody is asked to come back later than that.
+pub const REASON_KNOWN_FOR: Duration = Duration::from_hours(1);
 /// The longest that anybody waits: clocks have an end.
 pub const WAIT_MAX: Duration = Duration::from_hours(365 * 24);
 
@@ -71,6 +75,13 @@ impl Rejection {
     /// When to ask again, if the reason passes by itself.
     pub fn retry_after(self) -> Option<Duration> {
         matches!(self, Self::QueueFull | Self::Closing).then_some(Duration::from_secs(5))
+    }
+
+    /// Whether a client that comes back for bytes whose recall was given up for this reason, and would have to wait for
+    /// too long once more, gets the reason instead. Not what passes by itself; nor that a group slept, whose recall was
+    /// nobody's wish.
+    pub fn is_kept(self) -> bool {
+        self.retry_after().is_none() && self != Self::Asleep
     }
 }
 
@@ -345,6 +356,14 @@ mod tests {
             all.push(segment);
         }
         all
+    }
+
+    #[test]
+    fn what_does_not_pass_by_itself_is_kept_for_those_who_come_back() {
+        let kept = [Rejection::TooManyDrivesAway, Rejection::DataLost, Rejection::Malformed];
+        assert!(kept.into_iter().all(Rejection::is_kept));
+        let passing = [Rejection::QueueFull, Rejection::Closing, Rejection::Asleep];
+        assert!(!passing.into_iter().any(Rejection::is_kept));
     }
 
     #[test]

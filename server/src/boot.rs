@@ -36,10 +36,10 @@ const DAY: Duration = Duration::from_hours(24);
 /// ahead would else bring a fast rack to the end of time.
 const AWAY_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// The current modelled time; [`clock`] begins with it. Since the catalog's last anchor, written at each start and stop,
-/// time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life has passed
-/// that moment, so the result is never earlier than a moment that the catalog remembers: otherwise the budgets of the
-/// day would stay spent until that day came again.
+/// The current modelled time; [`clock`] begins with it. Since the catalog's last anchor, written at each start and
+/// stop, time has passed as on the wall clock, but at most 30 days. A server that was killed after a longer life
+/// has passed that moment, so the result is never earlier than a moment that the catalog remembers: otherwise the
+/// budgets of the day would stay spent until that day came again.
 ///
 /// # Errors
 /// [`CatalogError`].

@@ -9,6 +9,7 @@ use crate::open_parts::OpenParts;
 use crate::pacing::Pacing;
 use crate::processor::Processor;
 use crate::reads::ReadLog;
+use crate::refusals::Refusals;
 use catalog::{Blob, Catalog, CatalogError};
 use disk::label::RackUuid;
 use disk::{Clock, Drive};
@@ -154,6 +155,8 @@ pub struct WorldCounters {
     pub open_parts: OpenParts,
     /// Stripes that reads have found lost.
     pub losses: Losses,
+    /// Why recalls came to nothing.
+    pub refusals: Refusals,
     /// Set while the engine says that the rack has no room for staged objects.
     pub rack_full: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.

@@ -39,6 +39,7 @@ mod read_ahead;
 pub mod reads;
 pub mod recall;
 pub mod recover;
+pub mod refusals;
 pub mod repartition;
 pub mod replace;
 pub mod report;

@@ -6,7 +6,9 @@
 //!
 //! 1. What the spool already holds, or is about to hold, is not read again.
 //! 2. A client is answered when the beginning of its range is in the spool, and a stripe of it that was found lost
-//!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off.
+//!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off. One that
+//!    would wait for too long is asked to come later, unless its last recall came to nothing
+//!    ([`crate::refusals`]): then it gets the reason.
 //! 3. An operation goes on from segment to segment while its group is awake (`world/spool_sink.rs`), and before it ends
 //!    the next one is ordered (`recall/course.rs`).
 //! 4. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
@@ -18,6 +20,7 @@
 mod course;
 
 use crate::context::Context;
+use crate::refusals::Why;
 use crate::world::{ReadOrder, ReadTarget, SegmentFollower, SpoolSink, WorldHandle};
 use bytes::Bytes;
 use catalog::Blob;
@@ -48,6 +51,9 @@ pub enum RecallError {
     /// It will take longer than the client waits. The recall goes on.
     #[error("the object is cold; its group needs about {0:?}")]
     TooLong(Duration),
+    /// The same; and the last recall of these bytes came to nothing.
+    #[error("{0}")]
+    Before(Why),
     /// The spool is full of segments that other clients read.
     #[error("the spool is full")]
     SpoolFull(Full),
@@ -198,7 +204,7 @@ impl Recalls {
                 None => self.order(blob, course, at).await?,
             };
             let until = until.min(segment.reader.range().end);
-            match self.written(&segment, until, blob.group, deadline).await? {
+            match self.written(&segment, until, blob, deadline).await? {
                 Ok(()) => return Ok(segment),
                 Err(error) => broken(course, &segment, &error)?,
             }
@@ -211,7 +217,7 @@ impl Recalls {
         &self,
         segment: &Segment,
         until: u64,
-        group: model::GroupId,
+        blob: &Blob,
         deadline: Instant,
     ) -> Result<Result<(), SpoolError>, RecallError> {
         let mut written = std::pin::pin!(segment.reader.written(until));
@@ -220,14 +226,21 @@ impl Recalls {
             return Ok(done);
         }
         // Only for what is not there is the engine asked how long it will be.
-        let forecast = self.forecast(group).await;
+        let forecast = self.forecast(blob.group).await;
+        let wanted = segment.reader.range().start..until;
         if !is_worth_waiting(forecast, deadline.saturating_duration_since(clock::monotonic())) {
-            return Err(RecallError::TooLong(forecast));
+            return Err(self.too_long(blob, &wanted, forecast));
         }
         match tokio::time::timeout_at(deadline, written).await {
             Ok(done) => Ok(done),
-            Err(_) => Err(RecallError::TooLong(self.forecast(group).await)),
+            Err(_) => Err(self.too_long(blob, &wanted, self.forecast(blob.group).await)),
         }
+    }
+
+    /// The payload bytes `wanted` of `blob` take longer than their client waits.
+    fn too_long(&self, blob: &Blob, wanted: &Range<u64>, forecast: Duration) -> RecallError {
+        let before = self.context.counters.refusals.within(blob.blob, wanted, clock::monotonic());
+        before.map_or(RecallError::TooLong(forecast), RecallError::Before)
     }
 
     /// The time that a read in `group` is expected to wait, in wall time.

@@ -400,6 +400,9 @@ pub struct RebuildReport {
     pub lost_blobs: u64,
     /// Blobs that wait for drives that are away, or for room.
     pub waiting_blobs: u64,
+    /// Those of them that no drive which is there has room for.
+    #[serde(default)]
+    pub unplaced_blobs: u64,
     /// It is good, and its stacks move away since the operator retires it.
     #[serde(default)]
     pub retires: bool,

@@ -1,6 +1,7 @@
 //! Errors of catalog, workshop and rack, mapped to those of the S3 front.
 
 use crate::recall::RecallError;
+use crate::refusals::Why;
 use catalog::CatalogError;
 use engine::Rejection;
 use s3::store::ServiceError;
@@ -70,7 +71,12 @@ pub(crate) fn recall_error(error: RecallError) -> ServiceError {
             retry_after_s: full.retry_after.map_or(3600, retry_after_s),
             reason: "too many recalls at once".into(),
         },
-        RecallError::Refused(Rejection::DataLost) => ServiceError::DataLost { what: Rejection::DataLost.text().into() },
+        RecallError::Refused(Rejection::DataLost) | RecallError::Before(Why::Rack(Rejection::DataLost)) => {
+            ServiceError::DataLost { what: Rejection::DataLost.text().into() }
+        }
+        RecallError::Before(why) => {
+            ServiceError::Unavailable { reason: format!("the last recall of the object came to nothing: {why}") }
+        }
         RecallError::Refused(reason) => match reason.retry_after() {
             Some(wait) => ServiceError::SlowDown { retry_after_s: retry_after_s(wait), reason: reason.text().into() },
             None => ServiceError::Unavailable { reason: reason.text().into() },

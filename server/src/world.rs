@@ -86,6 +86,9 @@ impl World {
         if matches!(event, Event::DriveLost { loss: engine::Loss::FuseTripped, .. }) {
             self.context.counters.fuse_trips.fetch_add(1, Ordering::Relaxed);
         }
+        if matches!(event, Event::DriveBack { .. } | Event::DriveReplaced { .. } | Event::DriveReturned { .. }) {
+            self.context.counters.refusals.forget_all();
+        }
         self.assert_in_order(&event);
         let now = self.context.clock.now();
         self.trace(now, || TraceMessage::Event(event.clone()));

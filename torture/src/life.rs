@@ -135,6 +135,7 @@ impl Run<'_> {
         }
         self.site.overlay.count(FaultKind::OlderCatalog);
         let newest = std::mem::replace(&mut self.site.catalog, older);
+        self.site.newest = Some(newest.clone());
         let log = self.site.log.take();
         let plan = self.site.plan.clone();
         before.life_ended();
@@ -142,6 +143,7 @@ impl Run<'_> {
             healing::use_older(running, before, &plan).await;
             close(running).await;
         });
+        self.site.newest = None;
         self.site.catalog = self.site.behind_front(newest);
         self.site.log = log;
         let behind = self.site.catalog.behind_log().map(ToOwned::to_owned);

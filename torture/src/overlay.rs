@@ -61,6 +61,12 @@ impl FileFaults {
         self.foreign && blocks.any(|block| self.is_sound_in(block))
     }
 
+    /// True if its last block, of `bytes` in all, was written and not synced since.
+    fn ends_unsynced(&self, bytes: u64) -> bool {
+        let last = bytes.saturating_sub(BLOCK_BYTES as u64);
+        self.unsynced.iter().any(|range| range.end > last)
+    }
+
     fn is_sound_in(&self, range: Range<u64>) -> bool {
         let corrupt = |at: u64, bytes: u64| at < range.end && range.start < at + bytes;
         !self.rot.keys().any(|at| corrupt(*at, 1))
@@ -205,19 +211,28 @@ impl DriveFaults {
     }
 }
 
-/// Looks a blob up in the newest catalog.
-pub(crate) type Locate = Arc<dyn Fn(BlobId) -> Option<Blob> + Send + Sync>;
+/// Looks a blob up in a catalog, and the drives on which its stack counts as lost, whatever is there.
+pub(crate) type Locate = Arc<dyn Fn(BlobId) -> Option<(Blob, Vec<DriveId>)> + Send + Sync>;
 
-/// The drives that failed for good, by the newest catalog.
+/// The drives that failed for good, by a catalog.
 pub(crate) type Failed = Arc<dyn Fn() -> BTreeSet<DriveId> + Send + Sync>;
+
+/// A catalog, as faults need it.
+#[derive(Clone)]
+pub(crate) struct Records {
+    pub(crate) locate: Locate,
+    pub(crate) failed: Failed,
+}
 
 /// What happened to drives, and by which fault.
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) drives: Vec<DriveFaults>,
     media: Vec<Arc<MemoryDrive>>,
-    locate: Option<Locate>,
-    failed: Option<Failed>,
+    /// The catalog in use.
+    records: Option<Records>,
+    /// The newest catalog, while an older one is in use.
+    newest: Option<Records>,
     parity: usize,
     /// The group of each drive of the rack.
     pub(crate) groups: Vec<Option<GroupId>>,
@@ -251,9 +266,10 @@ impl Overlay {
         self.0.lock()
     }
 
-    pub(crate) fn set_catalog(&self, (locate, failed): (Locate, Failed)) {
+    /// The catalog in use from now on; and the newest, if that one is older.
+    pub(crate) fn set_catalog(&self, records: Records, newest: Option<Records>) {
         let mut state = self.state();
-        (state.locate, state.failed) = (Some(locate), Some(failed));
+        (state.records, state.newest) = (Some(records), newest);
     }
 
     /// Notified when another drive takes the place of some.
@@ -298,19 +314,28 @@ impl State {
     }
 
     fn is_stack_bad(&self, drive: DriveId, name: &FileName) -> bool {
-        let faults = &self.drives[drive.index()];
-        let is_there = is_complete(&self.media[drive.index()], name);
+        let (faults, medium) = (&self.drives[drive.index()], &self.media[drive.index()]);
+        let is_there = is_complete(medium, name);
         let is_lost = faults.destroyed || faults.given_up || faults.abandoned;
         let may_be_lost = self.gives_up && faults.may_be_missed;
-        is_lost || may_be_lost || !is_there || faults.faults_of(name).is_some_and(FileFaults::is_bad)
+        // One that is written in its place goes again if the sync of its footer fails, and with the power.
+        let bytes = medium.contents_len(name).unwrap_or(0);
+        let of_file = faults.faults_of(name);
+        let is_bad = of_file.is_some_and(|file| file.is_bad() || file.ends_unsynced(bytes));
+        is_lost || may_be_lost || !is_there || is_bad
     }
 
-    /// The stacks of `blob` that cannot be relied on, by index.
+    /// The stacks of `blob` that cannot be relied on, by index, as the catalog in use has it.
     pub(crate) fn bad_stacks(&self, blob: BlobId) -> BTreeSet<u8> {
-        let located = self.locate.as_ref().and_then(|locate| locate(blob));
-        if let Some(located) = located {
+        self.bad_stacks_by(self.records.as_ref(), blob)
+    }
+
+    fn bad_stacks_by(&self, records: Option<&Records>, blob: BlobId) -> BTreeSet<u8> {
+        if let Some((located, lost)) = records.and_then(|records| (records.locate)(blob)) {
             let stacks = located.drives.iter().enumerate().map(|(index, drive)| (index as u8, *drive));
-            let bad = stacks.filter(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob, *index)));
+            // What a rebuild has written and nobody has counted yet is removed before the next one writes it.
+            let is_bad = |drive, index| lost.contains(&drive) || self.is_stack_bad(drive, &stack_name(blob, index));
+            let bad = stacks.filter(|(index, drive)| is_bad(*drive, *index));
             return bad.map(|(index, _)| index).collect();
         }
         // It is being written, or removed.
@@ -331,14 +356,19 @@ impl State {
         !stacks.any(|(index, drive)| self.is_stack_bad(*drive, &stack_name(blob.blob, index)))
     }
 
-    /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant.
+    /// True if a stack of a blob may become bad: its blob has fewer than r bad ones besides, or losses are meant. While
+    /// an older catalog is in use the newest counts as well: it comes back, and may have lost stacks of which the older
+    /// one knows nothing.
     pub(crate) fn may_corrupt(&self, name: &FileName) -> bool {
         // A label that is corrupt costs the whole drive, which is a fault of its own.
         let stack = stack_of(name).or_else(|| spare_of(name));
         let Some((blob, index)) = stack else { return self.beyond && *name != label::file_name() };
-        let mut bad = self.bad_stacks(blob);
-        bad.insert(index);
-        self.beyond || bad.len() <= self.parity
+        let may = |records: Option<&Records>| {
+            let mut bad = self.bad_stacks_by(records, blob);
+            bad.insert(index);
+            bad.len() <= self.parity
+        };
+        self.beyond || (may(self.records.as_ref()) && self.newest.iter().all(|newest| may(Some(newest))))
     }
 
     /// True if `drive` may be lost for good.
@@ -367,9 +397,9 @@ impl State {
         may
     }
 
-    /// The drives that failed for good, by the newest catalog.
+    /// The drives that failed for good, by the catalog in use or by the newest.
     pub(crate) fn failed(&self) -> BTreeSet<DriveId> {
-        self.failed.as_ref().map(|failed| failed()).unwrap_or_default()
+        self.records.iter().chain(&self.newest).flat_map(|records| (records.failed)()).collect()
     }
 
     /// Everything on `drive` is deleted; its label stays, or goes as well.
@@ -466,4 +496,82 @@ fn restore(medium: &MemoryDrive, name: &FileName, bytes: &[u8]) -> bool {
     let synced = medium.sync(name).now_or_never();
     assert!(matches!((written, synced), (Some(Ok(_)), Some(Ok(())))), "a drive in memory writes and syncs");
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::site::RACK;
+    use disk::stack;
+    use model::{ClassId, Code, GroupId};
+
+    const CODE: Code = Code { data: 2, parity: 1, fragment_bytes: 4096 };
+    const ID: BlobId = BlobId::new(7, 8);
+
+    fn name(index: u8) -> FileName {
+        stack_name(ID, index)
+    }
+
+    /// As much of stack `index` as makes it complete.
+    fn complete(index: u8) -> Vec<u8> {
+        let blob = stack::Blob { rack: RACK, id: ID, code: CODE, payload_bytes: 1 };
+        let mut bytes = vec![0; 2 * BLOCK_BYTES];
+        Footer { blob, index, payload_crc64: 0, header_crc: 0 }.encode(&mut bytes[BLOCK_BYTES..]);
+        bytes
+    }
+
+    /// Three stacks on the first drives of four, beside two disks, and the catalog that counts them there.
+    /// The stacks on `lost` count as lost.
+    fn with_stacks(lost: &'static [DriveId]) -> (Overlay, Records) {
+        let media: Vec<_> = (0..6).map(|_| Arc::new(MemoryDrive::new(1 << 20))).collect();
+        assert!((0..3).all(|index| restore(&media[usize::from(index)], &name(index), &complete(index))));
+        let blob = Blob {
+            blob: ID,
+            group: GroupId(0),
+            class: ClassId(0),
+            drives: (0..3).map(DriveId).collect(),
+            code_data: CODE.data,
+            code_parity: CODE.parity,
+            fragment_bytes: CODE.fragment_bytes,
+            payload_bytes: 1,
+            stack_bytes: 2 * BLOCK_BYTES as u64,
+            members: 1,
+            written_ms: 0,
+        };
+        let locate = move |id: BlobId| (id == ID).then(|| (blob.clone(), lost.to_vec()));
+        let records = Records { locate: Arc::new(locate), failed: Arc::new(BTreeSet::new) };
+        (Overlay::new(media, 1, (false, Rng::new(1))), records)
+    }
+
+    #[test]
+    fn under_an_older_catalog_what_the_newest_has_lost_is_lost() {
+        let (overlay, newest) = with_stacks(&[]);
+        let older = Records { locate: Arc::new(|_| None), failed: Arc::new(BTreeSet::new) };
+        // Another drive is in the place of the first one, of whose stack the older catalog has never heard.
+        overlay.state().replace(0, Arc::new(MemoryDrive::new(1 << 20)));
+        for (newest, may) in [(None, true), (Some(newest), false)] {
+            overlay.set_catalog(older.clone(), newest);
+            assert_eq!(overlay.state().may_corrupt(&name(1)), may);
+        }
+        assert!(overlay.state().may_corrupt(&name(0)), "it is lost already");
+    }
+
+    #[test]
+    fn a_stack_that_counts_as_lost_is_bad_whatever_is_there() {
+        let (overlay, records) = with_stacks(&[DriveId(2)]);
+        overlay.set_catalog(records, None);
+        assert_eq!(overlay.state().bad_stacks(ID), BTreeSet::from([2]));
+        assert!(!overlay.state().may_corrupt(&name(0)), "a rebuild writes the lost one again");
+        assert!(overlay.state().may_corrupt(&name(2)));
+    }
+
+    #[test]
+    fn a_stack_in_its_place_counts_from_the_sync_of_its_footer_on() {
+        let (overlay, records) = with_stacks(&[]);
+        overlay.set_catalog(records, None);
+        for (written, may) in [(0..4096, true), (4096..8192, false)] {
+            overlay.state().drives[0].file(&name(0)).unsynced.push(written);
+            assert_eq!(overlay.state().may_corrupt(&name(1)), may);
+        }
+    }
 }

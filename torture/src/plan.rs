@@ -18,6 +18,17 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);
 
+/// The racks that are drawn, the first one twice as often.
+const SHAPES: [RackShape; 7] = [
+    RackShape::Box,
+    RackShape::Box,
+    RackShape::BoxOfWatts,
+    RackShape::SmallBox,
+    RackShape::Mirrors,
+    RackShape::Mini,
+    RackShape::MiniOfStarts,
+];
+
 /// Streams of random numbers, one for each thing.
 #[derive(Clone, Copy)]
 pub(crate) enum Stream {
@@ -565,16 +576,7 @@ impl Plan {
     /// The plan of `seed`.
     pub fn of(seed: u64) -> Self {
         let rng = &mut Stream::Plan.of(seed);
-        let shapes = [
-            RackShape::Box,
-            RackShape::Box,
-            RackShape::BoxOfWatts,
-            RackShape::SmallBox,
-            RackShape::Mirrors,
-            RackShape::Mini,
-            RackShape::MiniOfStarts,
-        ];
-        let drawn = pick(rng, &shapes);
+        let drawn = pick(rng, &SHAPES);
         let rack = if is_wide(seed) { RackShape::Wide } else { drawn };
         let beyond = rng.below(8) == 0;
         let mut kinds = kinds(seed, rng, beyond);

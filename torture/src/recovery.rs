@@ -65,7 +65,7 @@ impl Loss<'_> {
             return Ok(None);
         }
         self.site.journal.note(|| format!("the catalog is lost, and made again from this: {left:?}"));
-        self.site.overlay.set_catalog(self.site.newest().await?);
+        self.site.show_catalog().await?;
         let store = self.site.behind_front(kept).numbered_above(self.site.catalog.sequence());
         let (catalog, report) = self.made_again(&store, left).await?;
         self.site.journal.note(|| format!("recovered: {report:?}"));

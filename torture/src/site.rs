@@ -6,7 +6,7 @@ pub(crate) use crate::faulty_drive::RACK;
 use crate::faulty_store::{FaultyStore, Log};
 use crate::journal::{Journal, Rule};
 use crate::kinds::FaultKind;
-use crate::overlay::{Failed, Locate, Overlay};
+use crate::overlay::{Overlay, Records};
 use crate::plan::{ABSENT_FROM, Plan, Stream};
 use crate::power::Power;
 use crate::trace_judge::TraceJudge;
@@ -64,6 +64,8 @@ pub(crate) struct Site {
     pub(crate) layout: Layout,
     pub(crate) power: Power,
     pub(crate) catalog: MemoryStore,
+    /// The newest catalog, while an older one is in its place.
+    pub(crate) newest: Option<MemoryStore>,
     /// The end of the catalog's own log.
     pub(crate) log: Log,
     /// The log in front of the catalog, in which small objects are, if there is one.
@@ -131,6 +133,7 @@ impl Site {
         Self {
             power: Power::default(),
             catalog: store(&plan, front.as_ref()),
+            newest: None,
             log: Log::default(),
             front,
             overlay,
@@ -269,6 +272,7 @@ impl Site {
         self.log.open(&self.catalog).await;
         let store = FaultyStore::new(self.catalog.clone(), self.power.clone(), self.log.clone());
         let catalog = Catalog::open(Arc::new(store)).await?;
+        self.show_catalog().await?;
         if !self.plan.unseen && catalog.initialised_drives().await?.is_empty() {
             let all: Vec<DriveId> = self.spec.drives.iter().map(|drive| drive.id).collect();
             catalog.note_initialised(&all, base_ms).await?;
@@ -288,7 +292,6 @@ impl Site {
             let made = service.create_bucket(bucket).await;
             made.map(drop).map_err(|error| ServerError::Refused(error.to_string()))?;
         }
-        self.overlay.set_catalog(self.newest().await?);
         Ok(Running {
             jobs: self.jobs(&context, &world).await?,
             users: self.users(&context).await?,
@@ -349,16 +352,14 @@ impl Site {
         }
     }
 
-    /// Looks blobs and failed drives up in the catalog as it is, without a step of the power.
-    pub(crate) async fn newest(&self) -> Result<(Locate, Failed), ServerError> {
-        let catalog = Catalog::open_read_only(Arc::new(self.catalog.clone())).await?;
-        let of_drives = catalog.clone();
-        let failed = move || {
-            let known = of_drives.failed_drives().now_or_never().and_then(Result::ok).unwrap_or_default();
-            known.into_iter().map(|(drive, _)| drive).collect()
+    /// Faults go by the catalog as it is now, and by the newest if that is another.
+    pub(crate) async fn show_catalog(&self) -> Result<(), ServerError> {
+        let newest = match &self.newest {
+            Some(newest) => Some(records(newest).await?),
+            None => None,
         };
-        let locate = move |blob: BlobId| -> Option<Blob> { catalog.blob(blob).now_or_never()?.ok()? };
-        Ok((Arc::new(locate), Arc::new(failed)))
+        self.overlay.set_catalog(records(&self.catalog).await?, newest);
+        Ok(())
     }
 
     fn context(
@@ -411,6 +412,27 @@ fn store(plan: &Plan, log: Option<&MemoryLog>) -> MemoryStore {
     let store = MemoryStore::new().with_delay(plan.commit_delay);
     let Some(log) = log else { return store };
     store.with_log(Arc::new(log.clone())).unwrap_or_else(|error| panic!("a new log can be read: {error}"))
+}
+
+/// Looks blobs and failed drives up in a catalog as it is, without a step of the power.
+async fn records(store: &MemoryStore) -> Result<Records, ServerError> {
+    let catalog = Catalog::open_read_only(Arc::new(store.clone())).await?;
+    let of_drives = catalog.clone();
+    let failed = move || {
+        let known = of_drives.failed_drives().now_or_never().and_then(Result::ok).unwrap_or_default();
+        known.into_iter().map(|(drive, _)| drive).collect()
+    };
+    let locate = move |blob: BlobId| located(&catalog, blob).now_or_never().flatten();
+    Ok(Records { locate: Arc::new(locate), failed: Arc::new(failed) })
+}
+
+/// A blob of `catalog`, and the drives on which its stack is lost: not those that are back, where it is looked for.
+async fn located(catalog: &Catalog, blob: BlobId) -> Option<(Blob, Vec<DriveId>)> {
+    let found = catalog.blob(blob).await.ok()??;
+    let mut lost = catalog.lost_of(&found).await.ok()?;
+    let back = catalog.returned_drives().await.ok()?;
+    lost.retain(|drive| !back.contains_key(drive));
+    Some((found, lost))
 }
 
 /// A runtime on this thread whose clock goes on when nothing else can.

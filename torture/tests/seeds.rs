@@ -153,6 +153,16 @@ fn a_drive_that_stops_while_it_is_looked_through_is_looked_through_again() {
 }
 
 #[test]
+fn what_the_newest_catalog_cannot_bear_happens_under_no_older_one() {
+    sound(816_700);
+}
+
+#[test]
+fn a_client_that_never_waits_for_a_group_is_told_why_its_recalls_come_to_nothing() {
+    sound(788_415);
+}
+
+#[test]
 fn another_racks_file_stays_one_when_a_stack_is_to_be_made_in_its_place() {
     sound(4_000_770);
 }
@@ -282,6 +292,16 @@ fn a_read_that_fails_makes_no_file_ones_own() {
 #[test]
 fn a_call_that_a_drive_owes_never_reaches_the_one_that_takes_its_place() {
     sound(782_885);
+}
+
+#[test]
+fn an_older_catalog_does_not_hide_what_the_newest_has_lost() {
+    sound(810_849);
+}
+
+#[test]
+fn a_stack_that_was_rebuilt_and_not_counted_is_not_removed_before_another_is_there() {
+    sound(821_643);
 }
 
 #[test]

@@ -2,17 +2,24 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::action::Transfer;
 use crate::drives::DrivePhase;
-use crate::event::{DriveReport, Event};
+use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss};
 use crate::rack::Rack;
 use crate::testing::quiet_policy;
-use model::transfer_time;
+use alloc::vec;
+use model::{OpId, transfer_time};
 
 const FAILED: DriveId = DriveId(0);
 
 /// A box of eight in two groups of four, k = 2, r = 1; `used` bytes lie on each drive.
 fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
-    let spec = model::text::parse(include_str!("../../../racks/nas8.toml"), "nas8.toml").unwrap();
+    booted_of("nas8", used_bytes, queue_depth)
+}
+
+fn booted_of(rack: &str, used_bytes: u64, queue_depth: u32) -> Rack {
+    let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == rack).unwrap();
+    let spec = model::text::parse(text, rack).unwrap();
     let layout = crate::layout::synthesise(&spec).unwrap();
     let mut policy = quiet_policy();
     policy.scheduler.queue_depth = queue_depth;
@@ -61,6 +68,7 @@ fn blobs(rack: &Rack, numbers: core::ops::Range<u64>) -> Vec<BlobOnDrive> {
             stack_bytes: 100,
             bytes: 200,
             living: true,
+            left_there: false,
         })
         .collect()
 }
@@ -179,4 +187,141 @@ fn a_replaced_drive_is_listed_now_and_then_even_if_nothing_seems_to_be_left() {
     let listed = blobs(&rack, 1..2);
     notify(&mut rack, 2 + 600, page(attempt, listed, None));
     assert_eq!(view(&rack).under_way, 1, "an answer that was wrong is made up for");
+}
+
+/// What `event` makes the rack ask for, once drives have done what they were asked.
+fn obeyed(rack: &mut Rack, now_s: u64, event: Event) -> Vec<Action> {
+    let (mut asked, mut events) = (Vec::new(), vec![event]);
+    while let Some(event) = events.pop() {
+        for action in notify(rack, now_s, event) {
+            match action {
+                Action::SpinUp { drive, attempt } => events.push(Event::SpunUp { drive, attempt }),
+                Action::Mount { drive, attempt } => {
+                    events.push(Event::Mounted { drive, attempt, free_bytes: 1 << 40 });
+                }
+                other => asked.push(other),
+            }
+        }
+    }
+    asked
+}
+
+/// The transfer among `actions`.
+fn transfer(actions: &[Action]) -> (OpId, Attempt, Transfer) {
+    let found = actions.iter().find_map(|action| match action {
+        Action::Transfer { op, attempt, transfer } => Some((*op, *attempt, transfer.clone())),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("a transfer is among {actions:?}"))
+}
+
+/// The answer to a transfer that failed, with these results.
+fn failed((op, attempt): (OpId, Attempt), results: &[(DriveId, DriveResult)]) -> Event {
+    let outcomes = results.iter().map(|(drive, result)| DriveOutcome { drive: *drive, result: *result }).collect();
+    Event::TransferEnded { op, attempt, done: false, outcomes }
+}
+
+/// Another drive took the place of the one that failed. A blob lost its stack there, which an earlier rebuild may have
+/// left: the first transfer of its rebuild, and the blob.
+fn replaced_with_leftover() -> (Rack, (OpId, Attempt, Transfer), BlobOnDrive) {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let mut blob = blobs(&rack, 1..2).swap_remove(0);
+    (blob.lost, blob.left_there) = (vec![FAILED], true);
+    let actions = obeyed(&mut rack, 2, page(attempt, vec![blob.clone()], None));
+    let first = transfer(&actions);
+    (rack, first, blob)
+}
+
+fn target_of(transfer: &Transfer) -> DriveId {
+    let Transfer::Rebuild { target, .. } = transfer else { panic!("{transfer:?} is no rebuild") };
+    *target
+}
+
+#[test]
+fn what_an_earlier_rebuild_may_have_left_in_its_place_is_looked_for_and_counts_if_it_is_right() {
+    let (mut rack, (op, attempt, look), blob) = replaced_with_leftover();
+    assert_eq!((look.itself(), target_of(&look)), (Some(FAILED), FAILED), "nothing is written");
+    let fine = |drive| DriveOutcome { drive, result: DriveResult::Fine };
+    let outcomes = vec![fine(FAILED), fine(FAILED)];
+    let actions = notify(&mut rack, 3, Event::TransferEnded { op, attempt, done: true, outcomes });
+    let moves = |action: &Action| match action {
+        Action::MoveStack { blob, index, from, to, .. } => Some((*blob, *index, *from, *to)),
+        _ => None,
+    };
+    assert_eq!(actions.iter().find_map(moves), Some((blob.blob, 0, FAILED, FAILED)));
+}
+
+#[test]
+fn a_stack_in_its_place_is_written_over_only_if_it_is_known_to_be_wrong() {
+    let looked = |result| [(FAILED, result), (FAILED, DriveResult::Unused)];
+    for result in [DriveResult::StackBad, DriveResult::Failed] {
+        let (mut rack, (op, attempt, _), blob) = replaced_with_leftover();
+        let actions = notify(&mut rack, 3, failed((op, attempt), &looked(result)));
+        let (op, attempt, rebuilt) = transfer(&actions);
+        assert_eq!(rebuilt.itself(), None, "the others make up for it");
+        if result == DriveResult::StackBad {
+            continue;
+        }
+        assert!(!blob.drives.contains(&target_of(&rebuilt)), "{rebuilt:?}");
+        // A source is damaged: what may lie in its place is not lost yet.
+        let bad = [(blob.drives[1], DriveResult::StackBad), (blob.drives[2], DriveResult::Fine)];
+        notify(&mut rack, 4, failed((op, attempt), &bad));
+        assert_eq!((view(&rack).lost_blobs, view(&rack).waiting_blobs), (0, 1));
+    }
+}
+
+#[test]
+fn a_stack_that_may_be_in_its_place_is_looked_for_whatever_else_its_blob_has_lost() {
+    let mut rack = booted(1_000, 1000);
+    let other = blobs(&rack, 1..2)[0].drives[1];
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let mut blob = blobs(&rack, 1..2).swap_remove(0);
+    (blob.lost, blob.left_there) = (vec![FAILED, other], true);
+    let actions = obeyed(&mut rack, 2, page(attempt, vec![blob], None));
+    assert_eq!(transfer(&actions).2.itself(), Some(FAILED));
+}
+
+/// A drive may be asked, and fail before the answer is there: it is one drive all the same.
+#[test]
+fn nothing_is_lost_while_a_source_that_was_not_asked_may_bring_its_stack_back() {
+    let mut rack = booted_of("pelican-mini", 1_000, 1000); // k = 4, r = 2
+    let group = rack.layout().group_of(FAILED).unwrap();
+    let members = &rack.layout().groups[group.index()].drives;
+    let drives: Vec<DriveId> =
+        [FAILED].into_iter().chain(members.iter().copied().filter(|drive| *drive != FAILED)).take(6).collect();
+    let blob = BlobOnDrive { drives: drives.clone(), ..blobs(&rack, 1..2).swap_remove(0) };
+    let (bad, away) = (drives[1], drives[5]);
+    notify(&mut rack, 1, Event::DriveLost { drive: away, loss: Loss::Died });
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    let (op, attempt, first) = transfer(&obeyed(&mut rack, 2, page(attempt, vec![blob], None)));
+    let target = target_of(&first);
+    assert_eq!(first.drives().collect::<Vec<_>>(), [&drives[1..5], &[target]].concat());
+    notify(&mut rack, 3, Event::DriveFailed { drive: bad, pulled: true });
+    let result = |drive| if drive == bad { DriveResult::StackBad } else { DriveResult::Fine };
+    let results: Vec<_> = first.drives().map(|drive| (drive, result(drive))).collect();
+    notify(&mut rack, 4, failed((op, attempt), &results));
+    assert_eq!(view(&rack).lost_blobs, 0, "{away} may come back");
+}
+
+#[test]
+fn what_cannot_be_rebuilt_yet_says_what_it_lacks() {
+    let fill = |used_bytes, away: Option<usize>| {
+        let mut rack = booted(used_bytes, 1000);
+        let all = blobs(&rack, 1..4);
+        if let Some(holder) = away {
+            notify(&mut rack, 1, Event::DriveLost { drive: all[0].drives[holder], loss: Loss::Died });
+        }
+        let failed = notify(&mut rack, 2, Event::DriveFailed { drive: FAILED, pulled: true });
+        notify(&mut rack, 3, page(asked(&failed).unwrap().0, all, None));
+        let RebuildView { waiting_blobs, unplaced_blobs, lost_blobs, .. } = view(&rack);
+        (waiting_blobs, unplaced_blobs, lost_blobs)
+    };
+    assert_eq!(fill(12_000_000_000_000, None), (3, 3, 0), "no drive has room");
+    assert_eq!(fill(1_000, Some(1)), (3, 0, 0), "one of the two that it takes is away");
+    assert_eq!(fill(1_000, None), (0, 0, 0));
 }

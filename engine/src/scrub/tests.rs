@@ -18,7 +18,15 @@ fn policy() -> ScrubPolicy {
 
 fn blob(number: u64) -> BlobOnDrive {
     let drives = (0..STACKS as u32).map(DriveId).collect();
-    BlobOnDrive { blob: BlobId::numbered(number), drives, stack_bytes: 100, bytes: 200, living: true, lost: Vec::new() }
+    BlobOnDrive {
+        blob: BlobId::numbered(number),
+        drives,
+        stack_bytes: 100,
+        bytes: 200,
+        living: true,
+        lost: Vec::new(),
+        left_there: false,
+    }
 }
 
 /// A class of three groups, and what lies in them.

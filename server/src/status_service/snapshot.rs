@@ -118,6 +118,7 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
         rebuilt_stacks: view.rebuilt_stacks,
         lost_blobs: view.lost_blobs,
         waiting_blobs: view.waiting_blobs,
+        unplaced_blobs: view.unplaced_blobs,
         retires: view.retires,
         there: there.to_owned(),
         used_bytes: view.used_bytes,

@@ -287,7 +287,7 @@ fn over_budget(status: &Status) -> Option<String> {
 }
 
 fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
-    let RebuildReport { drive, lost_blobs, waiting_blobs, .. } = rebuild;
+    let RebuildReport { drive, lost_blobs, .. } = rebuild;
     if *lost_blobs > 0 {
         let (blobs, have) = (counted(*lost_blobs, "blob"), if *lost_blobs == 1 { "has" } else { "have" });
         return Some(format!(
@@ -301,13 +301,30 @@ fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
              rest waits for it; if it will not come back, say `larder drive fail {drive}`"
         ));
     }
-    (*waiting_blobs > 0).then(|| {
-        format!(
-            "{} of drive {drive} cannot be rebuilt yet: too few drives of its group are there, or none of them has \
-             room",
-            counted(*waiting_blobs, "blob")
-        )
-    })
+    what_lacks(rebuild)
+}
+
+/// What the blobs lack that cannot be rebuilt yet.
+fn what_lacks(rebuild: &RebuildReport) -> Option<String> {
+    let RebuildReport { drive, group, waiting_blobs, unplaced_blobs, .. } = rebuild;
+    let unread_blobs = waiting_blobs.saturating_sub(*unplaced_blobs);
+    let waiting = |blobs: u64| format!("{} wait{}", counted(blobs, "blob"), if blobs == 1 { "s" } else { "" });
+    let mut lacks = Vec::new();
+    if unread_blobs > 0 {
+        lacks.push(format!(
+            "{} for drives of group {group} that are away, or do not give what they hold: `larder drive list` shows \
+             which",
+            waiting(unread_blobs)
+        ));
+    }
+    if *unplaced_blobs > 0 {
+        lacks.push(format!(
+            "{} for room: no other drive of group {group} that is there has enough; delete objects, or put a drive in \
+             the place of one that failed",
+            waiting(*unplaced_blobs)
+        ));
+    }
+    (!lacks.is_empty()).then(|| format!("drive {drive} cannot be rebuilt yet: {}", lacks.join("; ")))
 }
 
 /// `1 blob`, `2 blobs`.
@@ -337,4 +354,42 @@ fn scrub_warnings(status: &Status) -> Vec<String> {
         warnings.push("scrubs are paused: rot on drives is not looked for; say `larder scrub resume`".into());
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning(waiting_blobs: u64, unplaced_blobs: u64) -> Option<String> {
+        rebuild_warnings(&RebuildReport {
+            drive: 7,
+            group: 2,
+            left_bytes: 1,
+            rebuilt_bytes: 0,
+            rebuilt_stacks: 0,
+            lost_blobs: 0,
+            waiting_blobs,
+            unplaced_blobs,
+            retires: false,
+            there: "itself".to_owned(),
+            used_bytes: 0,
+            away: false,
+            left_min_s: 0.0,
+            left_max_s: 0.0,
+        })
+    }
+
+    #[test]
+    fn a_rebuild_that_waits_says_what_it_lacks() {
+        assert_eq!(warning(0, 0), None);
+        let says = |waiting, unplaced, wanted: &[&str]| {
+            let warning = warning(waiting, unplaced).unwrap_or_default();
+            assert!(warning.starts_with("drive 7 cannot be rebuilt yet: "), "{warning}");
+            assert!(wanted.iter().all(|wanted| warning.contains(wanted)), "{warning}");
+            assert_eq!(warning.matches(" wait").count(), wanted.len(), "{warning}");
+        };
+        says(1, 0, &["1 blob waits for drives of group 2 that are away"]);
+        says(2, 2, &["2 blobs wait for room"]);
+        says(5, 2, &["3 blobs wait for drives", "2 blobs wait for room"]);
+    }
 }

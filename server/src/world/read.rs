@@ -8,11 +8,13 @@
 use super::operation::Operation;
 use super::outcome::{described, drive_outcomes, policy_of};
 use super::read_target::{ReadOrder, ReadProgress, ReadTarget};
+use super::spool_sink::SpoolSink;
 use super::state::World;
 use crate::losses::Losses;
+use crate::refusals::Why;
 use catalog::Blob;
-use disk::Drive;
 use disk::stack::{self, Passage, Policy, StackError, StackOutcome, StackReader};
+use disk::{Drive, clock};
 use engine::{Controller, Event, Outcome, ReadPolicy, Rejection, Request, Work};
 use model::{Attempt, BlobId, DriveId, OpId};
 use std::ops::Range;
@@ -95,6 +97,7 @@ impl World {
         outcome: &Outcome,
     ) {
         self.note_loss(blob, &progress, outcome);
+        self.note_refusal(blob, &progress, outcome);
         let reason = match outcome {
             Outcome::Read => None,
             // It was worth no wake.
@@ -111,11 +114,36 @@ impl World {
             let _ = refused.set(reason);
         }
         match (progress.target, reason) {
-            (ReadTarget::Spool(sink), None) => self.start(sink.finish()),
+            (ReadTarget::Spool(sink), None) => self.finish(blob.blob, sink),
             (ReadTarget::Spool(sink), Some(reason)) => sink.fail(reason.text()),
             (ReadTarget::Memory(sink), _) => drop(sink),
             (ReadTarget::Timed(client), reason) => client.ended(reason),
         }
+    }
+
+    /// All of `blob` that a recall was to bring is there, or as much of it as the spool has room for.
+    fn finish(&self, blob: BlobId, sink: Box<SpoolSink>) {
+        self.start_with(move |_, context| async move {
+            let (left, is_known) = (sink.left(), sink.failure().is_some());
+            if let Err(error) = sink.finish().await
+                && !is_known
+            {
+                context.counters.refusals.met(blob, left, Why::Spool(error.to_string()), clock::monotonic());
+            }
+        });
+    }
+
+    /// Remembers why a recall of `blob` came to nothing, or that it did not.
+    fn note_refusal(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
+        let ReadTarget::Spool(sink) = &progress.target else { return };
+        let refusals = &self.context.counters.refusals;
+        let why = match (outcome, sink.failure()) {
+            (Outcome::Failed(reason), _) if reason.is_kept() => Why::Rack(*reason),
+            (Outcome::Read, Some(failure)) => Why::Spool(failure.to_owned()),
+            (Outcome::Read, None) => return refusals.forget(blob.blob, &progress.given()),
+            _ => return,
+        };
+        refusals.met(blob.blob, sink.left(), why, clock::monotonic());
     }
 
     /// Remembers what was lost when `blob` was read, or that nothing was.

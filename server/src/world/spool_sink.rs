@@ -9,7 +9,7 @@ use disk::stack::SinkClosed;
 use engine::recall::RecallOperation;
 use model::BlobId;
 use std::ops::Range;
-use workshop::{Purpose, ReserveError, Spool, SpoolReader, SpoolWriter};
+use workshop::{Purpose, ReserveError, Spool, SpoolError, SpoolReader, SpoolWriter};
 
 /// A further segment of a read, as its reader is to know it.
 pub struct SpoolSegment {
@@ -31,6 +31,8 @@ pub struct SpoolSink {
     /// The payload byte that comes next.
     at: u64,
     follower: SegmentFollower,
+    /// Why the spool took no more.
+    failure: Option<String>,
 }
 
 impl SpoolSink {
@@ -61,12 +63,22 @@ impl SpoolSink {
         let writer = spool.reserve_for(blob, operation.segment(), purpose).await?;
         let at = operation.segment().start;
         let reader = spool.find(blob, at);
-        Ok((Self { spool: spool.clone(), blob, operation, writer, at, follower }, reader))
+        Ok((Self { spool: spool.clone(), blob, operation, writer, at, follower, failure: None }, reader))
     }
 
     /// The payload bytes that it is to take.
     pub(super) fn range(&self) -> Range<u64> {
         self.operation.range()
+    }
+
+    /// The payload bytes of the segment under way, and those behind it: all that is not there if it ends now.
+    pub(super) fn left(&self) -> Range<u64> {
+        self.writer.range().start..self.range().end
+    }
+
+    /// Why the spool took no more, if it failed.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// The payload byte that comes next.
@@ -83,10 +95,12 @@ impl SpoolSink {
             let here = usize::try_from(end - self.at).map_or(left.len(), |here| here.min(left.len()));
             let (now, later) = left.split_at(here);
             let next = if self.at + now.len() as u64 == end { self.next_segment().await } else { None };
-            self.writer.append(now).await.map_err(|error| closed(&error))?;
+            let appended = self.writer.append(now).await;
+            appended.map_err(|error| self.failed(&error))?;
             self.at += now.len() as u64;
             if let Some(next) = next {
-                std::mem::replace(&mut self.writer, next).finish().await.map_err(|error| closed(&error))?;
+                let finished = std::mem::replace(&mut self.writer, next).finish().await;
+                finished.map_err(|error| self.failed(&error))?;
             } else if self.at == end && end < self.range().end {
                 return Err(SinkClosed);
             }
@@ -113,19 +127,22 @@ impl SpoolSink {
     }
 
     /// All was given that will be.
-    pub(super) async fn finish(self) {
-        if let Err(error) = self.writer.finish().await {
+    pub(super) async fn finish(self) -> Result<(), SpoolError> {
+        let finished = self.writer.finish().await;
+        if let Err(error) = &finished {
             tracing::error!(%error, "a recall could not be completed in the spool");
         }
+        finished
+    }
+
+    fn failed(&mut self, error: &SpoolError) -> SinkClosed {
+        tracing::error!(%error, "the spool does not take a recall");
+        self.failure = Some(error.to_string());
+        SinkClosed
     }
 
     /// No more comes, for this reason.
     pub(super) fn fail(self, reason: &str) {
         self.writer.fail(reason);
     }
-}
-
-fn closed(error: &workshop::SpoolError) -> SinkClosed {
-    tracing::error!(%error, "the spool does not take a recall");
-    SinkClosed
 }

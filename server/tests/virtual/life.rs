@@ -105,6 +105,29 @@ fn a_client_that_waits_briefly_is_told_when_to_come_again_and_finds_it_in_the_sp
 }
 
 #[test]
+fn a_client_that_waits_briefly_is_told_why_its_recall_came_to_nothing() {
+    let mut site = Site::nas8();
+    site.max_wait = SECOND;
+    let facts = site.facts();
+    site.run(async |larder| {
+        larder.put("o", 5, 3 * MIB).await.unwrap();
+        larder.settle().await;
+    });
+    for stack in facts.stacks().iter().filter(|stack| stack.index < 2) {
+        facts.media[stack.drive].flip_bit(&stack.name, 10_000, 16);
+    }
+    site.run(async |larder| {
+        assert!(retry_after_s(&larder.get("o").await.unwrap_err()).is_some(), "nobody knows yet");
+        for _ in 0..2 {
+            larder.until("the group sleeps again", HOUR, async || larder.is_asleep().await).await;
+            let refused = larder.get("o").await;
+            assert!(matches!(refused, Err(ServiceError::DataLost { .. })), "{refused:?}");
+        }
+        larder.until("the next recall has ended as well", HOUR, async || larder.is_asleep().await).await;
+    });
+}
+
+#[test]
 fn without_any_wait_a_retry_finds_what_was_recalled() {
     let mut site = Site::nas8();
     site.max_wait = Duration::ZERO;
