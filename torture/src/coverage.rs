@@ -172,8 +172,8 @@ impl Meetings {
         self.groups.insert(op, group);
     }
 
-    /// The pair that `event` makes with the state of `rack` before it. `None` if its operation is of no known group: one
-    /// that removes stacks from no drive, or one that ended before.
+    /// The pair that `event` makes with the state of `rack` before it. `None` if its operation is of no known group:
+    /// one that removes stacks from no drive, or one that ended before.
     pub(crate) fn meet(&mut self, event: &Event, rack: &Rack) -> Option<Pair> {
         use Event::{Submitted, SubmittedForJob, SubmittedWhileAwake};
         let of_rack = match (self.booted, self.closing) {
