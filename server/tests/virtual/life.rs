@@ -4,6 +4,7 @@ use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use catalog::Place;
 use engine::GroupState;
 use model::ClassId;
+use s3::store::ServiceError;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
