@@ -267,6 +267,10 @@ impl Migrator {
         }
         if self.is_riding() && self.must_drain() {
             self.end_ride(actions);
+            // The pack that it composed may be the last one that the window takes.
+            if self.window_is_full() {
+                return;
+            }
         }
         if self.scan.is_some() {
             return self.go_on_with_scan(now, actions);
