@@ -137,13 +137,26 @@ impl World {
     fn note_refusal(&self, blob: &Blob, progress: &ReadProgress, outcome: &Outcome) {
         let ReadTarget::Spool(sink) = &progress.target else { return };
         let refusals = &self.context.counters.refusals;
-        let why = match (outcome, sink.failure()) {
-            (Outcome::Failed(reason), _) if reason.is_kept() => Why::Rack(*reason),
-            (Outcome::Read, Some(failure)) => Why::Spool(failure.to_owned()),
+        let (why, range) = match (outcome, sink.failure()) {
+            // What is beside a lost stripe is not lost.
+            (Outcome::Failed(Rejection::DataLost), _) => {
+                (Why::Rack(Rejection::DataLost), self.lost_stripe(blob, progress))
+            }
+            (Outcome::Failed(reason), _) if reason.is_kept() => (Why::Rack(*reason), sink.left()),
+            (Outcome::Read, Some(failure)) => (Why::Spool(failure.to_owned()), sink.left()),
             (Outcome::Read, None) => return refusals.forget(blob.blob, &progress.given()),
             _ => return,
         };
-        refusals.met(blob.blob, sink.left(), why, clock::monotonic());
+        refusals.met(blob.blob, range, why, clock::monotonic());
+    }
+
+    /// The stripe of `blob` at which a read has just ended, since it is lost.
+    fn lost_stripe(&self, blob: &Blob, progress: &ReadProgress) -> Range<u64> {
+        let stripe = blob.code().stripe_bytes();
+        let at = progress.given().end - progress.given().end % stripe;
+        let known = self.context.counters.losses.within(blob.blob, &(at..progress.range.end.max(at)));
+        let start = known.map_or(at, |(start, _)| start);
+        start..start - start % stripe + stripe
     }
 
     /// Remembers what was lost when `blob` was read, or that nothing was.
