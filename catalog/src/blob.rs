@@ -225,19 +225,27 @@ impl Catalog {
     /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Again is no error.
     ///
     /// # Errors
-    /// [`CatalogError::BlobInUse`] if a version lies in it, or a stack of it may lie where a rebuild was aimed at;
-    /// nothing is changed then.
+    /// [`CatalogError::BlobInUse`] if a version lies in it, or a stack of it may lie where a rebuild was aimed at, and
+    /// [`CatalogError::Conflict`]; nothing is changed then.
     pub async fn forget_blob(&self, blob: BlobId) -> Result<(), CatalogError> {
         let at = key::blob(blob);
-        let members = KeyRange::prefix(&key::members(blob));
-        let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(()) };
-        let checks = vec![Check::Is(at.clone(), raw), Check::Empty(members), Self::no_rebuild_target(blob)];
-        let mut writes = vec![Write::Delete(at.clone()), Write::Delete(key::scrub_finding(blob))];
-        writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
-        writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
-        let forgotten = self.apply(Batch::new(checks, writes)).await?;
-        let in_use = !forgotten && (self.is_blob_living(blob).await? || !self.rebuild_targets(blob).await?.is_empty());
-        if in_use { Err(CatalogError::BlobInUse(blob)) } else { Ok(()) }
+        let mut retries = self.retries();
+        loop {
+            let _permit = retries.next().await?;
+            let Some((found, raw)) = self.read_raw::<Blob>(&at).await? else { return Ok(()) };
+            let members = Check::Empty(KeyRange::prefix(&key::members(blob)));
+            let checks = vec![Check::Is(at.clone(), raw), members, Self::no_rebuild_target(blob)];
+            let mut writes = vec![Write::Delete(at.clone()), Write::Delete(key::scrub_finding(blob))];
+            writes.extend(found.drives.iter().map(|&drive| Write::Delete(key::on_drive(drive, blob))));
+            writes.push(Write::DeleteRange(KeyRange::prefix(&key::tombs_of(found.group, blob))));
+            if self.apply(Batch::new(checks, writes)).await? {
+                return Ok(());
+            }
+            // What the batch was checked against may be gone by now: then it is tried again.
+            if self.is_blob_living(blob).await? || !self.rebuild_targets(blob).await?.is_empty() {
+                return Err(CatalogError::BlobInUse(blob));
+            }
+        }
     }
 
     /// The blobs of those numbers, in that order.

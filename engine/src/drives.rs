@@ -232,11 +232,16 @@ impl Drives {
         drives.iter().filter(|drive| self.has_failed(**drive)).count()
     }
 
-    /// True if each of `drives` was asked or failed, so that none may bring back what is missing. One may be both: it
-    /// failed meanwhile.
+    /// True if each of `drives` was asked or failed permanently, so none may bring back what is missing. One may be
+    /// both: it failed meanwhile.
     pub fn all_asked(&self, drives: &[DriveId], outcomes: &[DriveOutcome]) -> bool {
         let was_asked = |drive: DriveId| outcomes.iter().any(|outcome| outcome.drive == drive);
-        drives.iter().all(|drive| was_asked(*drive) || self.has_failed(*drive))
+        drives.iter().all(|drive| was_asked(*drive) || self.is_gone(*drive))
+    }
+
+    /// Whether `drive` failed permanently. One that the rack gave up and tries again may return.
+    fn is_gone(&self, drive: DriveId) -> bool {
+        self.has_failed(drive) && !self.trials.contains_key(&drive)
     }
 
     /// Deadlines that `drive` missed since boot.
@@ -270,7 +275,7 @@ impl Drives {
         let (mut failed, mut there) = (0, 0);
         for drive in drives {
             let state = &self.states[drive.index()];
-            failed += usize::from(state.failed);
+            failed += usize::from(self.is_gone(*drive));
             there += usize::from((!state.phase.is_away() && !state.failed) || self.may_recover(*drive));
         }
         match (drives.len() - failed < need, there < need) {
@@ -777,7 +782,11 @@ impl Drives {
         if was_lost {
             let mut unpermitted = core::mem::take(&mut self.unpermitted);
             unpermitted.retain(|drive| !self.is_away(*drive));
+            let standing: Vec<DriveId> =
+                unpermitted.iter().copied().filter(|drive| self.phase(*drive) == DrivePhase::Standby).collect();
             self.notices.extend(unpermitted.into_iter().map(Notice::Writable));
+            // Their group may be up, and so busy that it does not sleep and wake as a whole.
+            self.notices.extend(standing.into_iter().map(Notice::Standby));
         }
     }
 

@@ -301,6 +301,15 @@ impl Passes {
         }
     }
 
+    /// Whether the pages so far reach beyond `blob`.
+    fn has_shown(&self, blob: BlobId) -> bool {
+        match self.phase {
+            RebuildPhase::Idle { .. } => false,
+            RebuildPhase::Listing { after, .. } => after.is_some_and(|after| blob <= after),
+            RebuildPhase::Working { next } => next.is_none_or(|next| blob <= next),
+        }
+    }
+
     /// The next pass begins as soon as nothing of this one is in service any more.
     fn begin_anew(&mut self, now: Time) {
         (self.pause, self.surveys_from) = (PAUSE_MIN, None);
@@ -686,6 +695,15 @@ impl Rebuilder {
             Outcome::Cancelled => {}
             Outcome::Failed(reason) => passes.counts.put_off(Some(*reason)),
             _ => passes.counts.put_off(None),
+        }
+    }
+
+    /// A dead blob was removed whose stack of `stack_bytes` on `drive` was lost.
+    pub fn removed(&mut self, drive: DriveId, blob: BlobId, stack_bytes: u64) {
+        let Some(passes) = self.drives.get_mut(&drive) else { return };
+        passes.lost_bytes = passes.lost_bytes.map(|lost_bytes| lost_bytes.saturating_sub(stack_bytes));
+        if passes.has_shown(blob) {
+            passes.shown_bytes = passes.shown_bytes.saturating_sub(stack_bytes);
         }
     }
 

@@ -181,10 +181,10 @@ pub struct WorldCounters {
 /// and migrating everything else in haste would make no room for them.
 pub(crate) fn usage_of(context: &Context) -> Usage {
     let usage = context.staging.usage();
-    let open_bytes = context.counters.open_parts.bytes();
+    let open = &context.counters.open_parts;
     Usage {
-        staged_bytes: usage.staged_bytes.saturating_sub(open_bytes),
-        capacity_bytes: usage.capacity_bytes.saturating_sub(open_bytes),
+        staged_bytes: usage.staged_bytes.saturating_sub(open.staged_bytes()),
+        capacity_bytes: usage.capacity_bytes.saturating_sub(open.bytes()),
     }
 }
 

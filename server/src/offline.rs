@@ -8,7 +8,7 @@ use crate::data_dir::{DataDir, fresh_label};
 use crate::error::ServerError;
 use crate::exchange::{DiskChoice, DiskExchange};
 use crate::intake_log::{IntakeLog, Purpose};
-use crate::replace;
+use crate::replace::{self, Taken};
 use crate::report::{DriveReport, LostReport};
 use crate::status_service::may_lose;
 use catalog::{Catalog, SqliteOptions, SqliteStore};
@@ -58,16 +58,8 @@ impl Offline {
     pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
         Box::pin(async move {
             let Some(drive) = self.known(drive) else { return Ok(None) };
-            let failed: Vec<DriveId> =
-                self.catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive).collect();
-            if !force
-                && !failed.contains(&drive)
-                && let Some(group) = self.layout.group_of(drive)
-            {
-                let unbuilt = self.unbuilt(group, drive).await?;
-                if let Some(refusal) = may_lose(group, drive, &unbuilt) {
-                    return Err(ServerError::Refused(refusal));
-                }
+            if !force && let Some((group, unbuilt)) = self.unbuilt(drive).await? {
+                may_lose(group, drive, &unbuilt).map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))?;
             }
             self.catalog.fail_drive(drive, clock::wall_ms()).await?;
             Ok(Some(self.report(drive, "failed").await?))
@@ -99,6 +91,11 @@ impl Offline {
                 Err(replace::not_a_disk(drive, &path))
             };
             let taken = taken.map_err(ServerError::Refused)?;
+            if matches!(taken, Taken::Another(_))
+                && let Some((_, unbuilt)) = self.unbuilt(drive).await?
+            {
+                replace::is_needed(drive, &unbuilt).map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))?;
+            }
             taken.remember(&self.catalog, drive).await?;
             Ok(Some(self.report(drive, "standby").await?))
         })
@@ -132,16 +129,20 @@ impl Offline {
         ((drive as usize) < self.dir.rack().drives.len()).then_some(DriveId(drive))
     }
 
-    /// The other drives of `group` that failed, replaced or not, with which living blobs have lost stacks that are not
-    /// rebuilt yet, and that do not bear the loss of `drive` as well.
-    async fn unbuilt(&self, group: GroupId, drive: DriveId) -> Result<Vec<u32>, ServerError> {
+    /// The other drives of the group of `drive` that failed, replaced or not, with which living blobs have lost stacks
+    /// that are not rebuilt yet, and that do not bear the loss of `drive` as well. None if the operator has given up
+    /// `drive` before.
+    async fn unbuilt(&self, drive: DriveId) -> Result<Option<(GroupId, Vec<u32>)>, ServerError> {
+        let has_failed = self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive);
+        let is_given_up = has_failed && !self.catalog.given_up_drives().await?.contains(&drive);
+        let Some(group) = self.layout.group_of(drive).filter(|_| !is_given_up) else { return Ok(None) };
         let mut unbuilt = Vec::new();
         for other in self.layout.groups[group.index()].drives.iter().filter(|other| **other != drive) {
             if self.catalog.lost_beside(*other, drive).await?.needed {
                 unbuilt.push(other.0);
             }
         }
-        Ok(unbuilt)
+        Ok(Some((group, unbuilt)))
     }
 
     async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, ServerError> {

@@ -33,6 +33,11 @@ impl OpenParts {
         self.count.lock().all_bytes()
     }
 
+    /// The bytes that the catalog knows: those of them that are staged. What is coming has room reserved.
+    pub(crate) fn staged_bytes(&self) -> u64 {
+        self.count.lock().known_bytes
+    }
+
     /// `bytes` more are coming; all bytes before that.
     pub(crate) fn coming(&self, bytes: u64) -> u64 {
         let mut count = self.count.lock();

@@ -44,6 +44,19 @@ pub(crate) fn not_failed(drive: DriveId) -> String {
     format!("drive {number} has not failed; if it will not come back, say `larder drive fail {number}` first")
 }
 
+/// Why no other drive takes the place of one that the rack gave up by itself: blobs lack stacks on the drives `unbuilt`
+/// as well.
+pub(crate) fn is_needed(drive: DriveId, unbuilt: &[u32]) -> Option<String> {
+    let number = drive.0;
+    (!unbuilt.is_empty()).then(|| {
+        format!(
+            "the rack gave up drive {number} because it stayed away, and blobs need it: they have lost stacks with drives \
+             {unbuilt:?} as well. Put drive {number} itself back and run this again; if it cannot be read, run `larder \
+             drive fail {number} --force` first"
+        )
+    })
+}
+
 /// Why a drive that failed is not retired.
 pub(crate) fn has_failed(drive: DriveId) -> String {
     let number = drive.0;

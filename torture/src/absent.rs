@@ -49,9 +49,21 @@ pub(crate) async fn look(running: &Running) {
     }
 }
 
-/// The operator takes charge of `drive`, which the rack has given up: from now on it is his to replace.
-pub(crate) fn take_charge(running: &Running, drive: usize) {
+/// The operator takes charge of `drive`: from now on it is his to replace. True if the rack had given it up.
+pub(crate) fn take_charge(running: &Running, drive: usize) -> bool {
     let mut state = running.overlay.state();
     let faults = &mut state.drives[drive];
-    (faults.given_up, faults.abandoned) = (true, false);
+    faults.given_up = true;
+    std::mem::take(&mut faults.abandoned)
+}
+
+/// The operator leaves `drive`, which the rack has given up, as it was: nothing else took its place.
+pub(crate) fn leave_charge(running: &Running, drive: usize) {
+    let mut state = running.overlay.state();
+    let faults = &mut state.drives[drive];
+    (faults.given_up, faults.abandoned) = (false, true);
+    if faults.conditions.away_until == 0 {
+        drop(state);
+        running.rack.plug(DriveId(drive as u32));
+    }
 }

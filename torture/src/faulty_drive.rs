@@ -110,7 +110,12 @@ impl FaultyDrive {
         let now = self.journal.now_ms();
         let faults = &mut state.drives[self.number];
         if (faults.destroyed && !faults.emptied) || faults.conditions.dead_until > now {
-            return Err(io_error("the drive is dead"));
+            let is_pulled = faults.conditions.away_until > now;
+            return Err(if is_pulled {
+                DriveError::Gone("an empty slot".into())
+            } else {
+                io_error("the drive is dead")
+            });
         }
         let Some(due) = faults.due(call) else { return Ok(None) };
         if due.kind == FaultKind::FailedCall

@@ -233,7 +233,19 @@ impl Healing<'_> {
             if is_left { Vec::new() } else { gone }
         };
         for drive in failed {
-            self.until("a drive is given up", async || self.give_up(drive).await).await;
+            let by_rack = self.running.overlay.state().drives[drive].abandoned;
+            let mut is_back = false;
+            let is_seen_to = async || {
+                let is_given_up = self.give_up(drive).await;
+                // Blobs may need what the rack gave up by itself.
+                is_back = !is_given_up && by_rack && operator::put_back(self.running, drive).await;
+                is_given_up || is_back
+            };
+            self.until("a drive is given up", is_seen_to).await;
+            if is_back {
+                self.running.journal.note(|| format!("drive {drive} is put back"));
+                continue;
+            }
             let mut back = self.plan.returns && drive.is_multiple_of(2);
             let replaced = async || operator::replace(self.running, drive, std::mem::take(&mut back)).await;
             self.until("a drive is replaced", replaced).await;

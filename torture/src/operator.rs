@@ -87,23 +87,34 @@ pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: boo
 }
 
 /// Puts a drive into the place of one that was given up: a new one, or, if it is `back` and not dead, that one itself
-/// with all that is on it. False if it is too early for that.
+/// with all that is on it. False if it is too early for that, or blobs need the one that was there: it stays.
 pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool {
+    let is_sound = {
+        let faults = &running.overlay.state().drives[drive];
+        !faults.destroyed && !faults.is_another
+    };
+    if back && is_sound { put_back(running, drive).await } else { put_another(running, drive).await }
+}
+
+/// Puts `drive` itself back into its place.
+pub(crate) async fn put_back(running: &Running, drive: usize) -> bool {
     let id = DriveId(drive as u32);
     running.rack.pull(id);
-    let known = {
-        let state = running.overlay.state();
-        let is_sound = !state.drives[drive].destroyed && !state.drives[drive].is_another;
-        (back && is_sound).then(|| Arc::clone(state.medium(drive)))
-    };
+    let known = Arc::clone(running.overlay.state().medium(drive));
+    let labelled = async { label::uuid_of(&*known).await.map(Taken::Itself).map_err(|error| error.to_string()) };
+    is_taken(running, drive, running.status.replace_with(id, labelled).await.is_ok())
+}
+
+/// Puts a new drive into the place of `drive`.
+async fn put_another(running: &Running, drive: usize) -> bool {
+    let id = DriveId(drive as u32);
+    running.rack.pull(id);
+    let medium = Arc::new(MemoryDrive::new(running.spec.capacity_bytes(id)));
+    let mut before = None;
     let labelled = async {
-        if let Some(medium) = known {
-            return label::uuid_of(&*medium).await.map(Taken::Itself).map_err(|error| error.to_string());
-        }
-        let medium = Arc::new(MemoryDrive::new(running.spec.capacity_bytes(id)));
         let uuid = {
             let mut state = running.overlay.state();
-            state.replace(drive, Arc::clone(&medium));
+            before = Some(state.replace(drive, Arc::clone(&medium)));
             state.drives[drive].given_up = true;
             (u128::from(state.below(u64::MAX)) << 64) | u128::from(running.journal.now_ms())
         };
@@ -113,11 +124,20 @@ pub(crate) async fn replace(running: &Running, drive: usize, back: bool) -> bool
         label::write(&*medium, &label).await.map_err(|error| error.to_string())?;
         Ok(Taken::Another(uuid))
     };
-    let replaced = running.status.replace_with(id, labelled).await.is_ok();
-    if replaced {
+    let replaced = running.status.replace_with(id, labelled).await;
+    let is_needed = replaced.as_ref().is_err_and(|refused| refused.to_string().contains("blobs need it"));
+    if is_needed && let Some(before) = before {
+        running.overlay.state().restore(drive, before);
+    }
+    is_taken(running, drive, replaced.is_ok())
+}
+
+/// A drive is in the place of `drive`, if it was `taken`.
+fn is_taken(running: &Running, drive: usize, taken: bool) -> bool {
+    if taken {
         let mut state = running.overlay.state();
         let faults = &mut state.drives[drive];
         (faults.given_up, faults.abandoned) = (false, false);
     }
-    replaced
+    taken
 }

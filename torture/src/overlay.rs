@@ -301,10 +301,16 @@ impl State {
         &self.media[drive]
     }
 
-    /// Another medium, with nothing on it, is in the place of `drive`.
-    pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) {
-        self.media[drive] = medium;
-        self.drives[drive] = DriveFaults::default();
+    /// Another medium, with nothing on it, is in the place of `drive`. What was there.
+    pub(crate) fn replace(&mut self, drive: usize, medium: Arc<MemoryDrive>) -> (Arc<MemoryDrive>, DriveFaults) {
+        self.replaced.notify_waiters();
+        let faults = std::mem::take(&mut self.drives[drive]);
+        (std::mem::replace(&mut self.media[drive], medium), faults)
+    }
+
+    /// What was there `before` is in the place of `drive` again: the other one was refused.
+    pub(crate) fn restore(&mut self, drive: usize, before: (Arc<MemoryDrive>, DriveFaults)) {
+        (self.media[drive], self.drives[drive]) = before;
         self.replaced.notify_waiters();
     }
 
@@ -325,9 +331,18 @@ impl State {
         is_lost || may_be_lost || !is_there || is_bad
     }
 
-    /// The stacks of `blob` that cannot be relied on, by index, as the catalog in use has it.
+    /// The stacks of `blob` that cannot be relied on, by index, as the catalog in use has it. It never reads a drive
+    /// that failed, even if that is in service again to the newest catalog.
     pub(crate) fn bad_stacks(&self, blob: BlobId) -> BTreeSet<u8> {
-        self.bad_stacks_by(self.records.as_ref(), blob)
+        let mut bad = self.bad_stacks_by(self.records.as_ref(), blob);
+        if let Some(records) = self.records.as_ref().filter(|_| self.newest.is_some())
+            && let Some((located, _)) = (records.locate)(blob)
+        {
+            let failed = (records.failed)();
+            let stacks = (0..).zip(&located.drives);
+            bad.extend(stacks.filter(|(_, drive)| failed.contains(drive)).map(|(index, _)| index));
+        }
+        bad
     }
 
     fn bad_stacks_by(&self, records: Option<&Records>, blob: BlobId) -> BTreeSet<u8> {
@@ -435,7 +450,9 @@ impl State {
         let names: BTreeSet<FileName> = medium.names().into_iter().collect();
         for name in names.iter().filter(|name| **name != label::file_name()) {
             let (now, file) = (medium.contents(name), self.drives[drive].file(name));
-            *file = FileFaults { foreign: file.foreign, is_back: file.is_back, ..FileFaults::default() };
+            // One that was lost may have been removed since: nobody found it there.
+            let is_back = file.is_back || file.lost;
+            *file = FileFaults { foreign: file.foreign, is_back, ..FileFaults::default() };
             match (copy.get(name), now) {
                 (Some(old), Some(now)) if *old == now => {}
                 (Some(old), Some(now)) if old.len() == now.len() => drop(file.stale.insert(0, old.clone())),
@@ -475,6 +492,13 @@ impl State {
         for faults in &mut self.drives {
             faults.conditions = Conditions::default();
             faults.armed.clear();
+        }
+    }
+
+    /// The operator pulls every drive that is dead for good, or puts it back.
+    pub(crate) fn pull_dead(&mut self, pulled: bool) {
+        for faults in self.drives.iter_mut().filter(|faults| faults.destroyed) {
+            faults.conditions.away_until = if pulled { u64::MAX } else { 0 };
         }
     }
 }

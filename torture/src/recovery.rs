@@ -7,6 +7,9 @@
 //! - With an older copy or none, so does every key whose object lay in the rack. One whose object was in the workshop
 //!   alone, or that was deleted since the copy, may hold what it held before instead. Nothing else is anywhere.
 //!
+//! The operator has pulled the drives that are dead: nobody knows of one that does not answer whether it spins, so it
+//! would keep its share of the power from the others.
+//!
 //! Then the operator deletes what came back and cannot be read as a whole any more: an object whose staged file is
 //! gone, or whose pack was being removed. The model takes over from what is there.
 
@@ -29,7 +32,9 @@ type Entry = Option<(Object, Place)>;
 /// The catalog is lost, and made again from what is `left` of it; `copy` is from before the last life.
 pub(crate) fn lose(site: &mut Site, reference: &Reference, (left, copy): (Left, &MemoryStore)) {
     site.overlay.state().calm();
+    site.overlay.state().pull_dead(true);
     let recovered = site.offline(async |site| Loss { site, reference }.recover(left, copy).await);
+    site.overlay.state().pull_dead(false);
     match recovered {
         Ok(None) => {}
         Ok(Some(store)) => {
@@ -153,6 +158,9 @@ async fn entry(catalog: &Catalog, at: &At) -> Entry {
 
 /// True if the same drives are in service to both catalogs, and nothing is lost to either.
 async fn drives_are_as_in(old: &Catalog, copy: &Catalog, site: &Site) -> Result<bool, ServerError> {
+    if old.replacements().await? != copy.replacements().await? {
+        return Ok(false);
+    }
     for catalog in [old, copy] {
         let failed = !catalog.failed_drives().await?.is_empty() || !catalog.retiring_drives().await?.is_empty();
         if failed || !catalog.returned_drives().await?.is_empty() {

@@ -15,8 +15,9 @@ use model::OpId;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-/// Cycles of the same messages after which nothing else is to be expected.
-const CYCLES: usize = 200;
+/// Cycles of the same messages after which nothing else is to be expected: more than a job takes that tries once a
+/// minute, for a day, to read what may come back.
+const CYCLES: usize = 2_000;
 
 /// The longest cycle that is recognised, in messages.
 const PERIOD_MAX: usize = 256;

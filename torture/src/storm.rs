@@ -425,8 +425,11 @@ impl Injector<'_> {
         if !given_up.is_empty() && self.rng.below(2) == 0 {
             let drive = given_up[self.rng.below(given_up.len() as u64) as usize];
             let back = self.plan.returns && self.rng.below(2) == 0;
-            crate::absent::take_charge(self.running, drive);
+            let by_rack = crate::absent::take_charge(self.running, drive);
             let replaced = crate::operator::replace(self.running, drive, back).await;
+            if by_rack && !replaced {
+                crate::absent::leave_charge(self.running, drive);
+            }
             let what = if back { "takes back" } else { "replaces" };
             return self.running.journal.note(|| format!("the operator {what} drive {drive}: {replaced:?}"));
         }

@@ -1,13 +1,14 @@
 //! Blobs: commit, abort, members that died meanwhile, evacuation, tombstones, removal.
 
-use super::{blob, catalog, put, sound};
+use super::{blob, catalog, catalog_in, put, sound};
 use crate::key;
 use crate::record::{Decode, Encode, Owner, PlacedObject, StagedMark, decode, encode};
-use crate::{Batch, Entry, KeyRange, Write};
+use crate::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreFuture, Write};
 use crate::{
     Catalog, CatalogError, Cursor, DeadBytes, Displaced, LostBeside, Member, Page, Place, RebuildTarget, VersionId,
 };
 use model::{BlobId, DriveId, GroupId};
+use std::sync::Arc;
 
 /// Puts objects of these sizes under "k0", "k1", ...; as members side by side, with their slots.
 async fn members(catalog: &Catalog, sizes: &[u64]) -> Vec<(Member, u64)> {
@@ -81,6 +82,53 @@ async fn deletes_count_dead_bytes_until_the_blob_is_forgotten() {
     assert!(catalog.dead_totals().await.unwrap().is_empty());
     assert!(catalog.on_drive_page(DriveId(6), None, 9).await.unwrap().blobs.is_empty());
     assert_eq!(sound(&catalog).await.blobs, 0);
+}
+
+/// A store in which a rebuild target is removed right after a batch has met it.
+struct RemovedLate(MemoryStore, Vec<u8>);
+
+impl Store for RemovedLate {
+    fn sequence(&self) -> Sequence {
+        self.0.sequence()
+    }
+
+    fn get(&self, key: &[u8]) -> StoreFuture<'_, Option<Sealed>> {
+        self.0.get(key)
+    }
+
+    fn get_many(&self, keys: Vec<Vec<u8>>) -> StoreFuture<'_, Vec<Option<Sealed>>> {
+        self.0.get_many(keys)
+    }
+
+    fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
+        self.0.scan(range, limit)
+    }
+
+    fn commit(&self, batch: Batch) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let answer = self.0.commit(batch).await;
+            if answer.is_err() {
+                let removed = Batch::new(Vec::new(), vec![Write::Delete(self.1.clone())]);
+                self.0.commit(removed).await.unwrap();
+            }
+            answer
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_blob_is_forgotten_though_what_kept_it_goes_between_the_batch_and_the_look_at_it() {
+    let store = MemoryStore::new();
+    let catalog = catalog_in(Arc::new(store.clone())).await;
+    let (id, _) = stored(&catalog, &[10]).await;
+    catalog.fail_drive(DriveId(7), 5).await.unwrap();
+    let found = catalog.blob(id).await.unwrap().unwrap();
+    assert!(catalog.begin_rebuild(&found, 1, DriveId(20)).await.unwrap());
+    catalog.delete_object("b", "k0").await.unwrap();
+    let late = RemovedLate(store, key::rebuild_target(id, DriveId(20), 1));
+    Catalog::open(Arc::new(late)).await.unwrap().forget_blob(id).await.unwrap();
+    assert_eq!(catalog.blob(id).await.unwrap(), None);
+    assert!(catalog.dead_totals().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -39,7 +39,8 @@ impl Rack {
             self.gave_up.insert(drive);
         }
         let is_new = self.drives.fail(drive, pulled);
-        if self.gave_up.contains(&drive) && !self.retiring.contains(&drive) {
+        let is_tried = self.setup.policy.tries_given_up && self.gave_up.contains(&drive);
+        if is_tried && !self.retiring.contains(&drive) {
             self.drives.may_return(drive, step.now + RECOGNISED_FROM);
         }
         if !is_new {
@@ -75,7 +76,9 @@ impl Rack {
     pub(super) fn drive_may_return(&mut self, drive: DriveId, now: Time) {
         if self.drives.knows(drive) && !self.booted {
             self.gave_up.insert(drive);
-            self.drives.may_return_after_all(drive, now);
+            if self.setup.policy.tries_given_up {
+                self.drives.may_return_after_all(drive, now);
+            }
         }
     }
 
@@ -311,7 +314,10 @@ impl Rack {
         let is_left = |drive: &DriveId| *drive != from && !missing.contains(drive);
         let others: Vec<DriveId> = blob.drives.iter().copied().filter(is_left).collect();
         if others.len() < self.setup.data_stacks() {
-            return Err(Rejection::DataLost);
+            // A stack that is still to be looked for is not lost, however long its drive is away.
+            let sought = missing.iter().filter(|drive| self.is_sought(**drive, blob.left_there && **drive == from));
+            let may_be_enough = others.len() + sought.count() >= self.setup.data_stacks();
+            return Err(if may_be_enough { Rejection::TooManyDrivesAway } else { Rejection::DataLost });
         }
         self.drives.enough_left(&others, self.setup.data_stacks())?;
         let unfit: Vec<DriveId> =
@@ -323,6 +329,12 @@ impl Rack {
     /// Whether a stack that was lost with `drive` may be written there again: another is in its place, or it is back.
     fn takes_back(&self, drive: DriveId) -> bool {
         !self.drives.has_failed(drive) && !self.retiring.contains(&drive)
+    }
+
+    /// Whether stacks that were lost with `drive` are still looked for there; or one of them, which an earlier rebuild
+    /// has `left_there`.
+    fn is_sought(&self, drive: DriveId, left_there: bool) -> bool {
+        self.takes_back(drive) && (left_there || self.rebuilder.has_returned(drive))
     }
 
     /// How a rebuild may do with the stack on `from` itself, of a blob that lacks its stacks on the drives `missing`.
@@ -339,7 +351,7 @@ impl Rack {
         match () {
             () if !there || self.drives.has_failed(from) => None,
             () if self.retiring.contains(&from) && !missing.contains(&from) => Some(Itself::Copied),
-            () if self.takes_back(from) && (left_there || self.rebuilder.has_returned(from)) => Some(Itself::LookedFor),
+            () if self.is_sought(from, left_there) => Some(Itself::LookedFor),
             () => None,
         }
     }

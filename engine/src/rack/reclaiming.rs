@@ -98,9 +98,13 @@ impl Rack {
     /// The stacks of a blob are removed, and with them the blob.
     pub(super) fn delete_ended(&mut self, op: OpId, step: &mut Step) {
         let Some(state) = self.ops.get(op) else { return };
-        let Work::Delete { group, ref drives, ref lost, stack_bytes, bytes, .. } = state.request.work else { return };
-        for drive in drives.iter().filter(|drive| self.drives.has_failed(**drive) || !lost.contains(drive)) {
-            self.placement.freed(*drive, stack_bytes);
+        let Work::Delete { blob, group, ref drives, ref lost, stack_bytes, bytes } = state.request.work else { return };
+        for drive in drives {
+            if self.drives.has_failed(*drive) || !lost.contains(drive) {
+                self.placement.freed(*drive, stack_bytes);
+            } else {
+                self.rebuilder.removed(*drive, blob, stack_bytes);
+            }
         }
         assert!(state.group == group, "{op} was served in the group of its blob");
         self.reclaim.removed(self.setup.class_of(group), group, bytes);

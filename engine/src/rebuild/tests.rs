@@ -4,7 +4,8 @@
 use super::*;
 use crate::action::Transfer;
 use crate::drives::DrivePhase;
-use crate::event::{DriveOutcome, DriveReport, DriveResult, Event, Loss};
+use crate::event::{DeadBlob, DriveOutcome, DriveReport, DriveResult, Event, Loss, Request, Work};
+use crate::policy::{PriorityClass, RackPolicy};
 use crate::rack::Rack;
 use crate::testing::quiet_policy;
 use alloc::vec;
@@ -18,11 +19,15 @@ fn booted(used_bytes: u64, queue_depth: u32) -> Rack {
 }
 
 fn booted_of(rack: &str, used_bytes: u64, queue_depth: u32) -> Rack {
+    let mut policy = quiet_policy();
+    policy.scheduler.queue_depth = queue_depth;
+    booted_with(rack, used_bytes, policy)
+}
+
+fn booted_with(rack: &str, used_bytes: u64, policy: RackPolicy) -> Rack {
     let (_, text) = model::text::SHIPPED.into_iter().find(|(shipped, _)| *shipped == rack).unwrap();
     let spec = model::text::parse(text, rack).unwrap();
     let layout = crate::layout::synthesise(&spec).unwrap();
-    let mut policy = quiet_policy();
-    policy.scheduler.queue_depth = queue_depth;
     let mut rack = Rack::new(spec.clone(), layout, policy, 1);
     let mut actions = Vec::new();
     for drive in &spec.drives {
@@ -284,6 +289,73 @@ fn a_stack_that_may_be_in_its_place_is_looked_for_whatever_else_its_blob_has_los
     (blob.lost, blob.left_there) = (vec![FAILED, other], true);
     let actions = obeyed(&mut rack, 2, page(attempt, vec![blob], None));
     assert_eq!(transfer(&actions).2.itself(), Some(FAILED));
+}
+
+/// Its drive is back and away once more, and another one that its blob needs is gone.
+#[test]
+fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_is_away() {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReturned { drive: FAILED, lost_bytes: 100 })).unwrap();
+    notify(&mut rack, 2, Event::DriveBack { drive: FAILED });
+    notify(&mut rack, 2, Event::DriveLost { drive: FAILED, loss: Loss::Died });
+    let mut blob = blobs(&rack, 1..2).swap_remove(0);
+    blob.lost = vec![FAILED, blob.drives[1]];
+    notify(&mut rack, 3, page(attempt, vec![blob.clone()], None));
+    assert_eq!((view(&rack).lost_blobs, view(&rack).waiting_blobs), (0, 1));
+    let (attempt, _) = asked(&notify(&mut rack, 4, Event::DriveBack { drive: FAILED })).unwrap();
+    notify(&mut rack, 4, page(attempt, vec![blob], None));
+    assert_eq!(view(&rack).under_way, 1, "it is looked for");
+}
+
+#[test]
+fn a_dead_blob_that_is_removed_is_not_left_to_be_rebuilt() {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let group = rack.layout().group_of(FAILED).unwrap();
+    let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blobs(&rack, 1..2).swap_remove(0);
+    let lost = vec![FAILED];
+    let of_pass = BlobOnDrive { living: false, lost: lost.clone(), ..blobs(&rack, 1..2).swap_remove(0) };
+    notify(&mut rack, 2, page(attempt, vec![of_pass], None));
+    assert_eq!(view(&rack).left_bytes, 100);
+    notify(&mut rack, 3, Event::SpaceDead { group, bytes });
+    let read = Work::Read { blob: BlobId::numbered(9), group, drives: drives.clone().into(), bytes };
+    let request = Request { op: OpId(1), priority: PriorityClass::Client, overtake_limit: None, work: read };
+    let woken = obeyed(&mut rack, 4, Event::Submitted(request.into()));
+    let listed = woken.iter().find_map(|action| match action {
+        Action::ListDead { attempt, .. } => Some(*attempt),
+        _ => None,
+    });
+    let dead = DeadBlob { blob, drives, lost, stack_bytes, bytes, dead_bytes: bytes, living: false, readable: true };
+    let dead = Event::DeadPage { group, attempt: listed.unwrap(), blobs: vec![dead], held_bytes: 0, more: false };
+    notify(&mut rack, 5, dead);
+    let (op, attempt, _) = transfer(&woken);
+    let removal = notify(&mut rack, 6, done((op, attempt), &woken));
+    let (op, attempt, _) = transfer(&removal);
+    notify(&mut rack, 7, done((op, attempt), &removal));
+    assert_eq!(view(&rack).left_bytes, 0);
+}
+
+/// The answer to the transfer among `actions`: all went well.
+fn done((op, attempt): (OpId, Attempt), actions: &[Action]) -> Event {
+    let fine = |drive: DriveId| DriveOutcome { drive, result: DriveResult::Fine };
+    let outcomes = transfer(actions).2.drives().map(fine).collect();
+    Event::TransferEnded { op, attempt, done: true, outcomes }
+}
+
+#[test]
+fn what_lies_on_drives_that_are_tried_again_is_away_and_lost_once_the_operator_gives_them_up() {
+    let mut rack = booted_with("nas8", 1_000, RackPolicy { tries_given_up: true, ..quiet_policy() });
+    let drives = blobs(&rack, 1..2)[0].drives.clone();
+    for (pulled, reason) in [(false, Rejection::TooManyDrivesAway), (true, Rejection::DataLost)] {
+        for drive in &drives[..2] {
+            notify(&mut rack, 1, Event::DriveFailed { drive: *drive, pulled });
+        }
+        assert_eq!(rack.enough_drives(&drives), Err(reason));
+    }
 }
 
 /// A drive may be asked, and fail before the answer is there: it is one drive all the same.

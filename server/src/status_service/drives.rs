@@ -19,8 +19,8 @@ impl StatusService {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
         }
-        if !force && let Some(refusal) = self.fails_too_many(drive).await? {
-            return Err(AdminError::Because(refusal));
+        if !force && let Some((group, unbuilt)) = self.unbuilt(drive).await? {
+            may_lose(group, drive, &unbuilt).map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
@@ -37,11 +37,13 @@ impl StatusService {
         self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
     }
 
-    /// [`may_lose`], as engine and catalog see it: what waits on a failed drive and is dead, or has no stack on this
-    /// one, is lost by nobody.
-    async fn fails_too_many(&self, drive: DriveId) -> Result<Option<String>, AdminError> {
+    /// The other drives of the group of `drive` that blobs lack stacks of, and that do not bear the loss of `drive` as
+    /// well, as engine and catalog see it: what waits on a failed drive and is dead, or has no stack on this one, is
+    /// lost by nobody. None if the operator has given up `drive` before.
+    async fn unbuilt(&self, drive: DriveId) -> Result<Option<(GroupId, Vec<u32>)>, AdminError> {
         let found = self.look(move |rack, _| {
-            let group = rack.layout().group_of(drive).filter(|_| !rack.has_failed(drive))?;
+            let is_given_up = rack.has_failed(drive) && !rack.gave_up(drive);
+            let group = rack.layout().group_of(drive).filter(|_| !is_given_up)?;
             let others = rack.rebuilds().filter(|view| view.group == group && view.drive != drive);
             // What a good drive holds that is retired is not lost, whether or not it is away just now.
             let left = others.map(|view| (view.drive, view.left_bytes, view.retires));
@@ -60,7 +62,7 @@ impl StatusService {
         }
         let too_many = unknown.len() >= usize::from(code.parity);
         needing.extend(unknown.into_iter().filter(|_| too_many));
-        Ok(may_lose(group, drive, &needing))
+        Ok(Some((group, needing)))
     }
 
     /// Has `drive`, which is good, emptied.
@@ -137,6 +139,11 @@ impl StatusService {
             )));
         }
         let taken = labelled.await.map_err(AdminError::Because)?;
+        if matches!(taken, Taken::Another(_))
+            && let Some((_, unbuilt)) = self.unbuilt(drive).await?
+        {
+            replace::is_needed(drive, &unbuilt).map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
+        }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let Some(lost_bytes) = taken.remember(&self.context.catalog, drive).await? else {
             return Err(AdminError::Because(replace::not_failed(drive)));

@@ -116,6 +116,8 @@ impl Sweep<'_> {
         let catalog = &self.context.catalog;
         let is_left_over = match catalog.known_blobs(&[blob]).await.map_err(text)?.pop() {
             Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await.map_err(text)?,
+            // It stays until its record can be read, which may be at the next mount.
+            Some(Known::Damaged) => return Ok(Some(StackOutcome::Failed("its record is damaged".to_owned()))),
             // A catalog that may lack something removes nothing that it does not know.
             Some(Known::Nothing) if catalog.keeps_unknown().await.map_err(text)? => false,
             Some(Known::Nothing) => match self.is_forgotten(blob, index).await {

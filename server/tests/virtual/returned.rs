@@ -6,7 +6,7 @@ use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, Site};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::stack_name;
 use disk::{Buffer, Drive};
-use model::{DriveId, Rng};
+use model::{BlobId, DriveId, Rng};
 use server::replace::Taken;
 use std::sync::Arc;
 
@@ -114,5 +114,36 @@ fn what_nobody_counts_stays_until_its_header_shows_that_no_newer_catalog_wrote_i
             })
             .await;
         assert!(medium.contents(&name).is_none(), "nobody counts it");
+    });
+}
+
+/// The key of the record of `blob` in the catalog (`catalog/src/key.rs`).
+fn blob_record(blob: BlobId) -> Vec<u8> {
+    [b"L", &blob.number.to_be_bytes()[..], &blob.nonce.to_be_bytes()[..]].concat()
+}
+
+#[test]
+fn a_drive_that_is_back_is_looked_through_again_if_the_record_of_a_blob_cannot_be_read() {
+    let mut site = Site::nas8();
+    site.policy.migration.pack_bytes = MIB;
+    let (facts, records) = (site.facts(), site.catalog.clone());
+    site.run(async |larder| {
+        label_all(larder, &facts).await;
+        let keys = larder.put_many("k", 8, 300 * KIB).await;
+        larder.settle().await;
+        let drive = fullest(larder, &keys).await;
+        let blob = blobs(larder, &keys).await.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap();
+        let index = blob.drives.iter().position(|other| *other == drive).unwrap();
+        let (medium, name) = (&facts.media[drive.index()], stack_name(blob.blob, index as u8));
+        fail(larder, drive).await;
+        larder.until("rebuilt", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
+        let flip = || records.corrupt(&blob_record(blob.blob), |bytes| bytes[0] ^= 1);
+        flip();
+        take_back(larder, drive, &facts).await;
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        flip();
+        let catalog = &larder.context.catalog;
+        assert!(medium.contents(&name).is_some(), "nobody knew whether it counts");
+        assert!(catalog.returned_drives().await.unwrap().contains_key(&drive), "it is looked through again");
     });
 }
