@@ -257,6 +257,15 @@ pub enum Event {
         more: bool,
     },
 
+    /// The stacks on a drive could not be listed: they are listed again later. Answers
+    /// [`Action::ListOnDrive`](crate::Action::ListOnDrive).
+    OnDriveUnlisted {
+        /// Which drive.
+        drive: DriveId,
+        /// The attempt this answers.
+        attempt: Attempt,
+    },
+
     /// Blobs with dead bytes could not be listed, or not all of them: what is believed of the group stays. Answers
     /// [`Action::ListDead`](crate::Action::ListDead).
     DeadUnlisted {

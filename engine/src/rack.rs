@@ -208,6 +208,7 @@ impl Rack {
             Event::DriveMayReturn { drive } => self.drive_may_return(drive, step.now),
             Event::DriveRetiring { drive } => self.drive_retiring(drive, step.now),
             Event::OnDrivePage { drive, attempt, blobs, next } => self.rebuilder.page(drive, attempt, blobs, next),
+            Event::OnDriveUnlisted { drive, attempt } => self.rebuilder.unlisted(drive, attempt, step.now),
             Event::StackMoved { op, attempt, done } => self.stack_moved(op, attempt, done, step),
             Event::PoolDrive { drive, event } => self.pool.take_note(drive, event, &mut self.drives.ledger, step),
             Event::Submitted(request) => self.submitted(request, step),

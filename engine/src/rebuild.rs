@@ -631,6 +631,15 @@ impl Rebuilder {
         assert!(passes.pending.len() <= PAGE_BLOBS as usize, "memory is one page for each failed drive");
     }
 
+    /// The page that is awaited could not be listed: nobody knows what is left, and the pass begins anew.
+    pub fn unlisted(&mut self, drive: DriveId, attempt: Attempt, now: Time) {
+        let Some(passes) = self.drives.get_mut(&drive) else { return };
+        if matches!(passes.phase, RebuildPhase::Listing { attempt: awaited, .. } if awaited == attempt) {
+            passes.unlisted = true;
+            passes.begin_anew(now + PAUSE_MIN);
+        }
+    }
+
     /// The next blob of the page, if the window has room for its rebuild.
     pub fn next_blob(&mut self, drive: DriveId) -> Option<BlobOnDrive> {
         let passes = self.drives.get_mut(&drive).filter(|passes| passes.under_way < WINDOW)?;

@@ -35,7 +35,9 @@ pub(crate) async fn look(running: &Running) {
             news.push((drive, is_abandoned, faults.given_up));
         }
         faults.abandoned = is_abandoned;
-        faults.may_be_missed = away.contains(&drive) || is_failed || faults.may_stay_away(now);
+        // That it was given up may be on record after all, once the log is read again.
+        let may_be_recorded = faults.may_be_missed && running.log.is_stopped();
+        faults.may_be_missed = away.contains(&drive) || is_failed || faults.may_stay_away(now) || may_be_recorded;
     }
     let given_up = news.iter().filter(|(_, is_abandoned, _)| *is_abandoned).count();
     (0..given_up).for_each(|_| state.count(FaultKind::GivenUpByRack));

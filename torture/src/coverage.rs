@@ -24,7 +24,7 @@ enum About {
 }
 
 /// Every kind of event.
-const EVENTS: [(&str, About); 49] = [
+const EVENTS: [(&str, About); 50] = [
     ("DriveReported", About::Rack),
     ("Booted", About::Rack),
     ("HostMeasured", About::Rack),
@@ -42,6 +42,7 @@ const EVENTS: [(&str, About); 49] = [
     ("DriveMayReturn", About::Rack),
     ("DriveRetiring", About::Drive),
     ("OnDrivePage", About::Drive),
+    ("OnDriveUnlisted", About::Drive),
     ("StackMoved", About::Group),
     ("Submitted", About::Group),
     ("SubmittedWhileAwake", About::Group),
@@ -236,6 +237,7 @@ fn drive_of(event: &Event) -> Option<DriveId> {
         | Event::DriveReturned { drive, .. }
         | Event::DriveRetiring { drive }
         | Event::DriveHealth { drive, .. }
+        | Event::OnDriveUnlisted { drive, .. }
         | Event::OnDrivePage { drive, .. } => Some(*drive),
         _ => None,
     }
@@ -290,6 +292,7 @@ fn name(event: &Event) -> &'static str {
         Event::DriveHealth { .. } => "DriveHealth",
         Event::DriveHealthReported(_) => "DriveHealthReported",
         Event::OnDrivePage { .. } => "OnDrivePage",
+        Event::OnDriveUnlisted { .. } => "OnDriveUnlisted",
         Event::StackMoved { .. } => "StackMoved",
         Event::ReadCutShort { .. } => "ReadCutShort",
         Event::Submitted(_) => "Submitted",

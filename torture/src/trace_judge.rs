@@ -153,6 +153,7 @@ fn answers_an_attempt(event: &Event) -> bool {
             | Event::StagedPage { .. }
             | Event::DeadPage { .. }
             | Event::DeadUnlisted { .. }
+            | Event::OnDriveUnlisted { .. }
             | Event::ScrubPage { .. }
             | Event::ScrubUnlisted { .. }
             | Event::LoadMeasured { .. }

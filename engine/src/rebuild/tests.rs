@@ -310,6 +310,22 @@ fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_is_away() 
 }
 
 #[test]
+fn a_listing_that_fails_shows_nothing_and_is_asked_for_again() {
+    let mut rack = booted(1_000, 1000);
+    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
+    notify(&mut rack, 1, page(attempt, Vec::new(), None));
+    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReturned { drive: FAILED, lost_bytes: 100 })).unwrap();
+    assert!(asked(&notify(&mut rack, 2, Event::OnDriveUnlisted { drive: FAILED, attempt })).is_none(), "not at once");
+    assert_eq!(view(&rack).left_bytes, 100, "nothing was shown");
+    let (attempt, after) = asked(&notify(&mut rack, 602, Event::DeadlineReached)).unwrap();
+    assert_eq!(after, None);
+    let mut blob = blobs(&rack, 1..2).swap_remove(0);
+    blob.lost = vec![FAILED, blob.drives[1]];
+    notify(&mut rack, 602, page(attempt, vec![blob], None));
+    assert_eq!(view(&rack).under_way, 1, "its stack is looked for");
+}
+
+#[test]
 fn a_dead_blob_that_is_removed_is_not_left_to_be_rebuilt() {
     let mut rack = booted(1_000, 1000);
     let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();

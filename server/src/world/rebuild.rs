@@ -25,14 +25,13 @@ impl World {
     pub(super) fn list_on_drive(&self, drive: DriveId, attempt: Attempt, after: Option<BlobId>, limit: u32) {
         let (handle, catalog) = (self.handle.clone(), self.context.catalog.clone());
         self.start(async move {
-            let (blobs, next) = match page_on_drive(&catalog, drive, after, limit).await {
-                Ok(page) => page,
+            handle.report(match page_on_drive(&catalog, drive, after, limit).await {
+                Ok((blobs, next)) => Event::OnDrivePage { drive, attempt, blobs, next },
                 Err(error) => {
                     tracing::error!(%drive, %error, "what a failed drive held could not be listed; it is tried again");
-                    (Vec::new(), None)
+                    Event::OnDriveUnlisted { drive, attempt }
                 }
-            };
-            handle.report(Event::OnDrivePage { drive, attempt, blobs, next });
+            });
         });
     }
 
