@@ -164,7 +164,8 @@ pub enum Action {
     },
 
     /// List blobs that have a stack on a drive that failed for good or is retired, by number. If it was replaced, only
-    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`, or by `OnDriveUnlisted`.
+    /// those whose stack was on the drive that failed and is not rebuilt. Answered by `OnDrivePage`, or by
+    /// `OnDriveUnlisted`.
     ListOnDrive {
         /// Which drive.
         drive: DriveId,

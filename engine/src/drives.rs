@@ -47,7 +47,7 @@ pub use phase::DrivePhase;
 use crate::action::{Action, Rejection};
 use crate::budget::StartBudget;
 use crate::deadlines::Punctuality;
-use crate::event::{DriveOutcome, DriveReport, Loss};
+use crate::event::{DriveReport, Loss};
 use crate::ledger::{Ledger, PowerState};
 use crate::policy::PriorityClass;
 use crate::setup::Setup;
@@ -230,18 +230,6 @@ impl Drives {
     /// How many of `drives` failed for good.
     pub fn failed_count(&self, drives: &[DriveId]) -> usize {
         drives.iter().filter(|drive| self.has_failed(**drive)).count()
-    }
-
-    /// True if each of `drives` was asked or failed permanently, so none may bring back what is missing. One may be
-    /// both: it failed meanwhile.
-    pub fn all_asked(&self, drives: &[DriveId], outcomes: &[DriveOutcome]) -> bool {
-        let was_asked = |drive: DriveId| outcomes.iter().any(|outcome| outcome.drive == drive);
-        drives.iter().all(|drive| was_asked(*drive) || self.is_gone(*drive))
-    }
-
-    /// Whether `drive` failed permanently. One that the rack gave up and tries again may return.
-    fn is_gone(&self, drive: DriveId) -> bool {
-        self.has_failed(drive) && !self.trials.contains_key(&drive)
     }
 
     /// Deadlines that `drive` missed since boot.

@@ -50,9 +50,9 @@ pub(crate) fn is_needed(drive: DriveId, unbuilt: &[u32]) -> Option<String> {
     let number = drive.0;
     (!unbuilt.is_empty()).then(|| {
         format!(
-            "the rack gave up drive {number} because it stayed away, and blobs need it: they have lost stacks with drives \
-             {unbuilt:?} as well. Put drive {number} itself back and run this again; if it cannot be read, run `larder \
-             drive fail {number} --force` first"
+            "the rack gave up drive {number} because it stayed away, and blobs need it: they have lost stacks with \
+             drives {unbuilt:?} as well. Put drive {number} itself back and run this again; if it cannot be read, run \
+             `larder drive fail {number} --force` first"
         )
     })
 }

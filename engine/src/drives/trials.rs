@@ -6,6 +6,7 @@
 //! out of service all the while. One that the operator gave up has none.
 
 use super::{DrivePhase, Drives};
+use crate::event::DriveOutcome;
 use core::time::Duration;
 use model::{DriveId, Time};
 
@@ -38,5 +39,17 @@ impl Drives {
     pub fn may_return_after_all(&mut self, drive: DriveId, due: Time) {
         self.cut_off.remove(&drive);
         self.may_return(drive, due);
+    }
+
+    /// True if each of `drives` was asked or failed permanently, so none may bring back what is missing. One may be
+    /// both: it failed meanwhile.
+    pub fn all_asked(&self, drives: &[DriveId], outcomes: &[DriveOutcome]) -> bool {
+        let was_asked = |drive: DriveId| outcomes.iter().any(|outcome| outcome.drive == drive);
+        drives.iter().all(|drive| was_asked(*drive) || self.is_gone(*drive))
+    }
+
+    /// Whether `drive` failed permanently. One that the rack gave up and tries again may return.
+    pub(super) fn is_gone(&self, drive: DriveId) -> bool {
+        self.has_failed(drive) && !self.trials.contains_key(&drive)
     }
 }

@@ -6,7 +6,9 @@ use crate::site::{Ended, Facts, HOUR, KIB, Larder, MIB, Site};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::stack_name;
 use disk::{Buffer, Drive};
+use engine::Event;
 use model::{BlobId, DriveId, Rng};
+use server::admin::Admin;
 use server::replace::Taken;
 use std::sync::Arc;
 
@@ -145,5 +147,35 @@ fn a_drive_that_is_back_is_looked_through_again_if_the_record_of_a_blob_cannot_b
         let catalog = &larder.context.catalog;
         assert!(medium.contents(&name).is_some(), "nobody knew whether it counts");
         assert!(catalog.returned_drives().await.unwrap().contains_key(&drive), "it is looked through again");
+    });
+}
+
+/// Two drives that share a blob, which bears the loss of one.
+async fn sharing(larder: &Larder, keys: &[String]) -> [DriveId; 2] {
+    let blob = blobs(larder, keys).await.swap_remove(0);
+    [blob.drives[0], blob.drives[1]]
+}
+
+#[test]
+fn another_drive_is_refused_in_the_place_of_one_that_the_rack_gave_up_and_blobs_need() {
+    let mut site = Site::nas8();
+    site.policy.migration.pack_bytes = MIB;
+    let facts = site.facts();
+    site.run(async |larder| {
+        label_all(larder, &facts).await;
+        let keys = larder.put_many("k", 8, 300 * KIB).await;
+        larder.settle().await;
+        let [given_up, failed] = sharing(larder, &keys).await;
+        larder.context.catalog.give_up_drive(given_up, 1).await.unwrap();
+        larder.world.report(Event::DriveFailed { drive: given_up, pulled: false });
+        fail(larder, failed).await;
+        let replaced = async |taken| larder.status().replace_with(given_up, async move { Ok(taken) }).await;
+        let refused = replaced(Taken::Another(DriveUuid([77; 16]))).await.unwrap_err().to_string();
+        assert!(refused.contains("blobs need it"), "{refused}");
+        let word = larder.status().fail_drive(given_up.0, false).await.unwrap_err().to_string();
+        assert!(word.contains("--force"), "{word}");
+        let uuid = label::uuid_of(&*facts.media[given_up.index()]).await.unwrap();
+        replaced(Taken::Itself(uuid)).await.unwrap();
+        all_read(larder, &keys).await;
     });
 }
