@@ -345,3 +345,51 @@ fn a_server_that_is_killed_after_a_month_knows_which_day_it_is() {
 fn a_scrub_forgets_no_damage_where_the_queue_is_full() {
     sound(6_000_058);
 }
+
+#[test]
+fn what_is_still_looked_for_is_not_lost_while_its_drive_is_away_or_its_list_cannot_be_read() {
+    for seed in [3_983_739_067, 4_100_014_458, 3_983_758_883] {
+        sound(seed);
+    }
+}
+
+#[test]
+fn no_other_drive_takes_the_place_of_one_that_blobs_need() {
+    sound(4_100_006_416);
+}
+
+#[test]
+fn what_a_recovery_adopts_survives_a_power_cut() {
+    sound(3_348_414_791);
+}
+
+#[test]
+fn a_drive_that_waits_for_power_is_started_though_its_group_never_sleeps() {
+    sound(3_983_763_775);
+}
+
+#[test]
+fn dead_blobs_count_until_they_are_removed_and_no_longer() {
+    for seed in [3_983_728_184, 4_100_002_498] {
+        sound(seed);
+    }
+}
+
+#[test]
+fn a_drive_that_is_back_is_looked_through_until_every_record_could_be_read() {
+    for seed in [3_983_727_365, 3_983_736_460] {
+        sound(seed);
+    }
+}
+
+#[test]
+fn parts_that_are_coming_keep_no_object_from_moving() {
+    sound(4_100_004_436);
+}
+
+#[test]
+fn a_recovery_is_judged_by_what_the_operator_can_do() {
+    for seed in [3_983_729_030, 3_983_739_702, 3_983_736_955] {
+        sound(seed);
+    }
+}

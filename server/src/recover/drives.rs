@@ -167,6 +167,13 @@ impl Recovery<'_> {
             // What a rebuild had not written to its end counts where it was.
             places[usize::from(index)] = record.drives[usize::from(index)];
         }
+        for (index, place) in places.iter_mut().enumerate() {
+            let was = record.drives[index];
+            // A rebuild that was killed may not have synced it.
+            if *place != was && !drives.is_synced(*place, record.blob, index as u8).await {
+                *place = was;
+            }
+        }
         let distinct: BTreeSet<DriveId> = places.iter().copied().collect();
         let moved = places.iter().zip(&record.drives).filter(|(is, was)| is != was).count();
         if moved > 0 && distinct.len() == places.len() {
@@ -200,6 +207,11 @@ impl Recovery<'_> {
                 return Ok(payload_bytes);
             }
         };
+        if let Err(why) = drives.sync(header.blob, stacks).await {
+            self.report.unreadable += 1;
+            (self.watch)(Step::Unusable(&format!("blob {id}: {why}")));
+            return Ok(payload_bytes);
+        }
         let record = record(&header, stacks, group, index.len());
         let members = index.into_iter().map(member).collect();
         self.adoption.adopt(&record, begun, members).await.map_err(|error| match error {

@@ -102,6 +102,27 @@ impl GroupDrives {
         None
     }
 
+    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and what is adopted is in no
+    /// other place from then on. An error if too few of them are.
+    pub(super) async fn sync(&self, blob: stack::Blob, stacks: &Stacks) -> Result<(), String> {
+        let mut synced = BTreeSet::new();
+        let mut error = String::new();
+        for (index, drive) in self.with_drives(stacks) {
+            match drive.sync(&stack::stack_name(blob.id, index)).await {
+                Ok(()) => drop(synced.insert(index)),
+                Err(why) => error = text(why),
+            }
+        }
+        let enough = synced.len() >= usize::from(blob.code.data);
+        if enough { Ok(()) } else { Err(format!("too few of its stacks can be synced: {error}")) }
+    }
+
+    /// Makes stack `index` of `blob` on `drive` durable. False if that fails.
+    pub(super) async fn is_synced(&self, drive: DriveId, blob: BlobId, index: u8) -> bool {
+        let Some(drive) = self.drives.get(&drive) else { return false };
+        drive.sync(&stack::stack_name(blob, index)).await.is_ok()
+    }
+
     /// Each of `stacks` with its drive, and each index once.
     pub(super) fn with_drives(&self, stacks: &Stacks) -> Vec<(u8, Arc<dyn Drive>)> {
         let mut seen = BTreeSet::new();
