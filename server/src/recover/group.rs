@@ -102,8 +102,8 @@ impl GroupDrives {
         None
     }
 
-    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and what is adopted is in no
-    /// other place from then on. An error if too few of them are.
+    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and what is adopted is in
+    /// no other place from then on. An error if too few of them are.
     pub(super) async fn sync(&self, blob: stack::Blob, stacks: &Stacks) -> Result<(), String> {
         let mut synced = BTreeSet::new();
         let mut error = String::new();
