@@ -163,10 +163,10 @@ mod tests {
         TraceMessage::Action(Action::Finished { op: OpId(op), outcome })
     }
 
-    /// The cycles after which the messages of `cycle` are recognised, of a thousand.
+    /// The cycles after which the messages of `cycle` are recognised, of five times as many as that takes.
     fn recognised(mut cycle: impl FnMut(u64) -> Vec<TraceMessage>) -> Option<u64> {
         let mut repetition = Repetition::default();
-        (0..1_000).find(|at| cycle(*at).iter().any(|message| repetition.take(message).is_some()))
+        (0..5 * CYCLES as u64).find(|at| cycle(*at).iter().any(|message| repetition.take(message).is_some()))
     }
 
     #[test]
