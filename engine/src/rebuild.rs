@@ -631,7 +631,7 @@ impl Rebuilder {
         assert!(passes.pending.len() <= PAGE_BLOBS as usize, "memory is one page for each failed drive");
     }
 
-    /// The page that is awaited could not be listed: nobody knows what is left, and the pass begins anew.
+    /// The awaited page could not be listed: the pass starts again after [`PAUSE_MIN`].
     pub fn unlisted(&mut self, drive: DriveId, attempt: Attempt, now: Time) {
         let Some(passes) = self.drives.get_mut(&drive) else { return };
         if matches!(passes.phase, RebuildPhase::Listing { attempt: awaited, .. } if awaited == attempt) {

@@ -33,7 +33,7 @@ impl OpenParts {
         self.count.lock().all_bytes()
     }
 
-    /// The bytes that the catalog knows: those of them that are staged. What is coming has room reserved.
+    /// Staged bytes of parts: those that the catalog knows. A part that is still coming has only reserved room.
     pub(crate) fn staged_bytes(&self) -> u64 {
         self.count.lock().known_bytes
     }

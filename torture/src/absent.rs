@@ -51,7 +51,7 @@ pub(crate) async fn look(running: &Running) {
     }
 }
 
-/// The operator takes charge of `drive`: from now on it is his to replace. True if the rack had given it up.
+/// The operator takes charge of `drive`, and replaces it. True if the rack had given it up.
 pub(crate) fn take_charge(running: &Running, drive: usize) -> bool {
     let mut state = running.overlay.state();
     let faults = &mut state.drives[drive];

@@ -111,7 +111,7 @@ fn states(about: About) -> Vec<&'static str> {
 type Cannot = (&'static [&'static str], &'static [&'static str], &'static str);
 
 /// Everything that cannot be.
-const CANNOT: [Cannot; 6] = [
+const CANNOT: [Cannot; 7] = [
     (
         &["DriveReported", "DriveMayReturn", "ScrubReported", "ScrubUnread", "Booted", "ChecksReported"],
         &["serving", "full", "closing"],
@@ -129,10 +129,12 @@ const CANNOT: [Cannot; 6] = [
             "Job",
             "Closing",
             "DeadlineReached",
+            "ScrubRequested",
         ],
         &["booting"],
         "nothing is asked of a rack, nor by it, before it has booted",
     ),
+    (&["Closing"], &["closing"], "a server closes once"),
     (
         &["DriveReplaced", "DriveReturned"],
         &["waiting for power", "spinning up", "mounting", "ready", "unmounting", "stopping"],

@@ -450,7 +450,7 @@ impl State {
         let names: BTreeSet<FileName> = medium.names().into_iter().collect();
         for name in names.iter().filter(|name| **name != label::file_name()) {
             let (now, file) = (medium.contents(name), self.drives[drive].file(name));
-            // One that was lost may have been removed since: nobody found it there.
+            // The server may have removed a lost file since: it found none there.
             let is_back = file.is_back || file.lost;
             *file = FileFaults { foreign: file.foreign, is_back, ..FileFaults::default() };
             match (copy.get(name), now) {
@@ -495,7 +495,7 @@ impl State {
         }
     }
 
-    /// The operator pulls every drive that is dead for good, or puts it back.
+    /// The operator pulls every dead drive, or puts it back.
     pub(crate) fn pull_dead(&mut self, pulled: bool) {
         for faults in self.drives.iter_mut().filter(|faults| faults.destroyed) {
             faults.conditions.away_until = if pulled { u64::MAX } else { 0 };

@@ -7,8 +7,8 @@
 //! - With an older copy or none, so does every key whose object lay in the rack. One whose object was in the workshop
 //!   alone, or that was deleted since the copy, may hold what it held before instead. Nothing else is anywhere.
 //!
-//! The operator has pulled the drives that are dead: nobody knows of one that does not answer whether it spins, so it
-//! would keep its share of the power from the others.
+//! The operator has pulled the dead drives: a drive that does not answer may spin, so it would keep its share of the
+//! power from the others.
 //!
 //! Then the operator deletes what came back and cannot be read as a whole any more: an object whose staged file is
 //! gone, or whose pack was being removed. The model takes over from what is there.
