@@ -377,7 +377,7 @@ fn dead_blobs_count_until_they_are_removed_and_no_longer() {
 
 #[test]
 fn a_drive_that_is_back_is_looked_through_until_every_record_could_be_read() {
-    for seed in [3_983_727_365, 3_983_736_460] {
+    for seed in [3_983_727_365, 3_983_736_460, 2_668_427_597] {
         sound(seed);
     }
 }

@@ -114,19 +114,24 @@ impl Sweep<'_> {
     async fn look_at(&self, blob: BlobId, index: u8) -> Result<Option<StackOutcome>, String> {
         let _turn = self.aiming.lock().await;
         let catalog = &self.context.catalog;
-        let is_left_over = match catalog.known_blobs(&[blob]).await.map_err(text)?.pop() {
-            Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await.map_err(text)?,
-            // It stays until its record can be read, which may be at the next mount.
-            Some(Known::Damaged) => return Ok(Some(StackOutcome::Failed("its record is damaged".to_owned()))),
-            // A catalog that may lack something removes nothing that it does not know.
-            Some(Known::Nothing) if catalog.keeps_unknown().await.map_err(text)? => false,
-            Some(Known::Nothing) => match self.is_forgotten(blob, index).await {
-                Ok(is_forgotten) => is_forgotten,
-                // It stays, and the others are looked at.
-                Err(error) => return Ok(Some(StackOutcome::Failed(error.to_string()))),
-            },
-            _ => false,
-        };
+        let mut is_left_over = false;
+        // The blob may be forgotten between the two looks at it: then the second pass finds nothing.
+        for _pass in 0..2 {
+            is_left_over = is_left_over
+                || match catalog.known_blobs(&[blob]).await.map_err(text)?.pop() {
+                    Some(Known::Blob(_)) => catalog.note_left_over(blob, self.drive, index).await.map_err(text)?,
+                    // It stays until its record can be read, which may be at the next mount.
+                    Some(Known::Damaged) => return Ok(Some(StackOutcome::Failed("its record is damaged".to_owned()))),
+                    // A catalog that may lack something removes nothing that it does not know.
+                    Some(Known::Nothing) if catalog.keeps_unknown().await.map_err(text)? => false,
+                    Some(Known::Nothing) => match self.is_forgotten(blob, index).await {
+                        Ok(is_forgotten) => is_forgotten,
+                        // It stays, and the others are looked at.
+                        Err(error) => return Ok(Some(StackOutcome::Failed(error.to_string()))),
+                    },
+                    _ => false,
+                };
+        }
         let target = RebuildTarget { drive: self.drive, index, spare: false };
         if !is_left_over {
             // A rebuild may be writing it, or has left it: that may still come to nothing.
