@@ -23,8 +23,12 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
         let inspected = stack::inspect_deeply(described, &drives, &mut Vec::new()).await;
         let (known, beyond) = (known.get(&id), plan.beyond);
         let awaited = if beyond { lost_of(running, &blob).await } else { Vec::new() };
+        // What was lost with drives the rebuild knows of, and what a scrub found damaged beside that is a finding.
+        let damaged = known.map_or(0, |known| known.damaged.len());
+        let is_beyond_repair = beyond && awaited.len() + damaged > usize::from(blob.code_parity);
         let inspected = Inspection { flaws: without(inspected.flaws, &awaited), ..inspected };
-        running.journal.demand(is_as_promised(running, &blob, &inspected, (known, beyond)), Rule::Audit, || {
+        let is_right = is_beyond_repair || is_as_promised(running, &blob, &inspected, (known, beyond));
+        running.journal.demand(is_right, Rule::Audit, || {
             format!("after a scrub {id} has {:?}, {:?}; known is {known:?}", inspected.flaws, inspected.payload)
         });
     }
