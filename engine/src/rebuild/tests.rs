@@ -226,13 +226,19 @@ fn failed((op, attempt): (OpId, Attempt), results: &[(DriveId, DriveResult)]) ->
     Event::TransferEnded { op, attempt, done: false, outcomes }
 }
 
-/// Another drive took the place of the one that failed. A blob lost its stack there, which an earlier rebuild may have
-/// left: the first transfer of its rebuild, and the blob.
-fn replaced_with_leftover() -> (Rack, (OpId, Attempt, Transfer), BlobOnDrive) {
+/// A rack whose drive failed, which held nothing then, and the page that is asked for after `event`.
+fn followed_by(event: Event) -> (Rack, Attempt) {
     let mut rack = booted(1_000, 1000);
     let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
     notify(&mut rack, 1, page(attempt, Vec::new(), None));
-    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let (attempt, _) = asked(&notify(&mut rack, 2, event)).unwrap();
+    (rack, attempt)
+}
+
+/// Another drive took the place of the one that failed. A blob lost its stack there, which an earlier rebuild may have
+/// left: the first transfer of its rebuild, and the blob.
+fn replaced_with_leftover() -> (Rack, (OpId, Attempt, Transfer), BlobOnDrive) {
+    let (mut rack, attempt) = followed_by(Event::DriveReplaced { drive: FAILED, lost_bytes: 100 });
     let mut blob = blobs(&rack, 1..2).swap_remove(0);
     (blob.lost, blob.left_there) = (vec![FAILED], true);
     let actions = obeyed(&mut rack, 2, page(attempt, vec![blob.clone()], None));
@@ -294,10 +300,7 @@ fn a_stack_that_may_be_in_its_place_is_looked_for_whatever_else_its_blob_has_los
 /// Its drive is back and away once more, and another one that its blob needs is gone.
 #[test]
 fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_is_away() {
-    let mut rack = booted(1_000, 1000);
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
-    notify(&mut rack, 1, page(attempt, Vec::new(), None));
-    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReturned { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let (mut rack, attempt) = followed_by(Event::DriveReturned { drive: FAILED, lost_bytes: 100 });
     notify(&mut rack, 2, Event::DriveBack { drive: FAILED });
     notify(&mut rack, 2, Event::DriveLost { drive: FAILED, loss: Loss::Died });
     let mut blob = blobs(&rack, 1..2).swap_remove(0);
@@ -311,10 +314,7 @@ fn a_stack_that_is_still_to_be_looked_for_is_not_lost_while_its_drive_is_away() 
 
 #[test]
 fn a_listing_that_fails_shows_nothing_and_is_asked_for_again() {
-    let mut rack = booted(1_000, 1000);
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
-    notify(&mut rack, 1, page(attempt, Vec::new(), None));
-    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReturned { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let (mut rack, attempt) = followed_by(Event::DriveReturned { drive: FAILED, lost_bytes: 100 });
     assert!(asked(&notify(&mut rack, 2, Event::OnDriveUnlisted { drive: FAILED, attempt })).is_none(), "not at once");
     assert_eq!(view(&rack).left_bytes, 100, "nothing was shown");
     let (attempt, after) = asked(&notify(&mut rack, 602, Event::DeadlineReached)).unwrap();
@@ -327,10 +327,7 @@ fn a_listing_that_fails_shows_nothing_and_is_asked_for_again() {
 
 #[test]
 fn a_dead_blob_that_is_removed_is_not_left_to_be_rebuilt() {
-    let mut rack = booted(1_000, 1000);
-    let (attempt, _) = asked(&notify(&mut rack, 1, Event::DriveFailed { drive: FAILED, pulled: true })).unwrap();
-    notify(&mut rack, 1, page(attempt, Vec::new(), None));
-    let (attempt, _) = asked(&notify(&mut rack, 2, Event::DriveReplaced { drive: FAILED, lost_bytes: 100 })).unwrap();
+    let (mut rack, attempt) = followed_by(Event::DriveReplaced { drive: FAILED, lost_bytes: 100 });
     let group = rack.layout().group_of(FAILED).unwrap();
     let BlobOnDrive { blob, drives, stack_bytes, bytes, .. } = blobs(&rack, 1..2).swap_remove(0);
     let lost = vec![FAILED];

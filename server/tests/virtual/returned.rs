@@ -23,6 +23,21 @@ async fn label_all(larder: &Larder, facts: &Facts) {
     }
 }
 
+/// A small rack whose packs hold a few objects each.
+fn of_small_packs() -> Site {
+    let mut site = Site::nas8();
+    site.policy.migration.pack_bytes = MIB;
+    site
+}
+
+/// Labelled drives, and objects that have all moved to the rack: their keys.
+async fn filled(larder: &Larder, facts: &Facts) -> Vec<String> {
+    label_all(larder, facts).await;
+    let keys = larder.put_many("k", 8, 300 * KIB).await;
+    larder.settle().await;
+    keys
+}
+
 /// The same as `larder drive replace` of the very drive that failed, until that is so.
 async fn take_back(larder: &Larder, drive: DriveId, facts: &Facts) {
     let taken = async || {
@@ -41,13 +56,10 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
     let (torn, mut crashed) = (&mut Rng::new(9), 0);
     let mut step = 1;
     loop {
-        let mut site = Site::nas8();
-        site.policy.migration.pack_bytes = MIB;
+        let mut site = of_small_packs();
         let facts = site.facts();
         let (keys, drive) = site.run(async |larder| {
-            label_all(larder, &facts).await;
-            let keys = larder.put_many("k", 8, 300 * KIB).await;
-            larder.settle().await;
+            let keys = filled(larder, &facts).await;
             let drive = fullest(larder, &keys).await;
             let blob = blobs(larder, &keys).await.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap();
             let index = blob.drives.iter().position(|other| *other == drive).unwrap();
@@ -80,13 +92,10 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
 
 #[test]
 fn what_nobody_counts_stays_until_its_header_shows_that_no_newer_catalog_wrote_it() {
-    let mut site = Site::nas8();
-    site.policy.migration.pack_bytes = MIB;
+    let mut site = of_small_packs();
     let facts = site.facts();
     site.run(async |larder| {
-        label_all(larder, &facts).await;
-        let keys = larder.put_many("k", 8, 300 * KIB).await;
-        larder.settle().await;
+        let keys = filled(larder, &facts).await;
         let drive = fullest(larder, &keys).await;
         let all = blobs(larder, &keys).await;
         let dead = all.iter().find(|blob| blob.drives.contains(&drive)).unwrap();
@@ -126,13 +135,10 @@ fn blob_record(blob: BlobId) -> Vec<u8> {
 
 #[test]
 fn a_drive_that_is_back_is_looked_through_again_if_the_record_of_a_blob_cannot_be_read() {
-    let mut site = Site::nas8();
-    site.policy.migration.pack_bytes = MIB;
+    let mut site = of_small_packs();
     let (facts, records) = (site.facts(), site.catalog.clone());
     site.run(async |larder| {
-        label_all(larder, &facts).await;
-        let keys = larder.put_many("k", 8, 300 * KIB).await;
-        larder.settle().await;
+        let keys = filled(larder, &facts).await;
         let drive = fullest(larder, &keys).await;
         let blob = blobs(larder, &keys).await.into_iter().find(|blob| blob.drives.contains(&drive)).unwrap();
         let index = blob.drives.iter().position(|other| *other == drive).unwrap();
@@ -158,13 +164,10 @@ async fn sharing(larder: &Larder, keys: &[String]) -> [DriveId; 2] {
 
 #[test]
 fn another_drive_is_refused_in_the_place_of_one_that_the_rack_gave_up_and_blobs_need() {
-    let mut site = Site::nas8();
-    site.policy.migration.pack_bytes = MIB;
+    let mut site = of_small_packs();
     let facts = site.facts();
     site.run(async |larder| {
-        label_all(larder, &facts).await;
-        let keys = larder.put_many("k", 8, 300 * KIB).await;
-        larder.settle().await;
+        let keys = filled(larder, &facts).await;
         let [given_up, failed] = sharing(larder, &keys).await;
         larder.context.catalog.give_up_drive(given_up, 1).await.unwrap();
         larder.world.report(Event::DriveFailed { drive: given_up, pulled: false });
