@@ -225,7 +225,7 @@ impl Catalog {
     /// Forgets a blob whose stacks were removed: its record, its stacks by drive and its tombstones. Again is no error.
     ///
     /// # Errors
-    /// [`CatalogError::BlobInUse`] if a version lies in it, or a stack of it may lie where a rebuild was aimed at, and
+    /// [`CatalogError::BlobInUse`] if it holds a version, or a rebuild may have left a stack of it on its target, and
     /// [`CatalogError::Conflict`]; nothing is changed then.
     pub async fn forget_blob(&self, blob: BlobId) -> Result<(), CatalogError> {
         let at = key::blob(blob);

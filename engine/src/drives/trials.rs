@@ -41,7 +41,7 @@ impl Drives {
         self.may_return(drive, due);
     }
 
-    /// True if each of `drives` was asked or failed permanently, so none may bring back what is missing. One may be
+    /// True if each of `drives` was asked or failed permanently, so none may bring back a missing stack. One may be
     /// both: it failed meanwhile.
     pub fn all_asked(&self, drives: &[DriveId], outcomes: &[DriveOutcome]) -> bool {
         let was_asked = |drive: DriveId| outcomes.iter().any(|outcome| outcome.drive == drive);

@@ -102,7 +102,7 @@ impl GroupDrives {
         None
     }
 
-    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and what is adopted is in
+    /// Makes `stacks` of `blob` durable: a server that was killed may not have synced them, and an adopted object is in
     /// no other place from then on. An error if too few of them are.
     pub(super) async fn sync(&self, blob: stack::Blob, stacks: &Stacks) -> Result<(), String> {
         let mut synced = BTreeSet::new();
