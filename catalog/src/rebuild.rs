@@ -145,6 +145,23 @@ impl Catalog {
         self.all_entries(&key::rebuild_targets(blob), |entry| target_of(entry).map(|(_, target)| target)).await
     }
 
+    /// Confirms by a commit that `blob` lies as it was read, and that `left` is all left over. False if not.
+    ///
+    /// A stack may have been counted by a commit that was not answered, and that comes to be at the next start. One
+    /// that is made after it, and finds the blob where it was, proves that it was not: without this nothing that a
+    /// rebuild has left may be removed.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`].
+    pub async fn confirm_left_over(&self, blob: &Blob, left: &[RebuildTarget]) -> Result<bool, CatalogError> {
+        let (at, notes) = (key::blob(blob.blob), || left.iter().map(|target| target.key(blob.blob)));
+        let found = self.read_raw::<Blob>(&at).await?.filter(|(found, _)| found.drives == blob.drives);
+        let Some((_, raw)) = found else { return Ok(false) };
+        let mut checks = vec![Check::Is(at, raw)];
+        checks.extend(notes().map(|note| Check::Is(note, Vec::new())));
+        self.apply(Batch::new(checks, notes().map(|note| Write::Put(note, Vec::new())).collect())).await
+    }
+
     /// What rebuilds of `blob` may have left at these places is removed.
     ///
     /// # Errors

@@ -345,11 +345,14 @@ pub(super) async fn remove_left_over(
     if targets.is_empty() {
         return Ok(true);
     }
-    // What is lost with a drive that is back may be there and good, until somebody has looked.
     if let Some(found) = context.catalog.blob(blob).await?
         && context.catalog.is_blob_living(blob).await?
     {
+        // What is lost with a drive that is back may be there and good, until somebody has looked.
         targets.retain(|target| target.spare || found.drives.get(usize::from(target.index)) != Some(&target.drive));
+        if !targets.is_empty() && !context.catalog.confirm_left_over(&found, &targets).await? {
+            return Ok(false);
+        }
     }
     let mut gone = Vec::new();
     for target in &targets {
