@@ -6,7 +6,7 @@ use crate::kinds::FaultKind;
 use crate::limits::{close, no_fuse_tripped};
 use crate::plan::{Life, LifeEnd, Plan, Stream};
 use crate::reference::Reference;
-use crate::site::{Ended, Site};
+use crate::site::{Ended, Running, Site};
 use crate::{clients, healing, panics, recovery, storm};
 use catalog::{Catalog, Store};
 use futures::FutureExt;
@@ -25,6 +25,16 @@ pub(crate) fn run(plan: &Plan) -> Site {
     let panicked = panics::Gathering::all();
     journal.demand(ran.is_ok() && panicked.is_empty(), Rule::Assertion, || panicked.join("; "));
     site
+}
+
+/// The clients live, until they are through or, in runs with such ends, the server is stopped: the front ends first
+/// and cuts them off, then the server closes, while faults and the operator go on.
+async fn live_until_stopped(running: &Running, reference: &Reference, plan: &Plan, life: (u64, &Life)) {
+    let clients = clients::live(running, reference, plan, life);
+    let Some(after) = plan.stopped_after(life) else { return clients.await };
+    let through = tokio::time::timeout(after, clients).await.is_ok();
+    running.journal.note(|| format!("the server is stopped; its clients are through: {through}"));
+    close(running).await;
 }
 
 struct Run<'a> {
@@ -57,11 +67,11 @@ impl Run<'_> {
             booted = true;
             tokio::select! {
                 biased;
-                () = clients::live(running, reference, &plan, (round, life)) => {}
+                () = live_until_stopped(running, reference, &plan, (round, life)) => {}
                 () = storm::rage(running, &plan, (round, life)) => {}
             }
             no_fuse_tripped(running);
-            if life.end == LifeEnd::Stopped {
+            if life.end == LifeEnd::Stopped && !plan.abrupt {
                 healing::lull(running, reference, &plan).await;
                 close(running).await;
             }

@@ -9,7 +9,9 @@ use engine::DrivePhase;
 use model::{DriveId, Rng};
 use server::admin::Admin;
 use server::replace::Taken;
+use server::verify::{Options, VerifyRequest};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Gives up `drive` for good, unless more would be lost by that than the code bears. Every other time it is pulled
 /// first, else when another takes its place; but always if anything is wrong with it. Of a drive that is away the rack
@@ -71,6 +73,21 @@ pub(crate) async fn meddle(running: &Running, rng: &mut Rng) {
         _ => running.status.start_scrub(Some(group as u32)).await.map(drop),
     };
     running.journal.note(|| format!("the operator meddles with scrubs ({word}, group {group}): {answer:?}"));
+}
+
+/// Asks for a verification beside the server, and interrupts it after some time. What it finds is what faults did.
+pub(crate) async fn verify(running: &Running, rng: &mut Rng) {
+    let options = Options { drives: true, deep: rng.below(4) == 0 };
+    let wakes = rng.below(2) == 0;
+    let longest_ms = 1 << rng.between(6, 18);
+    let span = Duration::from_millis(rng.between(1, longest_ms));
+    let begun = running.status.verification(VerifyRequest::Begin { options, wakes }).await;
+    running.journal.note(|| format!("the operator asks for a verification: {:?}", begun.as_ref().map(drop)));
+    let Ok(Some(begun)) = begun else { return };
+    tokio::time::sleep(span).await;
+    let ended = running.status.verification(VerifyRequest::End(begun.number)).await;
+    let phase = ended.as_ref().map(|ended| ended.as_ref().map(|ended| ended.phase.clone()));
+    running.journal.note(|| format!("the operator ends it: {phase:?}"));
 }
 
 /// Gives up `drive` for good, if it may be lost by now. True if that is done.

@@ -71,6 +71,10 @@ pub(crate) enum Stream {
     Loss {
         round: u64,
     },
+    /// When a server is stopped.
+    Stop {
+        round: u64,
+    },
 }
 
 impl Stream {
@@ -90,6 +94,7 @@ impl Stream {
             Self::Kind { index } => 6 << 40 | index,
             Self::Habit { index } => 7 << 40 | index,
             Self::Loss { round } => 8 << 40 | round,
+            Self::Stop { round } => 9 << 40 | round,
         };
         Rng::for_thing(seed ^ 0x7072_7475_7265, salt)
     }
@@ -300,6 +305,10 @@ pub struct Plan {
     pub shaky: bool,
     /// Objects are tagged again and again while they move.
     pub tags: bool,
+    /// Servers are stopped while clients, operators and faults go on.
+    pub abrupt: bool,
+    /// The operator asks for verifications, and interrupts them.
+    pub verifies: bool,
     /// Lives last for weeks and months: clients rest for days, and what befalls a drive lasts for as long.
     pub months: bool,
     /// The lives of the server, before the last one, in which no faults happen.
@@ -331,6 +340,16 @@ pub const LOST_FROM: u64 = 5_000_000;
 /// Runs from this number on may have lives of months, groups of 24 drives with 15 + 3, repeated answers, and drives
 /// that other programs start: those below stay what they were.
 pub const MONTHS_FROM: u64 = 6_000_000;
+
+/// Runs from this number on may have servers that are stopped amid faults, and an operator who verifies: those below
+/// stay what they were.
+pub const STOPPED_FROM: u64 = 5_000_000_000;
+
+/// The number of the habit of stopping servers amid faults.
+const ABRUPT: u64 = 17;
+
+/// The number of the habit of verifying.
+const VERIFIES: u64 = 18;
 
 /// The number of the habit of living for months.
 const MONTHS: u64 = 14;
@@ -633,6 +652,8 @@ impl Plan {
             meddles: seed >= MEDDLED_FROM && has_habit(seed, SCRUBS),
             shaky,
             tags: has_habit(seed, 9) && !loses,
+            abrupt: seed >= STOPPED_FROM && has_habit(seed, ABRUPT),
+            verifies: seed >= STOPPED_FROM && has_habit(seed, VERIFIES),
             months,
             lives,
             keys: rng.between(2, 16),
@@ -649,6 +670,14 @@ impl Plan {
             10..=14 => rng.between(1, 100 * KIB),
             _ => rng.between(1, 400 * KIB),
         }
+    }
+
+    /// The time after which the server of a life is stopped amid clients and faults; none if it awaits its clients.
+    pub(crate) fn stopped_after(&self, (round, life): (u64, &Life)) -> Option<Duration> {
+        let rng = &mut Stream::Stop { round }.of(self.seed);
+        let longest_ms = (1 << rng.between(10, 22)) * if self.months { 500 } else { 1 };
+        let after = Duration::from_millis(rng.between(1, longest_ms));
+        (self.abrupt && life.end == LifeEnd::Stopped).then_some(after)
     }
 
     /// True if the rack gives up drives that stay away.
@@ -672,7 +701,7 @@ impl Plan {
         let lives: Vec<String> =
             self.lives.iter().map(|life| format!("{} x {} until {:?}", life.clients, life.ops, life.end)).collect();
         format!(
-            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
+            "{:?}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}{}; lives: {}; faults: {}",
             self.rack,
             if self.beyond { ", losses beyond r" } else { "" },
             if self.users { ", users" } else { "" },
@@ -686,6 +715,8 @@ impl Plan {
             if self.meddles { ", scrubs asked for and paused" } else { "" },
             if self.shaky { ", shaky" } else { "" },
             if self.tags { ", tags" } else { "" },
+            if self.abrupt { ", stopped amid faults" } else { "" },
+            if self.verifies { ", verifications" } else { "" },
             if self.months { ", months" } else { "" },
             if self.policy.scrub.period.is_some() { ", scrubs" } else { "" },
             match give_up(self.seed) {

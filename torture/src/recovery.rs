@@ -11,7 +11,7 @@
 //! power from the others.
 //!
 //! Then the operator deletes what came back and cannot be read as a whole any more: an object whose staged file is
-//! gone, or whose pack was being removed. The model takes over from what is there.
+//! gone, or is another one by now, or whose pack was being removed. The model takes over from what is there.
 
 use crate::content::serial_of;
 use crate::journal::Rule;
@@ -128,7 +128,7 @@ impl Loss<'_> {
 
     /// The model begins anew at a key that does not hold what it held.
     async fn take_over(&self, catalog: &Catalog, at: &At, (was, is): (Entry, Entry)) -> Result<(), ServerError> {
-        if version(&was) == version(&is) {
+        if version(&was) == version(&is) && !lies_elsewhere_in_the_workshop(&was, &is) {
             return Ok(());
         }
         let is_whole = match &is {
@@ -150,6 +150,15 @@ impl Loss<'_> {
 
 fn version(entry: &Entry) -> Option<u64> {
     entry.as_ref().map(|(object, _)| object.version.0)
+}
+
+/// True of an object that went to the rack and came back to the workshop since the copy: its file is another one than
+/// the copy knows, and is nobody's.
+fn lies_elsewhere_in_the_workshop(was: &Entry, is: &Entry) -> bool {
+    let place = |entry: &Entry| entry.as_ref().map(|(_, place)| *place);
+    let in_rack = |place: &Option<Place>| matches!(place, Some(Place::Stored { .. }));
+    let (was, is) = (place(was), place(is));
+    !in_rack(&was) && !in_rack(&is) && was != is
 }
 
 async fn entry(catalog: &Catalog, at: &At) -> Entry {

@@ -70,6 +70,8 @@ impl Shrinking {
         self.with(|plan| plan.jobs = false);
         self.with(|plan| plan.users = false);
         self.with(|plan| plan.tags = false);
+        self.with(|plan| plan.abrupt = false);
+        self.with(|plan| plan.verifies = false);
         self.with(|plan| plan.unseen = false);
         for life in 0..self.best.plan.lives.len() {
             self.with(|plan| plan.lives[life].older_catalog = false);

@@ -42,6 +42,10 @@ pub(crate) async fn rage(running: &Running, plan: &Plan, (round, life): (u64, &L
             continue;
         }
         let mut rng = Stream::Storm { round, fault }.of(plan.seed);
+        if plan.verifies && rng.below(5) == 0 {
+            crate::operator::verify(running, &mut rng).await;
+            continue;
+        }
         if plan.meddles && rng.below(5) == 0 {
             crate::operator::meddle(running, &mut rng).await;
             continue;
