@@ -1,8 +1,8 @@
 //! Removing the stacks of a blob, or putting a regenerated one in its place, and nothing else.
 //!
 //! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
-//! blob and index. Where a crash or a bad sector left no header, the footer decides, and where there is none either,
-//! the checksum page before it. A file with none of the three was never complete, and bears the number and the nonce of
+//! blob and index. Where there is no header, or another's, the footer decides, and where there is none, the checksum
+//! page before it. A file with none of the three was never complete, and bears the number and the nonce of
 //! this blob in its name: it is what an attempt at this very stack has left.
 //!
 //! Invariants: a file that shows itself to be another's is left where it is, and reported. A block that cannot be read
@@ -118,8 +118,9 @@ struct Witnesses<'a> {
 
 impl Witnesses<'_> {
     /// Whose the file is; `None` if it shows nothing, since it was never complete. Its name and either its header or
-    /// its footer are enough to make it the stack that is `meant`: a write that was to go elsewhere may have put
-    /// another's into the place of one of the two. But no write of this rack puts another rack's header there.
+    /// its footer, or its checksum page where the footer shows nothing, are enough to make it the stack that is
+    /// `meant`: a write that was to go elsewhere may have put another's into the place of one of them. But no write of
+    /// this rack puts another rack's header there.
     async fn owner(mut self, meant: Owner) -> Result<Option<Owner>, DriveError> {
         let header = self.ask(Some(0), of_header).await?;
         if header == Some(meant) {
@@ -127,13 +128,14 @@ impl Witnesses<'_> {
         }
         let end = self.drive.len(self.name).await?;
         let footer = self.ask(end.checked_sub(BLOCK), of_footer).await?;
-        if footer == Some(meant) && header.is_none_or(|(rack, ..)| rack == meant.0) {
-            return Ok(footer);
-        }
-        let shown = match header.or(footer) {
+        let last = match footer {
             None => self.ask(end.checked_sub(2 * BLOCK), of_page).await?,
             shown => shown,
         };
+        if last == Some(meant) && header.is_none_or(|(rack, ..)| rack == meant.0) {
+            return Ok(last);
+        }
+        let shown = header.or(last);
         if shown.is_none() && self.unread.len() > 1 { Err(self.unread.remove(0)) } else { Ok(shown) }
     }
 

@@ -273,9 +273,12 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
     site.run(async |larder| {
         let keys = fill(larder).await;
         let all = blobs(larder, &keys).await;
-        let (of, from) = (&all[0], &all[1]);
-        // A write that was to go to another stack, in the place of the header of one and of the footer of another.
-        for (index, at_end) in [(2_u8, false), (4, true)] {
+        let from = &all[1];
+        // A write that was to go to another stack, in the place of the header of one and of the footer of another; and
+        // of the header of one whose footer has rotted.
+        for (of, index, at_end, rots) in
+            [(&all[0], 2_u8, false, false), (&all[0], 4, true, false), (&all[2], 1, false, true)]
+        {
             let (name, other) = (stack_name(of.blob, index), stack_name(from.blob, 3));
             let strayed = facts.media[from.drives[3].index()].contents(&other).unwrap();
             let medium = &facts.media[of.drives[usize::from(index)].index()];
@@ -284,6 +287,9 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
                 if at_end { (&strayed[strayed.len() - 4096..], end - 4096) } else { (&strayed[..4096], 0) };
             medium.write_at(&name, at as u64, Buffer::copy_of(block)).await.unwrap();
             medium.sync(&name).await.unwrap();
+            if rots {
+                medium.flip_bit(&name, end as u64 - 4_000, 1);
+            }
         }
         scrub(larder).await;
         is_clean(larder, &facts).await;
