@@ -5,8 +5,8 @@
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use torture::{
-    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report, Totals, history,
-    run, shrink,
+    ABSENT_FROM, FaultKind, LOST_FROM, MEDDLED_FROM, MONTHS_FROM, Plan, RULED_FROM, RackShape, Report, STOPPED_FROM,
+    Totals, history, run, shrink,
 };
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
@@ -388,8 +388,31 @@ fn parts_that_are_coming_keep_no_object_from_moving() {
 }
 
 #[test]
+fn a_scrub_leaves_what_a_commit_that_was_not_answered_may_count() {
+    sound(1_183_955_424);
+}
+
+#[test]
+fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
+    let mut totals = Totals::default();
+    let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);
+    abrupt.take(40).for_each(|seed| totals.add(&sound(seed)));
+    let closing: u64 = totals.coverage.values().filter_map(|states| states.get("closing")).sum();
+    assert!(closing > 100, "events meet a server that closes: {closing}");
+}
+
+#[test]
+fn a_verification_beside_the_server_may_be_interrupted_at_any_moment() {
+    let mut totals = Totals::default();
+    let verified = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).verifies);
+    verified.take(40).for_each(|seed| totals.add(&sound(seed)));
+    let cancelled = totals.coverage.get("Cancelled").map_or(0, |states| states.values().sum::<u64>());
+    assert!(cancelled > 0, "looks at drives are withdrawn");
+}
+
+#[test]
 fn nothing_is_demanded_that_no_operator_and_no_server_can_do() {
-    for seed in [3_983_729_030, 3_983_739_702, 3_983_736_955, 1_183_952_763] {
+    for seed in [3_983_729_030, 3_983_739_702, 3_983_736_955, 1_183_952_763, 5_000_000_472, 6_047_593_600] {
         sound(seed);
     }
 }
