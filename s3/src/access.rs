@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// The group of everybody.
 const ALL_USERS: &str = "http://acs.amazonaws.com/groups/global/AllUsers";
+/// What a grant may permit.
+const PERMISSIONS: [&str; 5] =
+    [Permission::FULL_CONTROL, Permission::READ, Permission::READ_ACP, Permission::WRITE, Permission::WRITE_ACP];
 /// Canned ACLs that S3 has and this store does not.
 const OTHER_ACLS: [&str; 5] =
     ["authenticated-read", "aws-exec-read", "bucket-owner-read", "log-delivery-write", "public-read-write"];
@@ -48,9 +51,8 @@ impl Frontend {
 
     /// The bucket of a request, which must belong to its user.
     pub(crate) async fn owned_bucket(&self, request: &S3Request) -> Result<Owned, ErrorResponse> {
-        // Strangers do not even learn which buckets do not exist.
-        request.user()?;
         let bucket = self.bucket(request).await?;
+        request.user()?;
         if !request.owns(&bucket) {
             return Err(ErrorCode::AccessDenied.into());
         }
@@ -124,8 +126,8 @@ fn is_public(bucket: &Bucket, acl: Acl) -> bool {
 /// The ACL in the header of a request, under this object ownership; `None` without such a header.
 ///
 /// # Errors
-/// `AccessControlListNotSupported` where ACLs do not count, `NotImplemented` for those of S3 that are not served,
-/// `InvalidArgument` for any other value.
+/// `AccessControlListNotSupported` where ACLs do not count, `InvalidArgument` for those that are not served and for what
+/// is none.
 pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Result<Option<Acl>, ErrorResponse> {
     let Some(name) = request.header("x-amz-acl")? else { return Ok(None) };
     let acl = match name {
@@ -139,7 +141,7 @@ pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Resul
     if ownership == Some(Ownership::BucketOwnerEnforced) {
         return Err(ErrorCode::AccessControlListNotSupported.into());
     }
-    acl.map(Some).ok_or_else(|| ErrorResponse::not_implemented(&format!("The ACL {name}")))
+    acl.map(Some).ok_or_else(|| ErrorCode::InvalidArgument.with(format!("The ACL {name} is not served here.")))
 }
 
 /// The object ownership in the header of a request.
@@ -252,16 +254,17 @@ fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, Err
         let grantee = grant.grantee.as_ref();
         let is_owner = grantee.and_then(|grantee| grantee.id.as_deref()) == Some(bucket.owner.as_str());
         let is_everyone = grantee.and_then(|grantee| grantee.uri.as_deref()) == Some(ALL_USERS);
-        match grant.permission.as_ref().map(Permission::as_str) {
-            Some(Permission::FULL_CONTROL) if is_owner => owners += 1,
-            Some(Permission::READ) if is_everyone => public += 1,
+        let permission = grant.permission.as_ref().map(Permission::as_str).filter(|name| PERMISSIONS.contains(name));
+        match permission.ok_or(ErrorCode::MalformedAclError)? {
+            Permission::FULL_CONTROL if is_owner => owners += 1,
+            Permission::READ if is_everyone => public += 1,
             _ => others += 1,
         }
     }
     match (owners, public, others) {
         (1.., 0, 0) => Ok(Acl::Private),
         (1.., 1.., 0) => Ok(Acl::PublicRead),
-        _ => Err(ErrorResponse::not_implemented("An ACL that is neither private nor public-read")),
+        _ => Err(ErrorCode::InvalidArgument.with("An ACL that is neither private nor public-read is not served here.")),
     }
 }
 
@@ -280,7 +283,8 @@ pub(crate) async fn ownership(front: &Frontend, request: &S3Request) -> Answer {
 /// PutBucketOwnershipControls.
 pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
-    let controls = request.small_body::<OwnershipControls>().await?.ok_or(ErrorCode::MalformedXml)?;
+    let known = ["OwnershipControls", "Rule", "ObjectOwnership"];
+    let controls = request.small_body_of::<OwnershipControls>(&known).await?.ok_or(ErrorCode::MalformedXml)?;
     let [rule] = controls.rules.as_slice() else { return Err(ErrorCode::MalformedXml.into()) };
     let ownership = ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorCode::MalformedXml)?;
     must_agree(bucket.acl, Some(ownership))?;

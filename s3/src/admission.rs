@@ -12,14 +12,17 @@
 use crate::error::{ErrorCode, ErrorResponse, completed};
 use crate::framing::ChunkedBody;
 use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Requester, Traffic};
+use crate::validation;
 use bytes::Bytes;
 use disk::clock;
-use http::header::{AUTHORIZATION, CONNECTION};
-use http::{HeaderMap, HeaderValue, Method, Request, Response};
+use http::header::{AUTHORIZATION, CONNECTION, DATE};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use parking_lot::{Mutex, MutexGuard};
+use s3s::dto::{Timestamp, TimestampFormat};
 use s3s::service::S3Service;
 use s3s::{Body, HttpError, StdError};
 use std::net::IpAddr;
@@ -74,7 +77,8 @@ impl Admission {
         let waits_for_continue = parts.headers.contains_key("expect");
         let is_empty = body.is_end_stream();
         let body = SharedBody(Arc::new(Mutex::new(body)));
-        let response = if let Some(error) = refusal(&parts.method, &parts.headers) {
+        let refused = refusal(&parts.method, &parts.headers).map_or_else(|| prepare(&mut parts), Err);
+        let response = if let Err(error) = refused {
             error.into_http(pending.resource(), pending.id())
         } else {
             parts.extensions.insert(Arc::clone(&pending));
@@ -185,6 +189,38 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
     is_for_sts.then(|| ErrorCode::AccessDenied.with("The request is signed for another service."))
 }
 
+/// Spells what AWS takes as the protocol library takes it: headers of S3 that stand in a URL, the date of a request that
+/// has it in `Date` alone, and a body that announces a trailer and names none.
+fn prepare(parts: &mut Parts) -> Result<(), ErrorResponse> {
+    validation::lift(&parts.uri, &mut parts.headers)?;
+    let headers = &mut parts.headers;
+    let signs = headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"AWS4-"));
+    if signs && !headers.contains_key("x-amz-date") {
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok()).and_then(amz_date);
+        headers.extend(date.map(|date| (HeaderName::from_static("x-amz-date"), date)));
+    }
+    let kind = headers.get("x-amz-content-sha256").map(HeaderValue::as_bytes);
+    if kind == Some(b"STREAMING-UNSIGNED-PAYLOAD-TRAILER") {
+        headers.entry("x-amz-trailer").or_insert(HeaderValue::from_static(""));
+    }
+    Ok(())
+}
+
+/// The moment of a `Date`, which may be written as HTTP does or as in `x-amz-date`, as the latter.
+fn amz_date(date: &str) -> Option<HeaderValue> {
+    let digits = date.bytes().filter(u8::is_ascii_digit).count();
+    if digits == 14 && date.len() == 16 {
+        return HeaderValue::from_str(date).ok();
+    }
+    let mut iso = Vec::new();
+    let moment = Timestamp::from(httpdate::parse_http_date(date).ok()?);
+    moment.format(TimestampFormat::DateTime, &mut iso).ok()?;
+    // As in 2026-11-28T10:00:00.000Z, without separators and fraction.
+    let second = iso.split(|byte| *byte == b'.' || *byte == b'Z').next().unwrap_or_default();
+    let basic = second.iter().copied().filter(|byte| !matches!(byte, b'-' | b':')).chain([b'Z']);
+    HeaderValue::from_bytes(&basic.collect::<Vec<u8>>()).ok()
+}
+
 /// A request's body that can still be read after the protocol library has dropped it.
 #[derive(Clone)]
 pub(crate) struct SharedBody(Arc<Mutex<Incoming>>);
@@ -247,5 +283,39 @@ impl HttpBody for GuardedBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn prepared(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::get("/b/k?x-amz-meta-a=1&foo=2");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        prepare(&mut parts).unwrap();
+        parts
+    }
+
+    #[test]
+    fn a_signed_request_may_have_its_date_in_date_alone() {
+        let signed = (AUTHORIZATION.as_str(), "AWS4-HMAC-SHA256 Credential=a");
+        for date in ["Sat, 28 Nov 2026 09:05:07 GMT", "20261128T090507Z"] {
+            assert_eq!(prepared(&[signed, ("date", date)]).headers["x-amz-date"], "20261128T090507Z");
+        }
+        assert!(!prepared(&[signed, ("date", "yesterday")]).headers.contains_key("x-amz-date"));
+        assert!(!prepared(&[("date", "20261128T090507Z")]).headers.contains_key("x-amz-date"));
+    }
+
+    #[test]
+    fn headers_of_s3_in_the_url_count_unless_they_are_there_as_well() {
+        let parts = prepared(&[]);
+        assert_eq!(parts.headers["x-amz-meta-a"], "1");
+        assert_eq!(parts.headers.len(), 1);
+        assert_eq!(prepared(&[("x-amz-meta-a", "2")]).headers["x-amz-meta-a"], "2");
     }
 }

@@ -1,6 +1,5 @@
 //! Operations on buckets.
 
-use crate::access;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::keys::REGION;
@@ -9,10 +8,12 @@ use crate::precondition::seconds;
 use crate::request::S3Request;
 use crate::response::{Answer, document, empty, owner};
 use crate::store::ServiceError;
+use crate::{access, tagging};
 use catalog::{Acl, Authority, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
-use s3s::dto::{self, CreateBucketConfiguration, GetBucketLocationOutput, ListBucketsOutput};
+use s3s::dto::{self, GetBucketLocationOutput, ListBucketsOutput, Tag};
+use s3s::xml::{DeResult, Deserialize, Deserializer};
 
 /// The most buckets of one response.
 const PAGE: usize = 10_000;
@@ -48,25 +49,21 @@ fn entry(bucket: Bucket) -> dto::Bucket {
 /// Makes a bucket.
 pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     request.user()?;
-    if let Some(configuration) = request.small_body::<CreateBucketConfiguration>().await? {
-        if configuration.bucket.is_some() || configuration.location.is_some() {
-            return Err(ErrorResponse::not_implemented("A bucket of this type or place"));
-        }
-        let here =
-            configuration.location_constraint.as_ref().is_none_or(|place| [REGION, ""].contains(&place.as_str()));
-        if !here {
-            return Err(ErrorCode::IllegalLocationConstraintException.into());
-        }
+    if is_reserved(&request.bucket) {
+        return Err(ErrorCode::InvalidBucketName.into());
     }
+    let configuration = request.small_body_of::<Configuration>(&CONFIGURATION).await?.unwrap_or_default();
+    check_place(&configuration)?;
+    let tags = tagging::of_new_bucket(configuration.tags)?;
     let ownership = access::requested_ownership(&request)?;
     let acl = access::canned(&request, None)?.unwrap_or_default();
     access::must_agree(acl, ownership)?;
-    let bucket = Bucket { acl, ownership, ..Bucket::new(&request.bucket, 0, request.user()?) };
+    let bucket = Bucket { acl, ownership, tags: tags.clone(), ..Bucket::new(&request.bucket, 0, request.user()?) };
     let authority = Authority { bucket: None, access_key: request.access_key.clone() };
     match front.store.authorised(authority).create_bucket(bucket).await {
         Ok(_) => {}
         // The store may not know whose request it is; the front does.
-        Err(ServiceError::BucketExists { .. }) => create_again(front, &request, acl, ownership).await?,
+        Err(ServiceError::BucketExists { .. }) => create_again(front, &request, (acl, ownership, tags)).await?,
         Err(error) => return Err(error.into()),
     }
     let mut answer = empty(StatusCode::OK);
@@ -75,13 +72,75 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     Ok(answer)
 }
 
+/// True of names that AWS keeps for itself: nobody may create such a bucket.
+fn is_reserved(name: &str) -> bool {
+    let starts = ["xn--", "sthree-", "amzn-s3-demo-"];
+    let ends = ["-s3alias", "--ol-s3", ".mrap", "--x-s3", "--table-s3", "-an"];
+    starts.iter().any(|start| name.starts_with(start)) || ends.iter().any(|end| name.ends_with(end))
+}
+
+/// The elements of a [`Configuration`].
+const CONFIGURATION: [&str; 11] = [
+    "CreateBucketConfiguration",
+    "LocationConstraint",
+    "Location",
+    "Bucket",
+    "DataRedundancy",
+    "Name",
+    "Type",
+    "Tags",
+    "Tag",
+    "Key",
+    "Value",
+];
+
+/// What a bucket is created with. The protocol library's own has no tags.
+#[derive(Default)]
+struct Configuration {
+    constraint: Option<String>,
+    /// It asks for another type of bucket.
+    is_directory: bool,
+    tags: Vec<Tag>,
+}
+
+impl<'xml> Deserialize<'xml> for Configuration {
+    fn deserialize(reader: &mut Deserializer<'xml>) -> DeResult<Self> {
+        let mut read = Self::default();
+        reader.named_element("CreateBucketConfiguration", |reader| {
+            reader.for_each_element(|reader, name| {
+                match name {
+                    b"LocationConstraint" => read.constraint = Some(reader.content()?),
+                    b"Tags" => read.tags = reader.list_content("Tag")?,
+                    _ => {
+                        read.is_directory = true;
+                        reader.for_each_element(|reader, _| reader.content::<String>().map(drop))?;
+                    }
+                }
+                Ok(())
+            })
+        })?;
+        Ok(read)
+    }
+}
+
+/// Refuses places and types of buckets that there are not. S3 has no name for the place that us-east-1 is.
+fn check_place(configuration: &Configuration) -> Result<(), ErrorResponse> {
+    if configuration.is_directory {
+        return Err(ErrorCode::InvalidRequest.with("There are no directory buckets here."));
+    }
+    match configuration.constraint.as_deref() {
+        None | Some("") => Ok(()),
+        Some(REGION) => Err(ErrorCode::InvalidLocationConstraint.into()),
+        Some(_) => Err(ErrorCode::IllegalLocationConstraintException.into()),
+    }
+}
+
 /// Creates a bucket that its owner has already, which succeeds in us-east-1, the only region here: the request sets its
 /// ACL.
 async fn create_again(
     front: &Frontend,
     request: &S3Request,
-    acl: Acl,
-    ownership: Option<Ownership>,
+    (acl, ownership, tags): (Acl, Option<Ownership>, Vec<(String, String)>),
 ) -> Result<(), ErrorResponse> {
     if !request.owns(&front.store.head_bucket(&request.bucket).await?) {
         return Err(ServiceError::BucketExists { owned_by_you: false }.into());
@@ -93,6 +152,9 @@ async fn create_again(
     }
     if ownership.is_some() && ownership != bucket.ownership {
         bucket.store.change_bucket(&request.bucket, BucketChange::Ownership(ownership)).await?;
+    }
+    if !tags.is_empty() && tags != bucket.tags {
+        bucket.store.change_bucket(&request.bucket, BucketChange::Tags(tags)).await?;
     }
     Ok(())
 }

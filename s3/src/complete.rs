@@ -31,9 +31,9 @@ struct ListedPart {
 
 /// Makes an object of an upload.
 pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
-    let id = request.upload_id()?;
     let condition = condition(&request)?;
     let bucket = front.owned_bucket(&request).await?;
+    let id = request.upload_id()?;
     // A checksum among the headers is that of the object, not of this body.
     let claimed = claimed_checksum(&request)?;
     let body = request.small_body_bytes(&DigestClaims::of_md5(&request.headers)?).await?;
@@ -191,10 +191,12 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
         return Err(ErrorCode::InvalidPart.into());
     }
     match &listed.checksum {
-        Some(checksum) if checksum.kind == part.checksum.kind && *checksum != part.checksum => {
-            Err(ErrorCode::InvalidPart.into())
+        Some(checksum) if upload.checksum_named && checksum.kind != upload.checksum => {
+            check_kind(upload, Some(checksum.kind))
         }
-        Some(checksum) => check_kind(upload, Some(checksum.kind)),
+        // One of another kind than was kept cannot be compared, and S3 takes none that it has not.
+        Some(checksum) if *checksum != part.checksum => Err(ErrorCode::InvalidPart.into()),
+        Some(_) => Ok(()),
         None if upload.checksum_named && upload.composite => {
             let (kind, number) = (spelling(upload.checksum), part.number);
             let message = format!(

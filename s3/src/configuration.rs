@@ -9,7 +9,9 @@ use crate::response::{Answer, document, empty};
 use http::StatusCode;
 use s3s::dto::{
     GetBucketAccelerateConfigurationOutput, GetBucketLoggingOutput, GetBucketNotificationConfigurationOutput,
-    GetBucketRequestPaymentOutput, GetBucketVersioningOutput, Payer,
+    GetBucketRequestPaymentOutput, GetBucketVersioningOutput, ListBucketAnalyticsConfigurationsOutput,
+    ListBucketIntelligentTieringConfigurationsOutput, ListBucketInventoryConfigurationsOutput,
+    ListBucketMetricsConfigurationsOutput, Payer,
 };
 
 /// Reads a configuration that was never set.
@@ -19,6 +21,14 @@ pub(crate) async fn get(front: &Frontend, request: &S3Request) -> Answer {
     let (name, missing) = row.copied().ok_or(ErrorCode::NotImplemented)?;
     match (missing, name) {
         (Some(code), _) => Err(code.into()),
+        // Of these a bucket has any number, each with an id.
+        (None, "analytics" | "intelligent-tiering" | "inventory" | "metrics") if request.query("id").is_some() => {
+            Err(ErrorCode::NoSuchConfiguration.into())
+        }
+        (None, "analytics") => document(&ListBucketAnalyticsConfigurationsOutput::default()),
+        (None, "intelligent-tiering") => document(&ListBucketIntelligentTieringConfigurationsOutput::default()),
+        (None, "inventory") => document(&ListBucketInventoryConfigurationsOutput::default()),
+        (None, "metrics") => document(&ListBucketMetricsConfigurationsOutput::default()),
         (None, "accelerate") => document(&GetBucketAccelerateConfigurationOutput::default()),
         (None, "logging") => document(&GetBucketLoggingOutput::default()),
         (None, "notification") => document(&GetBucketNotificationConfigurationOutput::default()),

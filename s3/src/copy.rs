@@ -253,8 +253,9 @@ fn result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
 /// Makes a part of an upload of bytes of an object.
 pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
     let source = CopyOrigin::of(&request)?;
-    let part = PartId { upload: request.upload_id()?, number: request.part_number()? };
+    let number = request.part_number()?;
     let bucket = front.owned_bucket(&request).await?;
+    let part = PartId { upload: request.upload_id()?, number };
     let upload = front.store.upload(&request.bucket, &request.key, part.upload).await?;
     for _ in 0..TRIES {
         let object = source.look(front, &request).await?;

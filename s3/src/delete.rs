@@ -1,6 +1,7 @@
 //! DeleteObject and DeleteObjects.
 
 use crate::access::Owned;
+use crate::digest::DigestClaims;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::request::S3Request;
@@ -47,6 +48,11 @@ fn condition(if_match: Option<&str>) -> PutCondition {
 /// Removes objects, and reports the outcome of each.
 pub(crate) async fn many(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
+    let claims = DigestClaims::of(&request.headers)?;
+    if claims.is_empty() {
+        let message = "Missing required header for this request: Content-MD5 OR x-amz-checksum-*";
+        return Err(ErrorCode::InvalidRequest.with(message));
+    }
     let Some(delete) = request.small_body::<Delete>().await? else { return Err(ErrorCode::MalformedXml.into()) };
     if delete.objects.is_empty() || delete.objects.len() > KEYS {
         return Err(ErrorCode::MalformedXml.into());
@@ -84,7 +90,7 @@ pub(crate) async fn many(front: &Frontend, mut request: S3Request) -> Answer {
 
 async fn delete_listed(bucket: &Owned, request: &S3Request, object: &ObjectIdentifier) -> Result<(), ErrorResponse> {
     if object.last_modified_time.is_some() || object.size.is_some() {
-        return Err(ErrorResponse::not_implemented("Deleting on a condition other than the ETag"));
+        return Err(ErrorCode::InvalidArgument.with("A delete on a condition other than the ETag is not served here."));
     }
     if object.key.is_empty() {
         return Err(ErrorCode::InvalidArgument.with("The key is empty."));

@@ -52,7 +52,9 @@ impl DigestClaims {
         for (name, value) in headers {
             let claim = match kind_of_header(name.as_str()) {
                 Some(kind) => ChecksumClaim::Header(kind, parse_checksum(kind, value)?),
-                None if name == "x-amz-trailer" => ChecksumClaim::Trailer(parse_trailer_name(value)?),
+                None if name == "x-amz-trailer" && !value.is_empty() => {
+                    ChecksumClaim::Trailer(parse_trailer_name(value)?)
+                }
                 None => continue,
             };
             if checksum.replace(claim).is_some() {
@@ -89,6 +91,11 @@ impl DigestClaims {
                 Err(ErrorCode::InvalidRequest.with(message))
             }
         }
+    }
+
+    /// True if nothing is claimed.
+    pub fn is_empty(&self) -> bool {
+        self.md5.is_none() && self.checksum.is_none()
     }
 
     /// The kind of the claimed checksum, if there is one.

@@ -3,6 +3,7 @@
 //! Invariant: a client learns of what it can act on. What only the operator can act on goes to the log, once, in
 //! [`ErrorResponse::log`]; the client reads `InternalError` or `ServiceUnavailable`.
 
+use crate::keys::REGION;
 use crate::store::ServiceError;
 use crate::xml;
 use http::header::{CONTENT_RANGE, CONTENT_TYPE, RETRY_AFTER};
@@ -52,6 +53,7 @@ error_codes! {
         "Bucket cannot have ACLs set with ObjectOwnership's BucketOwnerEnforced setting";
     InvalidBucketName 400 "The specified bucket is not valid.";
     InvalidDigest 400 "The Content-MD5 you specified is not valid.";
+    InvalidLocationConstraint 400 "The specified location-constraint is not valid";
     InvalidPart 400
         "One or more of the specified parts could not be found.  The part may not have been uploaded, or the \
          specified entity tag may not match the part's entity tag.";
@@ -59,10 +61,13 @@ error_codes! {
     InvalidPartOrder 400 "The list of parts was not in ascending order. Parts must be ordered by part number.";
     InvalidRange 416 "The requested range is not satisfiable";
     InvalidRequest 400 "Invalid Request";
+    InvalidStorageClass 400 "The storage class you specified is not valid";
     InvalidTag 400 "The tag provided was not a valid tag.";
     InvalidToken 400 "The provided token is malformed or otherwise not valid.";
     InvalidUri = "InvalidURI" 400 "Couldn't parse the specified URI.";
     KeyTooLongError 400 "Your key is too long";
+    MalformedAclError = "MalformedACLError" 400
+        "The XML you provided was not well-formed or did not validate against our published schema";
     MalformedTrailerError 400
         "The request contained trailing data that was not well-formed or did not conform to our published schema.";
     MalformedXml = "MalformedXML" 400
@@ -74,6 +79,7 @@ error_codes! {
     MissingSecurityHeader 400 "Your request was missing a required header";
     NoSuchBucket 404 "The specified bucket does not exist";
     NoSuchBucketPolicy 404 "The bucket policy does not exist";
+    NoSuchConfiguration 404 "The specified configuration does not exist.";
     NoSuchCorsConfiguration = "NoSuchCORSConfiguration" 404 "The CORS configuration does not exist";
     NoSuchKey 404 "The specified key does not exist.";
     NoSuchLifecycleConfiguration 404 "The lifecycle configuration does not exist";
@@ -122,7 +128,7 @@ impl ErrorCode {
 
     /// An error of this code with a message of its own.
     pub(crate) fn with(self, message: impl Into<Cow<'static, str>>) -> ErrorResponse {
-        ErrorResponse { code: self, message: message.into(), headers: Vec::new(), cause: None }
+        ErrorResponse { code: self, message: message.into(), headers: Vec::new(), elements: Vec::new(), cause: None }
     }
 }
 
@@ -153,6 +159,11 @@ fn renamed(message: &str) -> Option<(ErrorCode, &'static str)> {
         "missing header: x-amz-content-sha256" => {
             (ErrorCode::InvalidRequest, "Missing required header for this request: x-amz-content-sha256")
         }
+        "invalid header: x-amz-content-sha256" => (
+            ErrorCode::InvalidArgument,
+            "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
+             STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
+        ),
         _ => return None,
     })
 }
@@ -164,6 +175,8 @@ pub(crate) struct ErrorResponse {
     pub code: ErrorCode,
     message: Cow<'static, str>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// Elements of the document besides those that all have.
+    elements: Vec<(&'static str, String)>,
     cause: Option<ServiceError>,
 }
 
@@ -173,9 +186,12 @@ impl ErrorResponse {
         ErrorCode::NotImplemented.with(format!("{what} implies functionality that is not implemented."))
     }
 
-    /// The range asked for lies outside an object of `bytes` bytes.
-    pub fn invalid_range(bytes: u64) -> Self {
+    /// The range asked for, if a header did, lies outside an object of `bytes` bytes. Clients built on AWS's C library
+    /// recognise an empty object by these elements.
+    pub fn invalid_range(requested: Option<&str>, bytes: u64) -> Self {
         let mut error = Self::from(ErrorCode::InvalidRange);
+        error.elements.extend(requested.map(|range| ("RangeRequested", range.to_owned())));
+        error.elements.push(("ActualObjectSize", bytes.to_string()));
         if let Ok(value) = HeaderValue::try_from(format!("bytes */{bytes}")) {
             error.headers.push((CONTENT_RANGE, value));
         }
@@ -198,7 +214,9 @@ impl ErrorResponse {
             ErrorCode::XAmzContentSha256Mismatch
         } else if name.contains("SignatureMismatch") {
             ErrorCode::SignatureDoesNotMatch
-        } else if name.contains("FormatError") || name.contains("TooLarge") || name.contains("Trailer") {
+        } else if name.contains("Trailer") {
+            ErrorCode::MalformedTrailerError
+        } else if name.contains("FormatError") || name.contains("TooLarge") {
             ErrorCode::InvalidRequest
         } else {
             ErrorCode::IncompleteBody
@@ -298,6 +316,9 @@ impl Serialize for ErrorDocument<'_> {
         writer.element("Error", |writer| {
             writer.content("Code", self.error.code.as_str())?;
             writer.content("Message", self.error.message())?;
+            for (name, value) in &self.error.elements {
+                writer.content(name, value.as_str())?;
+            }
             writer.content("Resource", self.resource)?;
             writer.content("RequestId", self.request_id)
         })
@@ -333,6 +354,13 @@ impl LibraryError {
     fn translated(self, status: StatusCode) -> ErrorResponse {
         if let Some((code, message)) = self.message.as_deref().and_then(renamed) {
             return code.with(message);
+        }
+        // The library takes only names of regions as AWS has them, once it has verified the signature.
+        if self.message.as_deref().is_some_and(|message| message.starts_with("invalid credential region")) {
+            let message = format!("The authorization header is malformed; the region is wrong; expecting '{REGION}'");
+            let mut error = ErrorCode::AuthorizationHeaderMalformed.with(message);
+            error.elements.push(("Region", REGION.to_owned()));
+            return error;
         }
         let unknown = if status.is_server_error() { ErrorCode::InternalError } else { ErrorCode::InvalidRequest };
         let code = SPELLING.iter().find(|row| row.1 == self.code).map_or(unknown, |row| row.0);

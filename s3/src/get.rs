@@ -82,7 +82,7 @@ fn outcome(request: &S3Request, object: &Object) -> Result<ReadOutcome, ErrorRes
         return Ok(ReadOutcome::Send(part_of_upload(request, object)?));
     }
     match requested_range(&request.headers, &object.etag, object.modified_ms, object.bytes) {
-        RequestedRange::Unsatisfiable => Err(ErrorResponse::invalid_range(object.bytes)),
+        RequestedRange::Unsatisfiable => Err(ErrorResponse::invalid_range(request.header("range")?, object.bytes)),
         part => Ok(ReadOutcome::Send(part)),
     }
 }
@@ -99,7 +99,7 @@ fn part_of_upload(request: &S3Request, object: &Object) -> Result<RequestedRange
     if !range.is_empty() {
         return Ok(RequestedRange::Bytes(range));
     }
-    if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(object.bytes)) }
+    if object.bytes == 0 { Ok(RequestedRange::Whole) } else { Err(ErrorResponse::invalid_range(None, object.bytes)) }
 }
 
 /// The checksums of what is sent, if the client wants them: of the whole, or of a part of an upload. There are none of

@@ -111,12 +111,16 @@ const OF_OBJECT: [(&str, &str, Operation); 11] = [
 
 /// Query parameters that name a configuration, with the error code for one that is not set. Without a code, S3 answers
 /// with a document that says so.
-pub(crate) const CONFIGURATIONS: [(&str, Option<ErrorCode>); 14] = [
+pub(crate) const CONFIGURATIONS: [(&str, Option<ErrorCode>); 18] = [
     ("accelerate", None),
+    ("analytics", None),
     ("cors", Some(ErrorCode::NoSuchCorsConfiguration)),
     ("encryption", Some(ErrorCode::ServerSideEncryptionConfigurationNotFoundError)),
+    ("intelligent-tiering", None),
+    ("inventory", None),
     ("lifecycle", Some(ErrorCode::NoSuchLifecycleConfiguration)),
     ("logging", None),
+    ("metrics", None),
     ("notification", None),
     ("object-lock", Some(ErrorCode::ObjectLockConfigurationNotFoundError)),
     ("policy", Some(ErrorCode::NoSuchBucketPolicy)),

@@ -94,10 +94,10 @@ fn next(page: &UploadListing) -> (Option<&str>, Option<String>) {
 
 /// Lists the parts of an upload that is open.
 pub(crate) async fn of_upload(front: &Frontend, request: &S3Request) -> Answer {
-    let id = request.upload_id()?;
     let max_parts = number(request.query("max-parts"), "max-parts", PAGE)?.min(PAGE);
     let marker = number(request.query("part-number-marker"), "part-number-marker", 0)?;
     let bucket = front.owned_bucket(request).await?;
+    let id = request.upload_id()?;
     let upload = front.store.upload(&request.bucket, &request.key, id).await?;
     let mut parts = if max_parts == 0 {
         Vec::new()

@@ -197,10 +197,10 @@ pub(crate) fn stored_headers(request: &S3Request) -> Result<Vec<(String, String)
     Ok(stored)
 }
 
-/// `aws-chunked` is how the request was sent, not what the object is.
+/// `aws-chunked` is how the request was sent, not what the object is. All else stays as it was sent.
 fn without_aws_chunked(value: &str) -> String {
-    let codings = value.split(',').map(str::trim).filter(|coding| !coding.eq_ignore_ascii_case("aws-chunked"));
-    codings.filter(|coding| !coding.is_empty()).collect::<Vec<_>>().join(",")
+    let codings = value.split(',').filter(|coding| !coding.trim().eq_ignore_ascii_case("aws-chunked"));
+    codings.collect::<Vec<_>>().join(",").trim().to_owned()
 }
 
 pub(crate) fn metadata(headers: &HeaderMap) -> Result<Vec<(String, String)>, ErrorResponse> {
@@ -227,5 +227,7 @@ mod tests {
         assert_eq!(without_aws_chunked("gzip, aws-chunked"), "gzip");
         assert_eq!(without_aws_chunked("aws-chunked,gzip"), "gzip");
         assert_eq!(without_aws_chunked("zstd"), "zstd");
+        assert_eq!(without_aws_chunked("deflate, gzip"), "deflate, gzip");
+        assert_eq!(without_aws_chunked("aws-chunked, deflate, gzip"), "deflate, gzip");
     }
 }

@@ -120,6 +120,19 @@ impl S3Request {
         parsed(&self.small_body_bytes(&claims).await?)
     }
 
+    /// The same, of a document that has no other elements than `known`.
+    ///
+    /// # Errors
+    /// Errors of the body, and `MalformedXML`.
+    pub async fn small_body_of<T: for<'xml> Deserialize<'xml>>(
+        &mut self,
+        known: &[&str],
+    ) -> Result<Option<T>, ErrorResponse> {
+        let claims = DigestClaims::of(&self.headers)?;
+        let body = self.small_body_bytes(&claims).await?;
+        if xml::has_only(&body, known) { parsed(&body) } else { Err(ErrorCode::MalformedXml.into()) }
+    }
+
     /// The bytes of such a body, which must be as `claims` says.
     ///
     /// # Errors

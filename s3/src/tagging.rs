@@ -88,6 +88,15 @@ pub(crate) async fn delete_of_bucket(front: &Frontend, request: &S3Request) -> A
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
+/// The tags that a bucket is created with.
+///
+/// # Errors
+/// Tags that are malformed or too many.
+pub(crate) fn of_new_bucket(tags: Vec<Tag>) -> Result<Tags, ErrorResponse> {
+    let tags = tags.into_iter().map(|tag| tag.key.zip(tag.value));
+    check(tags.collect::<Option<Tags>>().ok_or(ErrorCode::MalformedXml)?, OF_BUCKET, "Bucket")
+}
+
 fn tag_set(tags: Tags) -> Vec<Tag> {
     tags.into_iter().map(|(key, value)| Tag { key: Some(key), value: Some(value) }).collect()
 }

@@ -102,25 +102,35 @@ pub(crate) fn requested_algorithm(request: &S3Request) -> Result<Option<Checksum
 pub(crate) fn check_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Result<(), ErrorResponse> {
     match claimed.filter(|claimed| upload.checksum_named && *claimed != upload.checksum) {
         None => Ok(()),
-        Some(claimed) => {
-            let (expected, actual) = (spelling(upload.checksum), spelling(claimed));
-            let message = format!(
-                "Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}"
-            );
-            Err(ErrorCode::InvalidRequest.with(message))
-        }
+        Some(claimed) => Err(other_kind(upload, &spelling(claimed))),
     }
+}
+
+/// The same of a part's checksum, which must be there if the object's is made of those of its parts.
+fn check_part_kind(upload: &Upload, claimed: Option<ChecksumKind>) -> Result<(), ErrorResponse> {
+    if upload.checksum_named && upload.composite && claimed.is_none() {
+        return Err(other_kind(upload, "null"));
+    }
+    check_kind(upload, claimed)
+}
+
+fn other_kind(upload: &Upload, actual: &str) -> ErrorResponse {
+    let expected = spelling(upload.checksum);
+    let message =
+        format!("Checksum Type mismatch occurred, expected checksum Type: {expected}, actual checksum Type: {actual}");
+    ErrorCode::InvalidRequest.with(message)
 }
 
 /// Stores a part.
 pub(crate) async fn part(front: &Frontend, mut request: S3Request) -> Answer {
     let claims = DigestClaims::of(&request.headers)?;
-    let part = PartId { upload: request.upload_id()?, number: request.part_number()? };
+    let number = request.part_number()?;
     let bytes = length(&request.headers)?;
     check_length(front, bytes)?;
     let bucket = front.owned_bucket(&request).await?;
+    let part = PartId { upload: request.upload_id()?, number };
     let upload = front.store.upload(&request.bucket, &request.key, part.upload).await?;
-    check_kind(&upload, claims.kind())?;
+    check_part_kind(&upload, claims.kind())?;
     let hasher = StreamHasher::new(&front.md5, claims.kind().unwrap_or(upload.checksum)).and(upload.checksum);
 
     let sink = bucket.store.begin_part(&request.bucket, &request.key, part, bytes).await?;
@@ -147,8 +157,8 @@ pub(crate) async fn commit_part(sink: Box<dyn PutSink>, digests: Digests) -> Res
 
 /// Aborts an upload.
 pub(crate) async fn abort(front: &Frontend, request: &S3Request) -> Answer {
-    let upload = request.upload_id()?;
     let bucket = front.owned_bucket(request).await?;
+    let upload = request.upload_id()?;
     bucket.store.abort_upload(&request.bucket, &request.key, upload).await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }

@@ -1,16 +1,19 @@
 //! Upload ids as clients see them: opaque to them, the upload's number to us.
+//!
+//! They begin with a letter, since some clients take what looks like a number for one. Ids of uploads that an earlier
+//! version began do not, and are read as well.
 
 use catalog::VersionId;
 
 /// The id of `upload`.
 pub(crate) fn format(upload: VersionId) -> String {
-    format!("1{:016x}", upload.0)
+    format!("u{:016x}", upload.0)
 }
 
 /// The upload whose id is `id`, if it can be one.
 pub(crate) fn parse(id: &str) -> Option<VersionId> {
-    let digits = id.strip_prefix('1').filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(VersionId).filter(|upload| format(*upload) == id)
+    let digits = id.strip_prefix(['u', '1']).filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(VersionId).filter(|upload| format(*upload)[1..] == *digits)
 }
 
 #[cfg(test)]
@@ -20,9 +23,13 @@ mod tests {
     #[test]
     fn an_upload_id_is_read_back_and_nothing_else_is_one() {
         for upload in [0, 1, 77, u64::MAX] {
-            assert_eq!(parse(&format(VersionId(upload))), Some(VersionId(upload)));
+            let id = format(VersionId(upload));
+            assert!(id.parse::<f64>().is_err(), "{id} is no number");
+            assert_eq!(parse(&id), Some(VersionId(upload)));
+            assert_eq!(parse(&id.replace('u', "1")), Some(VersionId(upload)), "as earlier versions wrote it");
         }
-        for id in ["", "1", "10000000000000001x", "1+000000000000001", "2000000000000000f", "1000000000000000F"] {
+        for id in ["", "u", "u0000000000000001x", "u+000000000000001", "2000000000000000f", "u000000000000000F", "ü00"]
+        {
             assert_eq!(parse(id), None, "{id}");
         }
     }

@@ -1,13 +1,17 @@
-//! Validation: the headers and query parameters that each operation takes. Any other is refused rather than ignored,
-//! so that no success ever means less than was asked for.
+//! Validation: the headers and query parameters that each operation takes. Any other that S3 defines and that would
+//! change what the operation means is refused rather than ignored, so that no success ever means less than was asked
+//! for. Query parameters that S3 does not define are ignored, as on AWS: clients use them to find their requests in a
+//! log.
 //!
 //! The rule covers all query parameters and all headers that could change what an operation means: those of S3
-//! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass.
+//! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass. What is
+//! refused here gets an error of status 400: clients try 501 again, and that is for whole operations.
 
 use crate::digest::kind_of_header;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::operation::{self, Operation};
-use http::HeaderMap;
+use disk::clock;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
 /// Parameters of a presigned URL, and the operation's name, which some clients add.
 const SIGNING: [&str; 8] = [
@@ -19,6 +23,75 @@ const SIGNING: [&str; 8] = [
     "X-Amz-Signature",
     "X-Amz-SignedHeaders",
     "x-id",
+];
+
+/// Parameters of which each asks for another operation. One that does not make a request this operation asks for one
+/// that is not served.
+const SUB_RESOURCES: [&str; 42] = [
+    "abac",
+    "accelerate",
+    "acl",
+    "analytics",
+    "annotation",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "list-type",
+    "location",
+    "logging",
+    "metadataAnnotationTable",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "select-type",
+    "session",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+];
+
+/// Parameters that name what an operation is about. Those that do not take them refuse them.
+const NAMING: [&str; 3] = ["partNumber", "uploadId", "versionId"];
+
+/// Headers of S3 that a parameter of the same name stands for: SDKs move them there as they presign a URL.
+const LIFTED: [&str; 5] =
+    ["x-amz-acl", "x-amz-checksum-mode", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-storage-class"];
+/// The same, of all names that begin so.
+const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
+/// Other headers of S3 that change what a request means. As a parameter they are refused. What is in none of these
+/// lists means nothing as a parameter, such as checksums: an SDK that presigns has no body to take one of.
+const MEANINGFUL_PREFIXES: [&str; 9] = [
+    "x-amz-bypass-",
+    "x-amz-copy-source",
+    "x-amz-grant-",
+    "x-amz-metadata-directive",
+    "x-amz-object-",
+    "x-amz-rename-source",
+    "x-amz-tagging-directive",
+    "x-amz-website-",
+    "x-amz-write-offset-bytes",
 ];
 
 /// Parameters of a URL presigned by signature version 2, which boto3 makes by default.
@@ -36,6 +109,9 @@ const COMMON: [&str; 6] = [
 
 /// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
+
+/// The one storage class there is.
+const STORAGE_CLASS: &str = "STANDARD";
 
 /// The one version of S3's interface there is.
 const API_VERSION: &str = "2006-03-01";
@@ -76,7 +152,8 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
         Operation::ListMultipartUploads => {
             &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker"]
         }
-        // Those of configurations are known by their table.
+        Operation::GetConfiguration => &["continuation-token", "id"],
+        // Those that name configurations are known by their table.
         _ => &[],
     }
 }
@@ -90,12 +167,35 @@ fn is_valid_parameter(operation: Operation, name: &str) -> bool {
     configures || operation::is_named_by(operation, name) || parameters(operation).contains(&name)
 }
 
+/// Gives `headers` those of S3 that stand in the query, unless they are there as well. Before a signature is verified,
+/// since version 2 signs them as headers.
+///
+/// # Errors
+/// `InvalidArgument` for a value that no header can have.
+pub(crate) fn lift(uri: &Uri, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
+    let Some(query) = uri.query().filter(|query| query.contains("-")) else { return Ok(()) };
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let Some(name) = lifted(&name) else { continue };
+        let value = HeaderValue::from_bytes(value.as_bytes())
+            .map_err(|_| ErrorCode::InvalidArgument.with(format!("{name} cannot be a header.")))?;
+        headers.entry(name).or_insert(value);
+    }
+    Ok(())
+}
+
+/// The header that the parameter `name` stands for.
+fn lifted(name: &str) -> Option<HeaderName> {
+    let lower = name.to_ascii_lowercase();
+    let is_lifted = LIFTED.contains(&lower.as_str()) || LIFTED_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    HeaderName::try_from(lower).ok().filter(|_| is_lifted)
+}
+
 /// Refuses headers and parameters that are not valid for `operation`.
 ///
 /// # Errors
-/// `NotImplemented`, naming the header or parameter; `InvalidToken` for the tokens of sessions, which there are none
-/// of; `AccessDenied` for a header that was added to a signed request; for a request that nobody signed, what only a
-/// signature allows.
+/// `NotImplemented` for another operation; an error of status 400 that names the header or parameter; `InvalidToken`
+/// for the tokens of sessions, which there are none of; `AccessDenied` for a header that was added to a signed request;
+/// for a request that nobody signed, what only a signature allows.
 pub(crate) fn check(
     operation: Operation,
     signed: bool,
@@ -103,14 +203,7 @@ pub(crate) fn check(
     headers: &HeaderMap,
 ) -> Result<(), ErrorResponse> {
     for (name, _) in query {
-        if name == "X-Amz-Security-ContinuationToken" {
-            return Err(ErrorCode::InvalidToken.into());
-        }
-        let name = name.as_str();
-        let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
-        if !signs && !is_valid_parameter(operation, name) {
-            return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
-        }
+        check_parameter(operation, name)?;
     }
     for (name, value) in headers {
         let (name, value) = (name.as_str(), value.to_str().unwrap_or_default());
@@ -118,10 +211,46 @@ pub(crate) fn check(
             return Err(ErrorCode::InvalidToken.into());
         }
         if !is_valid_header(operation, name, value) {
-            return Err(ErrorResponse::not_implemented(&format!("The header {name} with this value")));
+            return Err(invalid_header(name));
         }
     }
     if signed { check_signed(query, headers) } else { check_unsigned(query) }
+}
+
+fn check_parameter(operation: Operation, name: &str) -> Result<(), ErrorResponse> {
+    if name == "X-Amz-Security-Token" {
+        return Err(ErrorCode::InvalidToken.into());
+    }
+    let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
+    if signs || is_valid_parameter(operation, name) || lifted(name).is_some() {
+        return Ok(());
+    }
+    if SUB_RESOURCES.contains(&name) || SIGNING_V2.contains(&name) {
+        return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
+    }
+    let lower = name.to_ascii_lowercase();
+    let is_meant = MEANINGFUL_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
+    if NAMING.contains(&name) || is_meant {
+        let message = format!("This operation does not accept the query parameter {name}.");
+        return Err(ErrorCode::InvalidArgument.with(message));
+    }
+    Ok(())
+}
+
+/// The error for the header `name`, which the operation does not take with its value.
+fn invalid_header(name: &str) -> ErrorResponse {
+    match name {
+        "x-amz-storage-class" => ErrorCode::InvalidStorageClass.into(),
+        // As on AWS.
+        _ if name.starts_with("if-") => ErrorResponse::not_implemented(&format!("The header {name} with this value")),
+        _ if name.starts_with("x-amz-object-lock-") => {
+            ErrorCode::InvalidRequest.with("Bucket is missing Object Lock Configuration")
+        }
+        _ if name.starts_with("x-amz-server-side-encryption") => {
+            ErrorCode::InvalidArgument.with("Server side encryption is not served here.")
+        }
+        _ => ErrorCode::InvalidArgument.with(format!("The header {name} with this value is not served here.")),
+    }
 }
 
 fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
@@ -134,20 +263,18 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
     let puts = operation == Operation::PutObject || operation == Operation::CopyObject || completes;
     let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
     let creates = operation == Operation::CreateBucket;
-    let takes_acl = matches!(operation, Operation::PutBucketAcl | Operation::PutObjectAcl);
     match name {
         "if-match" if operation == Operation::DeleteObject => value == "*" || is_one_etag(value),
         "if-match" => reads || puts && is_one_etag(value),
         "if-none-match" => reads || puts && value == "*",
         "if-modified-since" | "if-unmodified-since" => reads,
         "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
-        // `access` knows which ACLs there are.
-        "x-amz-acl" => describes || creates || takes_acl,
-        "x-amz-tagging" => describes,
+        // Of no effect, as on AWS, where nothing is made. `access` knows which ACLs there are.
+        "x-amz-acl" | "x-amz-tagging" => true,
         "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
             operation == Operation::GetObjectAttributes
         }
-        "x-amz-storage-class" => describes && value == "STANDARD",
+        "x-amz-storage-class" => !describes || value == STORAGE_CLASS,
         "x-amz-copy-source"
         | "x-amz-copy-source-if-match"
         | "x-amz-copy-source-if-none-match"
@@ -155,12 +282,14 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         | "x-amz-copy-source-if-unmodified-since"
         | "x-amz-source-expected-bucket-owner" => copies,
         "x-amz-copy-source-range" => operation == Operation::UploadPartCopy,
-        "x-amz-metadata-directive" | "x-amz-tagging-directive" => operation == Operation::CopyObject,
+        // Of no effect where nothing is copied: s3fs-fuse sends them with every upload.
+        "x-amz-metadata-directive" | "x-amz-tagging-directive" => describes,
         "x-amz-checksum-algorithm" => begins || operation == Operation::CopyObject,
         "x-amz-checksum-type" => begins || completes,
         "x-amz-mp-object-size" => completes,
-        "x-amz-checksum-mode" => reads && value.eq_ignore_ascii_case("ENABLED"),
+        "x-amz-checksum-mode" => !reads || value.eq_ignore_ascii_case("ENABLED"),
         "x-amz-object-ownership" => creates,
+        "x-amz-bucket-namespace" => creates && value == "global",
         // Of no effect where there is no object lock, which is everywhere: as on AWS.
         "x-amz-bypass-governance-retention" => {
             let deletes = matches!(operation, Operation::DeleteObject | Operation::DeleteObjects);
@@ -171,7 +300,7 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         "x-amz-api-version" => value == API_VERSION,
         "x-amz-sdk-checksum-algorithm" | "x-amz-trailer" => has_body(operation),
         _ if kind_of_header(name).is_some() => has_body(operation),
-        _ if name.starts_with("x-amz-meta-") => describes,
+        _ if name.starts_with("x-amz-meta-") => true,
         _ if name.starts_with("x-amz-") => COMMON.contains(&name),
         _ => true,
     }
@@ -198,10 +327,28 @@ fn is_one_etag(value: &str) -> bool {
     !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Version 2 signs the method, the path, all `x-amz-` headers and the parameters that replace headers, but no others:
-/// it is taken only where that is all there is, and only in URLs, which expire.
+/// Version 2 signs the method, the path, all `x-amz-` headers and some parameters: it is taken only where these are all
+/// that make a request its operation, and only in URLs, which expire.
 fn may_be_presigned_v2(operation: Operation) -> bool {
-    matches!(operation, Operation::GetObject | Operation::HeadObject | Operation::PutObject | Operation::UploadPart)
+    matches!(
+        operation,
+        Operation::GetObject
+            | Operation::HeadObject
+            | Operation::PutObject
+            | Operation::DeleteObject
+            | Operation::CopyObject
+            | Operation::GetObjectAcl
+            | Operation::PutObjectAcl
+            | Operation::GetObjectTagging
+            | Operation::PutObjectTagging
+            | Operation::DeleteObjectTagging
+            | Operation::CreateMultipartUpload
+            | Operation::UploadPart
+            | Operation::UploadPartCopy
+            | Operation::CompleteMultipartUpload
+            | Operation::AbortMultipartUpload
+            | Operation::ListParts
+    )
 }
 
 /// A request without a signature must be one that does not try to have one.
@@ -222,7 +369,7 @@ fn check_unsigned(query: &[(String, String)]) -> Result<(), ErrorResponse> {
 /// whoever holds a presigned URL cannot add headers to it.
 fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), ErrorResponse> {
     if query.iter().any(|pair| pair.0 == "Signature") {
-        return Ok(());
+        return check_expiry_v2(query);
     }
     let authorization = headers.get("authorization").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let from_header = authorization
@@ -243,15 +390,33 @@ fn check_signed(query: &[(String, String)], headers: &HeaderMap) -> Result<(), E
         return Err(ErrorCode::InvalidRequest.with(message));
     };
     let is_signed = |name: &str| signed.split(';').any(|signed| signed.eq_ignore_ascii_case(name));
-    let unsigned = headers
-        .keys()
-        .map(http::HeaderName::as_str)
-        .find(|name| name.starts_with("x-amz-") && !UNSIGNED.contains(name) && !is_signed(name));
-    if let Some(name) = unsigned {
+    // The query is signed as a whole.
+    let is_lifted = |name: &str, value: &HeaderValue| {
+        query.iter().any(|pair| pair.0.eq_ignore_ascii_case(name) && pair.1.as_bytes() == value.as_bytes())
+    };
+    let is_covered = |name: &str, value: &HeaderValue| {
+        // An empty list of trailers is what a client means that sends none.
+        let means_nothing = UNSIGNED.contains(&name) || name == "x-amz-trailer" && value.is_empty();
+        means_nothing || is_signed(name) || is_lifted(name, value)
+    };
+    let mut of_s3 = headers.iter().map(|(name, value)| (name.as_str(), value));
+    let unsigned = of_s3.find(|(name, value)| name.starts_with("x-amz-") && !is_covered(name, value));
+    if let Some((name, _)) = unsigned {
         let message = format!("There were headers present in the request which were not signed: {name}");
         return Err(ErrorCode::AccessDenied.with(message));
     }
     if is_signed("host") { Ok(()) } else { Err(ErrorCode::AccessDenied.with("The host header must be signed.")) }
+}
+
+/// A URL of version 2 names the second at which it expires. That must not be further off than one of version 4 may be.
+fn check_expiry_v2(query: &[(String, String)]) -> Result<(), ErrorResponse> {
+    let expires = query.iter().find(|pair| pair.0 == "Expires").and_then(|pair| pair.1.parse::<u64>().ok());
+    let latest_s = clock::since_epoch().as_secs() + PRESIGNED_MAX_S;
+    if expires.is_some_and(|expires_s| expires_s > latest_s) {
+        let message = "Expires must be less than a week from now.";
+        return Err(ErrorCode::AuthorizationQueryParametersError.with(message));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -320,6 +485,67 @@ mod tests {
         check(Operation::PutObject, true, &query, &headers).unwrap();
         headers.insert("x-amz-meta-b", "1".parse().unwrap());
         assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, ErrorCode::AccessDenied);
+    }
+
+    fn checked(operation: Operation, query: &[(&str, &str)]) -> Result<(), ErrorCode> {
+        let owned: Vec<(String, String)> =
+            query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let encoded: String = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+        let mut headers = HeaderMap::new();
+        lift(&format!("/b/k?{encoded}").parse().unwrap(), &mut headers).map_err(|error| error.code)?;
+        check(operation, true, &owned, &headers).map_err(|error| error.code)
+    }
+
+    const V4: (&str, &str) = ("X-Amz-SignedHeaders", "host");
+
+    #[test]
+    fn a_presigned_url_may_hold_headers_and_what_s3_does_not_define() {
+        for (name, value) in [
+            ("x-amz-checksum-mode", "ENABLED"),
+            ("x-amz-checksum-crc32", "AAAAAA=="),
+            ("x-amz-sdk-checksum-algorithm", "CRC32"),
+            ("x-amz-meta-colour", "blue"),
+            ("x-amz-acl", "private"),
+            ("X-Amz-Storage-Class", "STANDARD"),
+            ("x-amz-tagging", "a=b"),
+            ("foo", "bar"),
+            ("x-user", "1"),
+        ] {
+            for operation in [Operation::GetObject, Operation::HeadObject, Operation::PutObject, Operation::UploadPart]
+            {
+                assert_eq!(checked(operation, &[V4, (name, value)]), Ok(()), "{operation:?} {name}");
+            }
+        }
+        for (name, value, code) in [
+            ("X-Amz-Security-Token", "t", ErrorCode::InvalidToken),
+            ("x-amz-server-side-encryption", "AES256", ErrorCode::InvalidArgument),
+            ("x-amz-storage-class", "BOGUS", ErrorCode::InvalidStorageClass),
+            ("x-amz-copy-source", "/b/k", ErrorCode::InvalidArgument),
+            ("versionId", "1", ErrorCode::InvalidArgument),
+            ("retention", "", ErrorCode::NotImplemented),
+        ] {
+            assert_eq!(checked(Operation::PutObject, &[V4, (name, value)]), Err(code), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_header_beside_the_same_one_in_the_url_must_have_its_value() {
+        let query = [V4, ("x-amz-meta-a", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut headers = HeaderMap::new();
+        headers.insert("x-amz-meta-a", "1".parse().unwrap());
+        check(Operation::PutObject, true, &query, &headers).unwrap();
+        headers.insert("x-amz-meta-a", "2".parse().unwrap());
+        assert_eq!(check(Operation::PutObject, true, &query, &headers).unwrap_err().code, ErrorCode::AccessDenied);
+    }
+
+    #[test]
+    fn a_url_of_version_2_expires_within_a_week() {
+        let now = clock::since_epoch().as_secs();
+        let until = |at: u64| checked(Operation::DeleteObject, &[("Signature", "s"), ("Expires", &at.to_string())]);
+        assert_eq!(until(now + PRESIGNED_MAX_S), Ok(()));
+        assert_eq!(until(now + PRESIGNED_MAX_S + 60), Err(ErrorCode::AuthorizationQueryParametersError));
+        let listing = [("Signature", "s"), ("Expires", "1")];
+        assert_eq!(checked(Operation::ListObjectsV2, &listing), Err(ErrorCode::NotImplemented));
     }
 
     #[test]

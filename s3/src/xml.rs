@@ -8,9 +8,13 @@
 //!   feed, and some trim the others;
 //! - what XML 1.0 has no character for ([`is_inexpressible`]) becomes U+FFFD, the replacement character. Such a key
 //!   can be read, and told apart from all others, with `encoding-type=url`.
+//!
+//! The reader compares whole names and takes numbers without spaces. Clients write prefixes of namespaces and spaces
+//! around numbers, and S3 takes both, so [`read`] takes them away first.
 
 use bytes::Bytes;
 use s3s::xml::{Deserialize, Deserializer, SerError, Serialize, Serializer};
+use std::ops::Range;
 
 /// True if XML 1.0 cannot hold `char`, not even as a reference (XML 1.0, section 2.2).
 pub(crate) fn is_inexpressible(char: char) -> bool {
@@ -31,9 +35,75 @@ pub(crate) fn write<T: Serialize>(value: &T) -> Result<Bytes, SerError> {
 
 /// The value that `document` holds, or `None` if it is malformed or of another schema.
 pub(crate) fn read<T: for<'xml> Deserialize<'xml>>(document: &[u8]) -> Option<T> {
-    let mut reader = Deserializer::new(document);
+    let plain = plain(document);
+    let mut reader = Deserializer::new(&plain);
     let value = T::deserialize(&mut reader).ok()?;
     reader.expect_eof().ok().map(|()| value)
+}
+
+/// Elements of requests whose values are numbers or truth values, around which spaces mean nothing.
+const VALUES: [&[u8]; 3] = [b"PartNumber", b"Quiet", b"Size"];
+
+/// `document` with local names alone, and without the spaces around numbers and truth values.
+fn plain(document: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(document.len());
+    let mut rest = document;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        let (text, markup) = rest.split_at(at);
+        plain.extend_from_slice(text);
+        let (tag, behind) = markup.split_at(length_of_markup(markup));
+        let name = name_of(tag);
+        plain.extend_from_slice(&tag[..name.start]);
+        plain.extend_from_slice(local(&tag[name.clone()]));
+        plain.extend_from_slice(&tag[name.end..]);
+        rest = behind;
+        if VALUES.contains(&local(&tag[name])) && !tag.starts_with(b"</") {
+            let end = rest.iter().position(|byte| *byte == b'<').unwrap_or(rest.len());
+            plain.extend_from_slice(rest[..end].trim_ascii());
+            rest = &rest[end..];
+        }
+    }
+    plain.extend_from_slice(rest);
+    plain
+}
+
+/// The bytes of the tag, comment, section or instruction that `markup` begins with.
+fn length_of_markup(markup: &[u8]) -> usize {
+    let end: &[u8] = match markup {
+        [b'<', b'!', b'-', b'-', ..] => b"-->",
+        [b'<', b'!', b'[', ..] => b"]]>",
+        [b'<', b'?', ..] => b"?>",
+        _ => b">",
+    };
+    markup.windows(end.len()).position(|window| window == end).map_or(markup.len(), |at| at + end.len())
+}
+
+/// Where the name of `tag` stands, which is empty in what is no tag.
+fn name_of(tag: &[u8]) -> Range<usize> {
+    let start = if tag.starts_with(b"</") { 2 } else { 1 };
+    let ends_name = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/');
+    match tag.get(1) {
+        None | Some(b'!' | b'?') => 0..0,
+        _ => start..tag[start..].iter().position(ends_name).map_or(tag.len(), |at| start + at),
+    }
+}
+
+fn local(name: &[u8]) -> &[u8] {
+    name.iter().position(|byte| *byte == b':').map_or(name, |at| &name[at + 1..])
+}
+
+/// True if `document` has no other elements than `known`, whatever their prefix.
+pub(crate) fn has_only(document: &[u8], known: &[&str]) -> bool {
+    let mut rest = document;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        let (tag, behind) = rest[at..].split_at(length_of_markup(&rest[at..]));
+        let name = local(&tag[name_of(tag)]);
+        if !name.is_empty() && !known.iter().any(|known| known.as_bytes() == name) {
+            return false;
+        }
+        rest = behind;
+    }
+    true
 }
 
 /// `document` with only such characters as parsers give back. Its values are escaped, and it has no white space between
@@ -78,6 +148,20 @@ mod tests {
         let document = String::from_utf8(write(&Prefix(key)).unwrap().to_vec()).unwrap();
         let (_, prefix) = document.split_once("<Prefix>").unwrap();
         prefix.strip_suffix("</Prefix>").unwrap().to_owned()
+    }
+
+    #[test]
+    fn prefixes_and_the_spaces_around_numbers_are_taken_away_and_nothing_else() {
+        let sent = b"<?xml version='1.0'?><!-- <a:b> --><s:Delete xmlns:s=\"u\"><s:Quiet> true </s:Quiet>\
+                     <s:Key> a:b </s:Key><PartNumber>\n1 </PartNumber><![CDATA[<x:y>]]><s:E/></s:Delete>";
+        let read = b"<?xml version='1.0'?><!-- <a:b> --><Delete xmlns:s=\"u\"><Quiet>true</Quiet>\
+                     <Key> a:b </Key><PartNumber>1</PartNumber><![CDATA[<x:y>]]><E/></Delete>";
+        assert_eq!(String::from_utf8(plain(sent)).unwrap(), String::from_utf8(read.to_vec()).unwrap());
+        for damaged in [&b"<"[..], b"</", b"<a", b"<!--", b"<:>", b"<Quiet", b"<Quiet> 1"] {
+            let _ = plain(damaged);
+        }
+        assert!(has_only(sent, &["Delete", "Quiet", "Key", "PartNumber", "E"]));
+        assert!(!has_only(sent, &["Delete", "Quiet", "Key", "PartNumber"]));
     }
 
     #[test]

@@ -143,7 +143,7 @@ class Transition(SystemTest):
             with self.subTest(wish):
                 sent = {**attributes("k", b"k", "1.000000000"), **headers}
                 status, _, answer = gateway.ask("PUT", gateway.path("k"), b"k", headers=sent)
-                self.assertEqual(status, 501, answer)
+                self.assertEqual(status, 400, answer)
                 self.assertEqual(gateway.ask("HEAD", gateway.path("k"))[0], 404)
         self.assertEqual(gateway.put("k", b"k", "1.000000000"), 200)
         restore = b"<RestoreRequest><Days>1</Days></RestoreRequest>"

@@ -115,19 +115,25 @@ class NotServed(SystemTest):
         key = {**here, "Key": "k"}
         days = {"Days": 1}
         rule = {"ID": "r", "Status": "Enabled", "Filter": {"Prefix": ""}, "Expiration": days}
-        calls = [
+        whole = [
             (client.restore_object, {**key, "RestoreRequest": days}),
             (client.put_bucket_versioning, {**here, "VersioningConfiguration": {"Status": "Enabled"}}),
             (client.put_bucket_lifecycle_configuration, {**here, "LifecycleConfiguration": {"Rules": [rule]}}),
             (client.put_bucket_policy, {**here, "Policy": "{}"}),
-            (client.put_object, {**key, "Body": b"x", "StorageClass": "GLACIER"}),
-            (client.put_object, {**key, "Body": b"x", "ServerSideEncryption": "AES256"}),
-            (client.put_bucket_acl, {**here, "ACL": "authenticated-read"}),
-            (client.put_object, {**key, "Body": b"x", "ACL": "public-read-write"}),
         ]
-        for call, arguments in calls:
+        for call, arguments in whole:
             with self.subTest(call=call.__name__, arguments=arguments):
                 self.fails(501, "NotImplemented", call, **arguments)
+        # Clients try 501 again, and these at once no more.
+        in_part = [
+            ("InvalidStorageClass", client.put_object, {**key, "Body": b"x", "StorageClass": "GLACIER"}),
+            ("InvalidArgument", client.put_object, {**key, "Body": b"x", "ServerSideEncryption": "AES256"}),
+            ("InvalidArgument", client.put_bucket_acl, {**here, "ACL": "authenticated-read"}),
+            ("InvalidArgument", client.put_object, {**key, "Body": b"x", "ACL": "public-read-write"}),
+        ]
+        for code, call, arguments in in_part:
+            with self.subTest(call=call.__name__, arguments=arguments):
+                self.fails(400, code, call, **arguments)
         self.assertEqual([entry["Key"] for entry in client.list_objects_v2(**here)["Contents"]], ["k"])
         self.reads(client, "pantry", {"k": BODY})
 
