@@ -126,8 +126,8 @@ fn is_public(bucket: &Bucket, acl: Acl) -> bool {
 /// The ACL in the header of a request, under this object ownership; `None` without such a header.
 ///
 /// # Errors
-/// `AccessControlListNotSupported` where ACLs do not count, `InvalidArgument` for those that are not served and for what
-/// is none.
+/// `AccessControlListNotSupported` where ACLs do not count, `InvalidArgument` for those that are not served and for
+/// what is none.
 pub(crate) fn canned(request: &S3Request, ownership: Option<Ownership>) -> Result<Option<Acl>, ErrorResponse> {
     let Some(name) = request.header("x-amz-acl")? else { return Ok(None) };
     let acl = match name {

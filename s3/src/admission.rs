@@ -189,8 +189,8 @@ fn refusal(method: &Method, headers: &HeaderMap) -> Option<ErrorResponse> {
     is_for_sts.then(|| ErrorCode::AccessDenied.with("The request is signed for another service."))
 }
 
-/// Spells what AWS takes as the protocol library takes it: headers of S3 that stand in a URL, the date of a request that
-/// has it in `Date` alone, and a body that announces a trailer and names none.
+/// Spells what AWS takes as the protocol library takes it: headers of S3 that stand in a URL, the date of a request
+/// that has it in `Date` alone, and a body that announces a trailer and names none.
 fn prepare(parts: &mut Parts) -> Result<(), ErrorResponse> {
     validation::lift(&parts.uri, &mut parts.headers)?;
     let headers = &mut parts.headers;
