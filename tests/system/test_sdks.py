@@ -1,0 +1,114 @@
+"""The SDKs that programs are built on: what each presigns, a plain HTTP client sends; what it uploads by itself, it
+reads again. Packages are installed once beside the binary. Without a runtime or its packages, a test is skipped."""
+
+import fcntl
+import io
+import os
+import shutil
+import subprocess
+import unittest
+
+from harness import BINARY, STAYING, SystemTest, optional
+
+awscrt = optional("awscrt", "auth", "http", "s3")
+
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sdks")
+PLACE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(BINARY))), "system-tests-sdks")
+DONE = "all answered as AWS answers"
+BODY = b"half a pound of salt"
+
+
+def text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def made(language, *commands):
+    """The directory of the programs in `language`, once these commands have run there; none may fail."""
+    runtime = commands[0][0]
+    if shutil.which(runtime) is None:
+        raise unittest.SkipTest(f"no {runtime} on this system")
+    place, source = os.path.join(PLACE, language), os.path.join(SOURCES, language)
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(PLACE, f"{language}.lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted = "".join(text(os.path.join(source, name)) for name in sorted(os.listdir(source)))
+        complete = os.path.join(place, "complete")
+        if os.path.exists(complete) and text(complete) == wanted:
+            return place
+        shutil.copytree(source, place, dirs_exist_ok=True)
+        for command in commands:
+            quiet = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+            done = subprocess.run(command, cwd=place, timeout=300, **quiet)
+            if done.returncode != 0:
+                raise unittest.SkipTest(f"{runtime} cannot install what it needs: {(done.stdout + done.stderr)[-300:]}")
+        with open(complete, "w", encoding="utf-8") as file:
+            file.write(wanted)
+    return place
+
+
+class Sdks(SystemTest):
+    def answers(self, place, *command):
+        """Runs a program against a server of its own."""
+        server = self.rack("nas8", STAYING)
+        server.client().create_bucket(Bucket="pantry")
+        keys = {"AWS_ACCESS_KEY_ID": server.access_key, "AWS_SECRET_ACCESS_KEY": server.secret_key}
+        ran = subprocess.run(
+            [*command, server.endpoint, "pantry"],
+            cwd=place,
+            env={**os.environ, **keys},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual((ran.returncode, ran.stdout.strip()), (0, DONE), ran.stderr[-3000:])
+
+    def test_javascript_of_aws(self):
+        place = made("javascript", ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"])
+        self.answers(place, "node", "aws.mjs")
+
+    def test_javascript_of_minio(self):
+        place = made("javascript", ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock"])
+        self.answers(place, "node", "minio.mjs")
+
+    def test_go(self):
+        self.answers(made("go", ["go", "build", "-o", "presigned", "."]), "./presigned")
+
+    def test_java(self):
+        written = "-Dmdep.outputFile=classpath"
+        place = made("java", ["mvn", "-q", "-B", "dependency:build-classpath", written])
+        self.answers(place, "java", "-cp", text(os.path.join(place, "classpath")), "Presigned.java")
+
+    def test_the_runtime_in_c(self):
+        """What boto3 and the aws CLI use where it is installed; they send it nowhere but to AWS."""
+        if awscrt is None:
+            self.skipTest("no awscrt for this system")
+        server = self.rack("nas8", STAYING)
+        server.client().create_bucket(Bucket="pantry")
+        for key, body in {"large": BODY * 600_000, "small": BODY, "empty": b""}.items():
+            with self.subTest(key):
+                self.sent(server, awscrt.s3.S3RequestType.PUT_OBJECT, "PUT", key, body)
+                read = self.sent(server, awscrt.s3.S3RequestType.GET_OBJECT, "GET", key)
+                self.assertEqual(read, body)
+
+    def sent(self, server, kind, method, key, body=b""):
+        """Sends a request as the runtime in C does, in parts of 5 MiB, and gives the body of its answer."""
+        keys = awscrt.auth.AwsCredentialsProvider.new_static(server.access_key, server.secret_key)
+        signing = awscrt.s3.create_default_s3_signing_config(region="us-east-1", credential_provider=keys)
+        mode = awscrt.s3.S3RequestTlsMode.DISABLED
+        sizes = {"part_size": 5 << 20, "multipart_upload_threshold": 5 << 20}
+        client = awscrt.s3.S3Client(region="us-east-1", tls_mode=mode, signing_config=signing, **sizes)
+        headers = awscrt.http.HttpHeaders([("host", server.address)])
+        if method == "PUT":
+            headers.add("content-length", str(len(body)))
+        stream = io.BytesIO(body) if method == "PUT" else None
+        request = awscrt.http.HttpRequest(method, f"/pantry/{key}", headers, stream)
+        answered = bytearray()
+
+        def took(chunk, offset, **_):
+            answered[offset : offset + len(chunk)] = chunk
+
+        asked = client.make_request(request=request, type=kind, on_body=took)
+        asked.finished_future.result(60)
+        return bytes(answered)
