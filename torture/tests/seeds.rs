@@ -393,6 +393,11 @@ fn a_scrub_leaves_what_a_commit_that_was_not_answered_may_count() {
 }
 
 #[test]
+fn what_is_left_on_a_drive_is_what_the_catalog_counts_there() {
+    sound(9_742_481_335);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);

@@ -157,11 +157,7 @@ impl World {
         let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         let (aiming, back) = (Arc::clone(&self.aiming), self.drive(from));
         self.start(async move {
-            let counted = if from == to {
-                context.catalog.count_returned(blob, index, to).await
-            } else {
-                context.catalog.move_stack(blob, index, [from, to], removes).await
-            };
+            let counted = count_moved(&context, (blob, index), [from, to], removes).await;
             let done = match counted {
                 Ok(true) => {
                     // One that is back may have the stack still, for which it was looked in vain.
@@ -187,6 +183,37 @@ impl World {
             }
         });
     }
+}
+
+/// Counts stack `index` of `blob`, which lay on `from`, on `to`. False if the blob is gone or lies elsewhere.
+///
+/// # Errors
+/// The catalog's, if it does not show the stack there. Where it does, a commit that failed was made, and the engine must
+/// count what the catalog counts.
+async fn count_moved(
+    context: &Context,
+    (blob, index): (BlobId, u8),
+    [from, to]: [DriveId; 2],
+    removes: bool,
+) -> Result<bool, CatalogError> {
+    let counted = if from == to {
+        context.catalog.count_returned(blob, index, to).await
+    } else {
+        context.catalog.move_stack(blob, index, [from, to], removes).await
+    };
+    let Err(error) = &counted else { return counted };
+    if !lies_on(context, blob, index, to).await {
+        return counted;
+    }
+    tracing::warn!(%blob, %error, "a rebuilt stack counts, though the catalog answered with an error");
+    Ok(true)
+}
+
+/// True if the catalog shows that stack `index` of `blob` lies on `drive` and counts there.
+async fn lies_on(context: &Context, blob: BlobId, index: u8, drive: DriveId) -> bool {
+    let found = context.catalog.blob(blob).await.ok().flatten();
+    let lies = found.is_some_and(|found| found.drives.get(usize::from(index)) == Some(&drive));
+    lies && matches!(context.catalog.is_stack_lost(drive, blob).await, Ok(false))
 }
 
 impl World {
