@@ -116,6 +116,11 @@ impl<B> ChunkedBody<B> {
         Ok(())
     }
 
+    /// True before the chunk of no bytes, which ends a body: the library takes one that is cut off between two chunks.
+    fn lacks_its_end(&self) -> bool {
+        self.mode != ChunkMode::Plain && !matches!(self.state, ChunkState::Trailer)
+    }
+
     fn pass_data(&mut self, data: Bytes) {
         if self.mode == ChunkMode::Signed {
             self.ready.push_back(data);
@@ -136,6 +141,10 @@ impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBo
             }
             let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) if self.mode != ChunkMode::Plain => frame,
+                None if self.lacks_its_end() => {
+                    self.state = ChunkState::Trailer;
+                    return Poll::Ready(Some(Err("Incomplete: the last chunk is missing".into())));
+                }
                 other => return Poll::Ready(other),
             };
             if let Ok(piece) = frame.into_data() {
@@ -188,6 +197,21 @@ mod tests {
             assert_eq!(framed(SIGNED, sent, cut).unwrap().concat(), sent);
         }
         assert!(framed(SIGNED, b"1000001;chunk-signature=00\r\n", 7).is_err());
+    }
+
+    #[test]
+    fn a_body_ends_with_a_chunk_of_no_bytes() {
+        for kind in [UNSIGNED, SIGNED] {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-amz-content-sha256", kind.try_into().unwrap());
+            for (sent, lacks) in
+                [(&b"1\r\na\r\n"[..], true), (b"1\r\na\r\n0\r\n\r\n", false), (b"", true), (b"1\r\n", true)]
+            {
+                let mut framing = ChunkedBody::of(&headers, ());
+                framing.take(Bytes::from_static(sent)).unwrap();
+                assert_eq!(framing.lacks_its_end(), lacks, "{kind} {sent:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! GetObject and HeadObject.
 
+use crate::digest::type_of;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::precondition::{ConditionOutcome, RequestedRange, evaluate, requested_range};
@@ -178,6 +179,10 @@ impl ObjectResponse<'_> {
             }
         }
         add_checksums(headers, &checksums)?;
+        if !checksums.is_empty() {
+            // That of a part is of its bytes, and the type says how the object's own is made.
+            headers.insert("x-amz-checksum-type", HeaderValue::from_static(type_of(&object.checksums)));
+        }
         if request.query("partNumber").is_some() && !object.parts.is_empty() {
             headers.insert("x-amz-mp-parts-count", HeaderValue::from(object.parts.count()));
         }
