@@ -80,32 +80,38 @@ const LIFTED: [&str; 5] =
     ["x-amz-acl", "x-amz-checksum-mode", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-storage-class"];
 /// The same, of all names that begin so.
 const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
-/// Other headers of S3 that change what a request means. As a parameter they are refused. What is in none of these
-/// lists means nothing as a parameter, such as checksums: an SDK that presigns has no body to take one of.
-const MEANINGFUL_PREFIXES: [&str; 9] = [
+/// Other headers of S3 that change what some request means, by their beginnings. Where an operation does not take one it
+/// is refused, and so is a parameter of that name, but for checksums: an SDK that presigns has no body to take one of.
+/// What is in no list of this file means nothing to S3, and is ignored, as on AWS.
+const MEANINGFUL_PREFIXES: [&str; 24] = [
+    "x-amz-bucket-",
     "x-amz-bypass-",
+    "x-amz-checksum-",
+    "x-amz-client-token",
+    "x-amz-confirm-remove-self-bucket-access",
     "x-amz-copy-source",
+    "x-amz-create-session-mode",
+    "x-amz-fwd-",
     "x-amz-grant-",
+    "x-amz-if-match-",
     "x-amz-metadata-directive",
+    "x-amz-mfa",
     "x-amz-object-",
+    "x-amz-optional-object-attributes",
     "x-amz-rename-source",
+    "x-amz-request-route",
+    "x-amz-request-token",
+    "x-amz-server-side-encryption",
+    "x-amz-skip-destination-validation",
+    "x-amz-source-expected-bucket-owner",
     "x-amz-tagging-directive",
-    "x-amz-website-",
+    "x-amz-transition-",
+    "x-amz-website-redirect-location",
     "x-amz-write-offset-bytes",
 ];
 
 /// Parameters of a URL presigned by signature version 2, which boto3 makes by default.
 const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
-
-/// Headers that any request may have and that change nothing but how it is read.
-const COMMON: [&str; 6] = [
-    "x-amz-content-sha256",
-    "x-amz-date",
-    "x-amz-decoded-content-length",
-    "x-amz-expected-bucket-owner",
-    "x-amz-request-payer",
-    "x-amz-user-agent",
-];
 
 /// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
@@ -229,8 +235,7 @@ fn check_parameter(operation: Operation, name: &str) -> Result<(), ErrorResponse
         return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
     }
     let lower = name.to_ascii_lowercase();
-    let is_meant = MEANINGFUL_PREFIXES.iter().any(|prefix| lower.starts_with(prefix));
-    if NAMING.contains(&name) || is_meant {
+    if NAMING.contains(&name) || is_meaningful(&lower) && !lower.starts_with("x-amz-checksum-") {
         let message = format!("This operation does not accept the query parameter {name}.");
         return Err(ErrorCode::InvalidArgument.with(message));
     }
@@ -302,10 +307,13 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         // Of no effect where there is no body: the SDK for Java sends them with a GET.
         "x-amz-sdk-checksum-algorithm" => true,
         _ if kind_of_header(name).is_some() => true,
-        _ if name.starts_with("x-amz-meta-") => true,
-        _ if name.starts_with("x-amz-") => COMMON.contains(&name),
-        _ => true,
+        _ => !is_meaningful(name),
     }
+}
+
+/// True of a header that changes what some request of S3 means.
+fn is_meaningful(name: &str) -> bool {
+    MEANINGFUL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn has_body(operation: Operation) -> bool {
@@ -447,7 +455,8 @@ mod tests {
             ("if-match", "\"a\", \"b\""),
             ("if-unmodified-since", "Sat, 21 Nov 2026 08:00:00 GMT"),
             ("x-amz-api-version", "2030-01-01"),
-            ("x-amz-never-heard-of", "1"),
+            ("x-amz-mfa", "serial 123456"),
+            ("x-amz-if-match-size", "1"),
         ] {
             assert!(!valid(Operation::PutObject, name, value), "{name}: {value}");
         }
@@ -466,6 +475,14 @@ mod tests {
             ("if-match", "\"25f9e794323b453885f5181f1b624d0b\""),
         ] {
             assert!(valid(Operation::PutObject, name, value), "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn what_s3_does_not_define_is_ignored() {
+        // The SDK for Java sends the first with a GET.
+        for name in ["x-amz-te", "x-amz-never-heard-of", "x-amz-meta-a", "x-amz-user-agent", "x-client"] {
+            assert!(valid(Operation::GetObject, name, "1") && valid(Operation::PutObject, name, "1"), "{name}");
         }
     }
 
