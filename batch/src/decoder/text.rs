@@ -3,8 +3,9 @@
 //! 1. Bytes come in pieces. The part of a piece behind its last whole record is carried over to the next piece.
 //! 2. A record is copied without its line ending: a line feed and, before it, one carriage return of CSV or any number
 //!    of them of NDJSON.
-//! 3. CSV and NDJSON must be UTF-8. Their empty lines are no records, except in a CSV with one column, where an empty
-//!    line is a null. Empty plain lines are records.
+//! 3. CSV and NDJSON must be UTF-8, and may begin with a byte order mark. Their empty lines are no records, except in a
+//!    CSV with one column, where an empty line is a null; nor are lines of blanks in NDJSON. Empty plain lines are
+//!    records.
 //! 4. The first record of a CSV is its header. It becomes part of the schema, and each record must have as many fields.
 //!
 //! Invariants:
@@ -35,6 +36,8 @@ pub(super) struct Text {
     schema: Option<SchemaRef>,
     fields: usize,
     records: u64,
+    /// The first line was found.
+    begun: bool,
     csv: csv::Reader,
 }
 
@@ -53,7 +56,7 @@ impl Text {
         };
         let record_bytes_max = record_bytes_max as usize;
         let (carried, csv) = (Vec::new(), csv::Reader::default());
-        Self { format, record_bytes_max, carried, at: 0, schema, fields: 0, records: 0, csv }
+        Self { format, record_bytes_max, carried, at: 0, schema, fields: 0, records: 0, begun: false, csv }
     }
 
     pub(super) fn schema(&self) -> Option<&SchemaRef> {
@@ -175,11 +178,21 @@ impl Text {
             None if last => (bytes.len(), bytes.len()),
             None => return Ok(None),
         };
-        let returns = match self.format {
-            Format::Ndjson => bytes[at..end].iter().rev().take_while(|byte| **byte == b'\r').count(),
-            _ => 0,
-        };
-        Ok(Some(FoundRecord { record: at..end - returns, next }))
+        let record = if self.format == Format::Ndjson { self.json_record(bytes, at..end) } else { at..end };
+        self.begun = true;
+        Ok(Some(FoundRecord { record, next }))
+    }
+
+    /// The record of a `line` of NDJSON: none of it is left of one that holds nothing but blanks.
+    fn json_record(&self, bytes: &[u8], line: Range<usize>) -> Range<usize> {
+        let marked = !self.begun && bytes[line.clone()].starts_with(BYTE_ORDER_MARK);
+        let begin = if marked { line.start + BYTE_ORDER_MARK.len() } else { line.start };
+        let text = &bytes[begin..line.end];
+        if text.trim_ascii().is_empty() {
+            return line.end..line.end;
+        }
+        let returns = text.iter().rev().take_while(|byte| **byte == b'\r').count();
+        begin..line.end - returns
     }
 
     fn csv_record(&mut self, bytes: &[u8], at: usize, last: bool) -> Result<Option<FoundRecord>, Error> {

@@ -116,6 +116,19 @@ fn carriage_returns_behind_json_are_no_part_of_it() {
 }
 
 #[test]
+fn ndjson_may_begin_with_a_byte_order_mark_and_has_no_records_of_blanks() {
+    let sent = b"\xef\xbb\xbf{\"a\":1}\n \t\r\n{\"a\":2}\n  ";
+    let parted = part(&spec(Format::Ndjson, "hash(a)", 2), &[&sent[..]], BUFFER_BYTES).unwrap();
+    assert_eq!(parted.tally.rows, 2);
+    let texts: String = parted.texts(Format::Ndjson).into_values().collect();
+    let mut lines: Vec<&str> = texts.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["{\"a\":1}", "{\"a\":2}"]);
+    let late = b"{\"a\":1}\n\xef\xbb\xbf{\"a\":2}\n";
+    assert!(part(&spec(Format::Ndjson, "hash(a)", 2), &[&late[..]], BUFFER_BYTES).is_err(), "only at the beginning");
+}
+
+#[test]
 fn a_larger_buffer_holds_a_longer_record() {
     let long = [b"a\n".to_vec(), vec![b'x'; 5 << 20], b"\ny\n".to_vec()].concat();
     let refused = Err(Error::RecordTooLong { record: 1, limit_bytes: 4 << 20 });
