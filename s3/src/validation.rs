@@ -80,9 +80,9 @@ const LIFTED: [&str; 5] =
     ["x-amz-acl", "x-amz-checksum-mode", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-storage-class"];
 /// The same, of all names that begin so.
 const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
-/// Other headers of S3 that change what some request means, by their beginnings. Where an operation does not take one it
-/// is refused, and so is a parameter of that name, but for checksums: an SDK that presigns has no body to take one of.
-/// What is in no list of this file means nothing to S3, and is ignored, as on AWS.
+/// Other headers of S3 that change what some request means, by their beginnings. Where an operation does not take one,
+/// it is refused, and so is a parameter of that name, but for checksums: an SDK that presigns has no body to take one
+/// of. What is in no list of this file means nothing to S3, and is ignored, as on AWS.
 const MEANINGFUL_PREFIXES: [&str; 24] = [
     "x-amz-bucket-",
     "x-amz-bypass-",

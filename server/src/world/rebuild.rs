@@ -188,8 +188,8 @@ impl World {
 /// Counts stack `index` of `blob`, which lay on `from`, on `to`. False if the blob is gone or lies elsewhere.
 ///
 /// # Errors
-/// The catalog's, if it does not show the stack there. Where it does, a commit that failed was made, and the engine must
-/// count what the catalog counts.
+/// The catalog's, if it does not show the stack there. Where it does, a commit that failed was made, and the engine
+/// must count what the catalog counts.
 async fn count_moved(
     context: &Context,
     (blob, index): (BlobId, u8),
