@@ -196,7 +196,6 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
         }
         // One of another kind than was kept cannot be compared, and S3 takes none that it has not.
         Some(checksum) if *checksum != part.checksum => Err(ErrorCode::InvalidPart.into()),
-        Some(_) => Ok(()),
         None if upload.checksum_named && upload.composite => {
             let (kind, number) = (spelling(upload.checksum), part.number);
             let message = format!(
@@ -205,7 +204,7 @@ fn check_listed(upload: &Upload, listed: &ListedPart, part: &Part) -> Result<(),
             );
             Err(ErrorCode::InvalidRequest.with(message))
         }
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 

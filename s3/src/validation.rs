@@ -179,8 +179,7 @@ fn is_valid_parameter(operation: Operation, name: &str) -> bool {
 /// # Errors
 /// `InvalidArgument` for a value that no header can have.
 pub(crate) fn lift(uri: &Uri, headers: &mut HeaderMap) -> Result<(), ErrorResponse> {
-    let Some(query) = uri.query().filter(|query| query.contains("-")) else { return Ok(()) };
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+    for (name, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
         let Some(name) = lifted(&name) else { continue };
         let value = HeaderValue::from_bytes(value.as_bytes())
             .map_err(|_| ErrorCode::InvalidArgument.with(format!("{name} cannot be a header.")))?;
@@ -274,8 +273,6 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         "if-none-match" => reads || puts && value == "*",
         "if-modified-since" | "if-unmodified-since" => reads,
         "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
-        // Of no effect, as on AWS, where nothing is made. `access` knows which ACLs there are.
-        "x-amz-acl" | "x-amz-tagging" => true,
         "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
             operation == Operation::GetObjectAttributes
         }
@@ -304,10 +301,9 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         // Sent with every request by the SDK for C++, and so by pyarrow and others built on it.
         "x-amz-api-version" => value == API_VERSION,
         "x-amz-trailer" => has_body(operation),
-        // Of no effect where there is no body: the SDK for Java sends them with a GET.
-        "x-amz-sdk-checksum-algorithm" => true,
-        _ if kind_of_header(name).is_some() => true,
-        _ => !is_meaningful(name),
+        // Of no effect where there is no body, as on AWS: the SDK for Java sends them with a GET. Nor have ACLs and tags
+        // where nothing is made. `access` knows which ACLs there are.
+        _ => kind_of_header(name).is_some() || !is_meaningful(name),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn run(plan: &Plan) -> Site {
 /// The clients live, until they are through or, in runs with such ends, the server is stopped: the front ends first
 /// and cuts them off, then the server closes, while faults and the operator go on.
 async fn live_until_stopped(running: &Running, reference: &Reference, plan: &Plan, life: (u64, &Life)) {
-    let clients = clients::live(running, reference, plan, life);
+    let clients = Box::pin(clients::live(running, reference, plan, life));
     let Some(after) = plan.stopped_after(life) else { return clients.await };
     let through = tokio::time::timeout(after, clients).await.is_ok();
     running.journal.note(|| format!("the server is stopped; its clients are through: {through}"));

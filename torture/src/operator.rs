@@ -86,7 +86,7 @@ pub(crate) async fn verify(running: &Running, rng: &mut Rng) {
     let Ok(Some(begun)) = begun else { return };
     tokio::time::sleep(span).await;
     let ended = running.status.verification(VerifyRequest::End(begun.number)).await;
-    let phase = ended.as_ref().map(|ended| ended.as_ref().map(|ended| ended.phase.clone()));
+    let phase = ended.as_ref().map(|ended| ended.as_ref().map(|ended| ended.phase));
     running.journal.note(|| format!("the operator ends it: {phase:?}"));
 }
 
