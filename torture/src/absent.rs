@@ -6,6 +6,7 @@
 //! rack decides, and whatever is called lost then is its mistake.
 
 use crate::kinds::FaultKind;
+use crate::overlay::fails_calls;
 use crate::site::Running;
 use model::DriveId;
 use std::collections::BTreeSet;
@@ -37,7 +38,8 @@ pub(crate) async fn look(running: &Running) {
         faults.abandoned = is_abandoned;
         // That it was given up may be on record after all, once the log is read again.
         let may_be_recorded = faults.may_be_missed && running.log.is_stopped();
-        faults.may_be_missed = away.contains(&drive) || is_failed || faults.may_stay_away(now) || may_be_recorded;
+        let may_be_away = faults.may_stay_away(now) || faults.armed.iter().any(|armed| fails_calls(armed.kind));
+        faults.may_be_missed = away.contains(&drive) || is_failed || may_be_away || may_be_recorded;
     }
     let given_up = news.iter().filter(|(_, is_abandoned, _)| *is_abandoned).count();
     (0..given_up).for_each(|_| state.count(FaultKind::GivenUpByRack));

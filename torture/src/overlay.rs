@@ -136,6 +136,11 @@ pub(crate) fn blocks_that_show_whose(bytes: u64) -> Option<[u64; 3]> {
     Some([0, page, page + BLOCK_BYTES as u64])
 }
 
+/// True of a fault by which a call of a drive fails.
+pub(crate) fn fails_calls(kind: FaultKind) -> bool {
+    matches!(kind, FaultKind::FailedCall | FaultKind::TornWrite)
+}
+
 /// A fault that the next call of a kind meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Armed {

@@ -1,7 +1,7 @@
 //! The storm: faults that happen while a server runs, drawn one by one, each from a stream of its own.
 
 use crate::kinds::FaultKind;
-use crate::overlay::{Armed, State, blocks_that_show_whose};
+use crate::overlay::{Armed, State, blocks_that_show_whose, fails_calls};
 use crate::plan::{Item, Life, Plan, Stream};
 use crate::site::Running;
 use disk::label::RackUuid;
@@ -251,6 +251,10 @@ impl Injector<'_> {
     fn arm(&mut self, kind: FaultKind, drive: usize) {
         let calls = self.rng.between(1, 12);
         let mut state = self.running.overlay.state();
+        // A drive that fails again and again is away to the rack, which may give it up.
+        if fails_calls(kind) && !state.may_be_missed(drive) {
+            return;
+        }
         let armed = &mut state.drives[drive].armed;
         if armed.len() < 4 {
             armed.push(Armed { kind, calls });
