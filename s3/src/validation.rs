@@ -301,8 +301,8 @@ fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
         // Sent with every request by the SDK for C++, and so by pyarrow and others built on it.
         "x-amz-api-version" => value == API_VERSION,
         "x-amz-trailer" => has_body(operation),
-        // Of no effect where there is no body, as on AWS: the SDK for Java sends them with a GET. Nor have ACLs and tags
-        // where nothing is made. `access` knows which ACLs there are.
+        // Of no effect where there is no body, as on AWS: the SDK for Java sends them with a GET. Nor have ACLs and
+        // tags where nothing is made. `access` knows which ACLs there are.
         _ => kind_of_header(name).is_some() || !is_meaningful(name),
     }
 }

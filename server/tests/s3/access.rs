@@ -126,17 +126,17 @@ async fn acls_are_told_and_can_be_spelled_out() {
         let writable = public.text().replace("READ", "WRITE");
         let others = private.text().replace("alice", "bob");
         for (body, code) in [
-            (stranger.as_str(), "NotImplemented"),
-            (&writable, "NotImplemented"),
+            (stranger.as_str(), "InvalidArgument"),
+            (&writable, "InvalidArgument"),
             (&others, "AccessDenied"),
-            ("<AccessControlPolicy/>", "NotImplemented"),
+            ("<AccessControlPolicy/>", "InvalidArgument"),
             ("<Tagging/>", "MalformedXML"),
         ] {
             assert_eq!(front.send(acl(path).body(body.as_bytes())).await.code(), code, "{body}");
         }
         for (name, code) in [
-            ("public-read-write", "NotImplemented"),
-            ("authenticated-read", "NotImplemented"),
+            ("public-read-write", "InvalidArgument"),
+            ("authenticated-read", "InvalidArgument"),
             ("never-heard-of", "InvalidArgument"),
         ] {
             assert_eq!(front.send(acl(path).header("x-amz-acl", name)).await.code(), code);
@@ -189,7 +189,7 @@ async fn a_bucket_is_made_with_its_acl_and_made_again_with_another() {
     assert_eq!(front.send(call("GET", "/open").unsigned()).await.code(), "AccessDenied", "as AWS resets it");
     let enforced = make("public-read").header("x-amz-object-ownership", "BucketOwnerEnforced");
     assert_eq!(front.send(enforced).await.code(), "InvalidBucketAclWithObjectOwnership");
-    assert_eq!(front.send(make("public-read-write")).await.code(), "NotImplemented");
+    assert_eq!(front.send(make("public-read-write")).await.code(), "InvalidArgument");
     assert_eq!(front.send(make("nonsense")).await.code(), "InvalidArgument");
     let nonsense = call("PUT", "/open").header("x-amz-object-ownership", "Nonsense");
     assert_eq!(front.send(nonsense).await.code(), "InvalidArgument");

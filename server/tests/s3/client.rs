@@ -141,6 +141,12 @@ impl Call {
         self
     }
 
+    /// With a checksum of its body, for an operation that needs one.
+    pub fn digested(self) -> Self {
+        let sum = base64_simd::STANDARD.encode_to_string(Sha256::digest(&self.body));
+        self.header("x-amz-checksum-sha256", &sum)
+    }
+
     pub fn trailer(mut self, name: &str, value: &str) -> Self {
         self.trailer = Some((name.into(), value.into()));
         self

@@ -125,7 +125,7 @@ async fn every_error_says_what_of_which_and_every_answer_has_an_id() {
         Call::new("HEAD", "/shelf/none"),
         Call::new("HEAD", "/none"),
         Call::new("HEAD", "/shelf/k").unsigned(),
-        Call::new("HEAD", "/shelf/k").query("never-heard-of", ""),
+        Call::new("HEAD", "/shelf/k").query("retention", ""),
         Call::new("DELETE", "/shelf/none"),
         Call::new("PATCH", "/shelf/none"),
     ] {
