@@ -1,9 +1,9 @@
 //! Speaks: the S3 protocol over HTTP, before an [`ObjectStore`].
 //!
 //! The protocol library `s3s` verifies signatures, takes `aws-chunked` bodies apart, and reads and writes S3's XML. Its
-//! own dispatch is not used: it ignores headers and query parameters it does not know, and here every request is
-//! refused that asks for anything not served, so that a client never gets a success that means something else than it
-//! asked for.
+//! own dispatch is not used: it ignores headers and query parameters that it does not know, and here every request is
+//! refused that asks by those of S3 for anything not served, so that a client never gets a success that means something
+//! else than it asked for.
 //!
 //! ```text
 //! serve -> admission (limits, request ids, error responses) -> s3s (signature) -> route -> request (+ validation)

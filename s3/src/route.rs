@@ -1,7 +1,7 @@
 //! The one route of the protocol library: from a verified request to its operation and back.
 //!
 //! The library's hook for a route of one's own takes every request before the library resolves an operation of its own:
-//! that would ignore the headers and parameters it does not know, and this front refuses them.
+//! that would ignore the headers and parameters of S3 that it does not know, and this front refuses them.
 
 use crate::admission::PendingRequest;
 use crate::frontend::Frontend;
