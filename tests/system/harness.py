@@ -4,6 +4,7 @@ Every test has a temporary directory of its own and ends the processes it starte
 are those of larder.toml: ages and waits of clients are wall time, idle timeouts modelled time.
 """
 
+import base64
 import http.client
 import importlib
 import json
@@ -61,6 +62,11 @@ def optional(name, *parts):
         return importlib.import_module(name)
     except ImportError:
         return None
+
+
+def b64(raw):
+    """Bytes as S3 writes digests."""
+    return base64.b64encode(raw).decode()
 
 
 def noise(size, seed):

@@ -1,6 +1,5 @@
 """Uploads in parts and copies, by the clients that make them, warm and cold."""
 
-import base64
 import hashlib
 import os
 import threading
@@ -11,13 +10,9 @@ import zlib
 import boto3.s3.transfer
 
 import faults
-from harness import BRISK, STAYING, SystemTest, aws, noise
+from harness import BRISK, STAYING, SystemTest, aws, b64, noise
 
 MIB = 1 << 20
-
-
-def b64(raw):
-    return base64.b64encode(raw).decode()
 
 
 def crc(raw):

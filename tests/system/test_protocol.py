@@ -1,19 +1,14 @@
 """What clients claim is checked, and what is not served is said to be so."""
 
-import base64
 import hashlib
 import zlib
 
 import botocore.exceptions
 
-from harness import STAYING, SystemTest, aws, noise
+from harness import STAYING, SystemTest, aws, b64, noise
 
 BODY = b"half a pound of butter"
 OTHER = b"half a pound of lard"
-
-
-def b64(digest):
-    return base64.b64encode(digest).decode()
 
 
 class Checksums(SystemTest):

@@ -1,7 +1,6 @@
 """Requests as programs in the field send them, each with AWS's answer: what is unknown is ignored, what is in a URL
 counts as a header, and refusals name the code that AWS has."""
 
-import base64
 import datetime
 import email.utils
 import hashlib
@@ -12,14 +11,10 @@ import botocore.auth
 import botocore.awsrequest
 import botocore.credentials
 
-from harness import STAYING, SystemTest, noise
+from harness import STAYING, SystemTest, b64, noise
 
 BODY = b"half a pound of butter"
 UPLOAD = b"<CompleteMultipartUpload>%s</CompleteMultipartUpload>"
-
-
-def b64(digest):
-    return base64.b64encode(digest).decode()
 
 
 class Requests(SystemTest):
