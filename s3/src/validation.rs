@@ -25,8 +25,8 @@ const SIGNING: [&str; 8] = [
     "x-id",
 ];
 
-/// Parameters of which each asks for another operation. One that does not make a request this operation asks for one
-/// that is not served.
+/// Each of these parameters asks for another operation. If it does not name the operation at hand, it asks for one that
+/// is not served.
 const SUB_RESOURCES: [&str; 42] = [
     "abac",
     "accelerate",
@@ -82,7 +82,7 @@ const LIFTED: [&str; 5] =
 const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
 /// Other headers of S3 that change what some request means, by their beginnings. Where an operation does not take one,
 /// it is refused, and so is a parameter of that name, but for checksums: an SDK that presigns has no body to take one
-/// of. What is in no list of this file means nothing to S3, and is ignored, as on AWS.
+/// of. A name in no list of this file means nothing to S3, and is ignored, as on AWS.
 const MEANINGFUL_PREFIXES: [&str; 24] = [
     "x-amz-bucket-",
     "x-amz-bypass-",

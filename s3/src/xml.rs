@@ -78,7 +78,7 @@ fn length_of_markup(markup: &[u8]) -> usize {
     markup.windows(end.len()).position(|window| window == end).map_or(markup.len(), |at| at + end.len())
 }
 
-/// Where the name of `tag` stands, which is empty in what is no tag.
+/// The place of the name in `tag`; empty in a comment, a section or an instruction.
 fn name_of(tag: &[u8]) -> Range<usize> {
     let start = if tag.starts_with(b"</") { 2 } else { 1 };
     let ends_name = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'>' | b'/');

@@ -1,5 +1,5 @@
-"""Requests as programs in the field send them, each with AWS's answer: what is unknown is ignored, what is in a URL
-counts as a header, and refusals name the code that AWS has."""
+"""Requests as programs in the field send them, each with AWS's answer: unknown names are ignored, names in a URL
+count as headers, and refusals name the code that AWS has."""
 
 import datetime
 import email.utils
