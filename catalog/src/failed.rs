@@ -134,6 +134,24 @@ impl Catalog {
         Ok(known.into_iter().map(|(drive, end)| (DriveId(drive), end)).collect())
     }
 
+    /// A recovery has found none of the stacks that `blob` counts on these drives, each of which has this UUID on its
+    /// label: they are lost, like those of a drive that was replaced.
+    ///
+    /// # Errors
+    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the blob counts no stack on one of them.
+    pub async fn note_missing(&self, blob: BlobId, missing: &[(DriveId, [u8; 16])]) -> Result<(), CatalogError> {
+        let (check, write) = self
+            .change_of::<Replacements>(replaced(), |known| {
+                known.extend(missing.iter().map(|(drive, uuid)| (drive.0, *uuid)));
+            })
+            .await?;
+        let places: Vec<Vec<u8>> = missing.iter().map(|(drive, _)| key::on_drive(*drive, blob)).collect();
+        let mut batch = Batch::new(vec![check], vec![write]);
+        batch.checks.extend(places.iter().cloned().map(Check::Present));
+        batch.writes.extend(places.into_iter().map(|place| Write::Put(place, vec![LOST])));
+        self.apply_or(batch, CatalogError::Conflict).await
+    }
+
     /// Nothing lies on `drive` any more that nobody counts.
     ///
     /// # Errors
@@ -310,7 +328,8 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
-    /// The drives in whose place there is another than at first, each with the UUID of the one that is there.
+    /// The drives in whose place there may be another than at first, each with the UUID of the one that is there: those
+    /// that were replaced, and those on which a recovery missed stacks.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

@@ -139,6 +139,9 @@ fn text(report: &Report) -> String {
     if report.moved > 0 {
         row("moved", format!("{} are counted where they lie", counted(report.moved, "stack")));
     }
+    if report.missing > 0 {
+        row("rebuilds", format!("{} are on no drive; the server rebuilds them", counted(report.missing, "stack")));
+    }
     if report.removed > 0 {
         let objects = counted(report.removed, "object");
         row("removed", format!("{objects}, whose bytes had been removed from all drives since"));
@@ -150,6 +153,12 @@ fn text(report: &Report) -> String {
     if report.unreadable > 0 || report.drives_unusable > 0 {
         let (blobs, drives) = (counted(report.unreadable, "blob"), counted(report.drives_unusable, "drive"));
         row("missing", format!("{blobs} and {drives} could not be read"));
+    }
+    if !report.failed.is_empty() {
+        let numbers: Vec<String> = report.failed.iter().map(u32::to_string).collect();
+        let mend = "one that was replaced or mended since is taken in by `larder drive replace N`";
+        let drives = if let [_] = report.failed[..] { "drive" } else { "drives" };
+        row("failed", format!("{drives} {} had failed when that was made; {mend}", numbers.join(", ")));
     }
     if !report.owners.is_empty() {
         let owners = report.owners.join(", ");

@@ -38,6 +38,7 @@
 
 mod backoff;
 mod phase;
+mod recovering;
 mod tally;
 mod trials;
 mod unasked;
@@ -95,6 +96,8 @@ struct Drive {
     transfer_errors: u32,
     /// Commands that failed since it last mounted.
     failures: u32,
+    /// Times that it was given up on without being asked, since it last mounted.
+    refusals: u32,
     /// It was lost with its permits, if it has any.
     lost_with_permits: bool,
     /// It failed for good.
@@ -152,6 +155,7 @@ impl Drives {
             attempt: Attempt(0),
             transfer_errors: 0,
             failures: 0,
+            refusals: 0,
             lost_with_permits: false,
             failed: false,
             lost_by_world: false,
@@ -386,8 +390,7 @@ impl Drives {
             let state = &mut self.states[drive.index()];
             assert!(!state.failed, "{drive} is ready, and in service");
             assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed under a permit");
-            state.transfer_errors = 0;
-            state.failures = 0;
+            (state.transfer_errors, state.failures, state.refusals) = (0, 0, 0);
             self.set_phase(drive, DrivePhase::Ready);
             self.notices.push_back(Notice::Writable(drive));
         }
@@ -484,7 +487,8 @@ impl Drives {
         if self.has_failed(drive) {
             return; // it stands still, and stays out of service
         }
-        self.states[drive.index()].failures = 0;
+        let state = &mut self.states[drive.index()];
+        (state.failures, state.refusals) = (0, 0);
         self.return_to_service(drive);
     }
 
@@ -521,7 +525,7 @@ impl Drives {
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
-        (state.failed, state.transfer_errors, state.failures) = (false, 0, 0);
+        (state.failed, state.transfer_errors, state.failures, state.refusals) = (false, 0, 0, 0);
         self.cut_off.remove(&drive);
         self.trials.remove(&drive);
         self.tally.replace();
@@ -585,26 +589,6 @@ impl Drives {
                 _ => {}
             }
         }
-    }
-
-    /// Whether fewer than `need` of `members` are there, and one that is away may turn out to be if it is sent a stop
-    /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
-    pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
-        assert!(need > 0, "a group is read from at least one drive");
-        if self.tally.all_there() && members.len() >= need {
-            return false;
-        }
-        let there = members.iter().filter(|drive| !self.is_away(**drive) && !self.has_failed(**drive)).count();
-        let owes = |drive: DriveId| self.punctuality[drive.index()].missed_within(self.host_slack, now);
-        there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
-    }
-
-    /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say
-    /// so.
-    fn may_recover(&self, drive: DriveId) -> bool {
-        let state = &self.states[drive.index()];
-        let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
-        silent && self.is_permitted(drive) && state.failures < FAILURES_MAX
     }
 
     /// Whether `drive`, one of `members`, waits for a permit that nobody will give back: those of some domain are held
@@ -701,13 +685,16 @@ impl Drives {
     /// A command of `drive` failed or was not answered in time.
     fn give_up(&mut self, drive: DriveId, loss: Loss, now: Time) {
         if loss == Loss::NoAnswer && self.note_missed_deadline(drive, now) {
+            self.states[drive.index()].refusals += 1;
             self.set_away(drive, loss);
             self.backoff.plan(drive, now + PAUSE_OWING);
             return;
         }
         assert!(!self.is_away(drive), "{drive} is given up on once");
         // A drive is not to blame for what the host could not ask it: it is done without, and that is all.
-        self.states[drive.index()].failures += u32::from(loss != Loss::NotAsked);
+        let state = &mut self.states[drive.index()];
+        state.failures += u32::from(loss != Loss::NotAsked);
+        state.refusals += u32::from(loss == Loss::NotAsked);
         self.set_away(drive, loss);
         self.retry_later(drive, now);
     }

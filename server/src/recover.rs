@@ -7,7 +7,8 @@
 //!    are looked for in a pass of its own over all groups.
 //! 3. From the drives, group after group: every blob that the catalog does not know, and that was begun after the last
 //!    batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`). A stack that lies
-//!    elsewhere than the catalog knows is counted where it is. A blob of which nothing is left, although all of its
+//!    elsewhere than the catalog knows is counted where it is, and one that is on no drive, although the drive that has
+//!    it can be read, is recorded as lost: the server rebuilds it. A blob of which nothing is left, although all of its
 //!    drives are there, was removed after that batch, and its objects before.
 //! 4. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
 //!
@@ -148,6 +149,7 @@ pub async fn reconcile(
     drives::adopt_all(rack, catalog, (&mut adoption, may_be_older), report, watch).await?;
     let Adopted { objects, bytes, dead, buckets } = adoption.totals;
     (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
+    report.failed = catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive.0).collect();
     Ok(())
 }
 

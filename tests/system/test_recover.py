@@ -319,6 +319,29 @@ class Recover(SystemTest):
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", objects)
 
+    def test_stacks_that_are_on_no_drive_are_rebuilt_at_the_next_start_without_a_scrub(self):
+        server = self.rack("nas8", SETTINGS)
+        server.client().create_bucket(Bucket="pantry")
+        objects = self.used(server, "first")
+        server.until_cold()
+        server.stop()
+        # As a drive leaves them that was replaced before the loss, and not rebuilt yet.
+        drives = os.path.join(server.data, "drives")
+        gone = [os.path.join(drives, drive, name) for drive in os.listdir(drives)
+                for name in os.listdir(os.path.join(drives, drive)) if name.endswith(".000.stack")]
+        for stack in gone:
+            os.remove(stack)
+        lose(server.data, "workshop")
+        report = self.recovered(server.data)
+        self.assertEqual((report["adopted"], report["missing"]), (len(gone), len(gone)))
+        self.assertEqual(report["failed"], [])
+        server = self.serve(server.data)
+        server.until("nothing is exposed", lambda status: not status["exposed"] and not status["rebuilds"])
+        server.until_asleep()
+        self.reads(server.client(), "pantry", objects)
+        server.stop()
+        self.is_whole(server.data)
+
     def test_what_is_no_copy_of_this_catalog_is_refused_and_nothing_changes(self):
         server = self.rack("nas8", STAYING)
         server.filled({"k": b"kept"})

@@ -174,6 +174,11 @@ fn no_rule_is_broken_where_blobs_are_scrubbed() {
 }
 
 #[test]
+fn what_a_recovery_misses_on_a_drive_that_was_replaced_is_rebuilt() {
+    sound(9_688_862_243);
+}
+
+#[test]
 fn an_older_catalog_removes_no_staged_file_of_the_newest() {
     sound(7);
 }

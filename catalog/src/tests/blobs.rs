@@ -196,6 +196,22 @@ async fn no_blob_is_forgotten_while_a_rebuild_may_have_left_a_stack_of_it() {
 }
 
 #[tokio::test]
+async fn stacks_that_a_recovery_has_missed_are_lost_until_they_are_rebuilt() {
+    let catalog = catalog().await;
+    let (blob, _) = stored(&catalog, &[10, 20]).await;
+    let bytes = catalog.blob(blob).await.unwrap().unwrap().stack_bytes;
+    catalog.note_missing(blob, &[(DriveId(7), [3; 16])]).await.unwrap();
+    sound(&catalog).await;
+    assert_eq!(catalog.lost_on_replaced().await.unwrap().into_iter().collect::<Vec<_>>(), [(DriveId(7), bytes)]);
+    assert!(catalog.is_stack_lost(DriveId(7), blob).await.unwrap());
+    assert!(catalog.failed_drives().await.unwrap().is_empty(), "the drive itself is good");
+    let elsewhere = catalog.note_missing(blob, &[(DriveId(20), [4; 16])]).await;
+    assert!(matches!(elsewhere, Err(CatalogError::Conflict)), "it counts no stack there");
+    assert!(catalog.move_stack(blob, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(catalog.lost_on_replaced().await.unwrap().is_empty());
+}
+
+#[tokio::test]
 async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_one_does_not() {
     let catalog = catalog().await;
     let (old, _) = stored(&catalog, &[10, 20]).await;

@@ -1,6 +1,7 @@
 //! The drives: every blob that the catalog does not know, and was to, is adopted; stacks that lie elsewhere than it
-//! knows are counted where they are; and what was removed since is forgotten. Group after group, so that each has to be
-//! awake once; memory holds the names on the drives of one group, and the index of one pack.
+//! knows are counted where they are; those that are on no drive although theirs can be read are recorded as lost, so
+//! that the server rebuilds them at once; and what was removed since is forgotten. Group after group, so that each has
+//! to be awake once; memory holds the names on the drives of one group, and the index of one pack.
 
 use super::group::{GroupDrives, Rack, Stacks};
 use super::report::{Pass, Report, Step};
@@ -83,7 +84,8 @@ impl Recovery<'_> {
                     Known::Nothing => self.blob(*blob, stacks, false, (drives, ids)).await?,
                     Known::Begun(_) => self.blob(*blob, stacks, true, (drives, ids)).await?,
                     Known::Blob(record) => {
-                        self.locate(&record, stacks, drives).await?;
+                        let places = self.locate(&record, stacks, drives).await?;
+                        self.note_missing(record.blob, &places, stacks, drives).await?;
                         record.payload_bytes
                     }
                     Known::Damaged => 0,
@@ -147,8 +149,38 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Counts those stacks of `record` where they are that are not where it says, and are whole.
-    async fn locate(&mut self, record: &Blob, stacks: &Stacks, drives: &GroupDrives) -> Result<(), ServerError> {
+    /// Records as lost the stacks of `blob` that count on `places` and are not among those found, where the drive of
+    /// the place can be read.
+    async fn note_missing(
+        &mut self,
+        blob: BlobId,
+        places: &[DriveId],
+        found: &Stacks,
+        drives: &GroupDrives,
+    ) -> Result<(), ServerError> {
+        let mut missing = Vec::new();
+        for (index, place) in
+            places.iter().enumerate().filter(|(index, place)| !found.contains(&(*index as u8, **place)))
+        {
+            let Some(uuid) = drives.uuid(*place).await else { continue };
+            (self.watch)(Step::Unusable(&format!("blob {blob}: its stack {index} is not on drive {place}")));
+            missing.push((*place, uuid.0));
+        }
+        if !missing.is_empty() {
+            self.catalog.note_missing(blob, &missing).await?;
+            self.report.missing += missing.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Counts those stacks of `record` where they are that are not where it says, and are whole. Where they all count
+    /// from then on.
+    async fn locate(
+        &mut self,
+        record: &Blob,
+        stacks: &Stacks,
+        drives: &GroupDrives,
+    ) -> Result<Vec<DriveId>, ServerError> {
         let is_there = |index: usize, drive: DriveId| stacks.contains(&(index as u8, drive));
         let mut places = record.drives.clone();
         for (index, place) in places.iter_mut().enumerate() {
@@ -159,7 +191,7 @@ impl Recovery<'_> {
         }
         let distinct: BTreeSet<DriveId> = places.iter().copied().collect();
         if places == record.drives || distinct.len() != places.len() {
-            return Ok(());
+            return Ok(record.drives.clone());
         }
         let devices: Vec<_> = places.iter().map(|drive| drives.drives.get(drive).cloned()).collect();
         let flaws = stack::inspect(described(self.uuid, record), &devices).await.flaws;
@@ -176,11 +208,12 @@ impl Recovery<'_> {
         }
         let distinct: BTreeSet<DriveId> = places.iter().copied().collect();
         let moved = places.iter().zip(&record.drives).filter(|(is, was)| is != was).count();
-        if moved > 0 && distinct.len() == places.len() {
-            self.catalog.relocate(record, places).await?;
-            self.report.moved += moved as u64;
+        if moved == 0 || distinct.len() != places.len() {
+            return Ok(record.drives.clone());
         }
-        Ok(())
+        self.catalog.relocate(record, places.clone()).await?;
+        self.report.moved += moved as u64;
+        Ok(places)
     }
 
     /// A blob that the catalog does not know, or only as begun; the bytes of its payload, if that is known.
@@ -219,6 +252,7 @@ impl Recovery<'_> {
             locked @ AdoptError::Locked { .. } => ServerError::Refused(format!("{locked}: nothing was changed")),
         })?;
         self.report.adopted += 1;
+        self.note_missing(id, &record.drives, stacks, drives).await?;
         Ok(payload_bytes)
     }
 }

@@ -5,7 +5,7 @@ use super::report::Step;
 use crate::error::text;
 use crate::offline_rack::OfflineRack;
 use disk::stack::{self, Header};
-use disk::{Buffer, Drive, RackUuid};
+use disk::{Buffer, Drive, DriveUuid, RackUuid, label};
 use model::{BlobId, DriveId, RackSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -121,6 +121,11 @@ impl GroupDrives {
     pub(super) async fn is_synced(&self, drive: DriveId, blob: BlobId, index: u8) -> bool {
         let Some(drive) = self.drives.get(&drive) else { return false };
         drive.sync(&stack::stack_name(blob, index)).await.is_ok()
+    }
+
+    /// The UUID on the label of `drive`; none if it cannot be used.
+    pub(super) async fn uuid(&self, drive: DriveId) -> Option<DriveUuid> {
+        label::uuid_of(&**self.drives.get(&drive)?).await.ok()
     }
 
     /// Each of `stacks` with its drive, and each index once.

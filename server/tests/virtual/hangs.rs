@@ -357,3 +357,32 @@ fn a_rebuild_goes_on_without_a_drive_that_hangs() {
         });
     }
 }
+
+#[test]
+fn a_group_most_of_whose_drives_hang_for_a_day_answers_and_is_not_woken_again_and_again() {
+    let (mut site, facts, drives) = with_one_object("nas8");
+    // A wake takes longer, as it does by default where drives start slowly.
+    site.policy.host_slack = 5 * SECOND;
+    site.run(async |larder| {
+        asleep(larder).await;
+        let until = Instant::now() + 24 * HOUR;
+        let group = larder.ask(move |rack| rack.layout().group_of(drives[0]).unwrap()).await;
+        let members = larder.ask(move |rack| rack.layout().groups[group.index()].drives.clone()).await;
+        for hung in &members[1..] {
+            facts.media[hung.index()].hang(move |_| Some(until.saturating_duration_since(Instant::now())));
+        }
+        let starts = async || larder.ask(|rack| rack.stats().drive_starts).await;
+        let (began, before) = (Instant::now(), starts().await);
+        let mut answers = 0;
+        while Instant::now() < until - HOUR {
+            assert!(larder.get("o").await.is_err(), "one drive of four is there");
+            answers += 1;
+            tokio::time::sleep(10 * MINUTE).await;
+        }
+        assert!(answers > 50, "{answers} answers in {:?}", began.elapsed());
+        let started = starts().await - before;
+        assert!(started < 200, "{started} starts for {answers} GETs in a day");
+        tokio::time::sleep(2 * HOUR).await;
+        assert_eq!(larder.get_retrying("o").await.unwrap(), 1, "nothing is given up for good");
+    });
+}
