@@ -179,6 +179,11 @@ fn what_a_recovery_misses_on_a_drive_that_was_replaced_is_rebuilt() {
 }
 
 #[test]
+fn a_drive_that_was_given_up_and_turns_takes_its_share_until_it_is_pulled() {
+    sound(6_853_142_737);
+}
+
+#[test]
 fn an_older_catalog_removes_no_staged_file_of_the_newest() {
     sound(7);
 }

@@ -201,6 +201,8 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
+    /// Drives that the operator gave up, who pulls what is away.
+    cut_off: Vec<bool>,
     /// The attempt of the last command to each drive, if any.
     commanded: Vec<Option<Attempt>>,
     /// The drives of the pool, each with the command it was sent last, if it has not answered that.
@@ -276,6 +278,7 @@ impl TraceCheck {
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
+            cut_off: vec![false; spec.drives.len()],
             commanded: vec![None; spec.drives.len()],
             pool: vec![(Turning::Yes, None); spec.pool.len()],
             always_on: spec.drives.iter().map(|drive| drive.power == DrivePower::None).collect(),
@@ -339,15 +342,21 @@ impl TraceCheck {
                 if *pulled {
                     self.turn(*drive, Turning::No)?;
                 }
+                self.cut_off[drive.index()] |= *pulled;
             }
+            // It was there after all when the operator gave it up, and is pulled now.
+            Event::DriveLost { drive, .. } if self.cut_off[drive.index()] => self.turn(*drive, Turning::No)?,
+            Event::DriveMayReturn { drive } => self.cut_off[drive.index()] = false,
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::OnDrivePage { drive, blobs, .. } => self.rebuilds.listed(*drive, blobs),
             Event::DriveReplaced { drive, .. } => {
                 self.rebuilds.drive_replaced(*drive);
+                self.cut_off[drive.index()] = false;
                 self.initialised[drive.index()] = false;
             }
             Event::DriveReturned { drive, .. } => {
                 self.rebuilds.drive_returned(*drive);
+                self.cut_off[drive.index()] = false;
                 self.initialised[drive.index()] = false;
             }
             Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,

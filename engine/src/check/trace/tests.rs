@@ -64,6 +64,23 @@ fn one_drive_more_than_a_domain_carries_is_noticed_until_another_one_stands_stil
 }
 
 #[test]
+fn a_drive_that_was_given_up_and_turns_again_takes_its_share_until_it_is_pulled() {
+    let (spec, _) = pelican();
+    let mut judge = judge(0);
+    let cooling = spec.resources_by_id().find(|(_, resource)| resource.name == "cooling").unwrap().0;
+    let mut column = spec.drives.iter().map(|d| d.id).filter(|d| spec.domain_of(*d, cooling) == DomainId(7));
+    let (given_up, other) = (column.next().unwrap(), column.next().unwrap());
+    let mut event = |event: &Event| judge.event(Time::ZERO, event).unwrap();
+    event(&Event::DriveFailed { drive: given_up, pulled: true });
+    event(&Event::DriveSpins { drive: given_up });
+    let start = Action::SpinUp { drive: other, attempt: Attempt(1) };
+    assert!(matches!(judge.action(&start), Err(TraceFault::HardLimit { taken: 2, limit: 1, .. })));
+    judge.event(Time::ZERO, &Event::Stopped { drive: other, attempt: Attempt(1) }).unwrap();
+    judge.event(Time::ZERO, &Event::DriveLost { drive: given_up, loss: Loss::Died }).unwrap();
+    assert_eq!(judge.action(&start), Ok(()));
+}
+
+#[test]
 fn an_answer_to_an_older_attempt_says_nothing_of_the_newer_one() {
     let mut judge = judge(0);
     let (drive, old, new) = (DriveId(3), Attempt(1), Attempt(2));
