@@ -24,9 +24,9 @@ use crate::log_entry;
 use crate::seal::Sequence;
 use crate::snapshot::{FrameReader, Header, SnapshotError, SnapshotTotals, batch_frame};
 use parking_lot::Mutex;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,6 +36,7 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 const WAITING_BYTES: usize = 256 << 10;
 /// For the owner alone: a catalog has the secrets of users.
 const OWNER_ONLY: u32 = 0o600;
+const DIRECTORY_OWNER_ONLY: u32 = 0o700;
 const SNAPSHOT: &str = "snapshot";
 const SEGMENT: &str = "journal";
 const DRAFT: &str = "new";
@@ -144,7 +145,7 @@ impl Journal {
     /// # Errors
     /// If the directory cannot be used. Whatever else is wrong makes a snapshot due.
     pub fn begin(dir: PathBuf, rack: [u8; 16], nonce: u64, catalog: &Catalog) -> io::Result<Arc<Self>> {
-        fs::create_dir_all(&dir)?;
+        DirBuilder::new().recursive(true).mode(DIRECTORY_OWNER_ONLY).create(&dir)?;
         let files = JournalFiles::list(&dir)?;
         for draft in &files.drafts {
             remove(draft, &rack)?;

@@ -53,6 +53,13 @@ pub enum Command {
     /// drives are used. What only packs have is as it was when it was packed: deletes and changes since are not known.
     /// No drive is written to, and a catalog that is there is kept under another name.
     Recover(Recover),
+    /// Take over drives that another server has used: this data directory is the one that goes on. No server may run.
+    ///
+    /// A server leaves drives untouched that a run has marked which its data directory does not know: another server
+    /// uses them, or the directory is a copy or was put back from a backup. After this command it uses them, as far as
+    /// they were marked before now. Its catalog counts as older than the rack then: nothing is removed from the rack
+    /// until the newest catalog is there (`larder recover --replace`), or accept_older_catalog says that this one is.
+    TakeOver(TakeOver),
     /// Copy the catalog while the server runs.
     #[command(subcommand)]
     Catalog(CatalogCommand),
@@ -133,6 +140,15 @@ pub struct Recover {
     /// Do it although there is a catalog, which is kept under another name.
     #[arg(long)]
     pub replace: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TakeOver {
+    #[command(flatten)]
+    pub data: Data,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

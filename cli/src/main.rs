@@ -29,6 +29,7 @@ mod scrub;
 mod serve;
 mod simulate;
 mod status;
+mod take_over;
 mod temperature;
 mod users;
 mod verify;
@@ -91,6 +92,7 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::User(UserCommand::Rotate(options)) => users::rotate(&options),
         Command::Repartition(options) => repartition::repartition(&options),
         Command::Recover(options) => recover::recover(&options),
+        Command::TakeOver(options) => take_over::take_over(&options),
         Command::Catalog(CatalogCommand::Backup(options)) => recover::backup(&options),
         Command::Recall(options) => recall::recall(&options),
         Command::Scrub(command) => scrub::scrub(&command),

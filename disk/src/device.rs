@@ -49,6 +49,7 @@ pub use watched::WATCH_EVERY;
 use crate::directory::{DirectoryDrive, OpenFiles};
 use crate::label::{self, DriveLabel, Label};
 use crate::measure::Subject;
+use crate::owner::Claim;
 use crate::power::PowerMode;
 use crate::{Buffer, Drive, DriveError, FileName, Space, finished};
 use async_trait::async_trait;
@@ -77,6 +78,15 @@ impl DeviceDrive {
     #[must_use]
     pub fn with_open_files(mut self, files: &OpenFiles) -> Self {
         self.files = self.files.with_open_files(files);
+        self
+    }
+
+    /// Refuses to mount where another server uses the drive, and marks and locks it for the one of `claim`.
+    #[must_use]
+    pub fn with_claim(mut self, claim: Arc<Claim>) -> Self {
+        let state = Arc::get_mut(&mut self.state).expect("a drive is set up before it is used");
+        state.claim = Some(Arc::clone(&claim));
+        self.files = self.files.with_claim(claim);
         self
     }
 
@@ -236,6 +246,8 @@ impl Drive for DeviceDrive {
     }
 
     async fn mount(&self) -> Result<Space, DriveError> {
+        // It is judged anew, whatever it was mounted for before.
+        self.files.unmount().await?;
         self.run(DeviceState::mount).await?;
         let mounted = self.files.mount().await;
         if mounted.is_err() {

@@ -18,9 +18,12 @@ pub use open_files::{DESCRIPTORS_PER_FILE, OpenFiles};
 use crate::buffer::ALIGNMENT_BYTES;
 use crate::finished;
 use crate::label::{self, Label, LabelError};
+use crate::owner::{Claim, OwnerLock};
+use crate::private;
 use crate::{Buffer, Drive, DriveError, FileName, Space};
 use async_trait::async_trait;
 use open_files::{DriveKey, OpenFile};
+use parking_lot::Mutex;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 use shared_sync::SharedSync;
@@ -65,12 +68,15 @@ struct DirectoryState {
     /// How many files were removed or replaced: one that was opened before may be gone.
     removals: AtomicU64,
     directory_sync: SharedSync,
+    /// The lock of its owner mark, while it is mounted.
+    owned: Mutex<Option<OwnerLock>>,
 }
 
 /// A drive in a directory. Always ready; of the power commands only `mount` does anything: it checks the label.
 pub struct DirectoryDrive {
     shared: Arc<DirectoryState>,
     label: Option<Label>,
+    claim: Option<Arc<Claim>>,
 }
 
 impl DirectoryDrive {
@@ -95,8 +101,9 @@ impl DirectoryDrive {
             files,
             removals: AtomicU64::new(0),
             directory_sync: SharedSync::default(),
+            owned: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), label: None }
+        Self { shared: Arc::new(shared), label: None, claim: None }
     }
 
     fn shared_mut(&mut self) -> &mut DirectoryState {
@@ -123,6 +130,13 @@ impl DirectoryDrive {
     #[must_use]
     pub fn with_label(mut self, label: Label) -> Self {
         self.label = Some(label);
+        self
+    }
+
+    /// Refuses to mount where another server uses the drive, and marks and locks it for the one of `claim`.
+    #[must_use]
+    pub fn with_claim(mut self, claim: Arc<Claim>) -> Self {
+        self.claim = Some(claim);
         self
     }
 
@@ -236,7 +250,7 @@ impl DirectoryState {
         let removals = self.removals.load(Ordering::SeqCst);
         // For the owner alone, since it holds users' data.
         let open_count = self.files.make_room();
-        let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
+        let make = || OpenOptions::new().read(true).write(true).create_new(true).mode(private::FILE_MODE).open(&path);
         assert!(path.parent() == Some(&self.root), "nothing reaches outside the directory");
         let file = self.opened(make).map_err(|source| self.error("creating", name, source))?;
         let sized = match room {
@@ -524,12 +538,22 @@ impl Drive for DirectoryDrive {
             .await?;
             label::check(self, label).await?;
         }
+        if let Some(claim) = self.claim.clone() {
+            self.run(move |shared| {
+                drop(shared.owned.lock().take());
+                let lock = claim.lay(&shared.root)?;
+                *shared.owned.lock() = Some(lock);
+                Ok(())
+            })
+            .await?;
+        }
         self.space().await
     }
 
     async fn unmount(&self) -> Result<(), DriveError> {
         self.run(|shared| {
             shared.files.close(shared.key, None);
+            *shared.owned.lock() = None;
             Ok(())
         })
         .await

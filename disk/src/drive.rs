@@ -9,6 +9,7 @@
 
 use crate::Buffer;
 use crate::label::LabelError;
+use crate::owner::OwnerError;
 use crate::power::PowerError;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -171,6 +172,9 @@ pub enum DriveError {
     /// The label is missing, damaged, or another drive's.
     #[error(transparent)]
     Label(#[from] LabelError),
+    /// Another server uses the drive.
+    #[error(transparent)]
+    Owner(#[from] OwnerError),
     /// The process, or the system as a whole, may open no more files. That is no fault of the drive's.
     #[error(
         "no more files can be opened; raise the limit with `ulimit -n`, or LimitNOFILE in the service's unit, and \

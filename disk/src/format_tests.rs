@@ -7,6 +7,7 @@
 
 use crate::format::{BLOCK_BYTES, FORMAT_VERSION, FormatError, crc32c, seal_of};
 use crate::label::{Device, DriveLabel, DriveUuid, Label, RackUuid};
+use crate::owner::{OwnerMark, RunId};
 use crate::stack::{Blob, ChecksumPage, Footer, Header, Provenance};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
 use std::path::PathBuf;
@@ -25,6 +26,10 @@ fn footer(bytes: &[u8]) {
 
 fn checksum_page(bytes: &[u8]) {
     both(bytes, *b"LARDSUMS", ChecksumPage::decode, ChecksumPage::encode);
+}
+
+fn owner_mark(bytes: &[u8]) {
+    both(bytes, *b"LARDOWNR", OwnerMark::decode, |mark, block| block.copy_from_slice(&mark.encode()));
 }
 
 fn both<T>(
@@ -51,7 +56,7 @@ fn round_trip<T>(bytes: &[u8], decode: &impl Fn(&[u8]) -> Result<T, FormatError>
     }
 }
 
-const BODIES: [fn(&[u8]); 4] = [label, header, footer, checksum_page];
+const BODIES: [fn(&[u8]); 5] = [label, header, footer, checksum_page, owner_mark];
 
 fn block(encode: impl Fn(&mut [u8])) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
@@ -77,7 +82,17 @@ fn examples() -> Vec<(&'static str, Vec<u8>)> {
     let label = Label { rack, rack_name: "cold-1".into(), drive: DriveId(1151) };
     let device = Device::Serial("ZL2ABCDE".into());
     let label = DriveLabel { label, uuid: DriveUuid(*b"one drive's uuid"), labelled_ms: 1_700_000_000_000, device };
+    let mark = OwnerMark {
+        rack,
+        directory: *b"one directory id",
+        serial: 7,
+        run: RunId(0x0123_4567_89ab_cdef),
+        previous: Some(RunId(0x0f1e_2d3c_4b5a_6978)),
+        marked_ms: 1_700_000_000_000,
+        place: "nas:/srv/larder".into(),
+    };
     vec![
+        ("owner-mark", mark.encode().to_vec()),
         ("label", label.encode().to_vec()),
         ("header", block(|block| header.encode(block))),
         ("footer", block(|block| footer.encode(block))),
@@ -101,7 +116,8 @@ fn the_format_is_still_the_one_of_the_committed_corpus() {
 
 #[test]
 fn each_example_decodes() {
-    let [(_, label), (_, header), (_, footer), (_, page)] = examples().try_into().unwrap();
+    let [(_, mark), (_, label), (_, header), (_, footer), (_, page)] = examples().try_into().unwrap();
+    OwnerMark::decode(&mark).unwrap();
     DriveLabel::decode(&label).unwrap();
     Header::decode(&header).unwrap();
     Footer::decode(&footer).unwrap();

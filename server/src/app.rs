@@ -266,6 +266,8 @@ impl Boot<'_> {
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
         let accept_incomplete = self.config.accept_older_catalog;
+        let claim = self.dir.begin_run(self.descriptors.locks)?;
+        claim.hold(&self.dir.workshop())?;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
         // In front of the catalog if small objects go there, or ever did.
         let log = IntakeLog::of(self.dir, self.purpose())?;
@@ -323,7 +325,7 @@ impl Boot<'_> {
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
         status.exchange = self.dir.has_devices().then(|| Arc::new(DiskExchange::of(self.dir)));
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
-        status.notices.journal = journal.clone().err();
+        (status.notices.journal, status.notices.claim) = (journal.clone().err(), Some(claim));
         status.journal = journal.ok();
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
@@ -385,7 +387,8 @@ impl Boot<'_> {
         let (places, files) = (self.dir.labels(), OpenFiles::new(self.descriptors.rack_files));
         let directory = |drive: DriveId| {
             let (path, label) = &places[drive.index()];
-            Arc::new(DirectoryDrive::at(path).with_label(label.clone()).with_open_files(&files)) as Arc<dyn Drive>
+            let drive = DirectoryDrive::at(path).with_label(label.clone()).with_claim(self.dir.claim());
+            Arc::new(drive.with_open_files(&files)) as Arc<dyn Drive>
         };
         let has_disks = self.dir.has_devices() || !self.dir.pool_disks().is_empty();
         if has_disks && self.config.time_scale != 1 {
@@ -414,7 +417,8 @@ impl Boot<'_> {
     ) -> Result<(Staging, Option<SmallObjects>, Spool), ServerError> {
         let open = |name: &str| -> Result<Arc<dyn Drive>, ServerError> {
             let path = self.dir.workshop().join(name);
-            std::fs::create_dir_all(&path).map_err(|source| io_error(&format!("making {}", path.display()), source))?;
+            disk::private::make_directory(&path)
+                .map_err(|source| io_error(&format!("making {}", path.display()), source))?;
             let drive = DirectoryDrive::open(path)?;
             Ok(Arc::new(drive.with_open_files(&OpenFiles::new(self.descriptors.workshop_files))))
         };

@@ -4,6 +4,7 @@
 
 use crate::context::Context;
 use catalog::{Catalog, SnapshotError, SnapshotTotals};
+use disk::private::FILE_MODE;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -59,7 +60,7 @@ async fn copy(
         return Err(refused("is there already, and no copy replaces anything; name another file".into()));
     }
     let draft = dir.join(format!(".{}-{nonce:016x}.new", name.to_string_lossy()));
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
+    let opened = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&draft);
     let mut file = opened.map_err(|error| refused(format!("cannot be made: {error}")))?;
     let failed = |error: SnapshotError| BackupError::Snapshot(path.to_owned(), error);
     let written = catalog.snapshot(rack, made_ms, &mut file).await.and_then(|totals| {

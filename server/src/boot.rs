@@ -222,7 +222,7 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
             tracing::warn!(%drive, "a drive is back that had failed; what is still wanted of it is looked for");
             Event::DriveReturned { drive, lost_bytes }
         } else {
-            tracing::warn!(%drive, "a drive was replaced; what is left of what the one before it held is rebuilt");
+            tracing::warn!(%drive, "a drive was replaced, or a recovery missed stacks on it; these are rebuilt");
             Event::DriveReplaced { drive, lost_bytes }
         });
     }

@@ -10,6 +10,7 @@ use disk::clock::wall_ms;
 use parking_lot::Mutex;
 use s3::{Tls, TlsError};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,9 @@ use tokio::time::MissedTickBehavior;
 const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 /// The largest file of a certificate or key; a longer one is none.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The right of users to read a file that is neither theirs nor their group's.
+const OTHERS_READ: u32 = 0o004;
 
 /// The certificate in use, and where it comes from.
 pub(crate) struct Certificate {
@@ -120,6 +124,13 @@ fn read(certificate: &Path, key: &Path) -> Result<(Vec<u8>, Vec<u8>), String> {
         let bytes = match std::fs::metadata(path) {
             Ok(data) if data.len() > FILE_BYTES_MAX => {
                 Err(io::Error::other("it is too large for a certificate or key"))
+            }
+            Ok(data) if path == key && data.permissions().mode() & OTHERS_READ != 0 => {
+                return Err(format!(
+                    "the key {0} can be read by every user of this machine, so anybody can pose as this server; take \
+                     that right away with `chmod o= {0}` (its group may read it), and get a new key if it is in doubt",
+                    path.display()
+                ));
             }
             Ok(_) => std::fs::read(path),
             Err(error) => Err(error),

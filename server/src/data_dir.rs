@@ -8,6 +8,7 @@
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
 //! disks         disks that took the places of others, if any did
+//! runs          the runs of its server, by which it knows its drives
 //! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
@@ -24,10 +25,13 @@ mod error;
 mod identity;
 mod lock;
 mod profile;
+mod rights;
+mod runs;
 
 pub use credentials::{Credentials, endpoint};
 pub(crate) use devices::{disks_of_machine, judge_disk};
 pub use error::DataDirError;
+pub(crate) use rights::close_within;
 
 use crate::config::{Config, ConfigError};
 use catalog::SqliteStore;
@@ -35,6 +39,8 @@ use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::measure::Figures;
+use disk::owner::{Claim, Right, RunId, Runs};
+use disk::private;
 use disks::{DISKS, Disks};
 use engine::layout::synthesise;
 use error::{damaged, failed, foreign, lost_part, read_part, refused};
@@ -42,13 +48,18 @@ use identity::Identity;
 use lock::LOCK;
 use model::text::SHIPPED;
 use model::{DriveId, PoolDriveId, PoolDriveSpec, RackSpec};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use parking_lot::Mutex;
+use runs::RunsFile;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const CONFIG: &str = "larder.toml";
 const RACK: &str = "rack.toml";
+/// What that was before its figures were measured.
+const RACK_BEFORE: &str = "rack.toml.before";
 pub(crate) const CREDENTIALS: &str = "credentials";
 const IDENTITY: &str = "identity";
 const CATALOG: &str = "catalog.db";
@@ -61,6 +72,10 @@ const POOL: &str = "pool";
 const MOUNTS: &str = "mounts";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
+
+/// What Larder makes in a data directory, but for what closes itself to others.
+const CLOSED: [&str; 12] =
+    [CONFIG, DISKS, DRIVES, IDENTITY, LOCK, MOUNTS, POOL, RACK, RACK_BEFORE, runs::RUNS, UNFINISHED, WORKSHOP];
 
 const NO_DIRECTORY: &str = "is not a directory; choose another path";
 
@@ -100,6 +115,8 @@ pub struct DataDir {
     rack: RackSpec,
     rack_uuid: RackUuid,
     credentials: Credentials,
+    /// What this process may do with its media.
+    claim: Mutex<Arc<Claim>>,
     /// Holds the lock until it is dropped.
     _lock: File,
 }
@@ -132,14 +149,15 @@ impl DataDir {
         // Another `init` may have finished while we came for the lock.
         refuse_unless_ours_to_make(&path)?;
         let rack_uuid = begin(&path, &rack)?;
-        write_new(&path.join(RACK), text.as_bytes(), 0o644)?;
-        write_new(&path.join(CONFIG), config_text.as_bytes(), 0o644)?;
+        write_new(&path.join(RACK), text.as_bytes())?;
+        write_new(&path.join(CONFIG), config_text.as_bytes())?;
         let credentials = Credentials::random()?;
-        write_new(&path.join(CREDENTIALS), credentials.to_text(listen).as_bytes(), 0o600)?;
-        fs::create_dir(path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
+        write_new(&path.join(CREDENTIALS), credentials.to_text(listen).as_bytes())?;
+        private::make_directory(&path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, _lock: lock };
+        let claim = Mutex::new(claim_of(&path, rack_uuid, Right::Read, 0)?);
+        let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, claim, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
         let owner = owner_elsewhere(&dir.path)?;
@@ -190,7 +208,37 @@ impl DataDir {
         if !path.join(CONFIG).exists() {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
-        Ok(Self { path, described, rack, rack_uuid: identity.rack_uuid, credentials, _lock: lock })
+        let rack_uuid = identity.rack_uuid;
+        let claim = Mutex::new(claim_of(&path, rack_uuid, Right::Read, READERS_LOCKS)?);
+        let dir = Self { path, described, rack, rack_uuid, credentials, claim, _lock: lock };
+        // What lies in the workshop's directories of staged files and recalls was always made for the owner alone.
+        rights::close(&dir.path, &CLOSED, &[Path::new(WORKSHOP), &Path::new(WORKSHOP).join(JOURNAL)]);
+        Ok(dir)
+    }
+
+    /// The claim of this process to the drives and the workshop: to look at them, unless a run has begun.
+    pub fn claim(&self) -> Arc<Claim> {
+        Arc::clone(&self.claim.lock())
+    }
+
+    /// A server begins to use the drives and the workshop, and locks at most `locks_max` of them at once.
+    ///
+    /// # Errors
+    /// If the run cannot be written down.
+    pub fn begin_run(&self, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
+        let run = RunId(u64::from_le_bytes(credentials::random()?).max(1));
+        let claim = claim_of(&self.path, self.rack_uuid, Right::Use(run), locks_max)?;
+        RunsFile::read(&self.path, true)?.begin_run(run, clock::wall_ms())?;
+        *self.claim.lock() = Arc::clone(&claim);
+        Ok(claim)
+    }
+
+    /// Media that other runs have marked before now are this directory's from now on.
+    ///
+    /// # Errors
+    /// If that cannot be written down.
+    pub fn take_over(&self) -> Result<(), DataDirError> {
+        RunsFile::read(&self.path, true)?.accept(clock::wall_ms())
     }
 
     /// Where disks are remembered that take the places of others.
@@ -281,7 +329,7 @@ impl DataDir {
     pub fn device_drive(&self, drive: DriveId) -> Option<DeviceDrive> {
         let (_, label) = self.labels().swap_remove(drive.index());
         let handle = DiskHandle::new(self.device(drive)?, self.rack.drive(drive).power_command().cloned());
-        Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label))
+        Some(DeviceDrive::new(handle, mount_point(&self.path, drive), label).with_claim(self.claim()))
     }
 
     /// Puts measured figures into the rack's description, and into that of each measured drive its own rate, in one
@@ -298,10 +346,10 @@ impl DataDir {
         if !profile::is_same_but_for_figures(&self.described, &model::text::parse(&new, &at.to_string_lossy())?) {
             return Err(damaged(&at, by_line));
         }
-        let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join("rack.toml.before"));
+        let (fresh, before) = (self.path.join("rack.toml.new"), self.path.join(RACK_BEFORE));
         for (path, text) in [(&before, &old), (&fresh, &new)] {
             gone(fs::remove_file(path), "what was left of an earlier change")?;
-            write_new(path, text.as_bytes(), 0o644)?;
+            write_new(path, text.as_bytes())?;
             if let Some(owner) = owner_elsewhere(&self.path)? {
                 give_to(path, owner)?;
             }
@@ -349,7 +397,7 @@ impl DataDir {
     fn finish(&self, owner: Option<(u32, u32)>) -> Result<(), DataDirError> {
         let identity = Identity::of(self.rack_uuid, &self.rack);
         let fresh = self.path.join("identity.new");
-        write_new(&fresh, identity.to_text().as_bytes(), 0o644)?;
+        write_new(&fresh, identity.to_text().as_bytes())?;
         if let Some(owner) = owner {
             give_to(&fresh, owner)?;
         }
@@ -359,6 +407,18 @@ impl DataDir {
         sync_directory(&self.path)?;
         self.path.parent().map_or(Ok(()), sync_directory)
     }
+}
+
+/// Media that somebody who only looks locks at once.
+const READERS_LOCKS: usize = 64;
+
+/// The claim of a process that has `right` to the media of the data directory `path`.
+fn claim_of(path: &Path, rack: RackUuid, right: Right, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
+    let RunsFile { directory, runs, accepted_ms, .. } = RunsFile::read(path, false)?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let place = format!("{}:{}", host.trim(), path.display());
+    let (previous, known, path) = (runs.last().copied(), runs.into_iter().collect(), path.display().to_string());
+    Ok(Arc::new(Claim::new(Runs { rack, directory, known, previous, accepted_ms, right, place, path }, locks_max)))
 }
 
 /// The user and group of the data directory `path`, if root works in one of somebody else's.
@@ -423,7 +483,7 @@ impl DiskRegister {
         }
         let fresh = self.path.join("disks.new");
         gone(fs::remove_file(&fresh), "disks.new")?;
-        write_new(&fresh, disks.to_text().as_bytes(), 0o644)?;
+        write_new(&fresh, disks.to_text().as_bytes())?;
         fs::rename(&fresh, self.path.join(DISKS)).map_err(|e| failed("naming the file of disks", e))?;
         sync_directory(&self.path)
     }
@@ -438,7 +498,7 @@ pub(crate) fn replace_credentials(path: &Path) -> Result<Credentials, DataDirErr
     let fresh = path.join("credentials.new");
     gone(fs::remove_file(&fresh), "credentials.new")?;
     let old = fs::read_to_string(path.join(CREDENTIALS)).unwrap_or_default();
-    write_new(&fresh, credentials.in_place_of(&old).as_bytes(), 0o600)?;
+    write_new(&fresh, credentials.in_place_of(&old).as_bytes())?;
     fs::rename(&fresh, path.join(CREDENTIALS)).map_err(|e| failed("naming the credentials", e))?;
     sync_directory(path)?;
     Ok(credentials)
@@ -511,7 +571,7 @@ fn made(path: &Path) -> Result<PathBuf, DataDirError> {
     if path.exists() && !path.is_dir() {
         return Err(refused(path, NO_DIRECTORY));
     }
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path).and_then(|()| path.canonicalize());
+    let made = private::make_directory(path).and_then(|()| path.canonicalize());
     made.map_err(|e| failed(&format!("making {}", path.display()), e))
 }
 
@@ -578,9 +638,10 @@ fn begin(path: &Path, rack: &RackSpec) -> Result<RackUuid, DataDirError> {
         gone(fs::remove_dir_all(path.join(name)), name)?;
     }
     // A directory that was there before may be open to all; what will lie in it is not for all.
-    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(|e| failed("closing it to others", e))?;
+    fs::set_permissions(path, Permissions::from_mode(private::DIRECTORY_MODE))
+        .map_err(|e| failed("closing it to others", e))?;
     let uuid = identity::random_uuid()?;
-    write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes(), 0o644)?;
+    write_new(&path.join(UNFINISHED), format!("{uuid}\n").as_bytes())?;
     sync_directory(path)?;
     Ok(uuid)
 }
@@ -605,9 +666,9 @@ fn gone(removed: io::Result<()>, name: &str) -> Result<(), DataDirError> {
     }
 }
 
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> Result<(), DataDirError> {
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), DataDirError> {
     let write = || -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     };

@@ -20,6 +20,8 @@ const RACK_FILES: (u64, u64) = (16, 256);
 const WORKSHOP_FILES: (u64, u64) = (4, 64);
 /// The workshop's directories: staged files and recalls.
 const WORKSHOP_DIRECTORIES: u64 = 2;
+/// Owner marks of mounted media that are locked, if there is room: more drives are seldom awake at once.
+const LOCKS: u64 = 192;
 /// Connections at least.
 const CONNECTIONS_MIN: u64 = 16;
 
@@ -30,6 +32,8 @@ pub struct Descriptors {
     pub rack_files: usize,
     /// Files open in each directory of the workshop.
     pub workshop_files: usize,
+    /// Owner marks of mounted media that are locked.
+    pub locks: usize,
     /// Connections of clients.
     pub connections: usize,
 }
@@ -75,7 +79,7 @@ impl Descriptors {
     }
 
     fn wanted(connection_limit: u32) -> u64 {
-        sum(RACK_FILES.1, WORKSHOP_FILES.1, connection_limit.into())
+        sum(RACK_FILES.1, WORKSHOP_FILES.1, connection_limit.into()) + LOCKS
     }
 
     /// The shares of `limit` descriptors.
@@ -93,11 +97,13 @@ impl Descriptors {
         let rack_files = RACK_FILES.1.min(RACK_FILES.0 + left / 8 * 3 / DESCRIPTORS_PER_FILE);
         let of_each = left / 8 / DESCRIPTORS_PER_FILE / WORKSHOP_DIRECTORIES;
         let workshop_files = WORKSHOP_FILES.1.min(WORKSHOP_FILES.0 + of_each);
-        let connections = wanted_connections.min(limit - sum(rack_files, workshop_files, 0));
-        assert!(sum(rack_files, workshop_files, connections) <= limit, "nobody gets what is not there");
+        let locks = LOCKS.min(left / 8);
+        let connections = wanted_connections.min(limit - locks - sum(rack_files, workshop_files, 0));
+        assert!(sum(rack_files, workshop_files, connections) + locks <= limit, "nobody gets what is not there");
         Ok(Self {
             rack_files: rack_files as usize,
             workshop_files: workshop_files as usize,
+            locks: locks as usize,
             connections: connections as usize,
         })
     }
@@ -110,7 +116,7 @@ mod tests {
 
     #[test]
     fn with_room_enough_everybody_gets_what_he_wants() {
-        let all = Descriptors { rack_files: 256, workshop_files: 64, connections: 1024 };
+        let all = Descriptors { rack_files: 256, workshop_files: 64, locks: 192, connections: 1024 };
         assert_eq!(Descriptors::of(20_000, 1024), Ok(all));
         assert_eq!(Descriptors::of(u64::MAX, 1024), Ok(all));
     }
@@ -121,8 +127,9 @@ mod tests {
             for connections in [1, 64, 1024, u32::MAX] {
                 match Descriptors::of(limit, connections) {
                     Ok(shares) => {
-                        let Descriptors { rack_files, workshop_files, connections } = shares;
-                        assert!(sum(rack_files as u64, workshop_files as u64, connections as u64) <= limit);
+                        let Descriptors { rack_files, workshop_files, locks, connections } = shares;
+                        let files = sum(rack_files as u64, workshop_files as u64, connections as u64);
+                        assert!(files + locks as u64 <= limit);
                         assert!(rack_files >= 16 && workshop_files >= 4 && connections >= 1);
                     }
                     Err(too_few) => assert!(limit < too_few.needed && too_few.needed <= 256),
@@ -135,6 +142,7 @@ mod tests {
     fn the_usual_limit_is_enough_for_all_classes_and_many_connections() {
         let usual = Descriptors::of(1024, 1024).unwrap();
         assert!(usual.rack_files >= 4 * 18, "{usual:?}");
+        assert!(usual.locks >= 96, "for the drives of pelican that are awake: {usual:?}");
         assert!(usual.connections >= 256, "as many as there may be requests: {usual:?}");
     }
 

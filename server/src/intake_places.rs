@@ -4,8 +4,10 @@
 //! disks that stand still are started here one after the other, before any drive of the rack is, so that no limit on
 //! starts is broken that allows one. One that does not start is missing, like one that is not mounted.
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, close_within};
+use disk::DriveError;
 use disk::device::{MountedError, PoolDisks};
+use disk::owner::Claim;
 use intake::medium::Directory;
 use model::PoolDriveId;
 use std::collections::BTreeMap;
@@ -28,13 +30,15 @@ pub(crate) struct IntakePlaces {
     started: Vec<PoolDriveId>,
     /// Of places at which a disk does not start, the reason, by number.
     dead: BTreeMap<usize, String>,
+    /// By which they are known not to be another server's.
+    claim: Option<Arc<Claim>>,
 }
 
 impl IntakePlaces {
     /// Those of `dir`. Disks among them are awake then, if they can be. Blocks.
     pub(crate) fn of(dir: &DataDir) -> Self {
         let mut these = Self::at(dir.path(), dir.intake());
-        these.disks = Arc::new(PoolDisks::new(dir.pool_disks()));
+        (these.disks, these.claim) = (Arc::new(PoolDisks::new(dir.pool_disks())), Some(dir.claim()));
         for drive in dir.rack().pool.iter().enumerate().map(|(index, _)| PoolDriveId(index as u32)) {
             let Some(disk) = these.disks.get(drive) else { continue };
             match disk.ready() {
@@ -53,7 +57,7 @@ impl IntakePlaces {
     /// These, in the data directory `ours` or outside of it, none of which is a disk.
     pub(crate) fn at(ours: &Path, places: Vec<PathBuf>) -> Self {
         let (disks, dead) = (Arc::new(PoolDisks::new([])), BTreeMap::new());
-        Self { ours: ours.to_owned(), places, disks, started: Vec::new(), dead }
+        Self { ours: ours.to_owned(), places, disks, started: Vec::new(), dead, claim: None }
     }
 
     /// The disks among them.
@@ -108,6 +112,10 @@ impl IntakePlaces {
                 if let (true, Some(disk)) = (is_new, self.disks.get(PoolDriveId(index as u32))) {
                     disk.check().map_err(io::Error::other)?;
                 }
+                if !self.is_ours(place)? {
+                    unmounted.push(place.clone());
+                    continue;
+                }
                 let opened = open(index, place);
                 found.push(opened.map_err(|error| io::Error::new(error.kind(), format!("{shown}: {error}")))?);
             } else {
@@ -116,6 +124,25 @@ impl IntakePlaces {
             }
         }
         Ok((found, unmounted))
+    }
+}
+
+impl IntakePlaces {
+    /// False if another server uses the drive at `place`: it is left untouched, and the log says what to do. One that
+    /// is ours is closed to other users.
+    fn is_ours(&self, place: &Path) -> io::Result<bool> {
+        let Some(claim) = self.claim.as_ref().filter(|_| place.is_dir()) else { return Ok(true) };
+        match claim.hold(place) {
+            Ok(()) => {
+                close_within(place);
+                Ok(true)
+            }
+            Err(DriveError::Owner(why)) => {
+                tracing::error!("a drive of the pool is not used: {}: {why}", place.display());
+                Ok(false)
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 }
 

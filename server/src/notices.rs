@@ -3,8 +3,10 @@
 
 use crate::config::Config;
 use crate::report::Status;
+use disk::owner::Claim;
 use engine::thermometer::Temperature;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The sentences for one server. None by default.
@@ -16,6 +18,8 @@ pub struct Notices {
     pub staging: String,
     /// Why the catalog has no journal, if it has none.
     pub journal: Option<String>,
+    /// By which media that another server uses are known.
+    pub(crate) claim: Option<Arc<Claim>>,
     /// True if they may stay there for good.
     stays: bool,
 }
@@ -26,16 +30,28 @@ impl Notices {
         let by_rules = config.thermometer.thermometer().is_used();
         let stays = config.migrate.older_than.is_none() && !by_rules;
         let network = if config.tls.files().is_none() { network(address) } else { None };
-        Self { network, staging: staging(config), journal: None, stays }
+        Self { network, staging: staging(config), journal: None, claim: None, stays }
     }
 
     /// Puts the sentences into `status`: among the warnings what somebody should change.
     pub fn add_to(&self, status: &mut Status) {
         status.warnings.extend(self.network.iter().chain(&self.journal).cloned());
+        status.warnings.extend(self.claim.as_ref().and_then(|claim| refused(claim)));
         let some_staged = status.workshop.staged_count > 0;
         let place = if self.stays && some_staged { &mut status.warnings } else { &mut status.notes };
         place.extend(Some(self.staging.clone()).filter(|sentence| !sentence.is_empty()));
     }
+}
+
+/// The media that are not used, since they are another server's.
+fn refused(claim: &Claim) -> Option<String> {
+    let refused = claim.refused();
+    let (path, why) = refused.first()?;
+    let others = match refused.len() {
+        1 => String::new(),
+        more => format!(", and {} more", more - 1),
+    };
+    Some(format!("{}{others}: not used: {why}", path.display()))
 }
 
 /// That `address` is open to others than this machine.

@@ -20,6 +20,9 @@ use model::{DriveId, GroupId};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Why the catalog of a directory that took drives over counts as older.
+const TAKEN_OVER: &str = "it took drives over that another server had used (larder take-over)";
+
 /// Stacks that are looked up at once.
 const PAGE: usize = 1_024;
 
@@ -48,6 +51,19 @@ impl Offline {
             dir.give_what_root_made()?;
             let layout = synthesise(dir.rack())?;
             Ok(Self { dir, catalog, layout })
+        })
+    }
+
+    /// The data directory at `path` takes over what other servers have used of its drives up to now. It counts as older
+    /// than the rack from then on, so that nothing is removed that only another one knows.
+    ///
+    /// # Errors
+    /// [`ServerError`], above all while a server runs.
+    pub fn take_over(path: &Path) -> BoxFuture<'_, Result<(), ServerError>> {
+        Box::pin(async move {
+            DataDir::open(path)?.take_over()?;
+            let offline = Self::open(path).await?;
+            Ok(offline.catalog.set_found_older(Some(TAKEN_OVER)).await?)
         })
     }
 

@@ -56,7 +56,10 @@ impl OfflineRack {
     /// The drives of `dir`, which have `open_files` files open at once. None of them is looked at.
     pub fn of(dir: &DataDir, open_files: usize) -> Self {
         let files = OpenFiles::new(open_files);
-        let directory = |(path, label)| Arc::new(DirectoryDrive::at(path).with_label(label).with_open_files(&files));
+        let directory = |(path, label)| {
+            let drive = DirectoryDrive::at(path).with_label(label).with_claim(dir.claim());
+            Arc::new(drive.with_open_files(&files))
+        };
         let places = dir.labels().into_iter();
         if !dir.has_devices() {
             return Self::over(dir.rack(), None, places.map(|place| directory(place) as _).collect());

@@ -276,7 +276,7 @@ fn staged_files(dir: &DataDir) -> Result<Option<Arc<dyn Drive>>, ServerError> {
         return Ok(Some(Arc::new(DirectoryDrive::open(&staged)?)));
     }
     for made in [&staged, &dir.workshop().join("spool")] {
-        fs::create_dir_all(made).map_err(|error| io_error("making", made, error))?;
+        disk::private::make_directory(made).map_err(|error| io_error("making", made, error))?;
     }
     Ok(None)
 }

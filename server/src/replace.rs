@@ -7,6 +7,7 @@
 
 use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
+use disk::owner;
 use model::{DriveId, RackSpec};
 use std::fs;
 use std::io;
@@ -86,7 +87,9 @@ pub(crate) enum Found {
 /// Why it does not become a drive, with the mend.
 pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Result<Found, String> {
     let (shown, label_name) = (path.display(), label::file_name());
-    let names = names_in(path)?;
+    let mut names = names_in(path)?;
+    // A label alone is not more for a mark beside it.
+    names.retain(|name| *name != owner::file_name().as_str());
     let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
     let found = found.filter(|found| (found.label.rack, found.label.drive) == (place.rack, place.drive));
     let holds_more = names.iter().any(|name| *name != label_name.as_str());

@@ -5,11 +5,13 @@
 //! it.
 
 use crate::context::Tracer;
+use disk::private::FILE_MODE;
 use engine::trace::{Header, Record};
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,7 +20,8 @@ use std::sync::Arc;
 /// # Errors
 /// The system's error.
 pub fn create(path: &Path, header: &Header) -> io::Result<Tracer> {
-    let mut file = BufWriter::new(File::create(path)?);
+    let options = OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).clone();
+    let mut file = BufWriter::new(options.open(path)?);
     line(&mut file, header)?;
     let file = Mutex::new(Some(file));
     Ok(Arc::new(move |record: &Record| {

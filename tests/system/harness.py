@@ -28,6 +28,7 @@ import botocore.credentials
 
 BINARY = os.environ["LARDER_BINARY"]
 LABEL = "larder.label"
+OWNER = "larder.owner"
 
 # Data moves as soon as it is looked at, groups sleep soon, and no budget of starts stands in the way of a test.
 BRISK = {
@@ -279,7 +280,7 @@ class Server:
         found = []
         for name in names:
             for folder, _, files in os.walk(os.path.join(root, name)):
-                found += [os.path.join(folder, file) for file in sorted(files) if file != LABEL]
+                found += [os.path.join(folder, file) for file in sorted(files) if file not in (LABEL, OWNER)]
         return found
 
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 
-from harness import STAYING, SystemTest, noise, refusal, larder
+from harness import OWNER, STAYING, SystemTest, larder, noise, refusal
 
 RACKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "racks")
 
@@ -60,7 +60,7 @@ class Pool(SystemTest):
         self.assertEqual(server.status()["intake"]["copies"], 1)
         server.stop()
         # One drive logs and the other has nothing yet but its label; it may be away.
-        idle = [path for path in paths if not set(os.listdir(path)) - {"intake.pool", "intake.lock"}]
+        idle = [path for path in paths if not set(os.listdir(path)) - {"intake.pool", "intake.lock", OWNER}]
         self.assertEqual(len(idle), 1, [os.listdir(path) for path in paths])
         os.rename(idle[0], idle[0] + "-away")
         server = self.serve(data)

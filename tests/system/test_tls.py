@@ -28,6 +28,7 @@ class Tls(SystemTest):
         """Puts these into the place of those that the server reads, each at once, as an ACME client does."""
         for source, name in [(certificate, "server.pem"), (key, "server.key")]:
             shutil.copy(source, os.path.join(data, "new"))
+            os.chmod(os.path.join(data, "new"), 0o640)
             os.replace(os.path.join(data, "new"), os.path.join(data, name))
 
     def secured(self, certificate):
@@ -144,6 +145,9 @@ class Tls(SystemTest):
         first, second = self.certificate("first"), self.certificate("second")
         self.uses(data, first[0], second[1])
         self.assertIn("take [tls] out of larder.toml", refusal(larder("serve", "--data", data, "--port", "0")))
+        self.uses(data, *first)
+        os.chmod(os.path.join(data, "server.key"), 0o644)
+        self.assertIn("can be read by every user", refusal(larder("serve", "--data", data, "--port", "0")))
         self.configure(data, {**STAYING, "tls.certificate": "server.pem"})
         self.assertIn("needs both `certificate` and `key`", refusal(larder("serve", "--data", data, "--port", "0")))
 

@@ -1,11 +1,10 @@
 //! Mounts and unmounts, by the kernel's calls.
 
 use crate::drive::DriveError;
+use crate::private;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CStr;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ fn mount_with(
     more: MountFlags,
     options: Option<&CStr>,
 ) -> Result<(), DriveError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(point);
+    let made = private::make_directory(point);
     made.map_err(|source| DriveError::Io { context: format!("making {}", point.display()), source })?;
     let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | more;
     let failed = |errno: Errno| DriveError::of_system(format!("mounting {}", node.display()), errno.into());

@@ -5,9 +5,11 @@ use super::mount;
 use super::powered::PoweredDisk;
 use crate::DriveError;
 use crate::label::{self, DriveLabel, Label, LabelError};
-use std::fs::{self, DirBuilder};
+use crate::owner::Claim;
+use crate::private;
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,11 +25,12 @@ pub(super) struct DeviceState {
     pub(super) power: Arc<PoweredDisk>,
     mount_point: PathBuf,
     expected: Label,
+    pub(super) claim: Option<Arc<Claim>>,
 }
 
 impl DeviceState {
     pub(super) fn new(power: PoweredDisk, mount_point: PathBuf, expected: Label) -> Self {
-        Self { power: Arc::new(power), mount_point, expected }
+        Self { power: Arc::new(power), mount_point, expected, claim: None }
     }
 
     /// The directory of its files, while it is mounted.
@@ -47,20 +50,27 @@ impl DeviceState {
             .map_err(|error| DriveError::Io { context: name, source: io::Error::other(error) })
     }
 
-    /// Mounts it. A disk with another label is not written, not even by its file system: that is compared before it
-    /// is mounted for writing.
+    /// Mounts it. A disk with another label, or in use by another server, is not written, not even by its file system:
+    /// that is compared before it is mounted for writing.
     pub(super) fn mount(&self) -> Result<(), DriveError> {
         let (node, system) = self.ready_to_mount()?;
         mount::mount_untouched(&node, &self.mount_point, system)?;
-        let labelled = label::check_directory(&self.directory(), &self.expected);
+        let judged = self.judge();
         self.unmount()?;
-        match labelled {
-            Err(error @ DriveError::Label(LabelError::ForeignRack { .. } | LabelError::ForeignDrive { .. })) => {
-                Err(error)
-            }
+        match judged {
+            Err(
+                error @ (DriveError::Label(LabelError::ForeignRack { .. } | LabelError::ForeignDrive { .. })
+                | DriveError::Owner(_)),
+            ) => Err(error),
             // A label that was not found may be seen once the journal was replayed: it is read again then.
             _ => mount::mount(&node, &self.mount_point, system),
         }
+    }
+
+    /// Whether it is the drive that belongs here, and no other server's.
+    fn judge(&self) -> Result<(), DriveError> {
+        label::check_directory(&self.directory(), &self.expected)?;
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.look(&self.directory()))
     }
 
     /// Mounts a file system of this rack's that may have no label yet.
@@ -134,7 +144,7 @@ impl DeviceState {
     /// Makes the directory of its files, unless it is there.
     pub(super) fn make_directory(&self) -> Result<(), DriveError> {
         let directory = self.directory();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        let made = private::make_directory(&directory);
         made.map_err(|source| DriveError::Io { context: format!("making {}", directory.display()), source })
     }
 

@@ -6,10 +6,11 @@ use super::{Device, DriveLabel, DriveUuid, Label, LabelError};
 use crate::buffer::Buffer;
 use crate::drive::{Drive, DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
+use crate::private;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "larder.label";
@@ -93,8 +94,9 @@ pub fn write_directories(labels: &[(PathBuf, DriveLabel)]) -> Result<(), DriveEr
 }
 
 fn write_unsynced(path: &Path, label: &DriveLabel) -> io::Result<u64> {
-    fs::create_dir_all(path)?;
-    let mut file = fs::File::create_new(path.join(FILE))?;
+    private::make_directory(path)?;
+    let file = path.join(FILE);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(file)?;
     file.write_all(&label.encode())?;
     Ok(file.metadata()?.dev())
 }

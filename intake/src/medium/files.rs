@@ -3,11 +3,13 @@
 use crate::medium::{Directory, File};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file by whose lock a second process is kept out.
 const LOCK: &str = "intake.lock";
+/// What lies here are users' objects.
+const OWNER_ONLY: u32 = 0o600;
 
 /// A directory of a file system, locked against other processes as long as it lives.
 #[derive(Debug)]
@@ -23,8 +25,8 @@ impl DirectoryOfFiles {
     /// # Errors
     /// Those of the file system, and [`io::ErrorKind::WouldBlock`] if another process has it.
     pub fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
-        let lock = fs::File::options().create(true).append(true).open(path.join(LOCK))?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let lock = fs::File::options().create(true).append(true).mode(OWNER_ONLY).open(path.join(LOCK))?;
         lock.try_lock().map_err(io::Error::from)?;
         Ok(Self { path: path.to_owned(), handle: fs::File::open(path)?, _lock: lock })
     }
@@ -49,7 +51,8 @@ impl Directory for DirectoryOfFiles {
     }
 
     fn create(&self, name: &str) -> io::Result<Box<dyn File>> {
-        let file = fs::File::options().read(true).write(true).create_new(true).open(self.path.join(name))?;
+        let file =
+            fs::File::options().read(true).write(true).create_new(true).mode(OWNER_ONLY).open(self.path.join(name))?;
         Ok(Box::new(RealFile(file)))
     }
 

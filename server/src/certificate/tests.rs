@@ -35,6 +35,12 @@ impl Files {
     fn put(&self, certificate: &str, key: &str) {
         std::fs::write(self.0.path().join("c.pem"), certificate).unwrap();
         std::fs::write(self.0.path().join("k.pem"), key).unwrap();
+        self.mode(0o640);
+    }
+
+    /// Gives the key these rights.
+    fn mode(&self, mode: u32) {
+        std::fs::set_permissions(self.0.path().join("k.pem"), Permissions::from_mode(mode)).unwrap();
     }
 
     fn open(&self) -> Result<Option<Arc<Certificate>>, ServerError> {
@@ -82,4 +88,19 @@ async fn a_change_is_seen_within_a_minute_and_a_broken_one_is_not_taken() {
     passed().await;
     assert_eq!(certificate.status().problem, None, "the files of before are good again");
     watching.abort();
+}
+
+#[test]
+fn a_key_that_every_user_can_read_is_refused_and_one_for_a_group_is_not() {
+    let files = Files(tempfile::tempdir().unwrap());
+    files.put(CERTIFICATE_A, KEY_A);
+    let served = files.open().unwrap().unwrap();
+    files.mode(0o644);
+    let why = files.open().err().unwrap().to_string();
+    assert!(why.contains("can be read by every user") && why.contains("chmod o= "), "{why}");
+    served.look();
+    assert!(served.status().problem.is_some_and(|problem| problem.contains("every user")));
+    files.mode(0o640);
+    served.look();
+    assert_eq!(served.status().problem, None);
 }

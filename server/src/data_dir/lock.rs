@@ -4,8 +4,10 @@
 //! file is for the message alone.
 
 use super::error::{DataDirError, failed, refused};
+use disk::private::FILE_MODE;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The file that is locked.
@@ -14,7 +16,7 @@ pub(super) const LOCK: &str = "lock";
 /// Locks the data directory `path` until the file is dropped.
 pub(super) fn take(path: &Path) -> Result<File, DataDirError> {
     let name = path.join(LOCK);
-    let open = OpenOptions::new().write(true).create(true).truncate(false).open(&name);
+    let open = OpenOptions::new().write(true).create(true).truncate(false).mode(FILE_MODE).open(&name);
     let mut file = open.map_err(|e| failed(&format!("opening {}", name.display()), e))?;
     match file.try_lock() {
         Ok(()) => {}

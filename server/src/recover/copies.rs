@@ -10,6 +10,7 @@ use crate::offline_rack::OfflineRack;
 use crate::pack_index::read_index;
 use catalog::{CATALOG_BUCKET, CopyContent, Sequence, may_have_copy};
 use crc_fast::{CrcAlgorithm, Digest};
+use disk::private;
 use disk::stack::{Blob, PayloadSink, Policy, SinkClosed, StackReader};
 use engine::layout::synthesise;
 use futures::future::BoxFuture;
@@ -31,7 +32,7 @@ pub(super) async fn gather(
     into: &Path,
     watch: &(dyn Fn(Step<'_>) + Sync),
 ) -> Result<(), ServerError> {
-    fs::create_dir(into).map_err(|error| ServerError::Io(format!("making {}", into.display()), error))?;
+    private::make_directory(into).map_err(|error| ServerError::Io(format!("making {}", into.display()), error))?;
     let order = OfflineRack::order(&synthesise(dir.rack())?);
     watch(Step::Copies(order.len() as u64));
     let (mut unusable, mut pass) = (BTreeSet::new(), Pass::of(order.len()));
@@ -108,7 +109,7 @@ struct Sink {
 impl Sink {
     fn make(path: PathBuf) -> io::Result<Self> {
         // For the owner alone: a catalog has the secrets of users.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(private::FILE_MODE).open(&path)?;
         Ok(Self { path, file, checksum: Digest::new(CrcAlgorithm::Crc64Nvme), failed: None })
     }
 }

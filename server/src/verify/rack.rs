@@ -15,7 +15,7 @@ use crate::pack_index::read_index;
 use catalog::{Blob, Known, Member};
 use disk::label::{self, DriveUuid};
 use disk::stack::{self, Flaw, Inspection};
-use disk::{Drive, FileName};
+use disk::{Drive, FileName, owner};
 use engine::layout::{Layout, synthesise};
 use futures::StreamExt;
 use model::{BlobId, DriveId, GroupId};
@@ -350,9 +350,9 @@ impl Verification<'_> {
         for (name, (blob, index)) in names.iter().filter_map(|name| Some((name, stack::spare_of(name)?))) {
             self.spare_file((id, drive), name, (blob, index)).await?;
         }
-        let label = label::file_name();
+        let ours = [label::file_name(), owner::file_name()];
         let is_known = |name: &FileName| stack::stack_of(name).or_else(|| stack::spare_of(name)).is_some();
-        for name in names.iter().filter(|name| !is_known(name) && **name != label) {
+        for name in names.iter().filter(|name| !is_known(name) && !ours.contains(name)) {
             let what = format!("{name} on drive {id} is no stack");
             self.found(Finding::new(FindingKind::Stranger, what, STRANGER).drive(id).file(name));
         }

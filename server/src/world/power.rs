@@ -161,6 +161,7 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
     let PowerCommand { drive, attempt, name, loss: otherwise } = *command;
     let (loss, mend) = match error {
         DriveError::FuseTripped { .. } => (Loss::FuseTripped, None),
+        DriveError::Owner(_) => (Loss::ForeignLabel, None),
         DriveError::Label(_) => (Loss::ForeignLabel, Some("put this rack's own drive there")),
         DriveError::NoAnswer(_) => (Loss::NoAnswer, Some("see to its cable, its slot and the drive itself")),
         DriveError::TooManyOpenFiles => (Loss::NotAsked, None),
@@ -176,7 +177,12 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
     // A drive that cannot be unmounted was not mounted, and the log said then why. Too few descriptors are no drive's
     // fault.
     if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
-        counters.absences.note(drive, Some(format!("{error}{mend}")));
+        let reason = match error {
+            // The mend is one for all of them, and stands among the warnings of the status.
+            DriveError::Owner(why) => why.short(),
+            _ => format!("{error}{mend}"),
+        };
+        counters.absences.note(drive, Some(reason));
     }
     Event::DriveCommandFailed { drive, attempt, loss }
 }

@@ -1,0 +1,122 @@
+"""Two servers on one set of drives: each drive serves one of them, and neither costs the other anything."""
+
+import os
+import shutil
+import stat
+
+from harness import BRISK, OWNER, SystemTest, larder, noise
+
+SETTINGS = {**BRISK, "migrate.pack_size": "300 kB", "max_wait": "5 s"}
+OTHER = "another server"
+
+
+class Owners(SystemTest):
+    def two(self):
+        """A data directory with 40 objects in its rack, and a copy of it on the same drives; no server runs."""
+        server = self.rack("nas8", SETTINGS)
+        objects = {f"{n:02}": noise(60_000 + n, n) for n in range(40)}
+        server.filled(objects)
+        server.until_cold()
+        self.assertEqual(server.stop(), 0)
+        copy = os.path.join(self.root, "copy")
+        shutil.copytree(server.data, copy, ignore=lambda _, names: [name for name in names if name == "drives"])
+        os.symlink(os.path.join(server.data, "drives"), os.path.join(copy, "drives"))
+        return server.data, copy, objects
+
+    def reads_all(self, server, objects):
+        client = server.client(retries={"total_max_attempts": 20, "mode": "standard"})
+        self.reads(client, "pantry", objects)
+
+    def marks(self, data):
+        """The bytes of the marks of all drives."""
+        found = {}
+        for drive in sorted(os.listdir(os.path.join(data, "drives"))):
+            path = os.path.join(data, "drives", drive, OWNER)
+            if os.path.exists(path):
+                with open(path, "rb") as mark:
+                    found[drive] = mark.read()
+        return found
+
+    def is_refused(self, server):
+        """Drives are left to the other server, and the status says why and what to do."""
+        warnings = [warning for warning in server.status()["warnings"] if OTHER in warning]
+        mend = f"larder take-over --data {server.data}"
+        self.assertEqual(len([warning for warning in warnings if mend in warning]), 1, warnings)
+        self.assertGreater(len(warnings), 1, "each drive is named")
+
+    def test_a_copy_that_is_served_beside_the_original_removes_nothing_and_leaves_the_drives_alone(self):
+        data, copy, objects = self.two()
+        first = self.serve(data)
+        self.reads_all(first, objects)
+        first.until_asleep()
+        marks = self.marks(data)
+        self.assertEqual(len(marks), 8, "a group of each drive was awake")
+        stacks = sorted(first.stacks())
+        second = self.serve(copy)
+        client = second.client()
+        for key in list(objects)[:29]:
+            client.delete_object(Bucket="pantry", Key=key)
+        self.fails(503, "ServiceUnavailable", client.get_object, Bucket="pantry", Key="35")
+        self.is_refused(second)
+        # It does not go on trying for ever: that would cost starts of drives that the other one needs.
+        self.assertLessEqual(second.totals()["drive_starts"], 8)
+        self.reads_all(first, objects)
+        self.assertEqual(sorted(first.stacks()), stacks)
+        self.assertEqual(self.marks(data), marks)
+        self.assertEqual(first.status()["drives"]["away"], 0)
+        # Offline commands follow the same rule.
+        self.assertEqual(second.stop(), 0)
+        found = larder("verify", "--data", copy, "--json", timeout=300)
+        self.assertIn(OTHER, found.stdout)
+        self.assertEqual(self.marks(data), marks)
+        self.assertEqual(first.stop(), 0)
+
+    def test_after_the_operators_word_the_copy_goes_on_as_an_older_directory_and_the_original_is_refused(self):
+        data, copy, objects = self.two()
+        first = self.serve(data)
+        self.reads_all(first, objects)
+        refused = larder("take-over", "--data", data)
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("in use by process", refused.stderr)
+        self.assertEqual(first.stop(), 0)
+        self.assertEqual(larder("take-over", "--data", copy).returncode, 0)
+        stacks = sorted(first.stacks())
+        second = self.serve(copy)
+        self.assertTrue(any("older than the rack" in warning for warning in second.status()["warnings"]))
+        client = second.client()
+        for key in list(objects)[:29]:
+            client.delete_object(Bucket="pantry", Key=key)
+        self.reads_all(second, {key: objects[key] for key in list(objects)[29:]})
+        second.until_asleep()
+        self.assertEqual(second.status()["drives"]["away"], 0)
+        self.assertEqual(sorted(first.stacks()), stacks, "an older directory removes nothing")
+        self.assertEqual(second.stop(), 0)
+        first = self.serve(data)
+        self.fails(503, "ServiceUnavailable", first.client().get_object, Bucket="pantry", Key="35")
+        self.is_refused(first)
+        self.assertEqual(first.stop(), 0)
+
+    def test_a_server_that_starts_again_and_again_knows_its_drives_and_its_marks_are_private(self):
+        server = self.rack("nas8", SETTINGS)
+        objects = {f"{n:02}": noise(60_000 + n, n) for n in range(6)}
+        server.filled(objects)
+        server.until_cold()
+        for end in ("stop", "kill") * 2:
+            getattr(server, end)()
+            server = self.serve(server.data)
+            self.reads_all(server, objects)
+        self.assertEqual(server.status()["drives"]["away"], 0)
+        for drive in os.listdir(os.path.join(server.data, "drives")):
+            mark = os.path.join(server.data, "drives", drive, OWNER)
+            self.assertEqual(stat.S_IMODE(os.stat(mark).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(os.path.join(server.data, "runs")).st_mode), 0o600)
+        # A file of runs that is lost is like a directory that is new to its drives.
+        self.assertEqual(server.stop(), 0)
+        os.remove(os.path.join(server.data, "runs"))
+        refused = larder("serve", "--data", server.data, "--port", "0")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(f"larder take-over --data {server.data}", refused.stderr)
+        self.assertEqual(larder("take-over", "--data", server.data).returncode, 0)
+        server = self.serve(server.data)
+        self.reads_all(server, objects)
+        self.assertEqual(server.stop(), 0)
