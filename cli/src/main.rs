@@ -16,6 +16,7 @@ mod drives;
 mod explain;
 mod human;
 mod init_discover;
+mod log;
 mod measure;
 mod ordeal;
 mod output;
@@ -49,12 +50,14 @@ const _: () = assert!(!model::sabotage::BUILT_IN, "the feature `sabotage` is for
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Err(error) = log_to_stderr(arguments.log.as_deref()) {
+    if let Err(error) = log::to_stderr(arguments.log.as_deref()) {
         eprintln!("larder: {error}");
         return ExitCode::from(2);
     }
     let logged = arguments.log.is_some();
-    match run(arguments.command, logged) {
+    let done = run(arguments.command, logged);
+    log::end();
+    match done {
         Ok(code) => code,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -112,23 +115,4 @@ fn run(command: Command, logged: bool) -> anyhow::Result<ExitCode> {
         Command::Ceph(CephCommand::Migrate(options)) => ceph_migrate::run(&options),
     };
     done.map(|()| ExitCode::SUCCESS)
-}
-
-/// Sets up logging with the filter of `--log`, else of `RUST_LOG`, else from `info` on.
-fn log_to_stderr(filter: Option<&str>) -> Result<(), String> {
-    use std::io::IsTerminal;
-    use tracing_subscriber::filter::{LevelFilter, Targets};
-    use tracing_subscriber::prelude::*;
-    let from_environment = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let filter = match filter.map(str::to_owned).or(from_environment) {
-        // The protocol library logs every refused request as an error; the server itself logs what an operator needs.
-        None => Targets::new().with_default(LevelFilter::INFO).with_target("s3s", LevelFilter::OFF),
-        Some(text) => text.parse().map_err(|_| {
-            format!("`{text}` is no log filter; write a level such as `debug`, or targets such as `info,engine=trace`")
-        })?,
-    };
-    let lines =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    tracing_subscriber::registry().with(lines).with(filter).init();
-    Ok(())
 }

@@ -9,8 +9,9 @@
 //! another service, before it verifies their signature, so those are refused unread; and it gives no access to the
 //! connection, on which the rest of a refused body must be drained.
 
-use crate::error::{ErrorCode, ErrorResponse, completed};
+use crate::error::{ErrorCode, ErrorResponse, completed, refusal_of};
 use crate::framing::ChunkedBody;
+use crate::refused::Refused;
 use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Requester, Traffic};
 use crate::validation;
 use bytes::Bytes;
@@ -46,6 +47,7 @@ const RETRY_AFTER_S: u32 = 1;
 pub(crate) struct Admission {
     service: S3Service,
     traffic: Arc<Traffic>,
+    refused: Refused,
     started_s: u64,
     count: AtomicU64,
 }
@@ -54,12 +56,18 @@ impl Admission {
     /// Admits requests to `service` as far as `traffic` has room for them.
     pub fn new(service: S3Service, traffic: Arc<Traffic>) -> Self {
         let since = clock::since_epoch();
-        Self { service, traffic, started_s: since.as_secs(), count: AtomicU64::new(0) }
+        let refused = Refused::default();
+        Self { service, traffic, refused, started_s: since.as_secs(), count: AtomicU64::new(0) }
     }
 
     /// Connections and requests under way.
     pub fn traffic(&self) -> &Arc<Traffic> {
         &self.traffic
+    }
+
+    /// What was refused.
+    pub fn refused(&self) -> &Refused {
+        &self.refused
     }
 
     /// Serves a request that came on `connection`.
@@ -86,6 +94,9 @@ impl Admission {
             let response = self.service.call(Request::from_parts(parts, chunked)).await?;
             completed(response, pending.resource(), pending.id())
         };
+        if let Some(code) = refusal_of(&response) {
+            self.refused.count(code, connection.peer());
+        }
         let failed = response.status().is_client_error() || response.status().is_server_error();
         // A refused request needs no permit: its response is short, and its client may read it as slowly as it likes.
         let permit = pending.permit.lock().take().filter(|_| !failed);

@@ -234,7 +234,7 @@ impl ErrorResponse {
         *response.status_mut() = self.code.status();
         response.headers_mut().extend(self.headers.drain(..));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-        response.extensions_mut().insert(Complete);
+        response.extensions_mut().insert(Complete(self.code));
         response
     }
 
@@ -300,9 +300,15 @@ impl From<ErrorResponse> for S3Error {
     }
 }
 
-/// Marks a response that is an [`ErrorResponse`] already.
+/// Marks a response that is an [`ErrorResponse`] already, of this code.
 #[derive(Clone, Copy)]
-struct Complete;
+struct Complete(ErrorCode);
+
+/// The code of a response that refuses its request, and that no line of the log names by itself.
+pub(crate) fn refusal_of<B>(response: &Response<B>) -> Option<&'static str> {
+    let Complete(code) = *response.extensions().get()?;
+    (response.status().is_client_error() || code == ErrorCode::SlowDown).then(|| code.as_str())
+}
 
 /// S3's document of an error.
 struct ErrorDocument<'a> {

@@ -32,6 +32,7 @@ mod parallel_md5;
 mod parts;
 mod precondition;
 mod put;
+mod refused;
 mod request;
 mod response;
 mod route;

@@ -4,6 +4,7 @@ use crate::admission::Admission;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::keys::AccessKeys;
+use crate::refused::{Refused, SUMMARY_INTERVAL};
 use crate::route::CatchAll;
 use crate::stall::StallGuard;
 use crate::tls::{Tls, Transport};
@@ -29,6 +30,13 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Time for a client to shake hands in TLS, or the time limit of all waits for it, if that is shorter.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
+/// Logs what was refused since the last time, if anything was.
+fn log_refused(refused: &Refused) {
+    if let Some(summary) = refused.summary() {
+        tracing::info!("requests refused in the last minute: {summary}");
+    }
+}
+
 /// Serves S3 on `listener` until `shutdown` resolves, then lets the requests in flight go on for the grace time of the
 /// limits. With `tls`, it takes no connection without TLS.
 ///
@@ -48,9 +56,14 @@ pub async fn serve(
     let mut connections = JoinSet::new();
     // It outlives the turns of the loop: dropped while a connection waits for room, it would close that connection.
     let mut accepting = Box::pin(accept(&listener, &traffic));
+    let mut summaries = tokio::time::interval(SUMMARY_INTERVAL);
     loop {
         let accepted = tokio::select! {
             () = &mut shutdown => break,
+            _ = summaries.tick() => {
+                log_refused(admission.refused());
+                continue;
+            }
             Some(_) = connections.join_next() => continue,
             accepted = &mut accepting => accepted?,
         };
@@ -77,6 +90,7 @@ pub async fn serve(
         tracing::warn!(connections = connections.len(), "requests still in flight were cut off");
     }
     connections.shutdown().await;
+    log_refused(admission.refused());
     Ok(())
 }
 

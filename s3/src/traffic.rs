@@ -35,7 +35,7 @@ pub(crate) enum Requester {
 }
 
 /// The peer that an address belongs to: one customer has an IPv6 network of 64 bits.
-fn peer_of(address: IpAddr) -> IpAddr {
+pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
