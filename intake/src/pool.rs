@@ -84,7 +84,10 @@ fn read(directory: &dyn Directory) -> Result<Option<Label>, ReadError> {
         Err(error) => return Err(error.into()),
     };
     let mut bytes = [0; BLOCK_BYTES];
-    file.read_at(&mut bytes, 0)?;
+    match file.read_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(Damage::Short.into()),
+        read => read?,
+    }
     Ok(Some(Label::decode(&bytes)?))
 }
 
@@ -254,6 +257,12 @@ mod tests {
             world.corrupt(0, LABEL, |bytes| bytes[at] ^= 1);
             assert!(matches!(open(&world.directories(), 3), Err(OpenError::Drive { drive: 0, .. })), "byte {at}");
             world.corrupt(0, LABEL, |bytes| bytes[at] ^= 1);
+        }
+        for left in [4095, 0] {
+            world.corrupt(0, LABEL, |bytes| bytes.truncate(left));
+            let opened = open(&world.directories(), 3);
+            let is_short = |error: &ReadError| matches!(error, ReadError::Damaged(Damage::Short));
+            assert!(matches!(opened, Err(OpenError::Drive { drive: 0, error }) if is_short(&error)), "{left} bytes");
         }
     }
 }

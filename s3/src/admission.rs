@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Bytes of a refused request's body that are still read, so that its client reads the response rather than a reset: of
 /// a user, and of a stranger.
@@ -79,7 +80,7 @@ impl Admission {
         request: Request<Incoming>,
         connection: &Arc<ConnectionPermit>,
     ) -> Result<Response<GuardedBody>, HttpError> {
-        let busy = connection.busy();
+        let (busy, began) = (connection.busy(), clock::monotonic());
         let (mut parts, body) = request.into_parts();
         let pending = Arc::new(PendingRequest::new(connection.peer(), self.next_id(), parts.uri.path()));
         let waits_for_continue = parts.headers.contains_key("expect");
@@ -104,7 +105,8 @@ impl Admission {
         // No `100 Continue` may have gone before this response (there is none for an empty body, though some clients
         // ask for it). botocore then misreads the next response on the same connection and waits for its end forever.
         let closes = is_cut_off || waits_for_continue && (is_empty || failed);
-        let mut response = response.map(|body| GuardedBody { body, _permit: permit, _busy: busy });
+        let timed = (!failed).then(|| Timed::first_byte(&self.traffic, began));
+        let mut response = response.map(|body| GuardedBody { body, _permit: permit, _busy: busy, _timed: timed });
         add_headers(response.headers_mut(), pending.id(), closes);
         Ok(response)
     }
@@ -278,6 +280,27 @@ pub(crate) struct GuardedBody {
     body: Body,
     _permit: Option<RequestPermit>,
     _busy: BusyConnection,
+    _timed: Option<Timed>,
+}
+
+/// A request that is being answered: until this is dropped.
+struct Timed {
+    traffic: Arc<Traffic>,
+    began: Instant,
+}
+
+impl Timed {
+    /// The head of the answer to a request that `began` then can be sent.
+    fn first_byte(traffic: &Arc<Traffic>, began: Instant) -> Self {
+        traffic.latencies().first_byte.took(began.elapsed());
+        Self { traffic: Arc::clone(traffic), began }
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        self.traffic.latencies().request.took(self.began.elapsed());
+    }
 }
 
 impl HttpBody for GuardedBody {

@@ -25,6 +25,7 @@ mod frontend;
 mod get;
 mod host;
 mod keys;
+pub mod latency;
 mod limits;
 mod list;
 mod operation;

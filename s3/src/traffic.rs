@@ -8,6 +8,7 @@
 //!
 //! Memory: a few words for each connection and each request under way, whose numbers are bounded here.
 
+use crate::latency::Latencies;
 use crate::limits::S3Limits;
 use disk::clock;
 use parking_lot::{Mutex, MutexGuard};
@@ -87,6 +88,7 @@ pub struct Traffic {
     state: Mutex<TrafficState>,
     /// A connection has ended or become idle.
     changed: Notify,
+    latencies: Latencies,
 }
 
 /// Why a connection is not admitted yet.
@@ -102,12 +104,18 @@ enum NotYet {
 impl Traffic {
     /// A listener without connections.
     pub fn new(limits: &S3Limits) -> Arc<Self> {
-        Arc::new(Self { limits: limits.clone(), state: Mutex::default(), changed: Notify::new() })
+        let (changed, latencies) = (Notify::new(), Latencies::default());
+        Arc::new(Self { limits: limits.clone(), state: Mutex::default(), changed, latencies })
     }
 
     /// The limits.
     pub fn limits(&self) -> &S3Limits {
         &self.limits
+    }
+
+    /// How long requests took.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
     /// The current figures.

@@ -42,6 +42,7 @@ use futures::future::{BoxFuture, FutureExt};
 use model::{DriveId, DriveSpec, RackSpec};
 use s3::Traffic;
 use std::io;
+use std::iter;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -323,6 +324,10 @@ impl Boot<'_> {
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
+        status.ours = iter::once(self.dir.path())
+            .chain(status.places.iter().map(|(path, _)| &**path))
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
         status.exchange = self.dir.has_devices().then(|| Arc::new(DiskExchange::of(self.dir)));
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         (status.notices.journal, status.notices.claim) = (journal.clone().err(), Some(claim));

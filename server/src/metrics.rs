@@ -9,8 +9,9 @@
 //! Invariants:
 //! - A scrape asks the engine, the catalog and counters in memory, never a drive.
 //! - It names no bucket, key or user. Who can reach the address can read it: there are no keys.
-//! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. Those beyond
-//!   wait to be accepted.
+//! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. The one beyond
+//!   takes the place of the oldest that has sent no request yet; where all have, it waits. So connections that say
+//!   nothing keep no scrape from being answered.
 
 mod page;
 
@@ -21,11 +22,13 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -39,12 +42,24 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Serves `/metrics` of `admin`'s server on `listener`, until it is dropped.
 pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
     let mut connections = JoinSet::new();
+    // Those that have sent no request when they were last looked at, the oldest first.
+    let mut silent: VecDeque<(AbortHandle, Arc<AtomicBool>)> = VecDeque::new();
     loop {
+        silent.retain(|(connection, asked)| !connection.is_finished() && !asked.load(Ordering::Relaxed));
+        let has_room = connections.len() < CONNECTIONS_MAX || !silent.is_empty();
         tokio::select! {
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => match accepted {
+            accepted = listener.accept(), if has_room => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve_connection(stream, Arc::clone(&admin)));
+                    if connections.len() >= CONNECTIONS_MAX
+                        && let Some((oldest, _)) = silent.pop_front()
+                    {
+                        oldest.abort();
+                        let _ = connections.join_next().await;
+                    }
+                    let asked = Arc::new(AtomicBool::new(false));
+                    let connection = serve_connection(stream, Arc::clone(&admin), Arc::clone(&asked));
+                    silent.push_back((connections.spawn(connection), asked));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "/metrics takes no connection");
@@ -55,8 +70,10 @@ pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
     }
 }
 
-async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>) {
+/// Answers the request of a connection, which has `asked` then.
+async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>, asked: Arc<AtomicBool>) {
     let service = service_fn(move |request: Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let admin = Arc::clone(&admin);
         async move { Ok::<_, Infallible>(answer(&*admin, request.method(), request.uri().path()).await) }
     });

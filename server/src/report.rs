@@ -234,7 +234,7 @@ pub struct PoolDriveReport {
 }
 
 /// Connections and requests of S3.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FrontStatus {
     /// Connections now.
     pub connections: u64,
@@ -256,6 +256,21 @@ pub struct FrontStatus {
     pub evicted_connections: u64,
     /// Clients that were cut off since then, because they sent or took too little.
     pub slow_clients: u64,
+    /// How long requests that were served took until the head of their answer could be sent, since the server started.
+    #[serde(default)]
+    pub first_byte: SpansReport,
+    /// The same until the answer was sent.
+    #[serde(default)]
+    pub request: SpansReport,
+}
+
+/// How often something took how long.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpansReport {
+    /// All of it, in wall seconds.
+    pub sum_s: f64,
+    /// How often up to each of the bounds of `s3::latency`, and beyond the last.
+    pub counts: Vec<u64>,
 }
 
 /// The certificate of S3.

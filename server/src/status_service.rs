@@ -22,7 +22,7 @@ use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
     DriveReport, DryRunReport, Explanation, FrontStatus, IntakeStatus, JournalReport, LostObject, LostReport,
-    PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
+    PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, SpansReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::verify::{VerifyProgress, VerifyRequest};
@@ -35,6 +35,7 @@ use engine::thermometer::Rule;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, PoolDriveId, Time};
 use s3::Traffic;
+use s3::latency::Spans;
 use small_objects::intake_status;
 use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable, worn};
 use std::path::PathBuf;
@@ -71,6 +72,8 @@ pub struct StatusService {
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
+    /// The data directory, and those of drives: no place for a copy of the catalog.
+    pub(crate) ours: Vec<PathBuf>,
     /// Puts other disks into the places of drives that are disks.
     pub(crate) exchange: Option<Arc<DiskExchange>>,
     /// Held by whoever has a drive replaced.
@@ -98,6 +101,7 @@ impl StatusService {
             journal: None,
             certificate: None,
             places: Vec::new(),
+            ours: Vec::new(),
             exchange: None,
             replacing,
             verifications: Verifications::default(),
@@ -361,6 +365,12 @@ impl Admin for StatusService {
     }
 
     async fn backup(&self, path: PathBuf) -> Result<BackupReport, BackupError> {
+        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+        let within = directory.and_then(|directory| self.ours.iter().find(|ours| directory.starts_with(ours)).cloned());
+        if let Some(ours) = within {
+            let what = format!("is in {}, and would be lost along with it: name a file elsewhere", ours.display());
+            return Err(BackupError::Place(path, what));
+        }
         backup(&self.context, path, (self.context.nonce)()).await
     }
 }
@@ -400,5 +410,12 @@ fn front(traffic: &Traffic) -> FrontStatus {
         refused_connections: seen.refused_connections,
         evicted_connections: seen.evicted_connections,
         slow_clients: seen.slow_clients,
+        first_byte: spans(&traffic.latencies().first_byte),
+        request: spans(&traffic.latencies().request),
     }
+}
+
+fn spans(spans: &Spans) -> SpansReport {
+    let (sum_s, counts) = spans.read();
+    SpansReport { sum_s, counts }
 }

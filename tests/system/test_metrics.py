@@ -4,6 +4,7 @@ import http.client
 import json
 import re
 import socket
+import time
 import unittest
 
 from harness import BRISK, STAYING, SystemTest, noise, refusal, larder
@@ -38,6 +39,33 @@ class Metrics(SystemTest):
                 self.assertNotIn(labels, figures.setdefault(sample.name, {}), "each line once")
                 figures[sample.name][labels] = sample.value
         return figures
+
+    def test_connections_that_say_nothing_keep_no_scrape_from_being_answered(self):
+        _, address = self.scraped()
+        host, port = address.split(":")
+        silent = [socket.create_connection((host, int(port)), timeout=20) for _ in range(40)]
+        self.addCleanup(lambda: [connection.close() for connection in silent])
+        began = time.monotonic()
+        for _ in range(3):
+            self.assertEqual(self.get(address)[0], 200)
+        # They would be closed after 10 s.
+        self.assertLess(time.monotonic() - began, 5)
+
+    def test_requests_that_were_served_are_in_the_histograms(self):
+        server, address = self.scraped(STAYING)
+        client = server.filled({"k": noise(2_000_000, 1)})
+        before = self.figures(address)
+        for _ in range(7):
+            client.get_object(Bucket="pantry", Key="k")["Body"].read()
+        self.fails(404, "NoSuchKey", client.get_object, Bucket="pantry", Key="missing")
+        figures = self.figures(address)
+        for name in ("larder_s3_first_byte_seconds", "larder_s3_request_seconds"):
+            counts = [found[f"{name}_count"]["{}"] for found in (before, figures)]
+            self.assertEqual(counts[1] - counts[0], 7, name)
+            buckets = figures[f"{name}_bucket"]
+            self.assertEqual(buckets['{"le": "+Inf"}'], counts[1])
+            self.assertEqual(len(buckets), 15)
+            self.assertGreater(figures[f"{name}_sum"]["{}"], 0)
 
     def test_a_scrape_says_what_the_status_says_and_wakes_nobody(self):
         server, address = self.scraped()

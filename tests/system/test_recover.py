@@ -344,6 +344,13 @@ class Recover(SystemTest):
         server.stop()
         self.is_whole(server.data)
 
+    def test_a_copy_in_the_data_directory_or_on_a_drive_is_refused(self):
+        server = self.rack("nas8", STAYING)
+        for place in ("copy", "workshop/copy", "drives/0003/copy", "./workshop/../copy"):
+            said = refusal(larder("catalog", "backup", os.path.join(server.data, place), "--data", server.data))
+            self.assertIn("would be lost along with it: name a file elsewhere", said)
+            self.assertFalse(os.path.exists(os.path.join(server.data, place)))
+
     def test_what_is_no_copy_of_this_catalog_is_refused_and_nothing_changes(self):
         server = self.rack("nas8", STAYING)
         server.filled({"k": b"kept"})

@@ -4,16 +4,18 @@
 //! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
-use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, Status};
+use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, SpansReport, Status};
 use model::Smart;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use s3::latency::BOUNDS_MS;
 use std::fmt;
+use std::iter;
 
 /// The text for `status` and `drives`.
 pub(super) fn text(status: Status, drives: Vec<DriveReport>) -> Result<String, fmt::Error> {
@@ -104,6 +106,16 @@ impl Page<'_> {
         let unit = unit.map(UnitOf::name);
         let metric = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
+    }
+
+    /// How often something took how long, in seconds.
+    fn histogram(&mut self, name: &str, help: &str, spans: &SpansReport) -> fmt::Result {
+        let unit = UnitOf::Seconds.name();
+        let mut metric = self.0.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
+        let bounds = BOUNDS_MS.iter().map(|bound| *bound as f64 / 1000.0).chain([f64::INFINITY]);
+        let counts = spans.counts.iter().copied().chain(iter::repeat(0));
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        metric.encode_histogram::<NoLabelSet>(spans.sum_s, spans.counts.iter().sum(), &buckets, None)
     }
 
     /// A gauge with several lines.
@@ -375,7 +387,10 @@ fn front(page: &mut Page, status: &Status) -> fmt::Result {
     page.counter("s3_refused_connections", None, help, front.refused_connections)?;
     let help = "Idle connections that made room for others.";
     page.counter("s3_evicted_connections", None, help, front.evicted_connections)?;
-    page.counter("s3_slow_clients", None, "Clients cut off since they sent or took too little.", front.slow_clients)
+    page.counter("s3_slow_clients", None, "Clients cut off since they sent or took too little.", front.slow_clients)?;
+    let help = "Time to the head of the answer, of requests that were served.";
+    page.histogram("s3_first_byte", help, &front.first_byte)?;
+    page.histogram("s3_request", "Time until the answer was sent, of the same.", &front.request)
 }
 
 fn tls(page: &mut Page, status: &Status) -> fmt::Result {

@@ -3,6 +3,7 @@
 use super::state::World;
 use crate::context::Context;
 use catalog::DriveHealth;
+use disk::DriveError;
 use engine::Event;
 use model::{DriveId, Smart};
 
@@ -14,6 +15,8 @@ impl World {
             let said = match device.health().await {
                 Ok(Some(said)) => said,
                 Ok(None) => return,
+                // Its group went to sleep meanwhile; it is asked when it is mounted next.
+                Err(DriveError::NotReady(_)) => return,
                 Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
             };
             let Some(health) = remembered(&context, drive, said).await else { return };
