@@ -277,6 +277,9 @@ fn summary(report: &Report) -> String {
         row(&mut text, "left over", left);
     }
     let verdict = match report.finding_count {
+        0 if rack.stacks_to_rebuild > 0 => {
+            format!("readable, but degraded: {} are to be rebuilt", counted(rack.stacks_to_rebuild, "stack"))
+        }
         0 if report.rack.skipped.is_empty() => "all agree".to_owned(),
         0 => "all agree of what was looked at".to_owned(),
         1 => "1 thing is wrong".to_owned(),
@@ -386,6 +389,10 @@ mod tests {
     fn leftovers_of_a_crash_are_not_among_the_findings() {
         let mut report = Report { clean: true, ..Report::default() };
         assert!(!text(&report).contains("left over"));
+        report.rack.stacks_to_rebuild = 10;
+        let degraded = "verdict   readable, but degraded: 10 stacks are to be rebuilt\n";
+        assert!(text(&report).ends_with(degraded), "{}", text(&report));
+        report.rack.stacks_to_rebuild = 0;
         report.leftovers.staged_files = 2;
         let message = text(&report);
         assert!(message.contains("left over 2 staged files: the next starts take them away\n"), "{message}");

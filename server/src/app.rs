@@ -36,6 +36,7 @@ use crate::world::WorldHandle;
 use catalog::{Catalog, ClockAnchor, CommitLog, Journal, Sequence, SqliteOptions, SqliteStore};
 use disk::clock::{self, wall_ms};
 use disk::device::{DeviceRack, RackDrive};
+use disk::owner::Claim;
 use disk::{Clock, DirectoryDrive, Drive, EmulatedRack, Hardware, OpenFiles};
 use engine::trace::{Header, TRACE_FORMAT};
 use futures::future::{BoxFuture, FutureExt};
@@ -45,6 +46,7 @@ use std::io;
 use std::iter;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -267,8 +269,7 @@ impl Boot<'_> {
         // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
         let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
         let accept_incomplete = self.config.accept_older_catalog;
-        let claim = self.dir.begin_run(self.descriptors.locks)?;
-        claim.hold(&self.dir.workshop())?;
+        let claim = self.claim()?;
         let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
         // In front of the catalog if small objects go there, or ever did.
         let log = IntakeLog::of(self.dir, self.purpose())?;
@@ -324,10 +325,7 @@ impl Boot<'_> {
         let traffic = Traffic::new(&self.config.limits(self.descriptors.connections));
         let mut status = StatusService::new(context.clone(), world.clone(), hardware);
         (status.notices, status.places) = (self.notices.clone(), self.dir.labels());
-        status.ours = iter::once(self.dir.path())
-            .chain(status.places.iter().map(|(path, _)| &**path))
-            .filter_map(|path| path.canonicalize().ok())
-            .collect();
+        status.ours = self.ours();
         status.exchange = self.dir.has_devices().then(|| Arc::new(DiskExchange::of(self.dir)));
         (status.traffic, status.intake) = (Some(Arc::clone(&traffic)), log);
         (status.notices.journal, status.notices.claim) = (journal.clone().err(), Some(claim));
@@ -335,6 +333,20 @@ impl Boot<'_> {
         status.certificate.clone_from(&self.certificate);
         let journal = status.journal.clone();
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
+    }
+
+    /// A run begins, with the workshop as its first medium.
+    fn claim(&self) -> Result<Arc<Claim>, ServerError> {
+        let claim = self.dir.begin_run(self.descriptors.locks)?;
+        claim.hold(&self.dir.workshop())?;
+        Ok(claim)
+    }
+
+    /// The data directory, and those of drives that are there.
+    fn ours(&self) -> Vec<PathBuf> {
+        let drives = self.dir.labels().into_iter().map(|(path, _)| path);
+        let all = iter::once(self.dir.path().to_owned()).chain(drives);
+        all.filter_map(|path| path.canonicalize().ok()).collect()
     }
 
     /// The file of the engine's events and actions, if the configuration names one.

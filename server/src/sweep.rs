@@ -212,6 +212,7 @@ async fn report_missing(context: &Context, unseen: &RoaringTreemap) -> Result<()
     each_known(&context.catalog, still).await?;
     if missing > 0 {
         tracing::error!(missing, "staged files are missing; GETs of them will fail");
+        context.counters.missing_staged.store(missing, Ordering::Relaxed);
         context.staging.discount_missing(missing_bytes);
     }
     Ok(())

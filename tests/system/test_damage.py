@@ -270,6 +270,7 @@ class FailingDisks(SystemTest):
         self.configure(server.data, BRISK)
         server = self.serve(server.data)
         self.only_the_rest_migrates(server, objects, ["k1", "k3", "k4"])
+        self.assertIn("staged files that were missing when the server started: 1. ", str(server.status()["warnings"]))
         # One is put back by hand, one deleted.
         self.assertEqual(server.stop(), 0)
         os.rename(os.path.join(self.root, "k3"), path["k3"])

@@ -35,10 +35,10 @@ impl Drives {
         }
     }
 
-    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled.
-    pub fn may_return_after_all(&mut self, drive: DriveId, due: Time) {
+    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled. Should it turn, and
+    /// be lost, it may turn on.
+    pub fn was_not_pulled(&mut self, drive: DriveId) {
         self.cut_off.remove(&drive);
-        self.may_return(drive, due);
     }
 
     /// True if each of `drives` was asked or failed permanently, so none may bring back a missing stack. One may be

@@ -76,8 +76,9 @@ impl Rack {
     pub(super) fn drive_may_return(&mut self, drive: DriveId, now: Time) {
         if self.drives.knows(drive) && !self.booted {
             self.gave_up.insert(drive);
+            self.drives.was_not_pulled(drive);
             if self.setup.policy.tries_given_up {
-                self.drives.may_return_after_all(drive, now);
+                self.drives.may_return(drive, now);
             }
         }
     }

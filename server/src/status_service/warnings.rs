@@ -63,6 +63,13 @@ pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
         1 => warnings.push(unknown_staged("1 staged file is")),
         files => warnings.push(unknown_staged(&format!("{files} staged files are"))),
     }
+    match counters.missing_staged.load(Ordering::Relaxed) {
+        0 => {}
+        files => warnings.push(format!(
+            "staged files that were missing when the server started: {files}. GETs of their objects fail: `larder \
+             verify` names them; put the files back and start again, or write the objects again or delete them"
+        )),
+    }
     match counters.wrong_bodies.load(Ordering::Relaxed) {
         0 => {}
         bodies => warnings.push(format!(

@@ -94,3 +94,29 @@ fn more_drives_than_a_limit_allows_are_booked_and_nothing_starts_before_they_sto
     assert_eq!(active, 8, "twice as many as the supply carries");
     assert!(!actions.iter().any(|action| matches!(action, engine::Action::SpinUp { .. })), "{actions:?}");
 }
+
+#[test]
+fn a_drive_that_was_given_up_turns_and_is_lost_counts_as_pulled_only_if_the_operator_gave_it_up() {
+    let spec = shipped("nas8");
+    let layout = engine::layout::synthesise(&spec).unwrap();
+    for by_the_rack in [false, true] {
+        // Whether it is tried again makes no difference.
+        for tries_given_up in [false, true] {
+            let policy = RackPolicy { tries_given_up, ..policy(&spec) };
+            let mut rack = Rack::new(spec.clone(), layout.clone(), policy, 95);
+            let mut apply = |event: Event| {
+                rack.apply(Time::ZERO, event, &mut Vec::new());
+                rack.ledger().active_drives()
+            };
+            let drive = DriveId(3);
+            apply(Event::DriveFailed { drive, pulled: true });
+            if by_the_rack {
+                apply(Event::DriveMayReturn { drive });
+            }
+            apply(Event::Booted);
+            assert_eq!(apply(Event::DriveSpins { drive }), 1, "it takes its share");
+            let held = apply(Event::DriveLost { drive, loss: engine::Loss::Died });
+            assert_eq!(held, usize::from(by_the_rack), "nobody said that it was pulled: it may turn on");
+        }
+    }
+}
