@@ -3,7 +3,8 @@
 //! A drive that is away is mostly a cable, a fuse or a kernel that is busy, and comes back with everything on it; one
 //! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as
 //! the policy says is given up, like by `larder drive fail`, if all of this holds:
-//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first.
+//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first;
+//!    one that was put out of service since its transfers failed stands by after a pause, and is tried then.
 //! 2. It and all drives of its group that have lost something which is not rebuilt are r at most, so that no blob
 //!    loses more than r stacks by what was decided here.
 //! 3. It is not one of many. In none of its failure domains, nor in the rack as a whole, are as many drives away as one
@@ -60,8 +61,10 @@ pub struct AbsenceView {
 /// What the rack knows of drives, for a verdict.
 pub(crate) struct Facts<'a> {
     pub spec: &'a RackSpec,
-    /// Whether a drive is away now, by the last try of it.
+    /// Whether a drive is away now.
     pub is_away: &'a dyn Fn(DriveId) -> bool,
+    /// Whether one that is away has not been tried since it went: its transfers failed, and nobody has mounted it anew.
+    pub is_untried: &'a dyn Fn(DriveId) -> bool,
     /// How many drives of the group of a drive have lost something that is not rebuilt.
     pub lossy_beside: &'a dyn Fn(DriveId) -> usize,
 }
@@ -131,7 +134,8 @@ impl Absences {
     pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
         let is_ripe = |absence: &Absence| absence.quiet_until <= now && self.due(absence).is_some_and(|due| due <= now);
         let may = |drive: DriveId| matches!(self.held_back(drive, facts), None | Some(HeldBack::Tried));
-        let ripe = self.away.iter().filter(|(drive, absence)| is_ripe(absence) && may(**drive));
+        let is_tried = |drive: DriveId| !(facts.is_untried)(drive);
+        let ripe = self.away.iter().filter(|(drive, absence)| is_ripe(absence) && may(**drive) && is_tried(**drive));
         let drive = ripe.min_by_key(|(drive, absence)| (absence.since, **drive)).map(|(drive, _)| *drive)?;
         let is_away = (facts.is_away)(drive);
         let absence = self.away.get_mut(&drive)?;
@@ -156,7 +160,7 @@ impl Absences {
         if self.is_one_of_many(drive, facts) {
             return Some(HeldBack::ManyAway);
         }
-        (!(facts.is_away)(drive)).then_some(HeldBack::Tried)
+        (!(facts.is_away)(drive) || (facts.is_untried)(drive)).then_some(HeldBack::Tried)
     }
 
     /// Whether so many drives of the rack, or of one of the domains in which `drive` fails with others, are away.
@@ -220,7 +224,8 @@ mod tests {
     fn a_drive_that_stays_away_is_given_up_once_and_asked_for_again_after_an_hour() {
         let spec = rack("pelican");
         let mut absences = Absences::new(Some(DAY));
-        let facts = |spec| Facts { spec, is_away: &|drive| drive == DriveId(3), lossy_beside: &|_| 0 };
+        let facts =
+            |spec| Facts { spec, is_away: &|drive| drive == DriveId(3), is_untried: &|_| false, lossy_beside: &|_| 0 };
         absences.absent(DriveId(3), at(5));
         absences.absent(DriveId(3), at(9)); // known
         assert_eq!(absences.deadline(at(6)), at(29));
@@ -239,13 +244,29 @@ mod tests {
     fn one_that_stands_by_untried_is_tried_and_one_that_is_back_was_never_away() {
         let spec = rack("pelican");
         let mut absences = Absences::new(Some(DAY));
-        let facts = |spec| Facts { spec, is_away: &|_| false, lossy_beside: &|_| 0 };
+        let facts = |spec| Facts { spec, is_away: &|_| false, is_untried: &|_| false, lossy_beside: &|_| 0 };
         absences.absent(DriveId(3), at(0));
         assert_eq!(verdicts(&mut absences, at(24), &facts(&spec)), [Verdict::Try(DriveId(3))]);
         assert_eq!(absences.views(at(24), &facts(&spec))[0].held_back, Some(HeldBack::Tried));
         absences.settled(DriveId(3));
         absences.absent(DriveId(3), at(25));
         assert_eq!(verdicts(&mut absences, at(48), &facts(&spec)), [], "it was there an hour after that");
+    }
+
+    #[test]
+    fn one_whose_transfers_failed_is_tried_before_it_is_given_up() {
+        let spec = rack("pelican");
+        let mut absences = Absences::new(Some(Duration::from_mins(5)));
+        absences.absent(DriveId(3), at(2));
+        let mut at_minute = |minute, is_away, is_untried| {
+            let (is_away, is_untried) = (move |drive| is_away && drive == DriveId(3), move |_| is_untried);
+            let facts = Facts { spec: &spec, is_away: &is_away, is_untried: &is_untried, lossy_beside: &|_| 0 };
+            let now = at(2) + Duration::from_mins(minute);
+            (verdicts(&mut absences, now, &facts), absences.views(now, &facts)[0].held_back)
+        };
+        assert_eq!(at_minute(6, true, true), (vec![], Some(HeldBack::Tried)));
+        assert_eq!(at_minute(10, false, false), (vec![Verdict::Try(DriveId(3))], Some(HeldBack::Tried)));
+        assert_eq!(at_minute(71, true, false), (vec![Verdict::GiveUp(DriveId(3))], None));
     }
 
     #[test]
@@ -262,7 +283,12 @@ mod tests {
             for drive in &away {
                 absences.absent(*drive, at(0));
             }
-            let facts = Facts { spec: &spec, is_away: &|drive| away.contains(&drive), lossy_beside: &|_| 0 };
+            let facts = Facts {
+                spec: &spec,
+                is_away: &|drive| away.contains(&drive),
+                is_untried: &|_| false,
+                lossy_beside: &|_| 0,
+            };
             assert_eq!(verdicts(&mut absences, at(24), &facts).len(), expected, "{away:?}");
             let held = absences.views(at(24), &facts)[0].held_back;
             assert_eq!(held == Some(HeldBack::ManyAway), expected == 0);
@@ -276,13 +302,18 @@ mod tests {
         absences.absent(DriveId(3), at(0));
         absences.booted(at(30));
         let alone = |absences: &mut Absences, now, lossy| {
-            let facts = Facts { spec: &spec, is_away: &|drive| drive == DriveId(3), lossy_beside: &|_| lossy };
+            let facts = Facts {
+                spec: &spec,
+                is_away: &|drive| drive == DriveId(3),
+                is_untried: &|_| false,
+                lossy_beside: &|_| lossy,
+            };
             verdicts(absences, now, &facts)
         };
         assert_eq!((alone(&mut absences, at(30), 0), absences.deadline(at(30))), (vec![], at(31)));
         assert_eq!(alone(&mut absences, at(31), 3), [], "r = 3 others have lost something");
         assert_eq!(alone(&mut absences, at(31), 2).len(), 1);
-        let all = Facts { spec: &spec, is_away: &|drive| drive.0 < 500, lossy_beside: &|_| 0 };
+        let all = Facts { spec: &spec, is_away: &|drive| drive.0 < 500, is_untried: &|_| false, lossy_beside: &|_| 0 };
         assert_eq!(verdicts(&mut absences, at(90), &all), [], "hundreds are away");
     }
 
@@ -311,7 +342,7 @@ mod tests {
                 let lossy = rng.below(4) as usize;
                 let gone = since.clone();
                 let is_away = |drive: DriveId| gone[drive.index()].is_some();
-                let facts = Facts { spec: &spec, is_away: &is_away, lossy_beside: &|_| lossy };
+                let facts = Facts { spec: &spec, is_away: &is_away, is_untried: &|_| false, lossy_beside: &|_| lossy };
                 let drive_of = |verdict| match verdict {
                     Verdict::GiveUp(drive) | Verdict::Try(drive) => drive,
                 };

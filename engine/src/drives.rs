@@ -104,6 +104,8 @@ struct Drive {
     failed: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
+    /// It is away since its transfers failed, and no command to it has failed since.
+    untried: bool,
 }
 
 impl Drive {
@@ -159,6 +161,7 @@ impl Drives {
             lost_with_permits: false,
             failed: false,
             lost_by_world: false,
+            untried: false,
         };
         Self {
             states: spec.drives.iter().map(unknown).collect(),
@@ -418,6 +421,9 @@ impl Drives {
         };
         self.set_phase(drive, phase);
         if phase.is_away() {
+            // It has just stopped as it was told: what failed before were its transfers, unless commands did, too.
+            let state = &mut self.states[drive.index()];
+            state.untried = state.failures < FAILURES_MAX;
             self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
             if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {
@@ -539,6 +545,7 @@ impl Drives {
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
+            self.states[drive.index()].untried = true;
             self.retry_later(drive, now);
         }
         assert!(
@@ -555,6 +562,7 @@ impl Drives {
         if state.phase == DrivePhase::Ready {
             self.punctuality[drive.index()].count_wake();
             self.set_away(drive, Loss::NoAnswer);
+            self.states[drive.index()].untried = true;
             self.retry_later(drive, now);
         }
         assert!(!self.is_ready(drive), "{drive} is done without until its group wakes next");
@@ -730,7 +738,7 @@ impl Drives {
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.states[drive.index()];
-        state.lost_with_permits = true;
+        (state.lost_with_permits, state.untried) = (true, false);
         state.renumber();
         let loss_known = if state.failed { Loss::Failed } else { loss };
         self.set_phase(drive, DrivePhase::Away(loss_known));

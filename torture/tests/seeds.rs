@@ -189,6 +189,11 @@ fn a_drive_that_the_rack_gave_up_before_the_last_start_may_turn_when_it_is_lost(
 }
 
 #[test]
+fn a_drive_whose_transfers_failed_is_tried_before_it_is_given_up() {
+    sound(9_011_417_516);
+}
+
+#[test]
 fn an_older_catalog_removes_no_staged_file_of_the_newest() {
     sound(7);
 }

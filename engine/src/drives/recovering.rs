@@ -22,6 +22,12 @@ impl Drives {
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
+    /// Whether `drive` is away since its transfers failed, and was not started and mounted anew since.
+    pub fn is_untried(&self, drive: DriveId) -> bool {
+        let state = &self.states[drive.index()];
+        state.untried && state.phase.is_away()
+    }
+
     /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say
     /// so.
     pub(super) fn may_recover(&self, drive: DriveId) -> bool {

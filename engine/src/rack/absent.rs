@@ -53,7 +53,9 @@ impl Rack {
             members.unwrap_or(usize::MAX - 1)
         };
         let is_away = |drive: DriveId| self.drives.is_away(drive) && !self.drives.has_failed(drive);
-        look(&Facts { spec: &self.setup.spec, is_away: &is_away, lossy_beside: &lossy_beside })
+        let is_untried = |drive: DriveId| self.drives.is_untried(drive);
+        let spec = &self.setup.spec;
+        look(&Facts { spec, is_away: &is_away, is_untried: &is_untried, lossy_beside: &lossy_beside })
     }
 
     /// Has the group of `drive` woken, which is thereby tried. False if the queue is full.
