@@ -104,8 +104,6 @@ struct Drive {
     failed: bool,
     /// The world took it away, and will say when it is back.
     lost_by_world: bool,
-    /// It is away since its transfers failed, and no command to it has failed since.
-    untried: bool,
 }
 
 impl Drive {
@@ -129,6 +127,8 @@ pub(crate) struct Drives {
     backoff: Backoff,
     /// Drives that failed by the operator's word, who pulls what is away.
     cut_off: BTreeSet<DriveId>,
+    /// Drives that are away since their transfers failed, no command to which has failed since.
+    untried: BTreeSet<DriveId>,
     /// Drives that were given up and may be back; each with the time before which it is not tried again, and whether it
     /// was mounted in the trial under way.
     trials: BTreeMap<DriveId, (Time, bool)>,
@@ -161,7 +161,6 @@ impl Drives {
             lost_with_permits: false,
             failed: false,
             lost_by_world: false,
-            untried: false,
         };
         Self {
             states: spec.drives.iter().map(unknown).collect(),
@@ -171,6 +170,7 @@ impl Drives {
             budget: StartBudget::new(spec.drives.len(), policy.starts_per_day),
             backoff: Backoff::new(spec.drives.len()),
             cut_off: BTreeSet::new(),
+            untried: BTreeSet::new(),
             trials: BTreeMap::new(),
             unpermitted: Vec::new(),
             notices: VecDeque::new(),
@@ -422,8 +422,9 @@ impl Drives {
         self.set_phase(drive, phase);
         if phase.is_away() {
             // It has just stopped as it was told: what failed before were its transfers, unless commands did, too.
-            let state = &mut self.states[drive.index()];
-            state.untried = state.failures < FAILURES_MAX;
+            if self.states[drive.index()].failures < FAILURES_MAX {
+                self.untried.insert(drive);
+            }
             self.notices.push_back(Notice::Unwritable(drive));
             self.retry_later(drive, now);
             if self.trials.get_mut(&drive).is_some_and(|(_, mounted)| core::mem::take(mounted)) {
@@ -545,7 +546,7 @@ impl Drives {
         state.transfer_errors += 1;
         if state.transfer_errors >= TRANSFER_ERRORS_MAX && state.phase == DrivePhase::Ready {
             self.set_away(drive, Loss::Died);
-            self.states[drive.index()].untried = true;
+            self.untried.insert(drive);
             self.retry_later(drive, now);
         }
         assert!(
@@ -562,7 +563,7 @@ impl Drives {
         if state.phase == DrivePhase::Ready {
             self.punctuality[drive.index()].count_wake();
             self.set_away(drive, Loss::NoAnswer);
-            self.states[drive.index()].untried = true;
+            self.untried.insert(drive);
             self.retry_later(drive, now);
         }
         assert!(!self.is_ready(drive), "{drive} is done without until its group wakes next");
@@ -738,7 +739,8 @@ impl Drives {
 
     fn set_away(&mut self, drive: DriveId, loss: Loss) {
         let state = &mut self.states[drive.index()];
-        (state.lost_with_permits, state.untried) = (true, false);
+        state.lost_with_permits = true;
+        self.untried.remove(&drive);
         state.renumber();
         let loss_known = if state.failed { Loss::Failed } else { loss };
         self.set_phase(drive, DrivePhase::Away(loss_known));

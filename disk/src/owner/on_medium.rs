@@ -140,9 +140,8 @@ fn read(file: &File) -> Result<Option<OwnerMark>, MarkError> {
         }
         match OwnerMark::decode(&block) {
             Ok(mark) if newest.as_ref().is_none_or(|newest| newest.serial < mark.serial) => newest = Some(mark),
-            Ok(_) => {}
+            Ok(_) | Err(FormatError::Blank) => {}
             Err(FormatError::Version(version)) => return Err(MarkError::Version(version)),
-            Err(FormatError::Blank) => {}
             Err(error) => tracing::warn!(%error, "an owner mark cannot be read; the other one counts"),
         }
     }

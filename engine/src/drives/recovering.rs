@@ -24,8 +24,7 @@ impl Drives {
 
     /// Whether `drive` is away since its transfers failed, and was not started and mounted anew since.
     pub fn is_untried(&self, drive: DriveId) -> bool {
-        let state = &self.states[drive.index()];
-        state.untried && state.phase.is_away()
+        self.untried.contains(&drive) && self.is_away(drive)
     }
 
     /// Whether `drive` was given up on for want of an answer, and may yet be there: sent a stop once more, it may say

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use std::fs::Permissions;
 use tokio::signal::unix::{SignalKind, signal};
 
 const CERTIFICATE_A: &str = "-----BEGIN CERTIFICATE-----\n\

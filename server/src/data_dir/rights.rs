@@ -13,8 +13,12 @@ use std::path::Path;
 /// Whatever else is there is the operator's, as a key of TLS that a group may read.
 pub(super) fn close(path: &Path, ours: &[&str], within: &[&Path]) {
     close_to_others(path);
-    ours.iter().for_each(|name| close_to_others(&path.join(name)));
-    within.iter().for_each(|directory| close_within(&path.join(directory)));
+    for name in ours {
+        close_to_others(&path.join(name));
+    }
+    for directory in within {
+        close_within(&path.join(directory));
+    }
 }
 
 /// Closes `directory` and what is in it to others, but not what is in directories there.

@@ -14,9 +14,8 @@ impl World {
         self.start_with(move |handle, context| async move {
             let said = match device.health().await {
                 Ok(Some(said)) => said,
-                Ok(None) => return,
-                // Its group went to sleep meanwhile; it is asked when it is mounted next.
-                Err(DriveError::NotReady(_)) => return,
+                // It says nothing, or its group went to sleep meanwhile: then it is asked when it is mounted next.
+                Ok(None) | Err(DriveError::NotReady(_)) => return,
                 Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
             };
             let Some(health) = remembered(&context, drive, said).await else { return };
