@@ -3,7 +3,8 @@
 //! A snapshot is fuzzy while it is made: pages of records are read while batches go on, and each batch that is
 //! committed meanwhile is written beside them, as it is logged. What a batch writes is absolute, so that all records
 //! and then all batches give the state after the last of these, whatever of them a page had already. The end says what
-//! keys there are then.
+//! keys there are then. A page may show a batch of which nobody has been told yet; so those that may are waited for
+//! before the end.
 //!
 //! ```text
 //! | header, 72 bytes | frames | end frame |
@@ -28,7 +29,7 @@ use crate::catalog::{Catalog, STEP};
 use crate::error::CatalogError;
 use crate::follower::Follower;
 use crate::seal::Sequence;
-use crate::store::{Entry, KeyRange};
+use crate::store::{Batch, Check, Entry, KeyRange};
 use format::{End, FrameWriter};
 use parking_lot::Mutex;
 use std::io::Write;
@@ -37,6 +38,9 @@ use std::sync::Arc;
 
 /// Bytes of batches that may wait while records are read: a store that is written to faster is not worth waiting for.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+
+/// No record has this key: each begins with a tag that is a letter.
+const NO_KEY: &[u8] = b"\0";
 
 /// What a snapshot has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +107,9 @@ impl Catalog {
         let mut range = KeyRange::all();
         loop {
             let page = self.store.scan(range.clone(), STEP).await.map_err(CatalogError::from)?;
+            if page.is_empty() {
+                self.batches_are_told().await;
+            }
             end.records += page.len() as u64;
             out.records(&page)?;
             out.batches(&meanwhile.take()?, &mut end)?;
@@ -111,5 +118,13 @@ impl Catalog {
         }
         let bytes = out.end(&end)?;
         Ok(SnapshotTotals { sequence: end.sequence, records: end.records, batches: end.batches, bytes })
+    }
+
+    /// Waits until followers were told of every batch that a page which was read before may have shown: until the store
+    /// has answered a batch that changes nothing, since no record has the key that it asks for.
+    async fn batches_are_told(&self) {
+        let nothing = Batch::new(vec![Check::Present(NO_KEY.to_vec())], Vec::new());
+        // Whatever it answers, it has told of those before.
+        let _ = self.store.commit(nothing).await;
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -168,7 +169,7 @@ fn a_new_catalog_in_the_place_of_a_lost_one_is_refused_and_nothing_removed() {
     let data = dir.path().join("data");
     assert!(run(&["init", "--rack", "nas8"], Some(&data)).status.success());
     let staged = data.join("workshop/staged");
-    std::fs::create_dir_all(&staged).unwrap();
+    std::fs::DirBuilder::new().mode(0o700).create(&staged).unwrap();
     std::fs::write(staged.join("s-0000000000000001"), "the only copy").unwrap();
     for _ in 0..2 {
         refused(&run(&["serve", "--port", "0"], Some(&data)), 1, "put the newest catalog back");

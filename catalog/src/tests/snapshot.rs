@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// All batches, in order.
 #[derive(Default)]
@@ -20,6 +21,8 @@ struct History(Mutex<Vec<(Sequence, Vec<u8>)>>);
 impl Follower for History {
     fn committed(&self, sequence: Sequence, entry: &[u8]) {
         self.0.lock().push((sequence, entry.to_vec()));
+        // Whoever follows behind this one hears of a batch some time after it can be read.
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
