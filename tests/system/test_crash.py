@@ -203,10 +203,10 @@ class Refused(SystemTest):
             self.assertIn("workshop/intake is missing", larder("verify", "--data", server.data).stderr)
             self.assertIn("workshop/intake is missing", larder("drive", "fail", 1, "--data", server.data).stderr)
             if not is_mount_point:
-                os.mkdir(path)
+                os.mkdir(path, 0o700)
         os.rmdir(path)
         with open(path, "wb"):
-            pass
+            os.chmod(path, 0o600)
         self.refused(server.data, "workshop/intake", "see that it is a directory")
         os.remove(path)
         os.rename(path + ".away", path)
