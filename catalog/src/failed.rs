@@ -134,11 +134,11 @@ impl Catalog {
         Ok(known.into_iter().map(|(drive, end)| (DriveId(drive), end)).collect())
     }
 
-    /// A recovery has found none of the stacks that `blob` counts on these drives, each of which has this UUID on its
-    /// label: they are lost, like those of a drive that was replaced.
+    /// Marks the stacks of `blob` on these drives as lost, as for a replaced drive: a recovery read each drive, known
+    /// by the UUID on its label, and did not find the stack.
     ///
     /// # Errors
-    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the blob counts no stack on one of them.
+    /// [`CatalogError::Store`]; [`CatalogError::Conflict`] if the blob has no stack on one of them.
     pub async fn note_missing(&self, blob: BlobId, missing: &[(DriveId, [u8; 16])]) -> Result<(), CatalogError> {
         let (check, write) = self
             .change_of::<Replacements>(replaced(), |known| {
@@ -328,8 +328,7 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
-    /// The drives in whose place there may be another than at first, each with the UUID of the one that is there: those
-    /// that were replaced, and those on which a recovery missed stacks.
+    /// The UUID of each drive that was replaced, or on which a recovery missed stacks.
     ///
     /// # Errors
     /// [`CatalogError::Store`].

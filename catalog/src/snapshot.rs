@@ -3,8 +3,8 @@
 //! A snapshot is fuzzy while it is made: pages of records are read while batches go on, and each batch that is
 //! committed meanwhile is written beside them, as it is logged. What a batch writes is absolute, so that all records
 //! and then all batches give the state after the last of these, whatever of them a page had already. The end says what
-//! keys there are then. A page may show a batch of which nobody has been told yet; so those that may are waited for
-//! before the end.
+//! keys there are then. A page can show a batch before the followers are notified of it, so the snapshot waits for
+//! these notifications before it writes the end.
 //!
 //! ```text
 //! | header, 72 bytes | frames | end frame |
@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// Bytes of batches that may wait while records are read: a store that is written to faster is not worth waiting for.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// No record has this key: each begins with a tag that is a letter.
+/// A key that no record has: every key begins with a letter.
 const NO_KEY: &[u8] = b"\0";
 
 /// What a snapshot has.
@@ -108,7 +108,7 @@ impl Catalog {
         loop {
             let page = self.store.scan(range.clone(), STEP).await.map_err(CatalogError::from)?;
             if page.is_empty() {
-                self.batches_are_told().await;
+                self.wait_for_followers().await;
             }
             end.records += page.len() as u64;
             out.records(&page)?;
@@ -120,11 +120,11 @@ impl Catalog {
         Ok(SnapshotTotals { sequence: end.sequence, records: end.records, batches: end.batches, bytes })
     }
 
-    /// Waits until followers were told of every batch that a page which was read before may have shown: until the store
-    /// has answered a batch that changes nothing, since no record has the key that it asks for.
-    async fn batches_are_told(&self) {
-        let nothing = Batch::new(vec![Check::Present(NO_KEY.to_vec())], Vec::new());
-        // Whatever it answers, it has told of those before.
-        let _ = self.store.commit(nothing).await;
+    /// Waits until the followers were notified of every batch that an earlier page can have shown. The store commits
+    /// in order, so its answer to a batch that fails its check, and changes nothing, comes after these notifications.
+    async fn wait_for_followers(&self) {
+        let fails = Batch::new(vec![Check::Present(NO_KEY.to_vec())], Vec::new());
+        // Any answer will do.
+        let _ = self.store.commit(fails).await;
     }
 }

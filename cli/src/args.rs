@@ -53,12 +53,12 @@ pub enum Command {
     /// drives are used. What only packs have is as it was when it was packed: deletes and changes since are not known.
     /// No drive is written to, and a catalog that is there is kept under another name.
     Recover(Recover),
-    /// Take over drives that another server has used: this data directory is the one that goes on. No server may run.
+    /// Take over drives that another server has marked. No server may run on either data directory.
     ///
-    /// A server leaves drives untouched that a run has marked which its data directory does not know: another server
-    /// uses them, or the directory is a copy or was put back from a backup. After this command it uses them, as far as
-    /// they were marked before now. Its catalog counts as older than the rack then: nothing is removed from the rack
-    /// until the newest catalog is there (`larder recover --replace`), or accept_older_catalog says that this one is.
+    /// A server does not touch a drive with the mark of a run that its data directory does not know. Either another
+    /// server uses the drive, or the directory is a copy or a restored backup. After this command the server uses all
+    /// drives that were marked before now. Its catalog then counts as older than the rack, so nothing is removed from
+    /// the rack until the newest catalog is back (`larder recover --replace`), or until accept_older_catalog is set.
     TakeOver(TakeOver),
     /// Copy the catalog while the server runs.
     #[command(subcommand)]

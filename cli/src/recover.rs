@@ -140,7 +140,7 @@ fn text(report: &Report) -> String {
         row("moved", format!("{} are counted where they lie", counted(report.moved, "stack")));
     }
     if report.missing > 0 {
-        row("rebuilds", format!("{} are on no drive; the server rebuilds them", counted(report.missing, "stack")));
+        row("rebuilds", format!("{} are missing; the server rebuilds them", counted(report.missing, "stack")));
     }
     if report.removed > 0 {
         let objects = counted(report.removed, "object");
@@ -156,9 +156,9 @@ fn text(report: &Report) -> String {
     }
     if !report.failed.is_empty() {
         let numbers: Vec<String> = report.failed.iter().map(u32::to_string).collect();
-        let mend = "one that was replaced or mended since is taken in by `larder drive replace N`";
+        let fix = "if one was replaced or repaired since, run `larder drive replace N`";
         let drives = if let [_] = report.failed[..] { "drive" } else { "drives" };
-        row("failed", format!("{drives} {} had failed when that was made; {mend}", numbers.join(", ")));
+        row("failed", format!("{drives} {} had failed according to this base; {fix}", numbers.join(", ")));
     }
     if !report.owners.is_empty() {
         let owners = report.owners.join(", ");

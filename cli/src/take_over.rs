@@ -1,13 +1,13 @@
-//! `larder take-over`: the operator says that this data directory is the one that goes on.
+//! `larder take-over`: the operator's consent to use drives that another server has marked.
 
 use crate::args::TakeOver;
 use crate::output::{self, wait_for};
 use server::offline::Offline;
 
 const DONE: &str = "\
-taken over: drives that another server has used up to now are this data directory's
-next       `larder serve`. Nothing is removed from the rack meanwhile: put the newest catalog back, or make it again
-           with `larder recover --replace`; or set accept_older_catalog = true in larder.toml if this one is the newest
+taken over  this data directory now owns all drives that another server has marked
+next        start the server. It removes nothing from the rack until the newest catalog is back: restore it, or run
+            `larder recover --replace`, or set accept_older_catalog = true in larder.toml if this one is the newest
 ";
 
 /// `larder take-over`.

@@ -81,7 +81,7 @@ impl DeviceDrive {
         self
     }
 
-    /// Refuses to mount where another server uses the drive, and marks and locks it for the one of `claim`.
+    /// Mounts acquire the drive for `claim`, and fail if another server owns it.
     #[must_use]
     pub fn with_claim(mut self, claim: Arc<Claim>) -> Self {
         let state = Arc::get_mut(&mut self.state).expect("a drive is set up before it is used");
@@ -246,7 +246,7 @@ impl Drive for DeviceDrive {
     }
 
     async fn mount(&self) -> Result<Space, DriveError> {
-        // It is judged anew, whatever it was mounted for before.
+        // Releases the lock of an earlier mount.
         self.files.unmount().await?;
         self.run(DeviceState::mount).await?;
         let mounted = self.files.mount().await;

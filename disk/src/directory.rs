@@ -68,7 +68,7 @@ struct DirectoryState {
     /// How many files were removed or replaced: one that was opened before may be gone.
     removals: AtomicU64,
     directory_sync: SharedSync,
-    /// The lock of its owner mark, while it is mounted.
+    /// Holds the lock of the owner mark while mounted.
     owned: Mutex<Option<OwnerLock>>,
 }
 
@@ -133,7 +133,7 @@ impl DirectoryDrive {
         self
     }
 
-    /// Refuses to mount where another server uses the drive, and marks and locks it for the one of `claim`.
+    /// Mounts acquire the drive for `claim`, and fail if another server owns it.
     #[must_use]
     pub fn with_claim(mut self, claim: Arc<Claim>) -> Self {
         self.claim = Some(claim);
@@ -541,7 +541,7 @@ impl Drive for DirectoryDrive {
         if let Some(claim) = self.claim.clone() {
             self.run(move |shared| {
                 drop(shared.owned.lock().take());
-                let lock = claim.lay(&shared.root)?;
+                let lock = claim.acquire(&shared.root)?;
                 *shared.owned.lock() = Some(lock);
                 Ok(())
             })

@@ -172,7 +172,7 @@ pub enum DriveError {
     /// The label is missing, damaged, or another drive's.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// Another server uses the drive.
+    /// Another server owns the drive.
     #[error(transparent)]
     Owner(#[from] OwnerError),
     /// The process, or the system as a whole, may open no more files. That is no fault of the drive's.

@@ -1,22 +1,22 @@
-//! The owner of a medium: the data directory whose server uses it, and the run of that server.
+//! The owner of a medium: a data directory, and the run of its server that uses the medium.
 //!
-//! Two servers on one set of drives cost each other their data: each removes what its own catalog does not know. That
-//! happens where a data directory was copied, or put back from a backup, and both are served. So every medium (a drive
-//! of the rack, a drive of the pool, the workshop) carries an [`OwnerMark`]. Each run of a server has a random number,
-//! and a data directory knows the numbers of its own runs.
+//! Two servers on one set of drives destroy each other's data: each removes stacks that its own catalog does not know.
+//! This happens when a copy of a data directory is served beside the original, or a restored backup beside a newer
+//! directory. So every medium (a drive of the rack, a drive of the pool, the workshop) carries an [`OwnerMark`]. Each
+//! run of a server has a random number, and a data directory records the numbers of its own runs.
 //!
-//! 1. At each mount, before anything else is written there, the mark is compared with the runs that the directory knows
-//!    ([`Claim`]). It is replaced by one of this run if it names an earlier run of the directory, or if there is none.
-//! 2. A mark of a run that the directory does not know is another server's. The medium is left untouched then, and not
-//!    used: the error names the place of the other server and the mend.
-//! 3. The operator may say that this directory is the one that goes on (`larder take-over`): marks from before that
-//!    moment count as its own. A server that still runs elsewhere finds the new mark when it mounts the medium next.
-//! 4. While a directory is mounted its mark is locked, so that no second process mounts it meanwhile.
+//! 1. Each mount compares the mark with the recorded runs ([`Claim`]) before anything is written to the medium. A mark
+//!    of an earlier run of this directory is replaced by one of the current run; so is a missing mark.
+//! 2. A mark of an unknown run belongs to another server. The medium is neither written nor used; the error names the
+//!    other server and the fix.
+//! 3. `larder take-over` is the operator's consent: marks written before it count as this directory's own. A server
+//!    that still runs elsewhere finds the new mark at its next mount.
+//! 4. A mounted directory is locked, so a second process cannot mount it.
 //!
-//! The mark is the file `larder.owner`: two blocks of 4 KiB, of which the older one is written over in place, so that a
-//! crash leaves the other, and a full medium can be marked. `docs/format.md` draws the bytes.
+//! The mark is the file `larder.owner`. It has two blocks of 4 KiB; the older one is overwritten in place, so a crash
+//! leaves the other one, and a full medium can be marked. `docs/format.md` draws the bytes.
 //!
-//! Invariant: nothing is written to a medium whose mark names a run that the directory does not know.
+//! Invariant: nothing is written to a medium with the mark of an unknown run.
 
 mod on_medium;
 
@@ -32,10 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MAGIC: [u8; 8] = *b"LARDOWNR";
-/// The longest name of the place of a server, in bytes; a longer one is cut off.
+/// The maximum length of [`OwnerMark::place`] in bytes; longer names are truncated.
 pub const PLACE_MAX_BYTES: usize = 1024;
 
-/// The number of a run of a server: random, and never 0.
+/// A run of a server: a random number, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(pub u64);
 
@@ -45,29 +45,29 @@ impl fmt::Display for RunId {
     }
 }
 
-/// Who uses a medium.
+/// The owner of a medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerMark {
-    /// The rack that the medium serves.
+    /// The rack of the medium.
     pub rack: RackUuid,
     /// The identity of the data directory; a copy of it has the same.
     pub directory: [u8; 16],
-    /// Grows by one with each mark of the medium.
+    /// 1 for the first mark of the medium, one more for each later mark.
     pub serial: u64,
     /// The run that uses it.
     pub run: RunId,
-    /// The run of the directory before that one, if there was one.
+    /// The run of the directory before `run`.
     pub previous: Option<RunId>,
-    /// When it was marked, in milliseconds of the Unix epoch.
+    /// Time of the mark, in milliseconds of the Unix epoch.
     pub marked_ms: u64,
-    /// Where the server is, for people: its host, and the path of its data directory.
+    /// Host and data directory of the server, for people.
     pub place: String,
 }
 
 impl OwnerMark {
     /// The mark as a block.
     pub(crate) fn encode(&self) -> [u8; BLOCK_BYTES] {
-        assert!(self.place.len() <= PLACE_MAX_BYTES, "the name of a place was cut off");
+        assert!(self.place.len() <= PLACE_MAX_BYTES, "the place was truncated");
         let mut block = [0; BLOCK_BYTES];
         let mut writer = BlockEncoder::new(&mut block, MAGIC);
         writer.put(&(self.place.len() as u32).to_le_bytes());
@@ -81,7 +81,7 @@ impl OwnerMark {
         block
     }
 
-    /// The mark that `block` is.
+    /// Decodes a block.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, FormatError> {
         let mut reader = BlockDecoder::open(block, MAGIC, "owner mark")?;
         let place_bytes = reader.u32() as usize;
@@ -97,10 +97,10 @@ impl OwnerMark {
     }
 }
 
-/// The reason why a medium is not used.
+/// Why a medium is not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OwnerError {
-    /// A run that the directory does not know has marked it.
+    /// It has the mark of an unknown run.
     #[error(
         "it is in use by another server: run {run} of {place} has marked it, which this data directory does not know. \
          Either another server uses the same drives, or this directory is a copy or was put back from a backup. Serve \
@@ -110,7 +110,7 @@ pub enum OwnerError {
     OtherRun {
         /// The run.
         run: RunId,
-        /// Where that server is, or was.
+        /// Host and data directory of that server.
         place: String,
         /// This directory.
         ours: String,
@@ -126,7 +126,7 @@ pub enum OwnerError {
 }
 
 impl OwnerError {
-    /// The same without the mend.
+    /// The reason without the fix.
     pub fn short(&self) -> String {
         match self {
             Self::OtherRun { run, place, .. } => format!("another server uses it: run {run} of {place}"),
@@ -136,52 +136,52 @@ impl OwnerError {
     }
 }
 
-/// What a process may do with the media of its data directory.
+/// A process's access to the media of its data directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Right {
-    /// Look at them.
+pub enum Access {
+    /// Read them.
     #[default]
     Read,
-    /// Use them, in this run.
+    /// Read and write them, in this run.
     Use(RunId),
 }
 
-/// What a process knows of the runs of its data directory.
+/// A data directory and its recorded runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runs {
     /// The rack.
     pub rack: RackUuid,
     /// The identity of the directory.
     pub directory: [u8; 16],
-    /// Its runs; not the one of this process.
+    /// Its earlier runs.
     pub known: BTreeSet<RunId>,
     /// The last of them.
     pub previous: Option<RunId>,
-    /// Marks from before then count as its own, in milliseconds of the Unix epoch: 0 if the operator has not said so.
+    /// Marks up to this time count as its own, in milliseconds of the Unix epoch; 0 without consent.
     pub accepted_ms: u64,
-    /// What the process may do.
-    pub right: Right,
-    /// Where the directory is, for people.
+    /// The access of this process.
+    pub access: Access,
+    /// Host and path, for people.
     pub place: String,
-    /// Its path, for the mend.
+    /// Its path, for the fix in error messages.
     pub path: String,
 }
 
-/// The claim of a process to the media of its data directory. See the head of this file.
+/// The claim of a process to the media of its data directory. See the module documentation.
 #[derive(Debug)]
 pub struct Claim {
     runs: Runs,
-    /// Locks that may be held at once: each takes a descriptor. Beyond that media are marked alone.
+    /// Maximum number of locks, each of which takes a descriptor. Further media are marked but not locked.
     locks_max: usize,
     locks: Arc<AtomicUsize>,
-    /// The media that are not used, and why.
+    /// Refused media, with the reason.
     refused: Mutex<BTreeMap<PathBuf, OwnerError>>,
     /// The locks of media that stay mounted.
     held: Mutex<Vec<OwnerLock>>,
 }
 
 impl Claim {
-    /// The claim of a process that knows `runs`. At most `locks_max` locks are held at once.
+    /// A claim with the given runs and at most `locks_max` locks.
     pub fn new(mut runs: Runs, locks_max: usize) -> Self {
         let cut = (0..=PLACE_MAX_BYTES.min(runs.place.len())).rev().find(|end| runs.place.is_char_boundary(*end));
         runs.place.truncate(cut.unwrap_or(0));
@@ -189,19 +189,19 @@ impl Claim {
         Self { runs, locks_max, locks: Arc::default(), refused, held }
     }
 
-    /// The mark to be written on a medium that carries `found`; none if that one stays.
+    /// The new mark for a medium with the mark `found`; `None` if that one stays.
     ///
     /// # Errors
     /// [`OwnerError::OtherRun`].
-    fn judge(&self, found: Option<&OwnerMark>, now_ms: u64) -> Result<Option<OwnerMark>, OwnerError> {
-        let Runs { rack, directory, known, previous, accepted_ms, right, place, path } = &self.runs;
+    fn new_mark(&self, found: Option<&OwnerMark>, now_ms: u64) -> Result<Option<OwnerMark>, OwnerError> {
+        let Runs { rack, directory, known, previous, accepted_ms, access, place, path } = &self.runs;
         let is_ours = |found: &OwnerMark| {
-            known.contains(&found.run) || *right == Right::Use(found.run) || found.marked_ms <= *accepted_ms
+            known.contains(&found.run) || *access == Access::Use(found.run) || found.marked_ms <= *accepted_ms
         };
         if let Some(OwnerMark { run, place, .. }) = found.filter(|found| !is_ours(found)) {
             return Err(OwnerError::OtherRun { run: *run, place: place.clone(), ours: path.clone() });
         }
-        let Right::Use(run) = *right else { return Ok(None) };
+        let Access::Use(run) = *access else { return Ok(None) };
         if found.is_some_and(|found| found.run == run) {
             return Ok(None);
         }
@@ -210,24 +210,24 @@ impl Claim {
         Ok(Some(OwnerMark { rack, directory, serial, run, previous, marked_ms: now_ms, place }))
     }
 
-    /// The media that are not used, each with the reason.
+    /// Refused media, each with the reason.
     pub fn refused(&self) -> Vec<(PathBuf, OwnerError)> {
         self.refused.lock().iter().map(|(path, why)| (path.clone(), why.clone())).collect()
     }
 
-    /// Room for one more lock, if there is some.
-    fn lock_room(&self) -> Option<LockRoom> {
-        let room = LockRoom(Arc::clone(&self.locks));
+    /// A slot for one more lock, if there is one.
+    fn lock_slot(&self) -> Option<LockSlot> {
+        let room = LockSlot(Arc::clone(&self.locks));
         let taken = room.0.fetch_add(1, Ordering::SeqCst);
         (taken < self.locks_max).then_some(room)
     }
 }
 
-/// Room for a lock, until it is dropped.
+/// A slot for a lock, released on drop.
 #[derive(Debug)]
-struct LockRoom(Arc<AtomicUsize>);
+struct LockSlot(Arc<AtomicUsize>);
 
-impl Drop for LockRoom {
+impl Drop for LockSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -240,16 +240,16 @@ mod tests {
     use crate::DriveError;
     use std::fs;
 
-    fn runs(known: &[u64], right: Right) -> Runs {
+    fn runs(known: &[u64], access: Access) -> Runs {
         let known: BTreeSet<RunId> = known.iter().copied().map(RunId).collect();
         let previous = known.last().copied();
         let place = "nas:/srv/larder".to_owned();
         let (rack, directory) = (RackUuid([7; 16]), [9; 16]);
-        Runs { rack, directory, known, previous, accepted_ms: 0, right, place, path: "/srv/larder".into() }
+        Runs { rack, directory, known, previous, accepted_ms: 0, access, place, path: "/srv/larder".into() }
     }
 
     fn of_run(known: &[u64], run: u64) -> Claim {
-        Claim::new(runs(known, Right::Use(RunId(run))), 8)
+        Claim::new(runs(known, Access::Use(RunId(run))), 8)
     }
 
     fn refusal(answer: Result<OwnerLock, DriveError>) -> OwnerError {
@@ -263,51 +263,51 @@ mod tests {
     fn each_medium_belongs_to_the_copy_that_mounts_it_first_and_the_other_leaves_it_untouched() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path();
-        drop(of_run(&[], 1).lay(directory).unwrap());
-        // Both know the run before them.
-        drop(of_run(&[1], 2).lay(directory).unwrap());
+        drop(of_run(&[], 1).acquire(directory).unwrap());
+        // Both directories know run 1.
+        drop(of_run(&[1], 2).acquire(directory).unwrap());
         let before = fs::read(directory.join("larder.owner")).unwrap();
         let other = of_run(&[1], 3);
-        let why = refusal(other.lay(directory));
+        let why = refusal(other.acquire(directory));
         assert!(
             matches!(&why, OwnerError::OtherRun { run: RunId(2), place, .. } if place == "nas:/srv/larder"),
             "{why}"
         );
         assert!(why.to_string().contains("larder take-over --data /srv/larder"), "{why}");
         assert_eq!(other.refused(), [(directory.to_owned(), why)]);
-        assert!(refusal(Claim::new(runs(&[1], Right::Read), 8).lay(directory)).to_string().contains("in use"));
+        assert!(refusal(Claim::new(runs(&[1], Access::Read), 8).acquire(directory)).to_string().contains("in use"));
         assert_eq!(fs::read(directory.join("larder.owner")).unwrap(), before);
-        // The first one may come again, in this run and the next.
-        drop(of_run(&[1], 2).lay(directory).unwrap());
-        drop(of_run(&[1, 2], 4).lay(directory).unwrap());
+        // The owner may mount it again, in this run and the next.
+        drop(of_run(&[1], 2).acquire(directory).unwrap());
+        drop(of_run(&[1, 2], 4).acquire(directory).unwrap());
     }
 
     #[test]
     fn a_mark_from_before_the_operators_word_is_taken_over_and_a_later_one_is_not() {
         let root = tempfile::tempdir().unwrap();
-        drop(of_run(&[], 1).lay(root.path()).unwrap());
-        let consented = |accepted_ms| Runs { accepted_ms, ..runs(&[], Right::Use(RunId(2))) };
-        refusal(Claim::new(consented(1), 8).lay(root.path()));
+        drop(of_run(&[], 1).acquire(root.path()).unwrap());
+        let consented = |accepted_ms| Runs { accepted_ms, ..runs(&[], Access::Use(RunId(2))) };
+        refusal(Claim::new(consented(1), 8).acquire(root.path()));
         let claim = Claim::new(consented(u64::MAX), 8);
-        drop(claim.lay(root.path()).unwrap());
+        drop(claim.acquire(root.path()).unwrap());
         assert!(claim.refused().is_empty());
-        refusal(of_run(&[1], 3).lay(root.path()));
+        refusal(of_run(&[1], 3).acquire(root.path()));
     }
 
     #[test]
     fn a_medium_that_is_mounted_is_locked_against_another_process_as_far_as_there_are_descriptors() {
         let root = tempfile::tempdir().unwrap();
-        let mounted = of_run(&[], 1).lay(root.path()).unwrap();
-        assert_eq!(refusal(of_run(&[1], 2).lay(root.path())), OwnerError::InUse(root.path().to_owned()));
+        let mounted = of_run(&[], 1).acquire(root.path()).unwrap();
+        assert_eq!(refusal(of_run(&[1], 2).acquire(root.path())), OwnerError::InUse(root.path().to_owned()));
         drop(mounted);
-        let unlocked = Claim::new(runs(&[1], Right::Use(RunId(2))), 0);
-        let mounted = unlocked.lay(root.path()).unwrap();
+        let unlocked = Claim::new(runs(&[1], Access::Use(RunId(2))), 0);
+        let mounted = unlocked.acquire(root.path()).unwrap();
         let other = of_run(&[1, 2], 3);
         other.hold(root.path()).unwrap();
         drop(mounted);
-        // Two who only look do not keep each other from it.
+        // Two readers do not exclude each other.
         drop(other);
-        let reader = || Claim::new(runs(&[3], Right::Read), 8).lay(root.path());
+        let reader = || Claim::new(runs(&[3], Access::Read), 8).acquire(root.path());
         let (one, two) = (reader().unwrap(), reader().unwrap());
         drop((one, two));
     }
@@ -316,17 +316,17 @@ mod tests {
     fn a_mark_that_is_damaged_leaves_the_one_before_it() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("larder.owner");
-        drop(of_run(&[], 1).lay(root.path()).unwrap());
-        drop(of_run(&[1], 2).lay(root.path()).unwrap());
+        drop(of_run(&[], 1).acquire(root.path()).unwrap());
+        drop(of_run(&[1], 2).acquire(root.path()).unwrap());
         let mut bytes = fs::read(&path).unwrap();
         assert_eq!(bytes.len(), 2 * BLOCK_BYTES);
         bytes[100] ^= 1;
         fs::write(&path, &bytes).unwrap();
-        // Serial 2, of run 2, is in the first block, and torn.
-        drop(of_run(&[1], 3).lay(root.path()).unwrap());
-        // Nothing that can be read is no mark.
+        // The first block has serial number 2, of run 2, and is damaged.
+        drop(of_run(&[1], 3).acquire(root.path()).unwrap());
+        // A file without a readable mark counts as unmarked.
         fs::write(&path, [0xff; 100]).unwrap();
-        drop(of_run(&[], 4).lay(root.path()).unwrap());
-        refusal(of_run(&[3], 5).lay(root.path()));
+        drop(of_run(&[], 4).acquire(root.path()).unwrap());
+        refusal(of_run(&[3], 5).acquire(root.path()));
     }
 }

@@ -1,16 +1,16 @@
-//! Files and directories for their owner alone: they hold users' objects and secret keys.
+//! Private files and directories: only their owner has access, since they hold users' objects and secret keys.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
-/// The mode of a file that Larder makes.
+/// The mode of files.
 pub const FILE_MODE: u32 = 0o600;
-/// The mode of a directory that Larder makes.
+/// The mode of directories.
 pub const DIRECTORY_MODE: u32 = 0o700;
 
-/// Makes the directory `path`, and those above it that are not there. One that is there stays as it is.
+/// Creates the directory `path` and its missing parents. An existing directory stays as it is.
 ///
 /// # Errors
 /// Those of the file system.
@@ -18,17 +18,17 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
 }
 
-/// Takes every right to the file or directory `path` from all but its owner, as an older Larder or an operator may have
-/// left it. Links are not followed. Only a warning where that cannot be: some file systems know no rights.
+/// Removes all permissions of other users from the file or directory `path`; an older version can have left some.
+/// Symbolic links are not followed. A failure is only logged: some file systems have no permissions.
 pub fn close_to_others(path: &Path) {
     let mode = || fs::symlink_metadata(path).ok().filter(|found| !found.is_symlink()).map(|found| found.permissions());
     let open = |mode: &Permissions| mode.mode() & 0o077 != 0;
     let Some(before) = mode().filter(open) else { return };
     let closed = fs::set_permissions(path, Permissions::from_mode(before.mode() & 0o7700));
     if closed.is_err() || mode().as_ref().is_some_and(open) {
-        tracing::warn!("others may use {0}; mend it with `chmod go= {0}` as its owner", path.display());
+        tracing::warn!("{0} is accessible to other users; run `chmod go= {0}` as its owner", path.display());
     } else {
-        tracing::info!("others could use {}, and can no more", path.display());
+        tracing::info!("removed other users' access to {}", path.display());
     }
 }
 

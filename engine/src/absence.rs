@@ -3,8 +3,8 @@
 //! A drive that is away is mostly a cable, a fuse or a kernel that is busy, and comes back with everything on it; one
 //! that stays away leaves its blobs one failure nearer to their end each day. So a drive that was away for as long as
 //! the policy says is given up, like by `larder drive fail`, if all of this holds:
-//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first;
-//!    one that was put out of service since its transfers failed stands by after a pause, and is tried then.
+//! 1. It is away now, by a try of its own: one that stands by again after a pause, untried, has its group woken first.
+//!    A drive that is away because its transfers failed is not given up before it was started and mounted again.
 //! 2. It and all drives of its group that have lost something which is not rebuilt are r at most, so that no blob
 //!    loses more than r stacks by what was decided here.
 //! 3. It is not one of many. In none of its failure domains, nor in the rack as a whole, are as many drives away as one
@@ -61,9 +61,9 @@ pub struct AbsenceView {
 /// What the rack knows of drives, for a verdict.
 pub(crate) struct Facts<'a> {
     pub spec: &'a RackSpec,
-    /// Whether a drive is away now.
+    /// True if a drive is away now.
     pub is_away: &'a dyn Fn(DriveId) -> bool,
-    /// Whether one that is away has not been tried since it went: its transfers failed, and nobody has mounted it anew.
+    /// True if a drive is away because its transfers failed, and was not started and mounted again since.
     pub is_untried: &'a dyn Fn(DriveId) -> bool,
     /// How many drives of the group of a drive have lost something that is not rebuilt.
     pub lossy_beside: &'a dyn Fn(DriveId) -> usize,

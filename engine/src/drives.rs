@@ -96,8 +96,8 @@ struct Drive {
     transfer_errors: u32,
     /// Commands that failed since it last mounted.
     failures: u32,
-    /// Times that it was given up on without being asked, since it last mounted.
-    refusals: u32,
+    /// Failed tries since it last mounted in which it was not even sent a command.
+    unsent: u32,
     /// It was lost with its permits, if it has any.
     lost_with_permits: bool,
     /// It failed for good.
@@ -127,7 +127,7 @@ pub(crate) struct Drives {
     backoff: Backoff,
     /// Drives that failed by the operator's word, who pulls what is away.
     cut_off: BTreeSet<DriveId>,
-    /// Drives that are away since their transfers failed, no command to which has failed since.
+    /// Drives that are away because their transfers failed, and were not started and mounted again since.
     untried: BTreeSet<DriveId>,
     /// Drives that were given up and may be back; each with the time before which it is not tried again, and whether it
     /// was mounted in the trial under way.
@@ -157,7 +157,7 @@ impl Drives {
             attempt: Attempt(0),
             transfer_errors: 0,
             failures: 0,
-            refusals: 0,
+            unsent: 0,
             lost_with_permits: false,
             failed: false,
             lost_by_world: false,
@@ -393,7 +393,7 @@ impl Drives {
             let state = &mut self.states[drive.index()];
             assert!(!state.failed, "{drive} is ready, and in service");
             assert!(self.ledger.state(drive) == PowerState::Active, "{drive} is up to speed under a permit");
-            (state.transfer_errors, state.failures, state.refusals) = (0, 0, 0);
+            (state.transfer_errors, state.failures, state.unsent) = (0, 0, 0);
             self.set_phase(drive, DrivePhase::Ready);
             self.notices.push_back(Notice::Writable(drive));
         }
@@ -421,7 +421,7 @@ impl Drives {
         };
         self.set_phase(drive, phase);
         if phase.is_away() {
-            // It has just stopped as it was told: what failed before were its transfers, unless commands did, too.
+            // It has just obeyed a stop, so it is away for its transfers, unless its commands failed too often.
             if self.states[drive.index()].failures < FAILURES_MAX {
                 self.untried.insert(drive);
             }
@@ -495,7 +495,7 @@ impl Drives {
             return; // it stands still, and stays out of service
         }
         let state = &mut self.states[drive.index()];
-        (state.failures, state.refusals) = (0, 0);
+        (state.failures, state.unsent) = (0, 0);
         self.return_to_service(drive);
     }
 
@@ -532,7 +532,7 @@ impl Drives {
     pub fn replace(&mut self, drive: DriveId) {
         assert!(self.may_be_replaced(drive), "{drive} failed and stands still");
         let state = &mut self.states[drive.index()];
-        (state.failed, state.transfer_errors, state.failures, state.refusals) = (false, 0, 0, 0);
+        (state.failed, state.transfer_errors, state.failures, state.unsent) = (false, 0, 0, 0);
         self.cut_off.remove(&drive);
         self.trials.remove(&drive);
         self.tally.replace();
@@ -694,7 +694,7 @@ impl Drives {
     /// A command of `drive` failed or was not answered in time.
     fn give_up(&mut self, drive: DriveId, loss: Loss, now: Time) {
         if loss == Loss::NoAnswer && self.note_missed_deadline(drive, now) {
-            self.states[drive.index()].refusals += 1;
+            self.states[drive.index()].unsent += 1;
             self.set_away(drive, loss);
             self.backoff.plan(drive, now + PAUSE_OWING);
             return;
@@ -703,7 +703,7 @@ impl Drives {
         // A drive is not to blame for what the host could not ask it: it is done without, and that is all.
         let state = &mut self.states[drive.index()];
         state.failures += u32::from(loss != Loss::NotAsked);
-        state.refusals += u32::from(loss == Loss::NotAsked);
+        state.unsent += u32::from(loss == Loss::NotAsked);
         self.set_away(drive, loss);
         self.retry_later(drive, now);
     }

@@ -66,7 +66,7 @@ impl Admission {
         &self.traffic
     }
 
-    /// What was refused.
+    /// Counts of refused requests.
     pub fn refused(&self) -> &Refused {
         &self.refused
     }
@@ -283,23 +283,23 @@ pub(crate) struct GuardedBody {
     _timed: Option<Timed>,
 }
 
-/// A request that is being answered: until this is dropped.
+/// Records the duration of a request when it is dropped.
 struct Timed {
     traffic: Arc<Traffic>,
     began: Instant,
 }
 
 impl Timed {
-    /// The head of the answer to a request that `began` then can be sent.
+    /// Records the time to the first byte of a request that began at `began`; its response head is ready.
     fn first_byte(traffic: &Arc<Traffic>, began: Instant) -> Self {
-        traffic.latencies().first_byte.took(began.elapsed());
+        traffic.latencies().first_byte.record(began.elapsed());
         Self { traffic: Arc::clone(traffic), began }
     }
 }
 
 impl Drop for Timed {
     fn drop(&mut self) {
-        self.traffic.latencies().request.took(self.began.elapsed());
+        self.traffic.latencies().request.record(self.began.elapsed());
     }
 }
 

@@ -300,11 +300,11 @@ impl From<ErrorResponse> for S3Error {
     }
 }
 
-/// Marks a response that is an [`ErrorResponse`] already, of this code.
+/// Marks a response made from an [`ErrorResponse`] with this code.
 #[derive(Clone, Copy)]
 struct Complete(ErrorCode);
 
-/// The code of a response that refuses its request, and that no line of the log names by itself.
+/// The error code of a refused request that is not logged on its own.
 pub(crate) fn refusal_of<B>(response: &Response<B>) -> Option<&'static str> {
     let Complete(code) = *response.extensions().get()?;
     (response.status().is_client_error() || code == ErrorCode::SlowDown).then(|| code.as_str())

@@ -1,44 +1,43 @@
-//! How long requests take: histograms for whoever watches the server.
+//! Histograms of the time that served requests take.
 //!
-//! Only requests that were served count; what is refused is quick, and would hide the others.
+//! Refused requests are not recorded: they are quick, and would hide the served ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets, in milliseconds: from an object in memory to a group that wakes and has others to
-/// wait for.
+/// The upper bounds of the buckets, in milliseconds: from an object in memory to a sleeping group with a queue.
 pub const BOUNDS_MS: [u64; 14] = [5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 15_000, 30_000, 60_000, 120_000, 300_000];
 
-/// How often something took how long since the start.
+/// A histogram of durations since the server started.
 #[derive(Debug, Default)]
-pub struct Spans {
-    /// Up to each bound, and beyond the last.
+pub struct DurationHistogram {
+    /// Durations per bucket; the last bucket has no bound.
     counts: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_us: AtomicU64,
 }
 
-impl Spans {
-    /// It took so long once more.
-    pub(crate) fn took(&self, span: Duration) {
+impl DurationHistogram {
+    /// Records one duration.
+    pub(crate) fn record(&self, span: Duration) {
         let bucket = BOUNDS_MS.iter().position(|bound| span <= Duration::from_millis(*bound));
         self.counts[bucket.unwrap_or(BOUNDS_MS.len())].fetch_add(1, Ordering::Relaxed);
         self.sum_us.fetch_add(span.as_micros().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The sum in seconds, and how many there were in each bucket, the last of which has no bound.
+    /// The sum in seconds, and the count of each bucket; the last bucket has no bound.
     pub fn read(&self) -> (f64, Vec<u64>) {
         let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         (self.sum_us.load(Ordering::Relaxed) as f64 / 1e6, counts)
     }
 }
 
-/// How long requests took that were served.
+/// The durations of served requests.
 #[derive(Debug, Default)]
 pub struct Latencies {
-    /// Until the head of the answer could be sent.
-    pub first_byte: Spans,
-    /// Until the answer was sent, or its client gave up.
-    pub request: Spans,
+    /// Until the response head was ready.
+    pub first_byte: DurationHistogram,
+    /// Until the response was sent or the client disconnected.
+    pub request: DurationHistogram,
 }
 
 #[cfg(test)]
@@ -46,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_span_is_in_the_bucket_that_it_fits() {
-        let spans = Spans::default();
+    fn each_duration_is_counted_in_its_bucket() {
+        let spans = DurationHistogram::default();
         for ms in [0, 5, 6, 300_000, 300_001] {
-            spans.took(Duration::from_millis(ms));
+            spans.record(Duration::from_millis(ms));
         }
         let (sum_s, counts) = spans.read();
         assert_eq!((counts[0], counts[1], counts[BOUNDS_MS.len() - 1], counts[BOUNDS_MS.len()]), (2, 1, 1, 1));

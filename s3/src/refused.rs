@@ -1,7 +1,7 @@
-//! What was refused, by cause and address: a summary for the log rather than a line for each request, of which one
-//! client can send thousands in a second.
+//! Counts of refused requests by cause and address. The log gets a summary, since one client can send thousands of
+//! requests per second.
 //!
-//! Invariant: the table has at most [`ROWS_MAX`] rows; what finds no row counts among the others.
+//! Invariant: the table has at most [`ROWS_MAX`] rows; further causes and addresses share one count.
 
 use crate::traffic::peer_of;
 use parking_lot::Mutex;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// The time between two summaries.
 pub(crate) const SUMMARY_INTERVAL: Duration = Duration::from_mins(1);
-/// Causes and addresses that are counted apart.
+/// Pairs of cause and address that are counted separately.
 const ROWS_MAX: usize = 1_024;
-/// Of these, rows that a summary names, those with the most requests first.
+/// Rows that a summary names, those with the most requests first.
 const ROWS_NAMED: usize = 10;
 
 /// Requests that were refused since the last summary.
@@ -26,7 +26,7 @@ pub(crate) struct Refused {
 #[derive(Default)]
 struct Table {
     rows: HashMap<(&'static str, IpAddr), u64>,
-    /// Those that found no row.
+    /// Requests without a row.
     others: u64,
 }
 
@@ -44,7 +44,7 @@ impl Refused {
         assert!(table.rows.len() <= ROWS_MAX, "memory is bounded");
     }
 
-    /// What was refused since the last summary, in words; `None` if nothing was.
+    /// A sentence on the requests refused since the last summary; `None` if there were none.
     pub fn summary(&self) -> Option<String> {
         let Table { rows, others } = std::mem::take(&mut *self.table.lock());
         let mut rows: Vec<_> = rows.into_iter().collect();

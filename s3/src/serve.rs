@@ -30,7 +30,7 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Time for a client to shake hands in TLS, or the time limit of all waits for it, if that is shorter.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
-/// Logs what was refused since the last time, if anything was.
+/// Logs a summary of the refused requests, if there were any.
 fn log_refused(refused: &Refused) {
     if let Some(summary) = refused.summary() {
         tracing::info!("requests refused in the last minute: {summary}");

@@ -113,7 +113,7 @@ impl Traffic {
         &self.limits
     }
 
-    /// How long requests took.
+    /// Histograms of request durations.
     pub fn latencies(&self) -> &Latencies {
         &self.latencies
     }

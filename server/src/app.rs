@@ -335,14 +335,14 @@ impl Boot<'_> {
         Ok(RunningServer { context, world, users, traffic, status: Arc::new(status), jobs, journal })
     }
 
-    /// A run begins, with the workshop as its first medium.
+    /// Begins a run, and acquires the workshop.
     fn claim(&self) -> Result<Arc<Claim>, ServerError> {
         let claim = self.dir.begin_run(self.descriptors.locks)?;
         claim.hold(&self.dir.workshop())?;
         Ok(claim)
     }
 
-    /// The data directory, and those of drives that are there.
+    /// The data directory and the existing directories of drives.
     fn ours(&self) -> Vec<PathBuf> {
         let drives = self.dir.labels().into_iter().map(|(path, _)| path);
         let all = iter::once(self.dir.path().to_owned()).chain(drives);

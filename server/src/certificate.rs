@@ -22,7 +22,7 @@ const LOOK_INTERVAL: Duration = Duration::from_mins(1);
 /// The largest file of a certificate or key; a longer one is none.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The right of users to read a file that is neither theirs nor their group's.
+/// The permission bit that lets every user read a file.
 const OTHERS_READ: u32 = 0o004;
 
 /// The certificate in use, and where it comes from.

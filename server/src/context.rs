@@ -149,7 +149,7 @@ pub struct WorldCounters {
     pub wrong_bodies: AtomicU64,
     /// Staged files that this catalog does not know, and that may be a newer catalog's.
     pub unknown_staged: AtomicU64,
-    /// Staged files that were missing when this run began.
+    /// Staged files that were missing at the start.
     pub missing_staged: AtomicU64,
     /// Staged files that the last run has left, and that the next start removes.
     pub left_staged: AtomicU64,

@@ -8,7 +8,7 @@
 //! workshop/     staged files, recalls, journal   unfinished only while `init` works, or after it was killed
 //! pool/0000 ... the drives of an emulated pool
 //! disks         disks that took the places of others, if any did
-//! runs          the runs of its server, by which it knows its drives
+//! runs          the runs of its server, which identify its drives
 //! mounts/0000 ... where drives that are whole disks are mounted while they are awake
 //! ```
 //!
@@ -39,7 +39,7 @@ use disk::clock;
 use disk::device::{self, DeviceDrive, DiskHandle, MountedDisk, is_device};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label, RackUuid};
 use disk::measure::Figures;
-use disk::owner::{Claim, Right, RunId, Runs};
+use disk::owner::{Access, Claim, RunId, Runs};
 use disk::private;
 use disks::{DISKS, Disks};
 use engine::layout::synthesise;
@@ -58,7 +58,7 @@ use std::sync::Arc;
 
 const CONFIG: &str = "larder.toml";
 const RACK: &str = "rack.toml";
-/// What that was before its figures were measured.
+/// The description before the last measurement.
 const RACK_BEFORE: &str = "rack.toml.before";
 pub(crate) const CREDENTIALS: &str = "credentials";
 const IDENTITY: &str = "identity";
@@ -73,7 +73,7 @@ const MOUNTS: &str = "mounts";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
 
-/// What Larder makes in a data directory, but for what closes itself to others.
+/// Files and directories that Larder makes; catalog and credentials remove others' access themselves.
 const CLOSED: [&str; 12] =
     [CONFIG, DISKS, DRIVES, IDENTITY, LOCK, MOUNTS, POOL, RACK, RACK_BEFORE, runs::RUNS, UNFINISHED, WORKSHOP];
 
@@ -115,7 +115,7 @@ pub struct DataDir {
     rack: RackSpec,
     rack_uuid: RackUuid,
     credentials: Credentials,
-    /// What this process may do with its media.
+    /// The claim of this process to its media.
     claim: Mutex<Arc<Claim>>,
     /// Holds the lock until it is dropped.
     _lock: File,
@@ -156,7 +156,7 @@ impl DataDir {
         private::make_directory(&path.join(WORKSHOP)).map_err(|e| failed("making the workshop", e))?;
         // Now, so that a catalog which is missing later is known to be lost rather than new.
         drop(SqliteStore::open(path.join(CATALOG))?);
-        let claim = Mutex::new(claim_of(&path, rack_uuid, Right::Read, 0)?);
+        let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, 0)?);
         let dir = Self { path, described: rack.clone(), rack, rack_uuid, credentials, claim, _lock: lock };
         let directories = dir.labels().into_iter().filter(|(_, label)| dir.device(label.drive).is_none()).collect();
         label::write_directories(&fresh_labels(directories)?).map_err(DataDirError::Drives)?;
@@ -209,34 +209,34 @@ impl DataDir {
             return Err(damaged(&path.join(CONFIG), "is missing"));
         }
         let rack_uuid = identity.rack_uuid;
-        let claim = Mutex::new(claim_of(&path, rack_uuid, Right::Read, READERS_LOCKS)?);
+        let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, READERS_LOCKS)?);
         let dir = Self { path, described, rack, rack_uuid, credentials, claim, _lock: lock };
-        // What lies in the workshop's directories of staged files and recalls was always made for the owner alone.
+        // Staged files and recalls have always been private.
         rights::close(&dir.path, &CLOSED, &[Path::new(WORKSHOP), &Path::new(WORKSHOP).join(JOURNAL)]);
         Ok(dir)
     }
 
-    /// The claim of this process to the drives and the workshop: to look at them, unless a run has begun.
+    /// The claim of this process to the drives and the workshop; read-only before [`DataDir::begin_run`].
     pub fn claim(&self) -> Arc<Claim> {
         Arc::clone(&self.claim.lock())
     }
 
-    /// A server begins to use the drives and the workshop, and locks at most `locks_max` of them at once.
+    /// Begins a run of the server, which uses the drives and the workshop and holds at most `locks_max` locks.
     ///
     /// # Errors
-    /// If the run cannot be written down.
+    /// If the run cannot be recorded.
     pub fn begin_run(&self, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
         let run = RunId(u64::from_le_bytes(credentials::random()?).max(1));
-        let claim = claim_of(&self.path, self.rack_uuid, Right::Use(run), locks_max)?;
+        let claim = claim_of(&self.path, self.rack_uuid, Access::Use(run), locks_max)?;
         RunsFile::read(&self.path, true)?.begin_run(run, clock::wall_ms())?;
         *self.claim.lock() = Arc::clone(&claim);
         Ok(claim)
     }
 
-    /// Media that other runs have marked before now are this directory's from now on.
+    /// Records the operator's consent: marks of other runs up to now count as this directory's own.
     ///
     /// # Errors
-    /// If that cannot be written down.
+    /// If the consent cannot be recorded.
     pub fn take_over(&self) -> Result<(), DataDirError> {
         RunsFile::read(&self.path, true)?.accept(clock::wall_ms())
     }
@@ -409,16 +409,16 @@ impl DataDir {
     }
 }
 
-/// Media that somebody who only looks locks at once.
+/// Maximum number of locks of a reader.
 const READERS_LOCKS: usize = 64;
 
-/// The claim of a process that has `right` to the media of the data directory `path`.
-fn claim_of(path: &Path, rack: RackUuid, right: Right, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
+/// The claim of a process with this access to the media of the data directory `path`.
+fn claim_of(path: &Path, rack: RackUuid, access: Access, locks_max: usize) -> Result<Arc<Claim>, DataDirError> {
     let RunsFile { directory, runs, accepted_ms, .. } = RunsFile::read(path, false)?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let place = format!("{}:{}", host.trim(), path.display());
     let (previous, known, path) = (runs.last().copied(), runs.into_iter().collect(), path.display().to_string());
-    Ok(Arc::new(Claim::new(Runs { rack, directory, known, previous, accepted_ms, right, place, path }, locks_max)))
+    Ok(Arc::new(Claim::new(Runs { rack, directory, known, previous, accepted_ms, access, place, path }, locks_max)))
 }
 
 /// The user and group of the data directory `path`, if root works in one of somebody else's.

@@ -20,7 +20,7 @@ const RACK_FILES: (u64, u64) = (16, 256);
 const WORKSHOP_FILES: (u64, u64) = (4, 64);
 /// The workshop's directories: staged files and recalls.
 const WORKSHOP_DIRECTORIES: u64 = 2;
-/// Owner marks of mounted media that are locked, if there is room: more drives are seldom awake at once.
+/// Locks of owner marks of mounted media, at most; rarely are more drives awake at once.
 const LOCKS: u64 = 192;
 /// Connections at least.
 const CONNECTIONS_MIN: u64 = 16;
@@ -32,7 +32,7 @@ pub struct Descriptors {
     pub rack_files: usize,
     /// Files open in each directory of the workshop.
     pub workshop_files: usize,
-    /// Owner marks of mounted media that are locked.
+    /// Locks of owner marks.
     pub locks: usize,
     /// Connections of clients.
     pub connections: usize,

@@ -30,7 +30,7 @@ pub(crate) struct IntakePlaces {
     started: Vec<PoolDriveId>,
     /// Of places at which a disk does not start, the reason, by number.
     dead: BTreeMap<usize, String>,
-    /// By which they are known not to be another server's.
+    /// Checks that no other server owns them.
     claim: Option<Arc<Claim>>,
 }
 
@@ -128,8 +128,7 @@ impl IntakePlaces {
 }
 
 impl IntakePlaces {
-    /// False if another server uses the drive at `place`: it is left untouched, and the log says what to do. One that
-    /// is ours is closed to other users.
+    /// Acquires the drive at `place`. False if another server owns it; the log has the reason and the fix.
     fn is_ours(&self, place: &Path) -> io::Result<bool> {
         let Some(claim) = self.claim.as_ref().filter(|_| place.is_dir()) else { return Ok(true) };
         match claim.hold(place) {

@@ -9,9 +9,9 @@
 //! Invariants:
 //! - A scrape asks the engine, the catalog and counters in memory, never a drive.
 //! - It names no bucket, key or user. Who can reach the address can read it: there are no keys.
-//! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. The one beyond
-//!   takes the place of the oldest that has sent no request yet; where all have, it waits. So connections that say
-//!   nothing keep no scrape from being answered.
+//! - At most `CONNECTIONS_MAX` connections, one request each, and no longer than `CONNECTION_LIMIT`. A new connection
+//!   beyond that replaces the oldest one without a request; if all have sent one, it waits. So idle connections cannot
+//!   block a scrape.
 
 mod page;
 
@@ -42,7 +42,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Serves `/metrics` of `admin`'s server on `listener`, until it is dropped.
 pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
     let mut connections = JoinSet::new();
-    // Those that have sent no request when they were last looked at, the oldest first.
+    // Connections without a request, the oldest first.
     let mut silent: VecDeque<(AbortHandle, Arc<AtomicBool>)> = VecDeque::new();
     loop {
         silent.retain(|(connection, asked)| !connection.is_finished() && !asked.load(Ordering::Relaxed));
@@ -70,7 +70,7 @@ pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
     }
 }
 
-/// Answers the request of a connection, which has `asked` then.
+/// Serves a connection; sets `asked` when its request arrives.
 async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>, asked: Arc<AtomicBool>) {
     let service = service_fn(move |request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);

@@ -18,7 +18,7 @@ pub struct Notices {
     pub staging: String,
     /// Why the catalog has no journal, if it has none.
     pub journal: Option<String>,
-    /// By which media that another server uses are known.
+    /// Lists the media of other servers.
     pub(crate) claim: Option<Arc<Claim>>,
     /// True if they may stay there for good.
     stays: bool,
@@ -43,7 +43,7 @@ impl Notices {
     }
 }
 
-/// The media that are not used, since they are another server's.
+/// A sentence on the media that other servers own.
 fn refused(claim: &Claim) -> Option<String> {
     let refused = claim.refused();
     let (path, why) = refused.first()?;

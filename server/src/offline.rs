@@ -20,7 +20,7 @@ use model::{DriveId, GroupId};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why the catalog of a directory that took drives over counts as older.
+/// The reason why the catalog counts as older after a take-over.
 const TAKEN_OVER: &str = "it took drives over that another server had used (larder take-over)";
 
 /// Stacks that are looked up at once.
@@ -54,8 +54,8 @@ impl Offline {
         })
     }
 
-    /// The data directory at `path` takes over what other servers have used of its drives up to now. It counts as older
-    /// than the rack from then on, so that nothing is removed that only another one knows.
+    /// Takes over the drives that other servers have marked, for the data directory at `path`. Its catalog counts as
+    /// older than the rack from then on, so the server does not remove what only another catalog knows.
     ///
     /// # Errors
     /// [`ServerError`], above all while a server runs.

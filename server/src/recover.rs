@@ -7,8 +7,8 @@
 //!    are looked for in a pass of its own over all groups.
 //! 3. From the drives, group after group: every blob that the catalog does not know, and that was begun after the last
 //!    batch it has, is adopted with the objects in the index of its pack (`catalog/src/adopt.rs`). A stack that lies
-//!    elsewhere than the catalog knows is counted where it is, and one that is on no drive, although the drive that has
-//!    it can be read, is recorded as lost: the server rebuilds it. A blob of which nothing is left, although all of its
+//!    elsewhere than the catalog knows is counted where it is, and a stack missing from a readable drive is marked as
+//!    lost, so the server rebuilds it. A blob of which nothing is left, although all of its
 //!    drives are there, was removed after that batch, and its objects before.
 //! 4. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
 //!

@@ -88,7 +88,7 @@ pub(crate) enum Found {
 pub(crate) fn look(path: &Path, place: &Label, known: Option<DriveUuid>) -> Result<Found, String> {
     let (shown, label_name) = (path.display(), label::file_name());
     let mut names = names_in(path)?;
-    // A label alone is not more for a mark beside it.
+    // An owner mark beside a label does not count as content.
     names.retain(|name| *name != owner::file_name().as_str());
     let found = fs::read(path.join(label_name.as_str())).ok().and_then(|block| DriveLabel::decode(&block).ok());
     let found = found.filter(|found| (found.label.rack, found.label.drive) == (place.rack, place.drive));

@@ -256,20 +256,20 @@ pub struct FrontStatus {
     pub evicted_connections: u64,
     /// Clients that were cut off since then, because they sent or took too little.
     pub slow_clients: u64,
-    /// How long requests that were served took until the head of their answer could be sent, since the server started.
+    /// Time until the response head was ready, of requests served since the server started.
     #[serde(default)]
-    pub first_byte: SpansReport,
-    /// The same until the answer was sent.
+    pub first_byte: HistogramReport,
+    /// Time until the response was sent.
     #[serde(default)]
-    pub request: SpansReport,
+    pub request: HistogramReport,
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SpansReport {
-    /// All of it, in wall seconds.
+pub struct HistogramReport {
+    /// The sum, in wall seconds.
     pub sum_s: f64,
-    /// How often up to each of the bounds of `s3::latency`, and beyond the last.
+    /// The count of each bucket of `s3::latency`.
     pub counts: Vec<u64>,
 }
 

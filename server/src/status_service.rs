@@ -21,8 +21,8 @@ use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, IntakeStatus, JournalReport, LostObject, LostReport,
-    PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, SpansReport, Status, WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FrontStatus, HistogramReport, IntakeStatus, JournalReport, LostObject,
+    LostReport, PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::verify::{VerifyProgress, VerifyRequest};
@@ -35,7 +35,7 @@ use engine::thermometer::Rule;
 use engine::{Forecast, Rack, Rejection};
 use model::{DriveId, PoolDriveId, Time};
 use s3::Traffic;
-use s3::latency::Spans;
+use s3::latency::DurationHistogram;
 use small_objects::intake_status;
 use snapshot::{drive_report, late, patience, rack_status, unstopped, unusable, worn};
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub struct StatusService {
     /// The directory behind each drive, by number, and the label that belongs there; none where drives are no
     /// directories. With these, an empty directory can be taken as the replacement of a drive.
     pub(crate) places: Vec<(PathBuf, Label)>,
-    /// The data directory, and those of drives: no place for a copy of the catalog.
+    /// The data directory and the directories of drives, where no backup of the catalog is written.
     pub(crate) ours: Vec<PathBuf>,
     /// Puts other disks into the places of drives that are disks.
     pub(crate) exchange: Option<Arc<DiskExchange>>,
@@ -368,7 +368,7 @@ impl Admin for StatusService {
         let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
         let within = directory.and_then(|directory| self.ours.iter().find(|ours| directory.starts_with(ours)).cloned());
         if let Some(ours) = within {
-            let what = format!("is in {}, and would be lost along with it: name a file elsewhere", ours.display());
+            let what = format!("is in {}, and would be lost with it: name a file elsewhere", ours.display());
             return Err(BackupError::Place(path, what));
         }
         backup(&self.context, path, (self.context.nonce)()).await
@@ -415,7 +415,7 @@ fn front(traffic: &Traffic) -> FrontStatus {
     }
 }
 
-fn spans(spans: &Spans) -> SpansReport {
+fn spans(spans: &DurationHistogram) -> HistogramReport {
     let (sum_s, counts) = spans.read();
-    SpansReport { sum_s, counts }
+    HistogramReport { sum_s, counts }
 }

@@ -1,4 +1,4 @@
-"""The log: a client cannot fill a disk with it, and what is left out is counted."""
+"""The log: a client cannot fill a disk with it, and dropped lines are counted."""
 
 import os
 import re
@@ -45,4 +45,4 @@ class Log(SystemTest):
         self.assertEqual(server.stop(), 0)
         said = server.log()[before:]
         self.assertEqual(said.count("request failed"), 200)
-        self.assertRegex(said, r"WARN s3::error: 100 more lines of this kind \(s3/src/error.rs:\d+\) were left out")
+        self.assertRegex(said, r"WARN s3::error: 100 more lines of this kind \(s3/src/error.rs:\d+\) were dropped")

@@ -1,4 +1,4 @@
-"""Two servers on one set of drives: each drive serves one of them, and neither costs the other anything."""
+"""Two servers on one set of drives: each drive belongs to one of them, and no object is lost."""
 
 import os
 import shutil
@@ -38,10 +38,10 @@ class Owners(SystemTest):
         return found
 
     def is_refused(self, server):
-        """Drives are left to the other server, and the status says why and what to do."""
+        """Drives of the other server are not used; the status has the reason and the fix."""
         warnings = [warning for warning in server.status()["warnings"] if OTHER in warning]
-        mend = f"larder take-over --data {server.data}"
-        self.assertEqual(len([warning for warning in warnings if mend in warning]), 1, warnings)
+        fix = f"larder take-over --data {server.data}"
+        self.assertEqual(len([warning for warning in warnings if fix in warning]), 1, warnings)
         self.assertGreater(len(warnings), 1, "each drive is named")
 
     def test_a_copy_that_is_served_beside_the_original_removes_nothing_and_leaves_the_drives_alone(self):

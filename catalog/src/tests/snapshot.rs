@@ -21,7 +21,7 @@ struct History(Mutex<Vec<(Sequence, Vec<u8>)>>);
 impl Follower for History {
     fn committed(&self, sequence: Sequence, entry: &[u8]) {
         self.0.lock().push((sequence, entry.to_vec()));
-        // Whoever follows behind this one hears of a batch some time after it can be read.
+        // Followers after this one are notified some time after the batch becomes visible.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

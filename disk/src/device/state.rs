@@ -50,14 +50,14 @@ impl DeviceState {
             .map_err(|error| DriveError::Io { context: name, source: io::Error::other(error) })
     }
 
-    /// Mounts it. A disk with another label, or in use by another server, is not written, not even by its file system:
-    /// that is compared before it is mounted for writing.
+    /// Mounts it. Label and owner mark are checked before the mount for writing, so not even the file system writes to
+    /// a foreign disk or to one of another server.
     pub(super) fn mount(&self) -> Result<(), DriveError> {
         let (node, system) = self.ready_to_mount()?;
         mount::mount_untouched(&node, &self.mount_point, system)?;
-        let judged = self.judge();
+        let checked = self.check();
         self.unmount()?;
-        match judged {
+        match checked {
             Err(
                 error @ (DriveError::Label(LabelError::ForeignRack { .. } | LabelError::ForeignDrive { .. })
                 | DriveError::Owner(_)),
@@ -67,10 +67,10 @@ impl DeviceState {
         }
     }
 
-    /// Whether it is the drive that belongs here, and no other server's.
-    fn judge(&self) -> Result<(), DriveError> {
+    /// Checks label and owner mark of the mounted drive.
+    fn check(&self) -> Result<(), DriveError> {
         label::check_directory(&self.directory(), &self.expected)?;
-        self.claim.as_ref().map_or(Ok(()), |claim| claim.look(&self.directory()))
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.check(&self.directory()))
     }
 
     /// Mounts a file system of this rack's that may have no label yet.

@@ -1,6 +1,6 @@
-//! The mark on a medium: read, compared, locked and written.
+//! Reading, comparing, locking and writing the mark of a medium.
 
-use super::{Claim, LockRoom, OwnerError, OwnerMark, Right};
+use super::{Access, Claim, LockSlot, OwnerError, OwnerMark};
 use crate::clock::wall_ms;
 use crate::drive::{DriveError, FileName};
 use crate::format::{BLOCK_BYTES, FormatError};
@@ -22,44 +22,44 @@ pub fn file_name() -> FileName {
 /// The lock of a medium, until it is dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
-    _locked: Option<(File, LockRoom)>,
+    _locked: Option<(File, LockSlot)>,
 }
 
 impl Claim {
-    /// Claims the medium in `directory`: locks it, and marks it if it may be used and is not marked by this run yet. It
-    /// is closed to other users then. A medium that cannot be written, or is full and has no mark, is used without.
-    /// Blocks.
+    /// Acquires the medium in `directory`: locks it, and marks it with the current run unless it has that mark. Marking
+    /// also takes other users' rights to the directory and its label away. A read-only medium, or a full one without a
+    /// mark, is used unmarked. Blocks.
     ///
     /// # Errors
-    /// [`DriveError::Owner`], if it is another server's, which is remembered among the
-    /// [`refused`](Claim::refused); nothing was written then. [`DriveError`], if the mark cannot be read or written.
-    pub fn lay(&self, directory: &Path) -> Result<OwnerLock, DriveError> {
-        let laid = self.lay_on(directory, self.runs.right != Right::Read);
-        self.note(directory, laid.as_ref().err());
-        laid
+    /// [`DriveError::Owner`] if another server owns it: nothing was written, and it is listed in
+    /// [`refused`](Claim::refused). Another [`DriveError`] if the mark cannot be read or written.
+    pub fn acquire(&self, directory: &Path) -> Result<OwnerLock, DriveError> {
+        let acquired = self.acquire_on(directory, self.runs.access != Access::Read);
+        self.note(directory, acquired.as_ref().err());
+        acquired
     }
 
-    /// Keeps the medium in `directory`, which stays mounted, for as long as this claim lives. Blocks.
+    /// Acquires the medium in `directory` until this claim is dropped, for media that stay mounted. Blocks.
     ///
     /// # Errors
-    /// As [`Claim::lay`].
+    /// As [`Claim::acquire`].
     pub fn hold(&self, directory: &Path) -> Result<(), DriveError> {
-        let lock = self.lay(directory)?;
+        let lock = self.acquire(directory)?;
         self.held.lock().push(lock);
         Ok(())
     }
 
-    /// Whether the medium in `directory` may be used. Nothing is written there. Blocks.
+    /// Checks that the medium in `directory` may be used. Writes nothing. Blocks.
     ///
     /// # Errors
-    /// As [`Claim::lay`].
-    pub fn look(&self, directory: &Path) -> Result<(), DriveError> {
-        let looked = self.lay_on(directory, false).map(drop);
-        self.note(directory, looked.as_ref().err());
-        looked
+    /// As [`Claim::acquire`].
+    pub fn check(&self, directory: &Path) -> Result<(), DriveError> {
+        let checked = self.acquire_on(directory, false).map(drop);
+        self.note(directory, checked.as_ref().err());
+        checked
     }
 
-    /// Remembers that the medium in `directory` is another server's, or is not.
+    /// Lists the medium in `directory` as refused, or no longer.
     fn note(&self, directory: &Path, error: Option<&DriveError>) {
         let mut refused = self.refused.lock();
         match error {
@@ -68,7 +68,7 @@ impl Claim {
         }
     }
 
-    fn lay_on(&self, directory: &Path, writes: bool) -> Result<OwnerLock, DriveError> {
+    fn acquire_on(&self, directory: &Path, writes: bool) -> Result<OwnerLock, DriveError> {
         let path = directory.join(FILE);
         let failed = |doing: &str, error| DriveError::of_system(format!("{doing} {}", path.display()), error);
         let opened = open(&path, writes).map_err(|error| failed("opening", error))?;
@@ -81,7 +81,7 @@ impl Claim {
             MarkError::Version(version) => OwnerError::OtherVersion(version).into(),
             MarkError::System(error) => failed("reading", error),
         })?;
-        let mark = self.judge(found.as_ref(), wall_ms())?;
+        let mark = self.new_mark(found.as_ref(), wall_ms())?;
         if let Some(mark) = mark.filter(|_| is_writable) {
             close_to_others(directory);
             close_to_others(&directory.join(label::file_name().as_str()));
@@ -92,12 +92,11 @@ impl Claim {
                 written => written.map_err(|error| failed("writing", error))?,
             }
         }
-        Ok(OwnerLock { _locked: self.lock_room().map(|room| (file, room)) })
+        Ok(OwnerLock { _locked: self.lock_slot().map(|room| (file, room)) })
     }
 }
 
-/// Locks the mark: alone to use the medium, with others to look at it. Where the file system has no locks, there are
-/// none.
+/// Locks the mark, exclusively or shared. A file system without locks is used without.
 fn lock(file: &File, alone: bool) -> Result<(), TryLockError> {
     match if alone { file.try_lock() } else { file.try_lock_shared() } {
         Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
@@ -110,8 +109,8 @@ enum MarkError {
     System(io::Error),
 }
 
-/// The file of the mark, and whether it can be written; made if it is not there and `writes`. None if it is not there
-/// and cannot be made.
+/// Opens the file of the mark, and creates it if `writes`. The flag is true if it can be written. `None` if the file
+/// is missing and cannot be created.
 fn open(path: &Path, writes: bool) -> io::Result<Option<(File, bool)>> {
     if writes {
         let made = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(path);
@@ -128,7 +127,7 @@ fn open(path: &Path, writes: bool) -> io::Result<Option<(File, bool)>> {
     }
 }
 
-/// The newer one of the marks in `file` that can be read; none if neither can.
+/// The newest readable mark in `file`; `None` if no mark can be read.
 fn read(file: &File) -> Result<Option<OwnerMark>, MarkError> {
     let mut newest: Option<OwnerMark> = None;
     for at in 0..BLOCKS {
@@ -142,13 +141,13 @@ fn read(file: &File) -> Result<Option<OwnerMark>, MarkError> {
             Ok(mark) if newest.as_ref().is_none_or(|newest| newest.serial < mark.serial) => newest = Some(mark),
             Ok(_) | Err(FormatError::Blank) => {}
             Err(FormatError::Version(version)) => return Err(MarkError::Version(version)),
-            Err(error) => tracing::warn!(%error, "an owner mark cannot be read; the other one counts"),
+            Err(error) => tracing::warn!(%error, "an owner mark cannot be read; using the other one"),
         }
     }
     Ok(newest)
 }
 
-/// Writes `mark` in place of the older one, durably.
+/// Overwrites the older mark with `mark`, durably.
 fn write(file: &File, mark: &OwnerMark, directory: &Path) -> io::Result<()> {
     let is_new = file.metadata()?.len() < BLOCKS * BLOCK_BYTES as u64;
     if is_new {

@@ -201,7 +201,7 @@ pub struct TraceCheck {
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
-    /// Drives that the operator gave up, who pulls what is away.
+    /// Drives that the operator gave up. Such a drive is pulled once it is away.
     cut_off: Vec<bool>,
     /// The attempt of the last command to each drive, if any.
     commanded: Vec<Option<Attempt>>,
@@ -344,7 +344,7 @@ impl TraceCheck {
                 }
                 self.cut_off[drive.index()] |= *pulled;
             }
-            // It was there after all when the operator gave it up, and is pulled now.
+            // It was still there when the operator gave it up, and has been pulled now.
             Event::DriveLost { drive, .. } if self.cut_off[drive.index()] => self.turn(*drive, Turning::No)?,
             Event::DriveMayReturn { drive } => self.cut_off[drive.index()] = false,
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),

@@ -1,7 +1,7 @@
-//! Silent drives whose group needs them at once.
+//! Recovering silent drives that their group needs at once.
 //!
-//! Each attempt to recover one puts its whole group to sleep and wakes it. Invariant: a drive that nobody can ask is
-//! the reason for a bounded number of them until it mounts; from then on only its pauses lead to a try.
+//! Each attempt puts the whole group to sleep and wakes it. Invariant: a drive that cannot be sent a command causes a
+//! bounded number of attempts until it mounts; after these it is only retried after its backoff.
 
 use super::{DrivePhase, Drives, FAILURES_MAX};
 use crate::event::Loss;
@@ -10,8 +10,8 @@ use model::{DriveId, Time};
 impl Drives {
     /// Whether fewer than `need` of `members` are there, and one that is away may turn out to be if it is sent a stop
     /// once more. One that has just missed a deadline is not asked yet: what it owes an answer to may be under way.
-    /// One that cannot be asked, since it owes an answer for longer or the host is at its limits, is tried a few times
-    /// and then left to its pauses: each such try puts the whole group to sleep and wakes it.
+    /// One that cannot be sent a command, because it owes an answer or the host is at its limits, gets a few attempts
+    /// and is then left to its backoff.
     pub fn are_worth_recovering(&self, members: &[DriveId], need: usize, now: Time) -> bool {
         assert!(need > 0, "a group is read from at least one drive");
         if self.tally.all_there() && members.len() >= need {
@@ -22,7 +22,7 @@ impl Drives {
         there < need && members.iter().any(|drive| self.may_recover(*drive) && !owes(*drive))
     }
 
-    /// Whether `drive` is away since its transfers failed, and was not started and mounted anew since.
+    /// True if `drive` is away because its transfers failed, and was not started and mounted again since.
     pub fn is_untried(&self, drive: DriveId) -> bool {
         self.untried.contains(&drive) && self.is_away(drive)
     }
@@ -32,6 +32,6 @@ impl Drives {
     pub(super) fn may_recover(&self, drive: DriveId) -> bool {
         let state = &self.states[drive.index()];
         let silent = !state.failed && matches!(state.phase, DrivePhase::Away(loss) if loss != Loss::FuseTripped);
-        silent && self.is_permitted(drive) && state.failures.max(state.refusals) < FAILURES_MAX
+        silent && self.is_permitted(drive) && state.failures.max(state.unsent) < FAILURES_MAX
     }
 }

@@ -35,8 +35,8 @@ impl Drives {
         }
     }
 
-    /// At boot: `drive` was given up in an earlier run, which nobody said was since it was pulled. Should it turn, and
-    /// be lost, it may turn on.
+    /// At boot: the rack gave `drive` up in an earlier run, so nobody has pulled it. If it is found spinning and then
+    /// lost, it may still be spinning.
     pub fn was_not_pulled(&mut self, drive: DriveId) {
         self.cut_off.remove(&drive);
     }

@@ -1,16 +1,15 @@
-//! A data directory is for its owner alone: what an older Larder, or a copy, has left open to others is closed when it
-//! is opened.
+//! Removes other users' access to a data directory when it is opened: an older version or a copy can have left some.
 //!
-//! That goes for the directory, its files and the workshop. Drives are not touched by a start: they are closed when
-//! they are mounted first in a run (`disk::owner`), and drives of the pool when they are opened. The catalog and the
-//! credentials close themselves, since they warn of keys that may be known.
+//! This covers the directory, its files and the workshop. A start touches no drive, so drives follow at their first
+//! mount in a run (`disk::owner`), and drives of the pool when they are opened. The catalog and the credentials do it
+//! themselves, since they also warn that keys may be known.
 
 use disk::private::close_to_others;
 use std::fs;
 use std::path::Path;
 
-/// Closes the data directory `path`, of which `ours` was made by Larder, and what is in its directories `within`.
-/// Whatever else is there is the operator's, as a key of TLS that a group may read.
+/// Removes others' access to the data directory `path`, to its entries `ours`, and to the contents of its directories
+/// `within`. Other entries belong to the operator, such as a TLS key that a group may read.
 pub(super) fn close(path: &Path, ours: &[&str], within: &[&Path]) {
     close_to_others(path);
     for name in ours {
@@ -21,7 +20,7 @@ pub(super) fn close(path: &Path, ours: &[&str], within: &[&Path]) {
     }
 }
 
-/// Closes `directory` and what is in it to others, but not what is in directories there.
+/// Removes others' access to `directory` and its entries, not recursively.
 pub(crate) fn close_within(directory: &Path) {
     close_to_others(directory);
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

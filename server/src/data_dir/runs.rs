@@ -1,12 +1,11 @@
-//! The runs of a data directory's server: by them it knows which media are its own (`disk::owner`).
+//! The file `runs`: the runs of a data directory's server, which identify its own media (`disk::owner`).
 //!
-//! The file `runs` has a line for each: `run`, its number, when it began in milliseconds of the Unix epoch, and the
-//! CRC-32C of the line so far. The first line has the identity of the directory, drawn when the file is made, and a
-//! line `accepted` says from which moment back the operator takes marks of other runs for this directory's own.
+//! Each line ends with the CRC-32C of its text. The first line, `directory`, has the random identity of the directory.
+//! A line `run` has the number of a run and its start in milliseconds of the Unix epoch. A line `accepted` has the time
+//! up to which marks of other runs count as this directory's own, by the operator's consent.
 //!
-//! Lines are appended and synced, never changed. A line that is damaged, or that a crash has cut off, counts for
-//! nothing: media that are marked by that run alone are refused until the operator says that they are this directory's.
-//! The same holds of all media where the file is missing and they have marks.
+//! Lines are appended and synced, never changed. A damaged or incomplete line is ignored: media with the mark of that
+//! run are refused until the operator consents (`larder take-over`). If the file is missing, so are all marked media.
 
 use super::error::{DataDirError, damaged, failed};
 use super::identity::{crc32c, random_uuid, uuid_from};
@@ -28,15 +27,15 @@ pub(super) struct RunsFile {
     pub(super) directory: [u8; 16],
     /// Its runs, the last one last.
     pub(super) runs: Vec<RunId>,
-    /// Until when marks of other runs count as its own; 0 if none do.
+    /// Marks of other runs up to this time count as its own; 0 without consent.
     pub(super) accepted_ms: u64,
 }
 
 impl RunsFile {
-    /// The runs of the data directory `path`; of one that has had none, a new file with none if it is to be `made`.
+    /// Reads the runs of the data directory `path`. If the file is missing there are none; it is created if `made`.
     ///
     /// # Errors
-    /// If it cannot be read or made, or its first line is damaged.
+    /// If it cannot be read or created, or its first line is damaged.
     pub(super) fn read(path: &Path, made: bool) -> Result<Self, DataDirError> {
         let path = path.join(RUNS);
         let text = match fs::read_to_string(&path) {
@@ -53,9 +52,9 @@ impl RunsFile {
         let mut lines = text.split_inclusive('\n').filter_map(body);
         let directory = lines.next().and_then(|first| uuid_from(first.strip_prefix("directory ")?));
         let Some(directory) = directory else {
-            let mend = "has a damaged first line; put the file back from a backup, or move it away and run `larder \
+            let fix = "has a damaged first line; put the file back from a backup, or move it away and run `larder \
                         take-over`";
-            return Err(damaged(&path, mend));
+            return Err(damaged(&path, fix));
         };
         let mut file = Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 };
         for line in lines {
@@ -73,20 +72,20 @@ impl RunsFile {
         }
     }
 
-    /// Run `run` begins at `now_ms`.
+    /// Records that run `run` begins at `now_ms`.
     ///
     /// # Errors
-    /// If that cannot be written down.
+    /// If the line cannot be written.
     pub(super) fn begin_run(&mut self, run: RunId, now_ms: u64) -> Result<(), DataDirError> {
         self.append(&format!("run {run} {now_ms}"))?;
         self.runs.push(run);
         Ok(())
     }
 
-    /// Marks from before `now_ms` count as this directory's own.
+    /// Records the operator's consent to marks up to `now_ms`.
     ///
     /// # Errors
-    /// If that cannot be written down.
+    /// If the line cannot be written.
     pub(super) fn accept(&mut self, now_ms: u64) -> Result<(), DataDirError> {
         self.append(&format!("accepted {now_ms}"))?;
         self.accepted_ms = self.accepted_ms.max(now_ms);
@@ -97,7 +96,7 @@ impl RunsFile {
         let append = || -> io::Result<()> {
             let whole = fs::read(&self.path)?.last().is_none_or(|last| *last == b'\n');
             let mut file = OpenOptions::new().append(true).open(&self.path)?;
-            // A line that a crash has cut off ends here.
+            // Ends an incomplete line.
             let cut = if whole { "" } else { "\n" };
             file.write_all(format!("{cut}{}", line(body)).as_bytes())?;
             file.sync_data()
@@ -106,7 +105,7 @@ impl RunsFile {
     }
 }
 
-/// Makes the file, with its first line.
+/// Creates the file with its first line.
 fn begin(path: &Path, first: &str) -> Result<(), DataDirError> {
     let fresh = path.with_file_name(format!("{RUNS}.new"));
     let make = || -> io::Result<()> {
@@ -119,12 +118,12 @@ fn begin(path: &Path, first: &str) -> Result<(), DataDirError> {
     make().map_err(|error| failed(&format!("making {}", path.display()), error))
 }
 
-/// The line that says `body`.
+/// The line with the text `body` and its checksum.
 fn line(body: &str) -> String {
     format!("{body} {:08x}\n", crc32c(body.as_bytes()))
 }
 
-/// The text of `line` before its checksum; none if that does not match.
+/// The text of `line` before its checksum; `None` if the checksum does not match.
 fn body(line: &str) -> Option<&str> {
     let (body, sum) = line.strip_suffix('\n')?.rsplit_once(' ')?;
     (format!("{:08x}", crc32c(body.as_bytes())) == sum).then_some(body)

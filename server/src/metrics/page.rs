@@ -4,7 +4,7 @@
 //! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
-use crate::report::{ClassStatus, DriveReport, IntakeStatus, RebuildReport, SpansReport, Status};
+use crate::report::{ClassStatus, DriveReport, HistogramReport, IntakeStatus, RebuildReport, Status};
 use model::Smart;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -108,8 +108,8 @@ impl Page<'_> {
         ConstCounter::new(value).encode(metric)
     }
 
-    /// How often something took how long, in seconds.
-    fn histogram(&mut self, name: &str, help: &str, spans: &SpansReport) -> fmt::Result {
+    /// A histogram of durations, in seconds.
+    fn histogram(&mut self, name: &str, help: &str, spans: &HistogramReport) -> fmt::Result {
         let unit = UnitOf::Seconds.name();
         let mut metric = self.0.encode_descriptor(name, help, Some(&unit), MetricType::Histogram)?;
         let bounds = BOUNDS_MS.iter().map(|bound| *bound as f64 / 1000.0).chain([f64::INFINITY]);
@@ -388,9 +388,9 @@ fn front(page: &mut Page, status: &Status) -> fmt::Result {
     let help = "Idle connections that made room for others.";
     page.counter("s3_evicted_connections", None, help, front.evicted_connections)?;
     page.counter("s3_slow_clients", None, "Clients cut off since they sent or took too little.", front.slow_clients)?;
-    let help = "Time to the head of the answer, of requests that were served.";
+    let help = "Time until the response head of served requests was ready.";
     page.histogram("s3_first_byte", help, &front.first_byte)?;
-    page.histogram("s3_request", "Time until the answer was sent, of the same.", &front.request)
+    page.histogram("s3_request", "Time until the response of served requests was sent.", &front.request)
 }
 
 fn tls(page: &mut Page, status: &Status) -> fmt::Result {

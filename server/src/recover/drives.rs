@@ -1,7 +1,7 @@
 //! The drives: every blob that the catalog does not know, and was to, is adopted; stacks that lie elsewhere than it
-//! knows are counted where they are; those that are on no drive although theirs can be read are recorded as lost, so
-//! that the server rebuilds them at once; and what was removed since is forgotten. Group after group, so that each has
-//! to be awake once; memory holds the names on the drives of one group, and the index of one pack.
+//! knows are counted where they are; stacks missing from a readable drive are marked as lost, and the server rebuilds
+//! them at its start; and what was removed since is forgotten. Group after group, so that each has to be awake once;
+//! memory holds the names on the drives of one group, and the index of one pack.
 
 use super::group::{GroupDrives, Rack, Stacks};
 use super::report::{Pass, Report, Step};
@@ -149,8 +149,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Records as lost the stacks of `blob` that count on `places` and are not among those found, where the drive of
-    /// the place can be read.
+    /// Marks as lost the stacks of `blob` that its record places on a readable drive and that were not found there.
     async fn note_missing(
         &mut self,
         blob: BlobId,
@@ -173,8 +172,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Counts those stacks of `record` where they are that are not where it says, and are whole. Where they all count
-    /// from then on.
+    /// Corrects the record for whole stacks found on other drives. Returns the drives of all stacks.
     async fn locate(
         &mut self,
         record: &Blob,

@@ -123,7 +123,7 @@ impl GroupDrives {
         drive.sync(&stack::stack_name(blob, index)).await.is_ok()
     }
 
-    /// The UUID on the label of `drive`; none if it cannot be used.
+    /// The UUID on the label of `drive`; `None` if the drive cannot be read.
     pub(super) async fn uuid(&self, drive: DriveId) -> Option<DriveUuid> {
         label::uuid_of(&**self.drives.get(&drive)?).await.ok()
     }

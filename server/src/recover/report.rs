@@ -125,7 +125,7 @@ pub struct Report {
     pub buckets: u64,
     /// Stacks that lie elsewhere than the catalog knew.
     pub moved: u64,
-    /// Stacks that are on no drive although that can be read; the server rebuilds them.
+    /// Stacks missing from readable drives; the server rebuilds them.
     pub missing: u64,
     /// Objects that the catalog knew, and of whose blob no drive has anything: they were deleted, or moved to the
     /// workshop, after the last change that it has.
@@ -136,7 +136,7 @@ pub struct Report {
     pub unreadable: u64,
     /// Drives that cannot be used.
     pub drives_unusable: u64,
-    /// Drives that had failed as of what the catalog was made from. One of them may have been replaced since.
+    /// Drives that the base of the catalog records as failed. Some may have been replaced since.
     pub failed: Vec<u32>,
     /// Owners of buckets who are no users: they have no keys.
     pub owners: Vec<String>,

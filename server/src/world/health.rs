@@ -14,7 +14,7 @@ impl World {
         self.start_with(move |handle, context| async move {
             let said = match device.health().await {
                 Ok(Some(said)) => said,
-                // It says nothing, or its group went to sleep meanwhile: then it is asked when it is mounted next.
+                // It has no health data, or its group is asleep by now; the next mount asks again.
                 Ok(None) | Err(DriveError::NotReady(_)) => return,
                 Err(error) => return tracing::warn!(%drive, %error, "a drive did not say how it is"),
             };

@@ -178,7 +178,7 @@ fn failed(counters: &WorldCounters, command: &PowerCommand, error: &DriveError) 
     // fault.
     if matches!(name, "start" | "mount") && loss != Loss::NotAsked {
         let reason = match error {
-            // The mend is one for all of them, and stands among the warnings of the status.
+            // The status has one warning with the fix for all such drives.
             DriveError::Owner(why) => why.short(),
             _ => format!("{error}{mend}"),
         };
