@@ -306,6 +306,9 @@ impl Catalog {
         if matches!(placed.place, Place::Staged { .. }) {
             leave_workshop(HIDDEN_BUCKET, from, &placed, batch);
             enter_workshop(bucket, to, &placed, batch);
+        } else {
+            // Its mark bears the old name; whoever cannot read it next marks it anew.
+            batch.writes.push(Write::Delete(key::unreadable(placed.object.version)));
         }
         batch.writes.push(Write::Delete(source));
         batch.writes.push(Write::Put(target, raw));

@@ -332,7 +332,6 @@ impl Catalog {
         let Some(placed) = &old.placed else { return Ok(Ok(Displaced::Nothing)) };
         let PlacedObject { object, place, .. } = placed;
         let (version, bytes) = (object.version, object.bytes);
-        batch.writes.push(Write::Delete(key::unreadable(version)));
         if !object.parts.is_empty() {
             batch.writes.push(Write::DeleteRange(KeyRange::prefix(&key::parts(version))));
         }
@@ -390,9 +389,10 @@ pub struct StagedObject {
 /// The object was overwritten or deleted while it was looked at.
 pub(crate) struct Overtaken;
 
-/// Adds to `batch`: a member of a blob dies.
+/// Adds to `batch`: a member of a blob dies, and is no longer known as one that cannot be read there.
 pub(crate) fn mark_dead(group: GroupId, blob: BlobId, member: Member, batch: &mut Batch) {
     let Member { version, offset, bytes } = member;
+    batch.writes.push(Write::Delete(key::unreadable(version)));
     batch.writes.push(Write::Delete(key::member(blob, offset, version)));
     batch.writes.push(Write::Put(key::tomb(group, blob, offset, version), encode(&bytes)));
 }
@@ -408,9 +408,10 @@ pub(crate) fn enter_workshop(bucket: &str, key: &str, placed: &PlacedObject, bat
     batch.writes.push(Write::Put(key::version(*version), encode(&owner)));
 }
 
-/// Adds to `batch`: a version is no longer known as one in the workshop.
+/// Adds to `batch`: a version is no longer known as one in the workshop, nor as one that cannot be read there.
 pub(crate) fn leave_workshop(bucket: &str, key: &str, placed: &PlacedObject, batch: &mut Batch) {
     let version = placed.object.version;
+    batch.writes.push(Write::Delete(key::unreadable(version)));
     batch.writes.push(Write::Delete(key::staged(bucket, key)));
     batch.writes.push(Write::Delete(key::aged(placed.staged_ms, version)));
     batch.writes.push(Write::Delete(key::reads(placed.staged_ms, version)));

@@ -1,7 +1,8 @@
 //! Versions whose bytes cannot be read where they lie. They are in quarantine: no part of a pack, a copy or a job until
 //! they can be read again, are written anew or are deleted.
 //!
-//! The record goes in the batch that takes the version away, so that none outlives its version.
+//! The record goes in the batch that moves the version or takes it away: none outlives its version, and what was read
+//! and moved is not in quarantine any more.
 
 use crate::catalog::{Catalog, Cursor, Page};
 use crate::error::CatalogError;

@@ -13,13 +13,13 @@ use crate::reference::{At, Reference};
 use crate::scrubs::living_blobs;
 use crate::site::{BUCKET, Running, Site};
 use crate::{absent, records, scrubs, storm, tags};
-use catalog::PutCondition;
+use catalog::{Catalog, PutCondition, RebuildTarget};
 use disk::Drive;
 use disk::stack::{self, Flaw, StackError, stack_name, stack_of};
 use engine::scrub::ScrubView;
 use engine::uploads::StaleWatch;
 use engine::{Event, GroupState, Rack};
-use model::{DriveId, GroupId};
+use model::{BlobId, DriveId, GroupId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,8 +85,19 @@ pub(crate) async fn use_older(running: &Running, before: &Reference, plan: &Plan
     tokio::time::sleep(HOUR * rng.below(4) as u32).await;
 }
 
-/// Records and media agree, right after a start as well.
-pub(crate) async fn audit(running: &Running, at_end: bool) {
+/// When records are compared with media.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Right after a start.
+    Start,
+    /// Everything has come to its end.
+    End,
+    /// The same, and every blob that lives was read since.
+    Scrubbed,
+}
+
+/// Records and media agree.
+pub(crate) async fn audit(running: &Running, at: Moment) {
     tokio::time::sleep(SETTLED).await;
     // What the rack has given up by itself, just before it crashed, is known from its start on.
     absent::look(running).await;
@@ -96,8 +107,8 @@ pub(crate) async fn audit(running: &Running, at_end: bool) {
         Err(error) => journal.broken(Rule::Audit, || format!("the audit: {error}")),
     }
     budgets_hold(running);
-    every_stack_is_known(running, at_end).await;
-    if at_end {
+    every_stack_is_known(running, at).await;
+    if at != Moment::Start {
         stacks_fit_each_other(running).await;
     }
 }
@@ -120,27 +131,39 @@ async fn stacks_fit_each_other(running: &Running) {
     }
 }
 
-/// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says. What
-/// was written while the catalog was an older one is not known to the newest, and stays; and a catalog that was made
-/// again removes nothing that it does not know.
-async fn every_stack_is_known(running: &Running, at_home: bool) {
+/// No stack lies on a drive of which the catalog knows nothing; and in the end, each lies where the catalog says, or is
+/// known to be left there. What was written while the catalog was an older one is not known to the newest, and stays;
+/// and a catalog that was made again removes nothing that it does not know.
+async fn every_stack_is_known(running: &Running, at: Moment) {
     let lacks = [FaultKind::OlderCatalog, FaultKind::LostCatalog];
     if lacks.iter().any(|kind| running.overlay.state().happened.contains_key(kind)) {
         return;
     }
+    let catalog = &running.context.catalog;
     // What lies on a drive that is back and was not looked through yet is known to nobody: it is looked through when
     // its group wakes, and nothing has to wake it for that.
-    let unseen = running.context.catalog.returned_drives().await.unwrap_or_default();
+    let unseen = catalog.returned_drives().await.unwrap_or_default();
     for (drive, name) in stacks(running).into_iter().filter(|(drive, _)| !unseen.contains_key(drive)) {
         let Some((id, index)) = stack_of(&name) else { continue };
-        let Ok(blob) = running.context.catalog.blob(id).await else { continue };
-        let is_known =
-            blob.as_ref().is_some_and(|blob| !at_home || blob.drives.get(usize::from(index)) == Some(&drive));
+        let Ok(blob) = catalog.blob(id).await else { continue };
+        let is_counted = blob
+            .as_ref()
+            .is_some_and(|blob| at == Moment::Start || blob.drives.get(usize::from(index)) == Some(&drive));
+        let is_known = is_counted || is_known_as_left(catalog, id, (index, drive), at).await;
         running.journal.demand(is_known, Rule::Audit, || {
             let counted = blob.as_ref().map(|blob| &blob.drives);
             format!("nobody knows {name} on drive {}: it is counted on {counted:?}", drive.0)
         });
     }
+}
+
+/// True if the catalog has taken note that a rebuild left this stack of `blob` there. A drive that was away then keeps
+/// it until the blob is rebuilt or scrubbed, or goes, for which nothing has to wake its group.
+async fn is_known_as_left(catalog: &Catalog, blob: BlobId, (index, drive): (u8, DriveId), at: Moment) -> bool {
+    let left = RebuildTarget { drive, index, spare: false };
+    let is_noted = catalog.rebuild_targets(blob).await.is_ok_and(|targets| targets.contains(&left));
+    let is_scrubbed = at == Moment::Scrubbed && catalog.is_blob_living(blob).await.unwrap_or(false);
+    is_noted && !is_scrubbed
 }
 
 /// Every stack on a drive in service that is as it was written. Of others a drive may say that they are gone, and one
@@ -192,8 +215,8 @@ impl Healing<'_> {
         journal.note(|| "everything comes to its end".to_owned());
         self.settle().await;
         self.dead_bytes_are_known().await;
-        self.scrub().await;
-        audit(self.running, true).await;
+        let scrubbed = self.scrub().await;
+        audit(self.running, if scrubbed { Moment::Scrubbed } else { Moment::End }).await;
         self.files_of_the_workshop_are_known().await;
         no_fuse_tripped(self.running);
         close(self.running).await;
@@ -337,9 +360,10 @@ impl Healing<'_> {
     }
 
     /// Where there are scrubs, one of everything leaves nothing rotten, but for what is beyond repair and said so.
-    async fn scrub(&self) {
+    /// True if every blob that lives was read.
+    async fn scrub(&self) -> bool {
         if self.plan.policy.scrub.period.is_none() || self.running.context.lineage.older().is_some() {
-            return;
+            return false;
         }
         self.running.journal.note(|| "everything is scrubbed".to_owned());
         if self.plan.meddles {
@@ -363,9 +387,11 @@ impl Healing<'_> {
             let complete = self.running.world.ask(complete).await;
             complete == Some(true) && self.is_settled().await
         };
-        if self.until("everything scrubbed", scrubbed).await {
+        let is_scrubbed = self.until("everything scrubbed", scrubbed).await;
+        if is_scrubbed {
             scrubs::nothing_is_rotten(self.running, self.plan).await;
         }
+        is_scrubbed && !beyond
     }
 
     /// Waits until nothing is staged that can be moved, everything is rebuilt and every group sleeps.

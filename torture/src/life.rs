@@ -82,7 +82,7 @@ impl Run<'_> {
             recovery::lose(self.site, &self.reference, (left, &copy));
         }
         if life.audited && !self.site.journal.is_over() {
-            self.site.live(async |running| healing::audit(running, false).await);
+            self.site.live(async |running| healing::audit(running, healing::Moment::Start).await);
             self.reference.life_ended();
         }
         // A life that ended before it began has made no catalog that is newer; and one that knows of no staged file is

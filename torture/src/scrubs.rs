@@ -28,8 +28,8 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
         let damaged = known.map_or(0, |known| known.damaged.len());
         let is_beyond_repair = beyond && awaited.len() + damaged > usize::from(blob.code_parity);
         let inspected = Inspection { flaws: without(inspected.flaws, &awaited), ..inspected };
-        let anothers = shown_as_anothers(&blob, &drives, &inspected).await;
-        let is_right = is_beyond_repair || is_as_promised(running, &blob, &inspected, (known, beyond, &anothers));
+        let others = not_shown_as_its_own(&blob, &drives, &inspected).await;
+        let is_right = is_beyond_repair || is_as_promised(running, &blob, &inspected, (known, beyond, &others));
         running.journal.demand(is_right, Rule::Audit, || {
             format!("after a scrub {id} has {:?}, {:?}; known is {known:?}", inspected.flaws, inspected.payload)
         });
@@ -93,7 +93,7 @@ fn is_as_promised(
     running: &Running,
     blob: &Blob,
     inspected: &Inspection,
-    (known, beyond, anothers): (Option<&ScrubFinding>, bool, &[u8]),
+    (known, beyond, others): (Option<&ScrubFinding>, bool, &[u8]),
 ) -> bool {
     if inspected.payload.is_err() {
         return beyond && known.is_some_and(|known| !known.lost.is_empty());
@@ -103,33 +103,46 @@ fn is_as_promised(
         let state = running.overlay.state();
         let foreign = state.drives[blob.drives[usize::from(*index)].index()].faults_of(&name);
         let said = known.is_some_and(|known| known.damaged.iter().any(|stack| stack.index == *index));
-        said && (anothers.contains(index) || foreign.is_some_and(|file| file.foreign))
+        said && (others.contains(index) || foreign.is_some_and(|file| file.foreign))
     })
 }
 
-/// The damaged stacks of `blob` whose files show themselves to be another's and nowhere to be these: a write that went
-/// astray has taken header and checksum page, and the footer has rotted. They stay and are reported, as another rack's.
-async fn shown_as_anothers(blob: &Blob, drives: &[Option<Arc<dyn Drive>>], inspected: &Inspection) -> Vec<u8> {
-    let mut anothers = Vec::new();
+/// The damaged stacks of `blob` whose files are not shown to be these. They stay and are reported. Some show themselves to
+/// be another's: a write that went astray has taken header and checksum page, and the footer has rotted. Of others two
+/// of these blocks cannot be read, and nobody knows whose they are (`disk/src/stack/remove.rs`).
+async fn not_shown_as_its_own(blob: &Blob, drives: &[Option<Arc<dyn Drive>>], inspected: &Inspection) -> Vec<u8> {
+    let mut others = Vec::new();
     for (index, _) in &inspected.flaws {
         let Some(drive) = &drives[usize::from(*index)] else { continue };
-        let owners = owners_of(&**drive, &stack_name(blob.blob, *index)).await;
-        if !owners.is_empty() && !owners.contains(&(blob.blob, *index)) {
-            anothers.push(*index);
+        let shown = owners_of(&**drive, &stack_name(blob.blob, *index)).await;
+        let is_another = !shown.owners.is_empty() && !shown.owners.contains(&(blob.blob, *index));
+        if is_another || (shown.owners.is_empty() && shown.unread > 1) {
+            others.push(*index);
         }
     }
-    anothers
+    others
+}
+
+/// What a file shows of whose it is.
+#[derive(Default)]
+struct Shown {
+    owners: Vec<(BlobId, u8)>,
+    /// Blocks that would show it and cannot be read.
+    unread: usize,
 }
 
 /// Whose file the blocks that show it say that this is.
-async fn owners_of(drive: &dyn Drive, name: &FileName) -> Vec<(BlobId, u8)> {
-    let Some(blocks) = drive.len(name).await.ok().and_then(blocks_that_show_whose) else { return Vec::new() };
-    let mut owners = Vec::new();
+async fn owners_of(drive: &dyn Drive, name: &FileName) -> Shown {
+    let mut shown = Shown::default();
+    let Some(blocks) = drive.len(name).await.ok().and_then(blocks_that_show_whose) else { return shown };
     for at in blocks {
-        let Ok(block) = drive.read_at(name, at, Buffer::zeroed(BLOCK_BYTES)).await else { continue };
-        owners.extend(Header::decode(&block).map(|header| (header.blob.id, header.index)));
-        owners.extend(ChecksumPage::decode(&block).map(|page| (page.id, page.index)));
-        owners.extend(Footer::decode(&block).map(|footer| (footer.blob.id, footer.index)));
+        let Ok(block) = drive.read_at(name, at, Buffer::zeroed(BLOCK_BYTES)).await else {
+            shown.unread += 1;
+            continue;
+        };
+        shown.owners.extend(Header::decode(&block).map(|header| (header.blob.id, header.index)));
+        shown.owners.extend(ChecksumPage::decode(&block).map(|page| (page.id, page.index)));
+        shown.owners.extend(Footer::decode(&block).map(|footer| (footer.blob.id, footer.index)));
     }
-    owners
+    shown
 }

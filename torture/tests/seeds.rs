@@ -418,6 +418,16 @@ fn what_is_left_on_a_drive_is_what_the_catalog_counts_there() {
 }
 
 #[test]
+fn what_was_read_and_moved_to_the_rack_is_not_in_quarantine() {
+    sound(7_175_632_788);
+}
+
+#[test]
+fn a_stack_that_cannot_show_whose_it_is_is_reported_and_nothing_is_left_beside_it() {
+    sound(7_175_631_961);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);
@@ -436,7 +446,16 @@ fn a_verification_beside_the_server_may_be_interrupted_at_any_moment() {
 
 #[test]
 fn nothing_is_demanded_that_no_operator_and_no_server_can_do() {
-    for seed in [3_983_729_030, 3_983_739_702, 3_983_736_955, 1_183_952_763, 5_000_000_472, 6_047_593_600] {
+    for seed in [
+        3_983_729_030,
+        3_983_739_702,
+        3_983_736_955,
+        1_183_952_763,
+        5_000_000_472,
+        6_047_593_600,
+        7_175_628_216,
+        7_175_632_079,
+    ] {
         sound(seed);
     }
 }

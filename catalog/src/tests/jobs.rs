@@ -3,7 +3,7 @@
 use super::{blob, catalog, from_workshop, object, put, sound};
 use crate::{
     Bucket, Catalog, CatalogError, Displaced, HIDDEN_BUCKET, Job, JobCheckpoint, JobInput, JobObject, JobState,
-    ListRequest, Place, Publication, VersionId,
+    ListRequest, Place, Publication, Version, VersionId,
 };
 use model::BlobId;
 
@@ -83,6 +83,19 @@ async fn what_a_job_made_is_hidden_until_it_is_published_and_no_bytes_move() {
     assert_eq!((object, place), (members[2].object.clone(), Place::Stored { blob: id, offset: 10 }));
     sound(&catalog).await;
     assert!(matches!(catalog.delete_object("b", "p/2").await.unwrap(), Displaced::Dead { bytes: 20, .. }));
+    sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn what_is_published_is_not_in_quarantine_under_its_old_name() {
+    let catalog = catalog().await;
+    let (id, members) = made(&catalog, &[10]).await;
+    let (version, place) = (members[0].object.version, Place::Stored { blob: id, offset: 0 });
+    let (bucket, key) = (HIDDEN_BUCKET.to_owned(), "1/out/0".to_owned());
+    let found = Version { version, bucket, key, bytes: 10, staged_ms: 7, place };
+    assert!(catalog.mark_unreadable(&found, 8, "it lies in too few stacks").await.unwrap());
+    catalog.publish(&target(&catalog).await, &[to("1/out/0", "p/0")]).await.unwrap();
+    assert_eq!(catalog.unreadable_of(version).await.unwrap(), None);
     sound(&catalog).await;
 }
 

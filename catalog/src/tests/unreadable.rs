@@ -1,7 +1,7 @@
 //! Versions that cannot be read: remembered once, gone with its version, and never of a version that has moved.
 
-use super::{catalog, put, sound};
-use crate::{Place, VersionId};
+use super::{blob, catalog, put, sound};
+use crate::{Member, Place, Version, VersionId};
 
 #[tokio::test]
 async fn an_unreadable_version_is_named_until_it_is_cleared_written_anew_or_deleted() {
@@ -42,5 +42,28 @@ async fn what_is_gone_or_lies_elsewhere_is_not_marked() {
     found.version = VersionId(99);
     assert!(!catalog.mark_unreadable(&found, 7, "never was").await.unwrap());
     assert_eq!(catalog.unreadable_usage().await.unwrap(), (0, 0));
+    sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn a_version_that_moves_leaves_quarantine() {
+    let catalog = catalog().await;
+    let (version, _) = put(&catalog, "a", 10, 1).await;
+    let mark = async |place: Place| {
+        let found = Version { version, bucket: "b".into(), key: "a".into(), bytes: 10, staged_ms: 1, place };
+        assert!(catalog.mark_unreadable(&found, 7, "a sector cannot be read").await.unwrap());
+    };
+    let id = catalog.next_blob_id(7).await.unwrap();
+    let blob = blob(id, 2, 200, 1);
+    catalog.begin_blob(&blob).await.unwrap();
+    // Its pack has read it by then.
+    mark(catalog.get_object("b", "a").await.unwrap().1).await;
+    catalog.commit_blob(&blob, &[Member { version, offset: 0, bytes: 10 }]).await.unwrap();
+    assert_eq!(catalog.unreadable_of(version).await.unwrap(), None, "it was read, and is in the rack");
+    sound(&catalog).await;
+    mark(Place::Stored { blob: id, offset: 0 }).await;
+    let slot = catalog.next_slot().await.unwrap();
+    assert!(catalog.restage(("b", "a"), version, id, slot).await.unwrap().is_some());
+    assert_eq!(catalog.unreadable_of(version).await.unwrap(), None, "it was read, and is in the workshop");
     sound(&catalog).await;
 }

@@ -219,12 +219,12 @@ async fn put_in_place(context: &Context, blob: &Blob, index: u8, device: &dyn Dr
     let (rack, id, drive) = (context.rack_uuid, blob.blob, blob.drives[usize::from(index)]);
     let lies_there = context.catalog.blob(id).await.map_err(text)?.is_some_and(|found| found.drives == blob.drives);
     let is_lost = context.catalog.is_stack_lost(drive, id).await.map_err(text)?;
-    let replaced = lies_there
-        && !is_lost
-        && stack::replace_with_spare(rack, id, index, device).await.map_err(|error| error.to_string())?;
-    if !replaced {
+    let replaced =
+        if lies_there && !is_lost { stack::replace_with_spare(rack, id, index, device).await } else { Ok(false) };
+    if !matches!(replaced, Ok(true)) {
+        // Whatever the drive answered, there is nothing beside a stack that was replaced.
         stack::remove_spare(rack, id, index, device).await;
-        return Ok(false);
+        return replaced.map_err(|error| error.to_string());
     }
     tracing::info!(blob = %id, index, %drive, "a damaged stack was regenerated in its place");
     context.catalog.end_repair(id, index, drive).await.map_err(text)?;

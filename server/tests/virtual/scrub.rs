@@ -267,6 +267,33 @@ fn another_racks_file_under_the_name_of_a_stack_is_left_where_it_is() {
 }
 
 #[test]
+fn a_stack_that_cannot_show_whose_it_is_stays_and_nothing_is_left_beside_it() {
+    let mut site = site("pelican-mini");
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = fill(larder).await;
+        let of = blobs(larder, &keys).await.remove(0);
+        let (medium, name) = (&facts.media[of.drives[2].index()], stack_name(of.blob, 2));
+        let bytes = medium.contents_len(&name).unwrap();
+        // Two of the three blocks cannot be read, and the third shows nothing.
+        medium.make_unreadable(&name, 100, 1);
+        medium.make_unreadable(&name, bytes - 4_000, 1);
+        damage(&facts, &of, 2, Damage::ChecksumPage);
+        for _ in 0..2 {
+            scrub(larder).await;
+            assert_eq!(medium.contents_len(&name), Some(bytes), "nobody knows whose it is, and nobody touches it");
+            assert_eq!(spares(&facts), Vec::<FileName>::new(), "what was written beside it is removed");
+            let found = larder.context.catalog.scrub_findings(None, 9).await.unwrap().items;
+            let damaged: Vec<_> = found.iter().map(|found| (found.blob, found.damaged[0].index)).collect();
+            assert_eq!(damaged, [(of.blob, 2)], "it is known to be damaged");
+        }
+        for key in &keys {
+            assert_eq!(larder.get_retrying(key).await.unwrap(), 1);
+        }
+    });
+}
+
+#[test]
 fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_well() {
     let mut site = site("pelican-mini");
     let facts = site.facts();
