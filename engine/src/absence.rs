@@ -16,7 +16,10 @@
 //! A drive that is mounted, or that the world reports as back, was never away. What was known before a restart is
 //! forgotten: a drive is away from the first try in this run that finds it so.
 //!
-//! Invariants: memory is a moment for each drive that is away; nothing is given up that was not tried.
+//! Nobody has to read or write for a drive to be found again. One that stands by after a pause has its group woken once
+//! [`TRY_AFTER`] has passed since it was last found away, at the cost of one start of each drive of the group.
+//!
+//! Invariants: memory is two moments for each drive that is away; nothing is given up that was not tried.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -26,6 +29,10 @@ use serde::Serialize;
 
 /// How long a rack has run at least before anything is given up.
 const GRACE: Duration = Duration::from_hours(1);
+
+/// A drive that stands by again and was last found away so long ago is tried, in modelled time. Those that fail again and
+/// again stand by later, at most a day after the last try.
+pub const TRY_AFTER: Duration = Duration::from_hours(6);
 
 /// What was asked for is asked for again after so long: a try, or giving up.
 const AGAIN_AFTER: Duration = Duration::from_hours(1);
@@ -80,6 +87,8 @@ pub(crate) enum Verdict {
 #[derive(Clone, Copy, Debug)]
 struct Absence {
     since: Time,
+    /// When it was last found to be away.
+    found_at: Time,
     /// Nothing is asked for again before then.
     quiet_until: Time,
     /// It is to be given up, and the world has not said so yet.
@@ -106,7 +115,8 @@ impl Absences {
 
     /// `drive` was found to be away.
     pub fn absent(&mut self, drive: DriveId, now: Time) {
-        self.away.entry(drive).or_insert(Absence { since: now, quiet_until: Time::ZERO, asked: false });
+        let first = Absence { since: now, found_at: now, quiet_until: Time::ZERO, asked: false };
+        self.away.entry(drive).or_insert(first).found_at = now;
     }
 
     /// `drive` is there, or was given up.
@@ -123,20 +133,34 @@ impl Absences {
     /// When something may be due that is not now; [`Time::MAX`] is never.
     pub fn deadline(&self, now: Time) -> Time {
         let next = |absence: &Absence| {
-            let due = self.due(absence)?.max(absence.quiet_until);
-            (due > now).then_some(due)
+            let moments = [self.due(absence), Some(absence.found_at + TRY_AFTER)].into_iter().flatten();
+            moments.map(|due| due.max(absence.quiet_until)).filter(|due| *due > now).min()
         };
         self.away.values().filter_map(next).min().unwrap_or(Time::MAX)
+    }
+
+    /// True if nobody has looked for `drive`, which stands by again, for long enough.
+    fn is_to_be_tried(&self, drive: DriveId, absence: &Absence, now: Time, facts: &Facts) -> bool {
+        !absence.asked && absence.found_at + TRY_AFTER <= now && !(facts.is_away)(drive)
+    }
+
+    /// True if `drive` is to be given up, or to be tried once more before that.
+    fn is_to_be_given_up(&self, drive: DriveId, absence: &Absence, now: Time, facts: &Facts) -> bool {
+        let is_due = self.due(absence).is_some_and(|due| due <= now);
+        let may = matches!(self.held_back(drive, facts), None | Some(HeldBack::Tried));
+        is_due && may && !(facts.is_untried)(drive)
     }
 
     /// The next thing that is due, by the order in which the drives went away. To be asked for until there is none,
     /// with the facts of each moment.
     pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
-        let is_ripe = |absence: &Absence| absence.quiet_until <= now && self.due(absence).is_some_and(|due| due <= now);
-        let may = |drive: DriveId| matches!(self.held_back(drive, facts), None | Some(HeldBack::Tried));
-        let is_tried = |drive: DriveId| !(facts.is_untried)(drive);
-        let ripe = self.away.iter().filter(|(drive, absence)| is_ripe(absence) && may(**drive) && is_tried(**drive));
-        let drive = ripe.min_by_key(|(drive, absence)| (absence.since, **drive)).map(|(drive, _)| *drive)?;
+        let is_due = |drive: DriveId, absence: &Absence| {
+            absence.quiet_until <= now
+                && (self.is_to_be_tried(drive, absence, now, facts)
+                    || self.is_to_be_given_up(drive, absence, now, facts))
+        };
+        let due = self.away.iter().filter(|(drive, absence)| is_due(**drive, absence));
+        let drive = due.min_by_key(|(drive, absence)| (absence.since, **drive)).map(|(drive, _)| *drive)?;
         let is_away = (facts.is_away)(drive);
         let absence = self.away.get_mut(&drive)?;
         (absence.quiet_until, absence.asked) = (now + AGAIN_AFTER, is_away);
@@ -228,7 +252,7 @@ mod tests {
             |spec| Facts { spec, is_away: &|drive| drive == DriveId(3), is_untried: &|_| false, lossy_beside: &|_| 0 };
         absences.absent(DriveId(3), at(5));
         absences.absent(DriveId(3), at(9)); // known
-        assert_eq!(absences.deadline(at(6)), at(29));
+        assert_eq!((absences.deadline(at(6)), absences.deadline(at(15))), (at(15), at(29)));
         assert_eq!(verdicts(&mut absences, at(28), &facts(&spec)), []);
         assert_eq!(verdicts(&mut absences, at(29), &facts(&spec)), [Verdict::GiveUp(DriveId(3))]);
         assert_eq!((verdicts(&mut absences, at(29), &facts(&spec)), absences.deadline(at(29))), (vec![], at(30)));
@@ -237,7 +261,7 @@ mod tests {
         assert_eq!(absences.deadline(at(30)), Time::MAX);
         let mut never = Absences::new(None);
         never.absent(DriveId(3), at(5));
-        assert_eq!((verdicts(&mut never, at(5_000), &facts(&spec)), never.deadline(at(6))), (vec![], Time::MAX));
+        assert_eq!((verdicts(&mut never, at(5_000), &facts(&spec)), never.deadline(at(11))), (vec![], Time::MAX));
     }
 
     #[test]
@@ -250,7 +274,29 @@ mod tests {
         assert_eq!(absences.views(at(24), &facts(&spec))[0].held_back, Some(HeldBack::Tried));
         absences.settled(DriveId(3));
         absences.absent(DriveId(3), at(25));
-        assert_eq!(verdicts(&mut absences, at(48), &facts(&spec)), [], "it was there an hour after that");
+        assert_eq!(verdicts(&mut absences, at(30), &facts(&spec)), [], "it was there an hour before");
+    }
+
+    #[test]
+    fn one_that_stands_by_is_tried_though_nothing_is_ever_given_up_or_others_are_away_too() {
+        let spec = rack("pelican");
+        for after in [None, Some(DAY)] {
+            let mut absences = Absences::new(after);
+            let facts = |spec| Facts { spec, is_away: &|_| false, is_untried: &|_| false, lossy_beside: &|_| 9 };
+            let both = [Verdict::Try(DriveId(3)), Verdict::Try(DriveId(4))];
+            absences.absent(DriveId(3), at(0));
+            absences.absent(DriveId(4), at(1));
+            absences.absent(DriveId(3), at(2));
+            assert_eq!((verdicts(&mut absences, at(6), &facts(&spec)), absences.deadline(at(6))), (vec![], at(7)));
+            assert_eq!(verdicts(&mut absences, at(8), &facts(&spec)), both);
+            assert_eq!((verdicts(&mut absences, at(8), &facts(&spec)), absences.deadline(at(8))), (vec![], at(9)));
+            assert_eq!(verdicts(&mut absences, at(9), &facts(&spec)), both, "no group was woken");
+            absences.absent(DriveId(3), at(9));
+            absences.settled(DriveId(4));
+            assert_eq!((verdicts(&mut absences, at(14), &facts(&spec)), absences.deadline(at(14))), (vec![], at(15)));
+            let away = Facts { is_away: &|_| true, ..facts(&spec) };
+            assert_eq!(verdicts(&mut absences, at(23), &away), [], "it does not stand by");
+        }
     }
 
     #[test]

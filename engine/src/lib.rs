@@ -73,7 +73,7 @@ pub mod trace;
 mod trace_hash;
 pub mod uploads;
 
-pub use absence::{AbsenceView, HeldBack};
+pub use absence::{AbsenceView, HeldBack, TRY_AFTER};
 pub use action::{Action, Outcome, Rejection, Taking, Transfer};
 pub use class::{ClassPhase, ClassView, GroupState};
 pub use controller::{Controller, Waking};

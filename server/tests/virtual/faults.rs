@@ -2,7 +2,7 @@
 
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use catalog::{Blob, Place};
-use engine::{DrivePhase, GroupState};
+use engine::{DrivePhase, GroupState, TRY_AFTER};
 use model::DriveId;
 use model::physics::PowerState;
 use s3::store::ServiceError;
@@ -38,6 +38,35 @@ fn r_lost_drives_cost_nothing_and_one_more_is_refused_until_it_is_back() {
             }
             tokio::time::sleep(SECOND).await;
             assert_eq!(larder.get("p").await.unwrap(), 1);
+        });
+    }
+}
+
+#[test]
+fn a_drive_that_is_back_is_tried_though_nobody_reads_or_writes_for_one_start_of_its_group() {
+    for after in [None, Some(24 * HOUR)] {
+        let mut site = Site::nas8();
+        site.policy.give_up_after = after;
+        let media = site.facts().media;
+        site.run(async |larder| {
+            larder.put("o", 1, 60 * MIB).await.unwrap();
+            larder.settle().await;
+            let blob = blob_of(larder, "o").await;
+            let (gone, other) = (blob.drives[0], blob.drives[1]);
+            media[gone.index()].set_dead(true);
+            assert_eq!(larder.get("o").await.unwrap(), 1);
+            larder.settle().await;
+            let absences = async || larder.ask(|rack| rack.absences().len()).await;
+            let starts = || larder.rack.starts(other);
+            let (before, since) = (starts(), larder.elapsed());
+            assert_eq!(absences().await, 1, "a read has found it away");
+            // Nobody is told that it answers again.
+            media[gone.index()].set_dead(false);
+            larder.until("found again", 12 * HOUR, async || absences().await == 0).await;
+            assert!(larder.elapsed() - since <= TRY_AFTER + HOUR / 2, "{:?}", larder.elapsed() - since);
+            larder.settle().await;
+            tokio::time::sleep(24 * HOUR).await;
+            assert_eq!(starts() - before, 1, "its group was started once for that");
         });
     }
 }
