@@ -41,6 +41,16 @@ struct Survived<'a> {
     rebuilds_in_group: u32,
     /// One domain of each of these kinds, which takes the media of several drives with it, but for so many groups.
     domains: Vec<SurvivedDomain<'a>>,
+    /// Kinds of domains that keep the media of their drives: while one is off, so many groups cannot be read. Groups are
+    /// not spread over these.
+    unreadable_while_off: Vec<UnreadableWhileOff<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct UnreadableWhileOff<'a> {
+    kind: &'a str,
+    /// The most groups that one domain of the kind takes with it.
+    groups: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -158,12 +168,31 @@ fn survived<'a>(spec: &'a RackSpec, layout: &Layout) -> Survived<'a> {
         drives_of_group: spec.code.parity,
         rebuilds_in_group: spec.group_drives - spec.code.stacks() as u32,
         domains: shared.map(of_kind).collect(),
+        unreadable_while_off: unreadable_while_off(spec, layout),
     }
+}
+
+/// The kinds of domains whose loss takes no media, and more than r drives of a group out of reach.
+fn unreadable_while_off<'a>(spec: &'a RackSpec, layout: &Layout) -> Vec<UnreadableWhileOff<'a>> {
+    let kept = spec.failure_domains.iter().enumerate().filter(|(_, kind)| !kind.loses_media);
+    let of_kind = |(column, kind): (usize, &'a model::FailureDomains)| {
+        let mut groups: BTreeMap<u32, u32> = BTreeMap::new();
+        for group in &layout.groups {
+            let mut drives: BTreeMap<u32, usize> = BTreeMap::new();
+            for drive in &group.drives {
+                *drives.entry(spec.drive(*drive).failure_domains[column].0).or_default() += 1;
+            }
+            let lacking = drives.into_iter().filter(|(_, drives)| *drives > usize::from(spec.code.parity));
+            lacking.for_each(|(domain, _)| *groups.entry(domain).or_default() += 1);
+        }
+        groups.into_values().max().map(|groups| UnreadableWhileOff { kind: &kind.name, groups })
+    };
+    kept.filter_map(of_kind).collect()
 }
 
 /// The same as a sentence.
 fn survival(survived: &Survived<'_>) -> String {
-    let Survived { drives_of_group, rebuilds_in_group, domains } = survived;
+    let Survived { drives_of_group, rebuilds_in_group, domains, .. } = survived;
     if *drives_of_group == 0 {
         return "no loss of a drive: the code has no redundancy".to_owned();
     }
@@ -235,6 +264,12 @@ fn text(spec: &RackSpec, layout: &Layout, report: &PlanReport<'_>) -> String {
     );
     row(&mut text, "power", shown);
     row(&mut text, "survives", survival(&report.survives));
+    for UnreadableWhileOff { kind, groups } in &report.survives.unreadable_while_off {
+        let all = layout.groups.len();
+        let shown =
+            format!("while a `{kind}` is off, {groups} of {all} groups cannot be read; nothing on them is lost");
+        row(&mut text, "unreadable", shown);
+    }
     let spares: Vec<u32> = layout.spares.iter().map(|drive| drive.0).collect();
     row(&mut text, "spares", if spares.is_empty() { "none".to_owned() } else { runs(&spares) });
     for warning in &report.warnings {
@@ -322,7 +357,13 @@ mod tests {
             pelican.starts_with("the loss of any 3 drives of each group at once, or of any one `tray`"),
             "{pelican}"
         );
-        assert_eq!(planned("nas8").0["survives"]["rebuilds_in_group"], 1);
+        let (json, text) = planned("nas8");
+        assert_eq!(json["survives"]["rebuilds_in_group"], 1);
+        assert_eq!(
+            json["survives"]["unreadable_while_off"],
+            serde_json::json!([{ "kind": "controller", "groups": 2 }])
+        );
+        assert!(text.contains("while a `controller` is off, 2 of 2 groups cannot be read"), "{text}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.toml");
         let (_, nas8) = model::text::SHIPPED.iter().find(|(name, _)| *name == "nas8").unwrap();

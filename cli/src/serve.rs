@@ -79,10 +79,13 @@ fn first_made(options: &Quickstart) -> anyhow::Result<DataDir> {
         ("migrate.linger", "\"10 s\"".to_owned()),
         ("migrate.scan_interval", "\"5 s\"".to_owned()),
     ];
+    let mut listen = Config::default().listen;
     if let Some(port) = options.port {
-        let listen = SocketAddr::new(Config::default().listen.ip(), port);
+        listen.set_port(port);
         settings.push(("listen", format!("\"{listen}\"")));
     }
+    // A directory that is made keeps its port: not one that turns out to be taken right after.
+    app::can_listen(listen, "another with --port")?;
     let rack = options.rack.clone().unwrap_or_else(|| QUICKSTART_RACK.to_owned());
     let dir = DataDir::init(&options.data.data, &InitOptions { rack: rack.into(), settings, wipe: Vec::new() })?;
     tracing::info!(

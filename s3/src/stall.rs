@@ -57,6 +57,12 @@ impl StallGuard {
         Self { stream, traffic: Arc::clone(traffic), pace, pending: None }
     }
 
+    /// The first byte that the client sends, which stays to be read; `None` if it sends nothing.
+    pub async fn first_byte(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        Ok(if self.stream.peek(&mut byte).await? == 0 { None } else { Some(byte[0]) })
+    }
+
     /// Lets a write that is done pass, and a pending one until the time for it is over.
     fn guard(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(done) = poll {

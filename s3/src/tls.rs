@@ -12,13 +12,18 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
+
+/// The answer to plain HTTP.
+const PLAIN_HTTP: &str = "this is HTTPS; write https:// in the endpoint\n";
+/// So much of a request over plain HTTP is read and thrown away before its connection is closed.
+const PLAIN_READ_MAX: u64 = 1024 * 1024;
 
 /// Why a certificate and a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +65,33 @@ impl Tls {
         Ok(())
     }
 
-    /// Shakes hands with the client behind `stream`.
+    /// Shakes hands with the client behind `stream`. One that speaks plain HTTP is told so.
+    ///
+    /// # Errors
+    /// The connection's, and that of a client which speaks no TLS.
     pub(crate) async fn accept(&self, stream: StallGuard) -> io::Result<Transport> {
+        // A method begins with a letter, and a handshake does not.
+        if stream.first_byte().await?.is_some_and(|byte| byte.is_ascii_alphabetic()) {
+            return refuse_plain(stream).await;
+        }
         let acceptor = TlsAcceptor::from(Arc::clone(&self.current.lock()));
         Ok(Transport::Tls(Box::new(acceptor.accept(stream).await?)))
     }
+}
+
+/// Answers a request over plain HTTP. What the client has sent is read before the connection is closed: else the system
+/// resets it, and the answer may be lost.
+async fn refuse_plain(mut stream: StallGuard) -> io::Result<Transport> {
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{PLAIN_HTTP}",
+        PLAIN_HTTP.len()
+    );
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await?;
+    let mut left = stream.take(PLAIN_READ_MAX);
+    tokio::io::copy(&mut left, &mut tokio::io::sink()).await?;
+    Err(io::Error::new(io::ErrorKind::InvalidData, "a client speaks plain HTTP"))
 }
 
 fn config(certificate: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {

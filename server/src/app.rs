@@ -141,11 +141,21 @@ fn notify(manager: Option<&ServiceManager>, state: &str) {
 
 /// A listener on `wanted`, and the address it has got; `mend` is what to choose if there is none to be had.
 async fn listen(wanted: SocketAddr, mend: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
-    let listener = TcpListener::bind(wanted).await.map_err(|source| {
-        ServerError::Refused(format!("cannot listen on {wanted}: {source}; choose {mend}, or end what listens there"))
-    })?;
+    let listener = TcpListener::bind(wanted).await.map_err(|source| is_taken(wanted, &source, mend))?;
     let address = listener.local_addr().map_err(|source| io_error("asking for the address", source))?;
     Ok((listener, address))
+}
+
+/// An error if nobody can listen on `wanted` just now; `mend` is what to choose then.
+///
+/// # Errors
+/// [`ServerError::Refused`].
+pub fn can_listen(wanted: SocketAddr, mend: &str) -> Result<(), ServerError> {
+    std::net::TcpListener::bind(wanted).map(drop).map_err(|source| is_taken(wanted, &source, mend))
+}
+
+fn is_taken(wanted: SocketAddr, source: &io::Error, mend: &str) -> ServerError {
+    ServerError::Refused(format!("cannot listen on {wanted}: {source}; choose {mend}, or end what listens there"))
 }
 
 /// Bits that no other start has had.

@@ -1,8 +1,8 @@
-//! `/metrics`: the server's figures as OpenMetrics text, for Prometheus and whatever else scrapes, over plain HTTP on
+//! `/metrics`: the server's figures as text, for Prometheus and whatever else scrapes, over plain HTTP on
 //! an address of its own (`metrics.listen` in larder.toml). S3 knows nothing of it: there, `/metrics` is a bucket.
 //!
 //! ```text
-//! GET /metrics     OpenMetrics 1.0 text; HEAD likewise
+//! GET /metrics     OpenMetrics 1.0 if `Accept` names it, else the text format of Prometheus; HEAD likewise
 //! anything else    404 or 405
 //! ```
 //!
@@ -13,6 +13,7 @@
 //!   beyond that replaces the oldest one without a request; if all have sent one, it waits. So idle connections cannot
 //!   block a scrape.
 
+mod classic;
 mod page;
 
 use crate::admin::{Admin, AdminError};
@@ -38,6 +39,9 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What OpenMetrics 1.0 calls itself.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The text format of Prometheus.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Serves `/metrics` of `admin`'s server on `listener`, until it is dropped.
 pub async fn serve(listener: TcpListener, admin: Arc<impl Admin>) {
@@ -75,7 +79,7 @@ async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>, asked: Arc<
     let service = service_fn(move |request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let admin = Arc::clone(&admin);
-        async move { Ok::<_, Infallible>(answer(&*admin, request.method(), request.uri().path()).await) }
+        async move { Ok::<_, Infallible>(answer(&*admin, &request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.keep_alive(false);
@@ -85,20 +89,27 @@ async fn serve_connection(stream: TcpStream, admin: Arc<impl Admin>, asked: Arc<
     }
 }
 
-async fn answer(admin: &impl Admin, method: &Method, path: &str) -> Response<Full<Bytes>> {
-    let (status, text) = match (path, method) {
+async fn answer<B>(admin: &impl Admin, request: &Request<B>) -> Response<Full<Bytes>> {
+    let plain = "text/plain; charset=utf-8";
+    let (status, kind, text) = match (request.uri().path(), request.method()) {
         ("/metrics", &Method::GET | &Method::HEAD) => match scrape(admin).await {
-            Ok(text) => (StatusCode::OK, text),
-            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+            Ok(text) if takes_open_metrics(request) => (StatusCode::OK, OPEN_METRICS, text),
+            Ok(text) => (StatusCode::OK, CLASSIC, classic::text(&text)),
+            Err(error) => (StatusCode::SERVICE_UNAVAILABLE, plain, format!("{error}\n")),
         },
-        ("/metrics", _) => (StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned()),
-        _ => (StatusCode::NOT_FOUND, "there is /metrics\n".to_owned()),
+        ("/metrics", _) => (StatusCode::METHOD_NOT_ALLOWED, plain, "only GET\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, plain, "there is /metrics\n".to_owned()),
     };
-    let kind = if status == StatusCode::OK { OPEN_METRICS } else { "text/plain; charset=utf-8" };
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
+}
+
+/// True if the client names OpenMetrics among what it takes. Prometheus does; others may know the older format alone.
+fn takes_open_metrics<B>(request: &Request<B>) -> bool {
+    let mut accepted = request.headers().get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.any(|accepted| accepted.contains("application/openmetrics-text"))
 }
 
 /// The figures of now, as OpenMetrics text.

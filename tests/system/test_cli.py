@@ -141,6 +141,13 @@ class Words(SystemTest):
         with open(os.path.join(free.data, "credentials"), encoding="ascii") as file:
             self.assertNotIn("export AWS_ENDPOINT_URL", file.read())
 
+    def test_a_quickstart_on_a_port_that_is_taken_makes_nothing(self):
+        data = os.path.join(self.root, "none")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            output = larder("quickstart", "--data", data, "--port", str(taken.getsockname()[1]))
+        self.assertIn("choose another with --port", refusal(output))
+        self.assertFalse(os.path.exists(data))
+
     def test_what_others_can_reach_is_said_with_its_address(self):
         if subprocess.run(["unshare", "-rn", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("no network of its own can be made here")

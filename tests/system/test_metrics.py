@@ -8,6 +8,7 @@ import time
 import unittest
 
 from harness import BRISK, STAYING, SystemTest, noise, refusal, larder
+from prometheus_client import parser as classic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 
@@ -18,10 +19,10 @@ class Metrics(SystemTest):
         self.assertTrue(found, server.log())
         return server, found.group(1)
 
-    def get(self, address, path="/metrics", method="GET"):
+    def get(self, address, path="/metrics", method="GET", accept="application/openmetrics-text;version=1.0.0;q=0.5"):
         connection = http.client.HTTPConnection(address, timeout=30)
         try:
-            connection.request(method, path)
+            connection.request(method, path, headers={"accept": accept} if accept else {})
             response = connection.getresponse()
             return response.status, response.getheader("content-type"), response.read().decode()
         finally:
@@ -39,6 +40,19 @@ class Metrics(SystemTest):
                 self.assertNotIn(labels, figures.setdefault(sample.name, {}), "each line once")
                 figures[sample.name][labels] = sample.value
         return figures
+
+    def test_a_client_that_does_not_ask_for_openmetrics_gets_the_older_format(self):
+        _, address = self.scraped()
+        status, kind, text = self.get(address, accept=None)
+        self.assertEqual((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        self.assertNotIn("# UNIT", text)
+        self.assertNotIn("# EOF", text)
+        families = {family.name: family.type for family in classic.text_string_to_metric_families(text)}
+        self.assertNotIn("unknown", families.values(), "each family has its type")
+        self.assertEqual((families["larder_build_info"], families["larder_drive_starts"]), ("gauge", "counter"))
+        open_names = {name for name in self.figures(address)}
+        names = {sample.name for family in classic.text_string_to_metric_families(text) for sample in family.samples}
+        self.assertEqual(names, open_names)
 
     def test_connections_that_say_nothing_keep_no_scrape_from_being_answered(self):
         _, address = self.scraped()

@@ -88,9 +88,9 @@ class Tls(SystemTest):
         self.assertEqual(client.get_object(Bucket="pantry", Key="by-aws")["Body"].read(), body)
         plain = http.client.HTTPConnection(server.address, timeout=30)
         self.addCleanup(plain.close)
-        with self.assertRaises((http.client.HTTPException, OSError)):
-            plain.request("GET", "/")
-            plain.getresponse()
+        plain.request("PUT", "/pantry/plain", body=b"x" * 100_000)
+        answer = plain.getresponse()
+        self.assertEqual((answer.status, answer.read()), (400, b"this is HTTPS; write https:// in the endpoint\n"))
         self.assertEqual(server.stop(), 0)
 
     def test_a_certificate_is_replaced_while_connections_are_open(self):
