@@ -97,6 +97,7 @@ fn request(options: &Repartition) -> anyhow::Result<Request> {
         partitions: options.partitions,
         memory_bytes: options.memory,
         columns: options.columns.as_ref().map(|all| all.split(',').map(|name| name.trim().to_owned()).collect()),
+        exclude: options.exclude.clone(),
         filter: options.filter.clone(),
         object_bytes: options.object_size,
         format: options.format.clone(),

@@ -21,6 +21,7 @@
 mod buffer;
 mod checkpoint;
 mod class_steps;
+mod exclude;
 mod expected;
 mod finish;
 mod input;

@@ -112,6 +112,17 @@ class Input(SystemTest):
         self.assertIn("records of s3://lake/nd/0.ndjson, there is no column `kindd`", output.stdout)
         self.assertEqual((self.jobs(), self.keys("out")), ([], []))
 
+    def test_what_spark_keeps_beside_its_data_and_what_the_user_excludes_is_no_input(self):
+        self.put({"csv/0.csv": table(1, 2_000).encode(), "csv/_SUCCESS": b"", "csv/.0.csv.crc": b"crc\0",
+                  "csv/_committed_7": b"{}", "csv/old/1.csv": table(2, 9).encode(), "csv/notes.txt": b"not a table"})
+        by = ("--by", "hash(user_id)", "--partitions", 3, "--exclude", "old/*", "--exclude", "*.txt")
+        dry = self.command("s3://lake/csv", "--to", "s3://lake/out", *by, "--dry-run")
+        self.assertIn("5 objects excluded: .0.csv.crc, _SUCCESS, _committed_7, ...", dry.stdout)
+        found = self.partition("csv", *by)
+        rows = sum(body.decode().count("\n") - 1 for bodies in found.values() for body in bodies)
+        self.assertEqual(rows, 2_000, "the first object's, and no others")
+        self.sound()
+
     def test_a_date_without_quotes_is_shown_with_them(self):
         self.put({"csv/0.csv": table(1, 10).encode()})
         message = refusal(self.command("s3://lake/csv", "--to", "s3://lake/out", "--dry-run",
@@ -183,6 +194,8 @@ class Input(SystemTest):
             "mixed/1.csv": b"event,other\n1,2\n",
             "full/0.csv": text.encode(),
             "bent/0.csv": text.encode() + b"1,2\n",
+            "void/0.csv": b"",
+            "void/1.csv": b"",
         })
         by = ("--by", "hash(user_id)", "--partitions", 3)
         wrong = [
@@ -200,6 +213,9 @@ class Input(SystemTest):
             ("mixed", by, ["mixed/0.csv", "mixed/1.csv", "different columns"], True),
             ("bent", by, ["bent/0.csv", "2 fields"], True),
             ("none", by, ["no objects below s3://lake/none/"], False),
+            ("void", by, ["no records below s3://lake/void/: 2 objects without bytes"], False),
+            ("csv", (*by, "--exclude", "*"), ["no input below s3://lake/csv/: 1 object excluded"], False),
+            ("csv", (*by, "--exclude", "a**"), ["--exclude `a**`", "write a pattern such as"], False),
             ("cut", by, ["say so with --format"], False),
         ]
         for source, words, says, begins in wrong:

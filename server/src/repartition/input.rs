@@ -5,6 +5,7 @@
 //!
 //! Memory: [`Input`] for each object, and a page of the listing.
 
+use super::exclude::{Excluded, objects};
 use super::places::directory;
 use super::report::{Place, Request};
 use crate::error::text;
@@ -63,7 +64,7 @@ pub(super) struct WantedInput {
 impl WantedInput {
     fn wants(&self, object: &Object) -> bool {
         let is_read = self.read.as_ref().is_some_and(|read| read.contains(&object.version));
-        object.bytes > 0 && object.version < self.below && !is_read
+        object.version < self.below && !is_read
     }
 
     /// Whether there need be none: the job goes on.
@@ -82,6 +83,8 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedI
     let mut found = FoundInput {
         format: request.format.as_deref().map(str::parse).transpose().map_err(text)?,
         wanted,
+        excluded: Excluded::nothing(),
+        empty: 0,
         named: None,
         placed: Placed::default(),
         groups: BTreeMap::new(),
@@ -97,6 +100,7 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedI
         }
     }
     let prefix = directory(from).prefix;
+    found.excluded = Excluded::below(&prefix, &request.exclude)?;
     let mut start_after = None;
     loop {
         let request = ListRequest { prefix: prefix.clone(), start_after, max_keys: PAGE, delimiter: None };
@@ -111,7 +115,7 @@ pub(super) async fn listed(catalog: &Catalog, request: &Request, wanted: WantedI
         }
     }
     if (found.format.is_none() || found.placed.is_empty()) && !found.wanted.may_be_none() {
-        return Err(format!("there are no objects below s3://{}/{prefix}", from.bucket));
+        return Err(found.nothing_below(&format!("s3://{}/{prefix}", from.bucket)));
     }
     Ok(found)
 }
@@ -129,6 +133,9 @@ async fn none_is_quarantined(catalog: &Catalog, versions: &[VersionId]) -> Resul
 #[derive(Debug)]
 pub(super) struct FoundInput {
     wanted: WantedInput,
+    pub excluded: Excluded,
+    /// Objects without a byte, and so without a record.
+    empty: u64,
     /// Its format, stated by the user or by its names.
     pub format: Option<Format>,
     /// The first object whose name said so.
@@ -170,9 +177,13 @@ impl FoundInput {
     /// Takes a page of the listing.
     async fn take(&mut self, catalog: &Catalog, from: &Place, page: Vec<(String, Object)>) -> Result<(), String> {
         let mut listed = Vec::with_capacity(page.len());
-        // An object without bytes has no records; some clients put such objects in the place of directories.
         for (key, object) in page {
-            if !self.wanted.wants(&object) {
+            if !self.wanted.wants(&object) || self.excluded.takes(&key) {
+                continue;
+            }
+            // Without bytes there are no records; some clients put such objects in the place of directories.
+            if object.bytes == 0 {
+                self.empty += 1;
                 continue;
             }
             self.is_of_one_format(&from.bucket, &key)?;
@@ -183,6 +194,17 @@ impl FoundInput {
         self.place(catalog, &from.bucket, listed).await.map_err(text)
     }
 
+    /// Why there is no input at `place`.
+    fn nothing_below(&self, place: &str) -> String {
+        let (excluded, empty) = (self.excluded.count(), self.empty);
+        match (excluded, empty) {
+            (0, 0) => format!("there are no objects below {place}"),
+            (0, _) => format!("there are no records below {place}: {} without bytes", objects(empty)),
+            (_, 0) => format!("there is no input below {place}: {} excluded", objects(excluded)),
+            _ => format!("there is no input below {place}: {} without bytes, {excluded} excluded", objects(empty)),
+        }
+    }
+
     /// Learns from the name of an object what it is, unless that was said.
     fn is_of_one_format(&mut self, bucket: &str, key: &str) -> Result<(), String> {
         if self.format.is_some() && self.named.is_none() {
@@ -190,8 +212,8 @@ impl FoundInput {
         }
         let Some(format) = Format::of_key(key) else {
             return Err(format!(
-                "the name of s3://{bucket}/{key} does not show its format; say so with --format, or leave it out of \
-                 the prefix"
+                "the name of s3://{bucket}/{key} does not show its format; say so with --format, or leave it out \
+                 with --exclude"
             ));
         };
         let first = *self.format.get_or_insert(format);

@@ -123,6 +123,7 @@ pub(super) async fn survey(
         found.format = Some(resume.checkpoint.plan.format.parse().map_err(text)?);
     }
     target_is_free(&context.catalog, &from, &to).await?;
+    let excluded = found.excluded.said();
     let records = records_of(request, found.format.ok_or_else(|| String::from("there is no input"))?)?;
     let partitions = records.partition_count().map_err(text)?;
     let placed = found.placed();
@@ -131,6 +132,7 @@ pub(super) async fn survey(
     let (spec, request) = (spec.clone(), request.clone());
     let sampled = (None, None);
     let mut surveying = Surveying {
+        excluded,
         spec,
         request,
         records,
@@ -239,6 +241,8 @@ impl RackRoom {
 
 /// The facts that a strategy is chosen by.
 struct Surveying {
+    /// The report of what is excluded of the input.
+    excluded: Option<String>,
     spec: RackSpec,
     request: Request,
     records: Spec,
@@ -321,7 +325,7 @@ impl Surveying {
             input_bytes,
             workshop_bytes,
             output_bytes,
-            warnings: self.sampled.1.take().into_iter().collect(),
+            warnings: self.excluded.take().into_iter().chain(self.sampled.1.take()).collect(),
             starts_per_day: terms.starts_per_day,
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),

@@ -34,6 +34,9 @@ pub struct Request {
     pub memory_bytes: u64,
     /// The columns that are kept; all of them, if none are named.
     pub columns: Option<Vec<String>>,
+    /// Patterns of the keys below the prefix that are no part of the input, beside the files of Spark that hold no records.
+    #[serde(default)]
+    pub exclude: Vec<String>,
     /// Which records are kept; all of them, if nothing is said.
     pub filter: Option<String>,
     /// The size of the objects that are written, in bytes, at most; chosen, if nothing is said.
