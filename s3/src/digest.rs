@@ -122,8 +122,10 @@ impl DigestClaims {
     /// Verifies the claims against the digests of the bytes.
     ///
     /// # Errors
-    /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come.
+    /// `BadDigest` where a claim is wrong, `MalformedTrailerError` where an announced one did not come, or another one
+    /// did.
     pub fn verify(&self, trailers: Option<&HeaderMap>, digests: &Digests) -> Result<(), ErrorResponse> {
+        self.check_trailers(trailers)?;
         if self.md5.is_some_and(|md5| md5 != digests.md5) {
             return Err(ErrorCode::BadDigest.with("The Content-MD5 you specified did not match what we received."));
         }
@@ -139,6 +141,25 @@ impl DigestClaims {
         }
         Ok(())
     }
+
+    /// A trailer that nobody announced would not be verified, so its sender believes what is not so.
+    fn check_trailers(&self, trailers: Option<&HeaderMap>) -> Result<(), ErrorResponse> {
+        let announced = match self.checksum {
+            Some(ChecksumClaim::Trailer(kind)) => Some(trailer_name(kind)),
+            _ => None,
+        };
+        let names = trailers.into_iter().flat_map(|trailers| trailers.iter().map(|(name, _)| name.as_str()));
+        let names: Vec<&str> = names.collect();
+        match names.as_slice() {
+            [] => Ok(()),
+            [name] if announced.as_deref() == Some(*name) => Ok(()),
+            _ => Err(ErrorCode::MalformedTrailerError.into()),
+        }
+    }
+}
+
+fn trailer_name(kind: ChecksumKind) -> String {
+    format!("{PREFIX}{}", spelling(kind))
 }
 
 fn parse_md5(value: &HeaderValue) -> Result<[u8; 16], ErrorResponse> {
@@ -161,8 +182,8 @@ fn parse_trailer_name(value: &HeaderValue) -> Result<ChecksumKind, ErrorResponse
 }
 
 fn from_trailer(kind: ChecksumKind, trailers: Option<&HeaderMap>) -> Result<String, ErrorResponse> {
-    let name = format!("{PREFIX}{}", spelling(kind));
-    let value = trailers.and_then(|trailers| trailers.get(&name)).ok_or(ErrorCode::MalformedTrailerError)?;
+    let value =
+        trailers.and_then(|trailers| trailers.get(trailer_name(kind))).ok_or(ErrorCode::MalformedTrailerError)?;
     parse_checksum(kind, value)
 }
 
@@ -414,6 +435,22 @@ mod tests {
             hex_simd::encode_to_string(parallel_md5::digest(&[empty, empty].concat()), hex_simd::AsciiCase::Lower);
         assert_eq!(etag_of_parts(&[empty, empty]), format!("{expected}-2"));
         assert_eq!((md5_of_etag("d41d8cd98f00b204e9800998ecf8427e-2"), md5_of_etag("x")), (None, None));
+    }
+
+    #[test]
+    fn a_trailer_is_the_announced_one_alone() {
+        let crc = ("x-amz-checksum-crc32", "AAAAAA==");
+        let digests = claiming(ChecksumKind::Crc32).digests(b"");
+        let code = |claims: &DigestClaims, trailers: &[(&'static str, &str)]| {
+            claims.verify(Some(&headers(trailers)), &digests).err().map(|error| error.code)
+        };
+        let (announced, plain) = (claiming(ChecksumKind::Crc32), DigestClaims::default());
+        assert_eq!((code(&announced, &[crc]), code(&plain, &[])), (None, None));
+        let malformed = Some(ErrorCode::MalformedTrailerError);
+        for trailers in [&[][..], &[crc, crc], &[("x-amz-checksum-sha1", "AAAA")], &[crc, ("x-amz-meta-a", "1")]] {
+            assert_eq!(code(&announced, trailers), malformed, "{trailers:?}");
+        }
+        assert_eq!(code(&plain, &[crc]), malformed, "it would not be verified");
     }
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {

@@ -3,9 +3,12 @@
 //! The library gathers a chunk in memory before it hands it on, and a chunk may say it has 4 GiB; some clients really
 //! send a whole object as one chunk. Chunks that are not signed are cut into chunks as they arrive. A signed chunk
 //! cannot be cut, so one above [`SIGNED_BYTES`] is refused.
+//!
+//! The library reads the trailer, but answers a malformed one as it does a malformed chunk. Here the former has its own
+//! error, as on AWS.
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use s3s::StdError;
 use std::collections::VecDeque;
@@ -16,6 +19,8 @@ use std::task::{Context, Poll, ready};
 const SIGNED_BYTES: u64 = 16 << 20;
 /// The longest line before a chunk, in bytes; a signature takes 64.
 const LINE_BYTES: usize = 256;
+/// The longest trailer, in bytes; the library takes no longer one.
+const TRAILER_BYTES: usize = 16 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ChunkMode {
@@ -34,8 +39,8 @@ enum ChunkState {
     Data(u64),
     /// Behind a chunk, with so many bytes of its line end to come.
     End(u8),
-    /// In the trailer, which the library reads.
-    Trailer,
+    /// In the trailer, of which these bytes came.
+    Trailer(Vec<u8>),
 }
 
 /// A body whose chunks are bounded.
@@ -95,7 +100,13 @@ impl<B> ChunkedBody<B> {
                         self.ready.push_back(byte);
                     }
                 }
-                ChunkState::Trailer => self.ready.push_back(piece.split_to(piece.len())),
+                ChunkState::Trailer(trailer) => {
+                    if trailer.len() + piece.len() > TRAILER_BYTES {
+                        return Err("MalformedTrailer: it is too long".into());
+                    }
+                    trailer.extend_from_slice(&piece);
+                    self.ready.push_back(piece.split_to(piece.len()));
+                }
             }
         }
         Ok(())
@@ -109,16 +120,25 @@ impl<B> ChunkedBody<B> {
         if self.mode == ChunkMode::Signed && size > SIGNED_BYTES {
             return Err(format!("ChunkTooLarge: a signed chunk may have {SIGNED_BYTES} bytes").into());
         }
-        self.state = if size == 0 { ChunkState::Trailer } else { ChunkState::Data(size) };
+        self.state = if size == 0 { ChunkState::Trailer(Vec::new()) } else { ChunkState::Data(size) };
         if size == 0 || self.mode == ChunkMode::Signed {
             self.ready.push_back(line.into());
         }
         Ok(())
     }
 
-    /// True before the chunk of no bytes, which ends a body: the library takes one that is cut off between two chunks.
-    fn lacks_its_end(&self) -> bool {
-        self.mode != ChunkMode::Plain && !matches!(self.state, ChunkState::Trailer)
+    /// Checks what came once the body is over.
+    ///
+    /// # Errors
+    /// A body without the chunk of no bytes, which ends it: the library takes one that is cut off between two chunks. A
+    /// trailer with lines that are no headers.
+    fn check_end(&self) -> Result<(), StdError> {
+        match &self.state {
+            _ if self.mode == ChunkMode::Plain => Ok(()),
+            ChunkState::Trailer(trailer) if trailer.split(|byte| *byte == b'\n').all(is_trailer_line) => Ok(()),
+            ChunkState::Trailer(_) => Err("MalformedTrailer: a line is no header".into()),
+            _ => Err("Incomplete: the last chunk is missing".into()),
+        }
     }
 
     fn pass_data(&mut self, data: Bytes) {
@@ -128,6 +148,16 @@ impl<B> ChunkedBody<B> {
             self.ready.extend([format!("{:x}\r\n", data.len()).into(), data, Bytes::from_static(b"\r\n")]);
         }
     }
+}
+
+/// True of a line of a trailer: a header, or nothing.
+fn is_trailer_line(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    let colon = line.iter().position(|byte| *byte == b':');
+    let is_header = |colon: usize| {
+        HeaderName::from_bytes(&line[..colon]).is_ok() && HeaderValue::from_bytes(&line[colon + 1..]).is_ok()
+    };
+    line.is_empty() || colon.is_some_and(is_header)
 }
 
 impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBody<B> {
@@ -141,9 +171,11 @@ impl<B: HttpBody<Data = Bytes, Error = StdError> + Unpin> HttpBody for ChunkedBo
             }
             let frame = match ready!(Pin::new(&mut self.inner).poll_frame(cx)) {
                 Some(Ok(frame)) if self.mode != ChunkMode::Plain => frame,
-                None if self.lacks_its_end() => {
-                    self.state = ChunkState::Trailer;
-                    return Poll::Ready(Some(Err("Incomplete: the last chunk is missing".into())));
+                None => {
+                    let checked = self.check_end();
+                    // It is reported once.
+                    self.mode = ChunkMode::Plain;
+                    return Poll::Ready(checked.err().map(Err));
                 }
                 other => return Poll::Ready(other),
             };
@@ -200,18 +232,30 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_with_a_chunk_of_no_bytes() {
+    fn a_body_ends_with_a_chunk_of_no_bytes_and_a_trailer_of_headers() {
         for kind in [UNSIGNED, SIGNED] {
             let mut headers = HeaderMap::new();
             headers.insert("x-amz-content-sha256", kind.try_into().unwrap());
-            for (sent, lacks) in
-                [(&b"1\r\na\r\n"[..], true), (b"1\r\na\r\n0\r\n\r\n", false), (b"", true), (b"1\r\n", true)]
-            {
+            for (sent, error) in [
+                (&b"1\r\na\r\n"[..], Some("Incomplete")),
+                (b"", Some("Incomplete")),
+                (b"1\r\n", Some("Incomplete")),
+                (b"1\r\na\r\n0\r\n\r\n", None),
+                (b"0\r\nx-amz-checksum-crc32:AAAAAA==\r\nx-amz-trailer-signature:00\r\n\r\n", None),
+                (b"0\r\ngarbage\r\n\r\n", Some("MalformedTrailer")),
+                (b"0\r\na b:c\r\n\r\n", Some("MalformedTrailer")),
+                (b"0\r\n:c\r\n\r\n", Some("MalformedTrailer")),
+                (b"0\r\na:b\r\n\r\nmore", Some("MalformedTrailer")),
+            ] {
                 let mut framing = ChunkedBody::of(&headers, ());
                 framing.take(Bytes::from_static(sent)).unwrap();
-                assert_eq!(framing.lacks_its_end(), lacks, "{kind} {sent:?}");
+                let found = framing.check_end().err().map(|error| error.to_string());
+                let found = found.as_deref().and_then(|text| text.split(':').next());
+                assert_eq!(found, error, "{kind} {sent:?}");
             }
         }
+        let long = [b"0\r\na:".as_slice(), &[b'b'; TRAILER_BYTES]].concat();
+        assert!(framed(UNSIGNED, &long, 1_000).unwrap_err().to_string().starts_with("MalformedTrailer"));
     }
 
     #[test]
