@@ -21,12 +21,12 @@ const PAGE: usize = 1_000;
 
 /// The requested attributes of an object.
 pub(crate) async fn of_object(front: &Frontend, request: &S3Request) -> Answer {
-    let wanted = wanted(request)?;
+    let (wanted, page) = (wanted(request)?, PartsPage::of(request)?);
     let bucket = front.owned_bucket(request).await?;
     let object = front.readable_object(request, &bucket).await?;
     versions::check(request)?;
     let is_wanted = |name: &str| wanted.contains(&name);
-    let parts = if is_wanted("ObjectParts") { parts(front, request, &object).await? } else { None };
+    let parts = if is_wanted("ObjectParts") { page.read(front, &object).await? } else { None };
     let mut answer = document(&Attributes {
         parts,
         checksum: is_wanted("Checksum").then(|| checksum(&object)).flatten(),
@@ -56,31 +56,39 @@ fn wanted(request: &S3Request) -> Result<Vec<&'static str>, ErrorResponse> {
     Ok(wanted)
 }
 
-/// A page of the parts of an object that was uploaded in parts.
-async fn parts(
-    front: &Frontend,
-    request: &S3Request,
-    object: &Object,
-) -> Result<Option<GetObjectAttributesParts>, ErrorResponse> {
-    if object.parts.is_empty() {
-        return Ok(None);
+/// The page of parts that a request names. It is checked whether or not there are parts.
+struct PartsPage {
+    max: usize,
+    marker: usize,
+}
+
+impl PartsPage {
+    fn of(request: &S3Request) -> Result<Self, ErrorResponse> {
+        let max = number(request.header("x-amz-max-parts")?, "x-amz-max-parts", PAGE)?.min(PAGE);
+        let marker = number(request.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
+        Ok(Self { max, marker })
     }
-    let max = number(request.header("x-amz-max-parts")?, "x-amz-max-parts", PAGE)?.min(PAGE);
-    let marker = number(request.header("x-amz-part-number-marker")?, "x-amz-part-number-marker", 0)?;
-    let after = u32::try_from(marker).unwrap_or(u32::MAX - 1);
-    let mut found = front.store.parts(object.version, after, max + 1).await?;
-    // A page of none leads nowhere, so it is not said to go on.
-    let truncated = max > 0 && found.len() > max;
-    found.truncate(max);
-    let last = found.last().map_or(0, |part| part.number);
-    Ok(Some(GetObjectAttributesParts {
-        is_truncated: Some(truncated),
-        max_parts: i32::try_from(max).ok(),
-        next_part_number_marker: i32::try_from(last).ok(),
-        part_number_marker: i32::try_from(marker).ok(),
-        parts: Some(found.iter().map(part).collect()),
-        total_parts_count: i32::try_from(object.parts.count()).ok(),
-    }))
+
+    /// These parts of an object that was uploaded in parts.
+    async fn read(&self, front: &Frontend, object: &Object) -> Result<Option<GetObjectAttributesParts>, ErrorResponse> {
+        if object.parts.is_empty() {
+            return Ok(None);
+        }
+        let after = u32::try_from(self.marker).unwrap_or(u32::MAX - 1);
+        let mut found = front.store.parts(object.version, after, self.max + 1).await?;
+        // A page of none leads nowhere, so it is not said to go on.
+        let truncated = self.max > 0 && found.len() > self.max;
+        found.truncate(self.max);
+        let last = found.last().map_or(0, |part| part.number);
+        Ok(Some(GetObjectAttributesParts {
+            is_truncated: Some(truncated),
+            max_parts: i32::try_from(self.max).ok(),
+            next_part_number_marker: i32::try_from(last).ok(),
+            part_number_marker: i32::try_from(self.marker).ok(),
+            parts: Some(found.iter().map(part).collect()),
+            total_parts_count: i32::try_from(object.parts.count()).ok(),
+        }))
+    }
 }
 
 fn part(part: &Part) -> ObjectPart {

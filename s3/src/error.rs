@@ -366,6 +366,8 @@ impl LibraryError {
             let message = format!("The authorization header is malformed; the region is wrong; expecting '{REGION}'");
             let mut error = ErrorCode::AuthorizationHeaderMalformed.with(message);
             error.elements.push(("Region", REGION.to_owned()));
+            // A HEAD has no body to say it in.
+            error.headers.push((HeaderName::from_static("x-amz-bucket-region"), HeaderValue::from_static(REGION)));
             return error;
         }
         let unknown = if status.is_server_error() { ErrorCode::InternalError } else { ErrorCode::InvalidRequest };
