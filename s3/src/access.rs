@@ -251,9 +251,10 @@ fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, Err
     }
     let (mut owners, mut public, mut others) = (0, 0, 0);
     for grant in policy.grants.iter().flatten() {
-        let grantee = grant.grantee.as_ref();
-        let is_owner = grantee.and_then(|grantee| grantee.id.as_deref()) == Some(bucket.owner.as_str());
-        let is_everyone = grantee.and_then(|grantee| grantee.uri.as_deref()) == Some(ALL_USERS);
+        let grantee = grant.grantee.as_ref().filter(|grantee| is_well_formed(grantee));
+        let grantee = grantee.ok_or(ErrorCode::MalformedAclError)?;
+        let is_owner = grantee.id.as_deref() == Some(bucket.owner.as_str());
+        let is_everyone = grantee.uri.as_deref() == Some(ALL_USERS);
         let permission = grant.permission.as_ref().map(Permission::as_str).filter(|name| PERMISSIONS.contains(name));
         match permission.ok_or(ErrorCode::MalformedAclError)? {
             Permission::FULL_CONTROL if is_owner => owners += 1,
@@ -265,6 +266,15 @@ fn canned_like(policy: &AccessControlPolicy, bucket: &Bucket) -> Result<Acl, Err
         (1.., 0, 0) => Ok(Acl::Private),
         (1.., 1.., 0) => Ok(Acl::PublicRead),
         _ => Err(ErrorCode::InvalidArgument.with("An ACL that is neither private nor public-read is not served here.")),
+    }
+}
+
+/// True if a grantee is named as its type says. Users have no email addresses here.
+fn is_well_formed(grantee: &Grantee) -> bool {
+    match grantee.type_.as_str() {
+        Type::CANONICAL_USER => grantee.id.is_some() && grantee.uri.is_none(),
+        Type::GROUP => grantee.uri.is_some() && grantee.id.is_none(),
+        _ => false,
     }
 }
 
@@ -283,8 +293,7 @@ pub(crate) async fn ownership(front: &Frontend, request: &S3Request) -> Answer {
 /// PutBucketOwnershipControls.
 pub(crate) async fn put_ownership(front: &Frontend, mut request: S3Request) -> Answer {
     let bucket = front.owned_bucket(&request).await?;
-    let known = ["OwnershipControls", "Rule", "ObjectOwnership"];
-    let controls = request.small_body_of::<OwnershipControls>(&known).await?.ok_or(ErrorCode::MalformedXml)?;
+    let controls = request.small_body::<OwnershipControls>().await?.ok_or(ErrorCode::MalformedXml)?;
     let [rule] = controls.rules.as_slice() else { return Err(ErrorCode::MalformedXml.into()) };
     let ownership = ownership_of(rule.object_ownership.as_str()).map_err(|_| ErrorCode::MalformedXml)?;
     must_agree(bucket.acl, Some(ownership))?;

@@ -13,7 +13,7 @@ use catalog::{Acl, Authority, Bucket, BucketChange, Ownership};
 use http::header::LOCATION;
 use http::{HeaderValue, StatusCode};
 use s3s::dto::{self, GetBucketLocationOutput, ListBucketsOutput, Tag};
-use s3s::xml::{DeResult, Deserialize, Deserializer};
+use s3s::xml::{DeError, DeResult, Deserialize, Deserializer};
 
 /// The most buckets of one response.
 const PAGE: usize = 10_000;
@@ -52,7 +52,7 @@ pub(crate) async fn create(front: &Frontend, mut request: S3Request) -> Answer {
     if is_reserved(&request.bucket) {
         return Err(ErrorCode::InvalidBucketName.into());
     }
-    let configuration = request.small_body_of::<Configuration>(&CONFIGURATION).await?.unwrap_or_default();
+    let configuration = request.small_body::<Configuration>().await?.unwrap_or_default();
     check_place(&configuration)?;
     let tags = tagging::of_new_bucket(configuration.tags)?;
     let ownership = access::requested_ownership(&request)?;
@@ -79,27 +79,10 @@ fn is_reserved(name: &str) -> bool {
     starts.iter().any(|start| name.starts_with(start)) || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// The elements of a [`Configuration`].
-const CONFIGURATION: [&str; 11] = [
-    "CreateBucketConfiguration",
-    "LocationConstraint",
-    "Location",
-    "Bucket",
-    "DataRedundancy",
-    "Name",
-    "Type",
-    "Tags",
-    "Tag",
-    "Key",
-    "Value",
-];
-
 /// What a bucket is created with. The protocol library's own has no tags.
 #[derive(Default)]
 struct Configuration {
     constraint: Option<String>,
-    /// It asks for another type of bucket.
-    is_directory: bool,
     tags: Vec<Tag>,
 }
 
@@ -111,10 +94,7 @@ impl<'xml> Deserialize<'xml> for Configuration {
                 match name {
                     b"LocationConstraint" => read.constraint = Some(reader.content()?),
                     b"Tags" => read.tags = reader.list_content("Tag")?,
-                    _ => {
-                        read.is_directory = true;
-                        reader.for_each_element(|reader, _| reader.content::<String>().map(drop))?;
-                    }
+                    _ => return Err(DeError::UnexpectedTagName),
                 }
                 Ok(())
             })
@@ -123,11 +103,8 @@ impl<'xml> Deserialize<'xml> for Configuration {
     }
 }
 
-/// Refuses places and types of buckets that there are not. S3 has no name for the place that us-east-1 is.
+/// Refuses places that there are not. S3 has no name for the place that us-east-1 is.
 fn check_place(configuration: &Configuration) -> Result<(), ErrorResponse> {
-    if configuration.is_directory {
-        return Err(ErrorCode::InvalidRequest.with("There are no directory buckets here."));
-    }
     match configuration.constraint.as_deref() {
         None | Some("") => Ok(()),
         Some(REGION) => Err(ErrorCode::InvalidLocationConstraint.into()),

@@ -9,7 +9,7 @@ use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
 use crate::list::encoded;
 use crate::put::condition;
-use crate::request::{S3Request, parsed, part_number_out_of_range};
+use crate::request::{S3Request, part_number_out_of_range};
 use crate::response::{Answer, document, with_checksums};
 use crate::store::{Completion, ServiceError};
 use crate::upload::{check_kind, checksum_type};
@@ -39,7 +39,7 @@ pub(crate) async fn upload(front: &Frontend, mut request: S3Request) -> Answer {
     let body = request.small_body_bytes(&DigestClaims::of_md5(&request.headers)?).await?;
     // A hostile list takes many times its bytes once it is parsed, so parsing waits for a permit as well.
     let _permit = front.completions.acquire().await.map_err(|_| ErrorCode::ServiceUnavailable)?;
-    let listed = listed(parsed(&body)?)?;
+    let listed = listed(request.parsed(&body)?)?;
     let upload = match front.store.upload(&request.bucket, &request.key, id).await {
         Ok(upload) => upload,
         Err(ServiceError::NoSuchUpload) => return already_complete(front, &request, &listed).await,

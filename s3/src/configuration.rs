@@ -18,7 +18,7 @@ use s3s::dto::{
 pub(crate) async fn get(front: &Frontend, request: &S3Request) -> Answer {
     front.owned_bucket(request).await?;
     let row = CONFIGURATIONS.iter().find(|row| request.query(row.0).is_some());
-    let (name, missing) = row.copied().ok_or(ErrorCode::NotImplemented)?;
+    let (name, _, missing) = row.copied().ok_or(ErrorCode::NotImplemented)?;
     match (missing, name) {
         (Some(code), _) => Err(code.into()),
         // Of these a bucket has any number, each with an id.

@@ -54,7 +54,7 @@ pub(crate) struct ChunkedBody<B> {
 impl<B> ChunkedBody<B> {
     /// The body of a request with these headers.
     pub fn of(headers: &HeaderMap, inner: B) -> Self {
-        let kind = headers.get("x-amz-content-sha256").map(http::HeaderValue::as_bytes).unwrap_or_default();
+        let kind = headers.get("x-amz-content-sha256").map(HeaderValue::as_bytes).unwrap_or_default();
         let mode = match kind {
             b"STREAMING-UNSIGNED-PAYLOAD-TRAILER" => ChunkMode::Unsigned,
             _ if kind.starts_with(b"STREAMING-") => ChunkMode::Signed,

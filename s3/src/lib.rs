@@ -6,7 +6,8 @@
 //! else than it asked for.
 //!
 //! ```text
-//! serve -> admission (limits, request ids, error responses) -> s3s (signature) -> route -> request (+ validation)
+//! serve -> admission (limits, request ids, error responses) -> s3s (signature)
+//!       -> route -> request (+ validation by parameters)
 //!       -> bucket | put | get | list | delete | copy | upload | access | tagging | ... -> ObjectStore
 //! ```
 
@@ -30,6 +31,7 @@ mod limits;
 mod list;
 mod operation;
 mod parallel_md5;
+mod parameters;
 mod parts;
 mod precondition;
 mod put;

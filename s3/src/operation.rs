@@ -109,46 +109,87 @@ const OF_OBJECT: [(&str, &str, Operation); 11] = [
     ("DELETE", "uploadId", Operation::AbortMultipartUpload),
 ];
 
-/// Query parameters that name a configuration, with the error code for one that is not set. Without a code, S3 answers
-/// with a document that says so.
-pub(crate) const CONFIGURATIONS: [(&str, Option<ErrorCode>); 18] = [
-    ("accelerate", None),
-    ("analytics", None),
-    ("cors", Some(ErrorCode::NoSuchCorsConfiguration)),
-    ("encryption", Some(ErrorCode::ServerSideEncryptionConfigurationNotFoundError)),
-    ("intelligent-tiering", None),
-    ("inventory", None),
-    ("lifecycle", Some(ErrorCode::NoSuchLifecycleConfiguration)),
-    ("logging", None),
-    ("metrics", None),
-    ("notification", None),
-    ("object-lock", Some(ErrorCode::ObjectLockConfigurationNotFoundError)),
-    ("policy", Some(ErrorCode::NoSuchBucketPolicy)),
-    ("policyStatus", Some(ErrorCode::NoSuchBucketPolicy)),
-    ("publicAccessBlock", Some(ErrorCode::NoSuchPublicAccessBlockConfiguration)),
-    ("replication", Some(ErrorCode::ReplicationConfigurationNotFoundError)),
-    ("requestPayment", None),
-    ("versioning", None),
-    ("website", Some(ErrorCode::NoSuchWebsiteConfiguration)),
+/// Query parameters that name a configuration, with the names of the operations that read it and the error code for one
+/// that is not set. Without a code, S3 answers with a document that says so.
+pub(crate) const CONFIGURATIONS: [(&str, &[&str], Option<ErrorCode>); 18] = [
+    ("accelerate", &["GetBucketAccelerateConfiguration"], None),
+    ("analytics", &["GetBucketAnalyticsConfiguration", "ListBucketAnalyticsConfigurations"], None),
+    ("cors", &["GetBucketCors"], Some(ErrorCode::NoSuchCorsConfiguration)),
+    ("encryption", &["GetBucketEncryption"], Some(ErrorCode::ServerSideEncryptionConfigurationNotFoundError)),
+    (
+        "intelligent-tiering",
+        &["GetBucketIntelligentTieringConfiguration", "ListBucketIntelligentTieringConfigurations"],
+        None,
+    ),
+    ("inventory", &["GetBucketInventoryConfiguration", "ListBucketInventoryConfigurations"], None),
+    (
+        "lifecycle",
+        &["GetBucketLifecycle", "GetBucketLifecycleConfiguration"],
+        Some(ErrorCode::NoSuchLifecycleConfiguration),
+    ),
+    ("logging", &["GetBucketLogging"], None),
+    ("metrics", &["GetBucketMetricsConfiguration", "ListBucketMetricsConfigurations"], None),
+    ("notification", &["GetBucketNotification", "GetBucketNotificationConfiguration"], None),
+    ("object-lock", &["GetObjectLockConfiguration"], Some(ErrorCode::ObjectLockConfigurationNotFoundError)),
+    ("policy", &["GetBucketPolicy"], Some(ErrorCode::NoSuchBucketPolicy)),
+    ("policyStatus", &["GetBucketPolicyStatus"], Some(ErrorCode::NoSuchBucketPolicy)),
+    ("publicAccessBlock", &["GetPublicAccessBlock"], Some(ErrorCode::NoSuchPublicAccessBlockConfiguration)),
+    ("replication", &["GetBucketReplication"], Some(ErrorCode::ReplicationConfigurationNotFoundError)),
+    ("requestPayment", &["GetBucketRequestPayment"], None),
+    ("versioning", &["GetBucketVersioning"], None),
+    ("website", &["GetBucketWebsite"], Some(ErrorCode::NoSuchWebsiteConfiguration)),
 ];
 
-/// Configurations that can be deleted, which succeeds if they are not set.
-const DELETABLE: [&str; 7] =
-    ["cors", "encryption", "lifecycle", "policy", "publicAccessBlock", "replication", "website"];
+/// Configurations that can be deleted, which succeeds if they are not set, with the names of the operations that do.
+pub(crate) const DELETABLE: [(&str, &str); 7] = [
+    ("cors", "DeleteBucketCors"),
+    ("encryption", "DeleteBucketEncryption"),
+    ("lifecycle", "DeleteBucketLifecycle"),
+    ("policy", "DeleteBucketPolicy"),
+    ("publicAccessBlock", "DeletePublicAccessBlock"),
+    ("replication", "DeleteBucketReplication"),
+    ("website", "DeleteBucketWebsite"),
+];
+
+/// Sub-resources of S3 that no operation here has.
+pub(crate) const NOT_SERVED: [&str; 15] = [
+    "abac",
+    "annotation",
+    "legal-hold",
+    "metadataAnnotationTable",
+    "metadataConfiguration",
+    "metadataInventoryTable",
+    "metadataJournalTable",
+    "metadataTable",
+    "renameObject",
+    "restore",
+    "retention",
+    "select",
+    "select-type",
+    "session",
+    "torrent",
+];
 
 /// True if the query parameter `name` is what makes a request this operation.
 pub(crate) fn is_named_by(operation: Operation, name: &str) -> bool {
-    OF_BUCKET.iter().chain(&OF_OBJECT).any(|row| row.1 == name && row.2 == operation)
+    match operation {
+        Operation::GetConfiguration => is_readable_configuration(name),
+        Operation::DeleteConfiguration => is_deletable_configuration(name),
+        _ => OF_BUCKET.iter().chain(&OF_OBJECT).any(|row| row.1 == name && row.2 == operation),
+    }
 }
 
-/// True if a query parameter names a configuration that can be read.
-pub(crate) fn is_readable_configuration(name: &str) -> bool {
+/// True if the query parameter `name` makes a request some operation that is served.
+pub(crate) fn is_sub_resource(name: &str) -> bool {
+    is_readable_configuration(name) || OF_BUCKET.iter().chain(&OF_OBJECT).any(|row| row.1 == name)
+}
+
+fn is_readable_configuration(name: &str) -> bool {
     CONFIGURATIONS.iter().any(|row| row.0 == name)
 }
 
-/// True if a query parameter names a configuration that can be deleted.
-pub(crate) fn is_deletable_configuration(name: &str) -> bool {
-    DELETABLE.contains(&name)
+fn is_deletable_configuration(name: &str) -> bool {
+    DELETABLE.iter().any(|row| row.0 == name)
 }
 
 /// Sub-resources that are not served resolve to the operation without them; validation refuses their parameter.
@@ -162,10 +203,6 @@ fn resolve(method: &Method, path: &S3Path, query: &[(String, String)]) -> Option
         (S3Path::Root, "GET") => Operation::ListBuckets,
         (S3Path::Bucket { .. }, "HEAD") => Operation::HeadBucket,
         (S3Path::Bucket { .. }, name) => match (asked(method, &OF_BUCKET), name) {
-            // Listing has two versions, and no others.
-            (Some(Operation::ListObjectsV2), _) if !query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
-                return None;
-            }
             (Some(operation), _) => operation,
             (None, "GET") if configures(is_readable_configuration) => Operation::GetConfiguration,
             (None, "DELETE") if configures(is_deletable_configuration) => Operation::DeleteConfiguration,

@@ -114,23 +114,23 @@ impl S3Request {
     /// The whole body, as XML, of a request that is not an object, its digests verified; `None` if it is empty.
     ///
     /// # Errors
-    /// Errors of the body.
+    /// Errors of the body, and those of [`Self::parsed`].
     pub async fn small_body<T: for<'xml> Deserialize<'xml>>(&mut self) -> Result<Option<T>, ErrorResponse> {
         let claims = DigestClaims::of(&self.headers)?;
-        parsed(&self.small_body_bytes(&claims).await?)
+        let body = self.small_body_bytes(&claims).await?;
+        self.parsed(&body)
     }
 
-    /// The same, of a document that has no other elements than `known`.
+    /// Its body as XML; `None` if it is empty.
     ///
     /// # Errors
-    /// Errors of the body, and `MalformedXML`.
-    pub async fn small_body_of<T: for<'xml> Deserialize<'xml>>(
-        &mut self,
-        known: &[&str],
-    ) -> Result<Option<T>, ErrorResponse> {
-        let claims = DigestClaims::of(&self.headers)?;
-        let body = self.small_body_bytes(&claims).await?;
-        if xml::has_only(&body, known) { parsed(&body) } else { Err(ErrorCode::MalformedXml.into()) }
+    /// `MalformedXML`, and errors of elements that the operation does not take.
+    pub fn parsed<T: for<'xml> Deserialize<'xml>>(&self, body: &[u8]) -> Result<Option<T>, ErrorResponse> {
+        if body.is_empty() {
+            return Ok(None);
+        }
+        validation::check_body(self.operation, body)?;
+        xml::read(body).map(Some).ok_or_else(|| ErrorCode::MalformedXml.into())
     }
 
     /// The bytes of such a body, which must be as `claims` says.
@@ -151,17 +151,6 @@ impl S3Request {
         claims.verify(trailers.as_ref(), &claims.digests(&bytes))?;
         Ok(bytes)
     }
-}
-
-/// A body as XML; `None` if it is empty.
-///
-/// # Errors
-/// `MalformedXML`.
-pub(crate) fn parsed<T: for<'xml> Deserialize<'xml>>(body: &[u8]) -> Result<Option<T>, ErrorResponse> {
-    if body.is_empty() {
-        return Ok(None);
-    }
-    xml::read(body).map(Some).ok_or_else(|| ErrorCode::MalformedXml.into())
 }
 
 /// `value` as text.

@@ -1,15 +1,14 @@
-//! Validation: the headers and query parameters that each operation takes. Any other that S3 defines and that would
-//! change what the operation means is refused rather than ignored, so that no success ever means less than was asked
-//! for. Query parameters that S3 does not define are ignored, as on AWS: clients use them to find their requests in a
-//! log.
+//! Validation: holds a request against the definition of its operation ([`crate::parameters`]), and makes sure that
+//! nothing of meaning was left out of its signature. A parameter of S3 that would change what the operation means is
+//! refused rather than ignored, so that no success ever means less than was asked for. What S3 does not define is
+//! ignored, as on AWS: clients use it to find their requests in a log.
 //!
-//! The rule covers all query parameters and all headers that could change what an operation means: those of S3
-//! (`x-amz-*`) and HTTP's conditions. Headers of the transport, and those that AWS says it ignores, pass. What is
-//! refused here gets an error of status 400: clients try 501 again, and that is for whole operations.
+//! What is refused here gets an error of status 400: clients try 501 again, and that is for whole operations.
 
-use crate::digest::kind_of_header;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::operation::{self, Operation};
+use crate::parameters::{Effect, Place, Values, find};
+use crate::xml;
 use disk::clock;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -25,90 +24,13 @@ const SIGNING: [&str; 8] = [
     "x-id",
 ];
 
-/// Each of these parameters asks for another operation. If it does not name the operation at hand, it asks for one that
-/// is not served.
-const SUB_RESOURCES: [&str; 42] = [
-    "abac",
-    "accelerate",
-    "acl",
-    "analytics",
-    "annotation",
-    "attributes",
-    "cors",
-    "delete",
-    "encryption",
-    "intelligent-tiering",
-    "inventory",
-    "legal-hold",
-    "lifecycle",
-    "list-type",
-    "location",
-    "logging",
-    "metadataAnnotationTable",
-    "metadataConfiguration",
-    "metadataInventoryTable",
-    "metadataJournalTable",
-    "metadataTable",
-    "metrics",
-    "notification",
-    "object-lock",
-    "ownershipControls",
-    "policy",
-    "policyStatus",
-    "publicAccessBlock",
-    "renameObject",
-    "replication",
-    "requestPayment",
-    "restore",
-    "retention",
-    "select",
-    "select-type",
-    "session",
-    "tagging",
-    "torrent",
-    "uploads",
-    "versioning",
-    "versions",
-    "website",
-];
-
-/// Parameters that name what an operation is about. Those that do not take them refuse them.
-const NAMING: [&str; 3] = ["partNumber", "uploadId", "versionId"];
-
 /// Headers of S3 that a parameter of the same name stands for: SDKs move them there as they presign a URL.
 const LIFTED: [&str; 5] =
     ["x-amz-acl", "x-amz-checksum-mode", "x-amz-expected-bucket-owner", "x-amz-request-payer", "x-amz-storage-class"];
 /// The same, of all names that begin so.
 const LIFTED_PREFIXES: [&str; 2] = ["x-amz-meta-", "x-amz-server-side-encryption"];
-/// Other headers of S3 that change what some request means, by their beginnings. Where an operation does not take one,
-/// it is refused, and so is a parameter of that name, but for checksums: an SDK that presigns has no body to take one
-/// of. A name in no list of this file means nothing to S3, and is ignored, as on AWS.
-const MEANINGFUL_PREFIXES: [&str; 24] = [
-    "x-amz-bucket-",
-    "x-amz-bypass-",
-    "x-amz-checksum-",
-    "x-amz-client-token",
-    "x-amz-confirm-remove-self-bucket-access",
-    "x-amz-copy-source",
-    "x-amz-create-session-mode",
-    "x-amz-fwd-",
-    "x-amz-grant-",
-    "x-amz-if-match-",
-    "x-amz-metadata-directive",
-    "x-amz-mfa",
-    "x-amz-object-",
-    "x-amz-optional-object-attributes",
-    "x-amz-rename-source",
-    "x-amz-request-route",
-    "x-amz-request-token",
-    "x-amz-server-side-encryption",
-    "x-amz-skip-destination-validation",
-    "x-amz-source-expected-bucket-owner",
-    "x-amz-tagging-directive",
-    "x-amz-transition-",
-    "x-amz-website-redirect-location",
-    "x-amz-write-offset-bytes",
-];
+/// Headers that mean nothing as parameters: an SDK that presigns has no body to take a checksum of.
+const IGNORED_IN_URLS: [&str; 3] = ["x-amz-checksum-", "x-amz-sdk-checksum-algorithm", "x-amz-tagging"];
 
 /// Parameters of a URL presigned by signature version 2, which boto3 makes by default.
 const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
@@ -116,62 +38,8 @@ const SIGNING_V2: [&str; 3] = ["AWSAccessKeyId", "Expires", "Signature"];
 /// Headers that may be sent without being signed: the signature covers them otherwise, or they mean nothing.
 const UNSIGNED: [&str; 3] = ["x-amz-content-sha256", "x-amz-user-agent", "x-amz-date"];
 
-/// The one storage class there is.
-const STORAGE_CLASS: &str = "STANDARD";
-
-/// The one version of S3's interface there is.
-const API_VERSION: &str = "2006-03-01";
-
 /// The longest validity of a presigned URL, in seconds.
 const PRESIGNED_MAX_S: u64 = 7 * 24 * 3600;
-
-/// The query parameters of `operation`.
-fn parameters(operation: Operation) -> &'static [&'static str] {
-    match operation {
-        Operation::ListBuckets => &["bucket-region", "continuation-token", "max-buckets", "prefix"],
-        Operation::ListObjects => &["delimiter", "encoding-type", "marker", "max-keys", "prefix"],
-        Operation::ListObjectsV2 => {
-            &["continuation-token", "delimiter", "encoding-type", "fetch-owner", "max-keys", "prefix", "start-after"]
-        }
-        Operation::ListObjectVersions => {
-            &["delimiter", "encoding-type", "key-marker", "max-keys", "prefix", "version-id-marker"]
-        }
-        Operation::GetObject | Operation::HeadObject => &[
-            "partNumber",
-            "response-cache-control",
-            "response-content-disposition",
-            "response-content-encoding",
-            "response-content-language",
-            "response-content-type",
-            "response-expires",
-            "versionId",
-        ],
-        Operation::DeleteObject
-        | Operation::GetObjectAcl
-        | Operation::PutObjectAcl
-        | Operation::GetObjectTagging
-        | Operation::PutObjectTagging
-        | Operation::DeleteObjectTagging
-        | Operation::GetObjectAttributes => &["versionId"],
-        Operation::UploadPart | Operation::UploadPartCopy => &["partNumber", "uploadId"],
-        Operation::ListParts => &["encoding-type", "max-parts", "part-number-marker"],
-        Operation::ListMultipartUploads => {
-            &["delimiter", "encoding-type", "key-marker", "max-uploads", "prefix", "upload-id-marker"]
-        }
-        Operation::GetConfiguration => &["continuation-token", "id"],
-        // Those that name configurations are known by their table.
-        _ => &[],
-    }
-}
-
-fn is_valid_parameter(operation: Operation, name: &str) -> bool {
-    let configures = match operation {
-        Operation::GetConfiguration => operation::is_readable_configuration(name),
-        Operation::DeleteConfiguration => operation::is_deletable_configuration(name),
-        _ => false,
-    };
-    configures || operation::is_named_by(operation, name) || parameters(operation).contains(&name)
-}
 
 /// Gives `headers` those of S3 that stand in the query, unless they are there as well. Before a signature is verified,
 /// since version 2 signs them as headers.
@@ -207,130 +75,74 @@ pub(crate) fn check(
     query: &[(String, String)],
     headers: &HeaderMap,
 ) -> Result<(), ErrorResponse> {
-    for (name, _) in query {
-        check_parameter(operation, name)?;
+    for (name, value) in query {
+        check_query(operation, name, value)?;
     }
     for (name, value) in headers {
-        let (name, value) = (name.as_str(), value.to_str().unwrap_or_default());
-        if name == "x-amz-security-token" {
-            return Err(ErrorCode::InvalidToken.into());
-        }
-        if !is_valid_header(operation, name, value) {
-            return Err(invalid_header(name));
-        }
+        check_parameter(operation, Place::Header, name.as_str(), value.to_str().unwrap_or_default())?;
     }
     if signed { check_signed(query, headers) } else { check_unsigned(query) }
 }
 
-fn check_parameter(operation: Operation, name: &str) -> Result<(), ErrorResponse> {
-    if name == "X-Amz-Security-Token" {
-        return Err(ErrorCode::InvalidToken.into());
-    }
+/// Refuses elements of a body that its operation does not take.
+///
+/// # Errors
+/// `MalformedXML` for an element that the operation does not have, and those of its definition.
+pub(crate) fn check_body(operation: Operation, body: &[u8]) -> Result<(), ErrorResponse> {
+    xml::for_each_path(body, |path| match find(operation, Place::Element, path) {
+        Some(_) => check_parameter(operation, Place::Element, path, ""),
+        None => Err(ErrorCode::MalformedXml.into()),
+    })
+}
+
+fn check_query(operation: Operation, name: &str, value: &str) -> Result<(), ErrorResponse> {
     let signs = SIGNING.contains(&name) || may_be_presigned_v2(operation) && SIGNING_V2.contains(&name);
-    if signs || is_valid_parameter(operation, name) || lifted(name).is_some() {
+    if signs || lifted(name).is_some() {
         return Ok(());
     }
-    if SUB_RESOURCES.contains(&name) || SIGNING_V2.contains(&name) {
-        return Err(ErrorResponse::not_implemented(&format!("The query parameter {name}")));
+    if find(operation, Place::Query, name).is_some() {
+        return check_parameter(operation, Place::Query, name, value);
+    }
+    if operation::is_named_by(operation, name) {
+        return Ok(());
+    }
+    if operation::is_sub_resource(name) || SIGNING_V2.contains(&name) {
+        return Err(refusal(Place::Query, name, ErrorCode::NotImplemented));
     }
     let lower = name.to_ascii_lowercase();
-    if NAMING.contains(&name) || is_meaningful(&lower) && !lower.starts_with("x-amz-checksum-") {
-        let message = format!("This operation does not accept the query parameter {name}.");
-        return Err(ErrorCode::InvalidArgument.with(message));
-    }
-    Ok(())
-}
-
-/// The error for the header `name`, which the operation does not take with its value.
-fn invalid_header(name: &str) -> ErrorResponse {
-    match name {
-        "x-amz-storage-class" => ErrorCode::InvalidStorageClass.into(),
-        // As on AWS.
-        _ if name.starts_with("if-") => ErrorResponse::not_implemented(&format!("The header {name} with this value")),
-        _ if name.starts_with("x-amz-object-lock-") => {
-            ErrorCode::InvalidRequest.with("Bucket is missing Object Lock Configuration")
-        }
-        _ if name.starts_with("x-amz-server-side-encryption") => {
-            ErrorCode::InvalidArgument.with("Server side encryption is not served here.")
-        }
-        _ => ErrorCode::InvalidArgument.with(format!("The header {name} with this value is not served here.")),
+    let is_header = lower.starts_with("x-amz-") && !IGNORED_IN_URLS.iter().any(|start| lower.starts_with(start));
+    match find(operation, Place::Header, &lower).filter(|_| is_header).map(|parameter| parameter.effect) {
+        None | Some(Effect::NoEffect(_)) => Ok(()),
+        Some(_) => Err(refusal(Place::Query, name, ErrorCode::InvalidArgument)),
     }
 }
 
-fn is_valid_header(operation: Operation, name: &str, value: &str) -> bool {
-    let copies = matches!(operation, Operation::CopyObject | Operation::UploadPartCopy);
-    let begins = operation == Operation::CreateMultipartUpload;
-    let completes = operation == Operation::CompleteMultipartUpload;
-    // These describe an object that is made now or later.
-    let describes = operation == Operation::PutObject || operation == Operation::CopyObject || begins;
-    // These make an object now.
-    let puts = operation == Operation::PutObject || operation == Operation::CopyObject || completes;
-    let reads = matches!(operation, Operation::GetObject | Operation::HeadObject);
-    let creates = operation == Operation::CreateBucket;
-    match name {
-        "if-match" if operation == Operation::DeleteObject => value == "*" || is_one_etag(value),
-        "if-match" => reads || puts && is_one_etag(value),
-        "if-none-match" => reads || puts && value == "*",
-        "if-modified-since" | "if-unmodified-since" => reads,
-        "content-range" => operation != Operation::PutObject && operation != Operation::UploadPart,
-        "x-amz-object-attributes" | "x-amz-max-parts" | "x-amz-part-number-marker" => {
-            operation == Operation::GetObjectAttributes
-        }
-        "x-amz-storage-class" => !describes || value == STORAGE_CLASS,
-        "x-amz-copy-source"
-        | "x-amz-copy-source-if-match"
-        | "x-amz-copy-source-if-none-match"
-        | "x-amz-copy-source-if-modified-since"
-        | "x-amz-copy-source-if-unmodified-since"
-        | "x-amz-source-expected-bucket-owner" => copies,
-        "x-amz-copy-source-range" => operation == Operation::UploadPartCopy,
-        // Of no effect where nothing is copied: s3fs-fuse sends them with every upload.
-        "x-amz-metadata-directive" | "x-amz-tagging-directive" => describes,
-        "x-amz-checksum-algorithm" => begins || operation == Operation::CopyObject,
-        "x-amz-checksum-type" => begins || completes,
-        "x-amz-mp-object-size" => completes,
-        "x-amz-checksum-mode" => !reads || value.eq_ignore_ascii_case("ENABLED"),
-        "x-amz-object-ownership" => creates,
-        "x-amz-bucket-namespace" => creates && value == "global",
-        // Of no effect where there is no object lock, which is everywhere: as on AWS.
-        "x-amz-bypass-governance-retention" => {
-            let deletes = matches!(operation, Operation::DeleteObject | Operation::DeleteObjects);
-            deletes && (value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false"))
-        }
-        "x-amz-bucket-object-lock-enabled" => creates && value.eq_ignore_ascii_case("false"),
-        // Sent with every request by the SDK for C++, and so by pyarrow and others built on it.
-        "x-amz-api-version" => value == API_VERSION,
-        "x-amz-trailer" => has_body(operation),
-        // Of no effect where there is no body, as on AWS: the SDK for Java sends them with a GET. Nor have ACLs and
-        // tags where nothing is made. `access` knows which ACLs there are.
-        _ => kind_of_header(name).is_some() || !is_meaningful(name),
+/// Refuses the parameter `name` as the definition of `operation` says.
+fn check_parameter(operation: Operation, place: Place, name: &str, value: &str) -> Result<(), ErrorResponse> {
+    let Some(parameter) = find(operation, place, name) else { return Ok(()) };
+    match (parameter.effect, parameter.values) {
+        (Effect::Refused(code, ""), _) => Err(refusal(place, name, code)),
+        (Effect::Refused(code, message), _) => Err(code.with(message)),
+        (_, Some(Values { is_accepted, text, code })) if !is_accepted(value) => Err(match code {
+            ErrorCode::InvalidArgument => code.with(format!("Of {name} only {text} is served here.")),
+            _ => refusal(place, name, code),
+        }),
+        _ => Ok(()),
     }
 }
 
-/// True of a header that changes what some request of S3 means.
-fn is_meaningful(name: &str) -> bool {
-    MEANINGFUL_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-fn has_body(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::PutObject
-            | Operation::DeleteObjects
-            | Operation::CreateBucket
-            | Operation::PutBucketAcl
-            | Operation::PutBucketTagging
-            | Operation::PutBucketOwnershipControls
-            | Operation::PutObjectAcl
-            | Operation::PutObjectTagging
-            | Operation::UploadPart
-            | Operation::CompleteMultipartUpload
-    )
-}
-
-fn is_one_etag(value: &str) -> bool {
-    let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-    !inner.is_empty() && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+/// The error for a parameter that an operation does not take, or not with its value.
+fn refusal(place: Place, name: &str, code: ErrorCode) -> ErrorResponse {
+    let named = match place {
+        Place::Query => format!("The query parameter {name}"),
+        Place::Header => format!("The header {name}"),
+        Place::Element => format!("The element {name}"),
+    };
+    match code {
+        ErrorCode::NotImplemented => ErrorResponse::not_implemented(&named),
+        ErrorCode::InvalidArgument => code.with(format!("{named} is not served here.")),
+        _ => code.into(),
+    }
 }
 
 /// Version 2 signs the method, the path, all `x-amz-` headers and some parameters: it is taken only where these are all
@@ -431,7 +243,7 @@ mod tests {
     use super::*;
 
     fn valid(operation: Operation, name: &str, value: &str) -> bool {
-        is_valid_header(operation, name, value)
+        check_parameter(operation, Place::Header, name, value).is_ok()
     }
 
     #[test]
@@ -499,6 +311,39 @@ mod tests {
             assert!(!valid(operation, "x-amz-bypass-governance-retention", "maybe"));
         }
         assert!(!valid(Operation::PutObject, "x-amz-bypass-governance-retention", "true"));
+    }
+
+    #[test]
+    fn a_body_has_the_elements_of_its_operation_and_no_others() {
+        let code = |operation, body: &str| check_body(operation, body.as_bytes()).err().map(|error| error.code);
+        let configuration = |inner: &str| format!("<CreateBucketConfiguration>{inner}</CreateBucketConfiguration>");
+        for (inner, expected) in [
+            ("<Tags><Tag><Key>a</Key></Tag></Tags>", None),
+            ("<s:LocationConstraint/>", None),
+            ("<Location><Type>AvailabilityZone</Type></Location>", Some(ErrorCode::InvalidRequest)),
+            ("<Never/>", Some(ErrorCode::MalformedXml)),
+            ("<Key>a</Key>", Some(ErrorCode::MalformedXml)),
+        ] {
+            assert_eq!(code(Operation::CreateBucket, &configuration(inner)), expected, "{inner}");
+        }
+        assert_eq!(code(Operation::DeleteObjects, "<Delete><Object><Key/></Object></Delete>"), None);
+        assert_eq!(code(Operation::DeleteObjects, "<Delete><Never/></Delete>"), Some(ErrorCode::MalformedXml));
+        assert_eq!(code(Operation::DeleteObjects, "<Tagging/>"), Some(ErrorCode::MalformedXml));
+    }
+
+    #[test]
+    fn headers_of_other_operations_are_ignored_or_refused_and_never_read() {
+        let copied = ("x-amz-copy-source", "/b/k");
+        assert_eq!(checked(Operation::GetObject, &[V4, copied]), Err(ErrorCode::InvalidArgument));
+        for name in ["x-amz-max-parts", "x-amz-website-redirect-location", "x-amz-grant-read"] {
+            assert!(!valid(Operation::GetObject, name, "1"), "{name}");
+            assert_eq!(checked(Operation::GetObject, &[V4, (name, "1")]), Err(ErrorCode::InvalidArgument), "{name}");
+        }
+        for operation in [Operation::GetObject, Operation::UploadPart, Operation::UploadPartCopy] {
+            assert!(valid(operation, "x-amz-metadata-directive", "COPY"), "{operation:?}");
+        }
+        assert!(valid(Operation::GetObject, "x-amz-trailer", ""), "no trailer is announced");
+        assert!(!valid(Operation::CompleteMultipartUpload, "x-amz-trailer", "x-amz-checksum-crc32"));
     }
 
     #[test]

@@ -92,18 +92,31 @@ fn local(name: &[u8]) -> &[u8] {
     name.iter().position(|byte| *byte == b':').map_or(name, |at| &name[at + 1..])
 }
 
-/// True if `document` has no other elements than `known`, whatever their prefix.
-pub(crate) fn has_only(document: &[u8], known: &[&str]) -> bool {
-    let mut rest = document;
+/// Calls `visit` with the path of each element of `document`, by local names from the root on, as in
+/// `Tagging/TagSet/Tag`. Elements that are not closed in order are none of its business: [`read`] refuses them.
+///
+/// # Errors
+/// The first of `visit`, which ends it.
+pub(crate) fn for_each_path<E>(document: &[u8], mut visit: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    let (mut path, mut rest) = (String::new(), document);
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
         let (tag, behind) = rest[at..].split_at(length_of_markup(&rest[at..]));
-        let name = local(&tag[name_of(tag)]);
-        if !name.is_empty() && !known.iter().any(|known| known.as_bytes() == name) {
-            return false;
+        let parent_bytes = path.len();
+        match tag.get(1) {
+            None | Some(b'!' | b'?') => {}
+            Some(b'/') => path.truncate(path.rfind('/').unwrap_or_default()),
+            Some(_) => {
+                path.push_str(if path.is_empty() { "" } else { "/" });
+                path.push_str(&String::from_utf8_lossy(local(&tag[name_of(tag)])));
+                visit(&path)?;
+            }
+        }
+        if tag.ends_with(b"/>") {
+            path.truncate(parent_bytes);
         }
         rest = behind;
     }
-    true
+    Ok(())
 }
 
 /// `document` with only such characters as parsers give back. Its values are escaped, and it has no white space between
@@ -150,6 +163,23 @@ mod tests {
         prefix.strip_suffix("</Prefix>").unwrap().to_owned()
     }
 
+    fn paths(document: &[u8]) -> Vec<String> {
+        let mut paths = Vec::new();
+        let _ = for_each_path(document, |path| {
+            paths.push(path.to_owned());
+            Ok::<(), ()>(())
+        });
+        paths
+    }
+
+    #[test]
+    fn each_element_has_its_path_from_the_root() {
+        assert_eq!(paths(b"<?xml?><a><x:b c='d'><e/></x:b><b/><!-- <f> --></a>"), ["a", "a/b", "a/b/e", "a/b"]);
+        assert_eq!(paths(b"</a></b><a></a></a><b>"), ["a", "b"], "closing what is not open leads nowhere");
+        assert_eq!(paths(b"<a><b"), ["a", "a/b"]);
+        assert_eq!(paths(b"<a><s:></s:></a>"), ["a", "a/"], "a name that is only a prefix is empty");
+    }
+
     #[test]
     fn prefixes_and_the_spaces_around_numbers_are_taken_away_and_nothing_else() {
         let sent = b"<?xml version='1.0'?><!-- <a:b> --><s:Delete xmlns:s=\"u\"><s:Quiet> true </s:Quiet>\
@@ -160,8 +190,7 @@ mod tests {
         for damaged in [&b"<"[..], b"</", b"<a", b"<!--", b"<:>", b"<Quiet", b"<Quiet> 1"] {
             let _ = plain(damaged);
         }
-        assert!(has_only(sent, &["Delete", "Quiet", "Key", "PartNumber", "E"]));
-        assert!(!has_only(sent, &["Delete", "Quiet", "Key", "PartNumber"]));
+        assert_eq!(paths(sent), ["Delete", "Delete/Quiet", "Delete/Key", "Delete/PartNumber", "Delete/E"]);
     }
 
     #[test]
