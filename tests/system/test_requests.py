@@ -6,6 +6,7 @@ import email.utils
 import hashlib
 import http.client
 import urllib.parse
+import zlib
 
 import botocore.auth
 import botocore.awsrequest
@@ -136,6 +137,8 @@ class Requests(SystemTest):
             answered = self.signed_by_hand({"X-Amz-Date": now}, region)
             self.is_answered(answered, 400, "AuthorizationHeaderMalformed")
             self.assertIn(b"<Region>us-east-1</Region>", answered[2])
+            answered = self.signed_by_hand({"X-Amz-Date": now}, region, "HEAD")
+            self.assertEqual((answered[0], answered[1].get("x-amz-bucket-region")), (400, "us-east-1"))
 
     def test_a_digest_of_the_body_that_is_none(self):
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
@@ -216,24 +219,55 @@ class Requests(SystemTest):
         )
         policy = b"<AccessControlPolicy><AccessControlList>%s</AccessControlList></AccessControlPolicy>"
         self.is_answered(self.server.ask("PUT", "/pantry", {}, policy % grant, "acl="), 400, "MalformedACLError")
+        for wrong in [grant.replace(b"CanonicalUser", b"Group"), b"<Grant><Permission>READ</Permission></Grant>"]:
+            wrong = policy % wrong.replace(b"EVERYTHING", b"READ")
+            self.is_answered(self.server.ask("PUT", "/pantry", {}, wrong, "acl="), 400, "MalformedACLError")
 
     def test_lists_of_configurations_that_were_never_set(self):
         for name in ["analytics", "intelligent-tiering", "inventory", "metrics"]:
             self.is_answered(self.server.ask("GET", "/pantry", query=f"{name}="), 200)
             self.is_answered(self.server.ask("GET", "/pantry", query=f"{name}=&id=x"), 404, "NoSuchConfiguration")
 
-    def test_a_chunked_body_whose_trailer_nobody_announced(self):
-        body = noise(70_000, 1)
-        chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    def chunked(self, key, body, trailer, announced=None):
+        """The answer to a PUT in unsigned chunks with this trailer."""
+        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         headers = {
+            "X-Amz-Date": now,
             "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
             "x-amz-decoded-content-length": str(len(body)),
             "Content-Encoding": "aws-chunked",
+            **({"x-amz-trailer": announced} if announced else {}),
         }
-        now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-        answered = self.signed_by_hand({"X-Amz-Date": now, **headers}, method="PUT", path="/pantry/t", body=chunks)
-        self.is_answered(answered, 200)
+        chunks = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)
+        return self.signed_by_hand(headers, method="PUT", path=f"/pantry/{key}", body=chunks)
+
+    def test_a_chunked_body_has_the_trailer_that_it_announces(self):
+        body, crc = noise(70_000, 1), "x-amz-checksum-crc32"
+        self.is_answered(self.chunked("t", body, b""), 200)
         self.reads(self.client, "pantry", {"t": body})
-        announced = {**headers, "x-amz-trailer": "x-amz-checksum-crc32"}
-        answered = self.signed_by_hand({"X-Amz-Date": now, **announced}, method="PUT", path="/pantry/u", body=chunks)
-        self.is_answered(answered, 400, "MalformedTrailerError")
+        right = b"x-amz-checksum-crc32:%s\r\n" % b64(zlib.crc32(body).to_bytes(4, "big")).encode()
+        self.is_answered(self.chunked("t", body, right, crc), 200)
+        wrong = b"x-amz-checksum-crc32:AAAAAA==\r\n"
+        self.is_answered(self.chunked("u", body, wrong, crc), 400, "BadDigest")
+        for trailer in [b"", b"x-amz-checksum-sha1:AAAA\r\n", b"x-amz-foo:1\r\n", b"garbage\r\n", right + right]:
+            self.is_answered(self.chunked("u", body, trailer, crc), 400, "MalformedTrailerError")
+        # A checksum that nobody announced would not be verified.
+        for trailer in [right, wrong, b"garbage\r\n"]:
+            self.is_answered(self.chunked("u", body, trailer), 400, "MalformedTrailerError")
+        self.is_answered(self.server.ask("HEAD", "/pantry/u"), 404)
+
+    def test_a_part_of_a_composite_object_has_the_type_of_its_object(self):
+        upload = self.client.create_multipart_upload(Bucket="pantry", Key="c", ChecksumAlgorithm="SHA256")["UploadId"]
+        digest = b64(hashlib.sha256(BODY).digest())
+        named = {"Bucket": "pantry", "Key": "c", "UploadId": upload}
+        etag = self.client.upload_part(**named, PartNumber=1, Body=BODY, ChecksumSHA256=digest)["ETag"]
+        part = {"PartNumber": 1, "ETag": etag, "ChecksumSHA256": digest}
+        self.client.complete_multipart_upload(**named, MultipartUpload={"Parts": [part]})
+        answered = self.server.ask("GET", "/pantry/c", {"x-amz-checksum-mode": "ENABLED"}, query="partNumber=1")
+        self.is_answered(answered, 206)
+        self.assertEqual(answered[1]["x-amz-checksum-type"], "COMPOSITE")
+        self.assertEqual(answered[1]["x-amz-checksum-sha256"], digest)
+
+    def test_a_list_of_no_version(self):
+        self.is_answered(self.server.ask("GET", "/pantry", query="list-type=3"), 400, "InvalidArgument")
+        self.is_answered(self.server.ask("GET", "/pantry", query="list-type=2&foo=1"), 200)
