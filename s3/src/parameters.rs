@@ -266,7 +266,17 @@ pub(crate) const DEFINITIONS: &[(Operation, Groups)] = &[
     (Operation::GetBucketLocation, &[]),
     (Operation::DeleteBucket, &[]),
     (Operation::ListObjects, &[LISTING, KEYS, &[query(&["marker"])]]),
-    (Operation::ListObjectsV2, &[LISTING, KEYS, &[query(&["continuation-token", "fetch-owner", "start-after"])]]),
+    (
+        Operation::ListObjectsV2,
+        &[
+            LISTING,
+            KEYS,
+            &[
+                query(&["continuation-token", "fetch-owner", "start-after"]),
+                query(&["list-type"]).only("2", |value| value == "2", InvalidArgument),
+            ],
+        ],
+    ),
     (Operation::DeleteObjects, &[BODY, DELETE, KEYS_TO_DELETE]),
     (Operation::PutObject, &[BODY, BYTES, DESCRIPTION, REPLACEMENT]),
     (Operation::GetObject, &[VERSION, READ]),

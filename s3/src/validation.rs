@@ -335,6 +335,8 @@ mod tests {
     fn headers_of_other_operations_are_ignored_or_refused_and_never_read() {
         let copied = ("x-amz-copy-source", "/b/k");
         assert_eq!(checked(Operation::GetObject, &[V4, copied]), Err(ErrorCode::InvalidArgument));
+        assert_eq!(checked(Operation::ListObjectsV2, &[V4, ("list-type", "3")]), Err(ErrorCode::InvalidArgument));
+        assert_eq!(checked(Operation::ListObjectsV2, &[V4, ("list-type", "2")]), Ok(()));
         for name in ["x-amz-max-parts", "x-amz-website-redirect-location", "x-amz-grant-read"] {
             assert!(!valid(Operation::GetObject, name, "1"), "{name}");
             assert_eq!(checked(Operation::GetObject, &[V4, (name, "1")]), Err(ErrorCode::InvalidArgument), "{name}");
