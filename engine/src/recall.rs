@@ -16,8 +16,9 @@
 //! - Background work reads into memory ([`MemoryRead`]), one operation at a time, each of which waits for its consumer
 //!   so long at most that others of its class are not kept waiting.
 //! - A reader that joined a read which another one ordered orders it anew if that comes to nothing.
-//! - A client that is asked to come later does not hear how its recall ends. If that came to nothing, and it would be
-//!   asked to come later once more, it gets the reason instead ([`Rejection::is_kept`]): nobody is put off for ever.
+//! - A client waits as long as it was told it may, whatever the forecast says, and only then is asked to come later. It
+//!   does not hear how its recall ends. If that came to nothing, and it would not hear the end of the next one either
+//!   ([`is_worth_trying_again`]), it gets the reason at once ([`Rejection::is_kept`]): nobody is put off for ever.
 //!
 //! All durations are wall time: they are about people, their clients and the workshop, not about the rack.
 
@@ -85,9 +86,10 @@ impl Rejection {
     }
 }
 
-/// Whether a client waits on that can wait for `left` and is expected to have to wait for `expected`. One that does not
-/// is refused; its recall goes on.
-pub fn is_worth_waiting(expected: Duration, left: Duration) -> bool {
+/// Whether a client that can wait for `left` waits for a read that is expected to take `expected`, although the last
+/// recall of these bytes came to nothing: only if it will hear how this one ends. Otherwise it gets the known reason at
+/// once, and the recall goes on. Whoever asks for bytes that nothing bad is known of waits, whatever is expected.
+pub fn is_worth_trying_again(expected: Duration, left: Duration) -> bool {
     expected <= left
 }
 

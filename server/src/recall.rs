@@ -7,8 +7,8 @@
 //! 1. What the spool already holds, or is about to hold, is not read again.
 //! 2. A client is answered when the beginning of its range is in the spool, and a stripe of it that was found lost
 //!    before has been read after all: a loss shows in the status of an answer, not in a body that breaks off. One that
-//!    would wait for too long is asked to come later, unless its last recall came to nothing
-//!    ([`crate::refusals`]): then it gets the reason.
+//!    has waited for as long as it may is asked to come later. One whose last recall came to nothing
+//!    ([`crate::refusals`]) gets the reason, and at once if it would not hear how this one ends.
 //! 3. An operation goes on from segment to segment while its group is awake (`world/spool_sink.rs`), and before it ends
 //!    the next one is ordered (`recall/course.rs`).
 //! 4. Nothing stays in the spool for a client that does not take its bytes; evicted segments are ordered anew when it
@@ -28,7 +28,7 @@ use course::{Course, Segment};
 use disk::clock;
 use engine::recall::{
     BLOCK_WAIT_MAX, BlobShape, Broken, HEAD_BYTES, Recall, SOON, SPOOL_DISK_WAIT_MAX, SPOOL_ROOM_WAIT_MAX, SpoolShape,
-    WAIT_MAX, is_worth_waiting,
+    WAIT_MAX, is_worth_trying_again,
 };
 use engine::{PriorityClass, Rejection};
 use futures::stream::{BoxStream, StreamExt};
@@ -94,29 +94,22 @@ pub(crate) fn in_stripes(blob: &Blob, range: &Range<u64>) -> Range<u64> {
     range.start - range.start % blob.code().stripe_bytes()..range.end
 }
 
-impl Recalls {
-    /// Recalls through `world`.
-    pub fn new(context: Context, world: WorldHandle) -> Self {
-        Self { context, world }
-    }
+/// A recall whose first bytes are in the spool.
+pub struct ReadyRecall {
+    recalls: Recalls,
+    blob: Blob,
+    /// Its course and its first segment; `None` if no bytes are wanted.
+    begun: Option<(Arc<Course>, Segment)>,
+}
 
-    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
-    /// longer than `max_wait` (wall time), or is expected to. The recall goes on all the same.
+impl ReadyRecall {
+    /// The bytes, of which the first are in memory.
     ///
     /// # Errors
-    /// Each kind of [`RecallError`].
-    pub async fn open(&self, blob: Blob, range: Range<u64>, max_wait: Duration) -> Result<RecallStream, RecallError> {
-        if range.is_empty() {
-            return Ok(futures::stream::empty().boxed());
-        }
-        let deadline = clock::monotonic() + max_wait.min(WAIT_MAX);
-        if !self.is_here(&blob, &range) {
-            self.may_be_read(&blob, &range, deadline).await?;
-        }
-        let head_end = range.end.min(range.start.saturating_add(HEAD_BYTES));
-        let course = self.plan(&blob, range);
-        let first = self.head(&blob, &course, head_end, deadline).await?;
-        let mut stream = self.feed(blob, course, first);
+    /// [`RecallError::Spool`], or what became of the recall since.
+    pub async fn open(self) -> Result<RecallStream, RecallError> {
+        let Some((course, first)) = self.begun else { return Ok(futures::stream::empty().boxed()) };
+        let mut stream = self.recalls.feed(self.blob, course, first);
         // It lies in the spool, where a retry must find it: the client's `max_wait` does not count here.
         match tokio::time::timeout(SPOOL_DISK_WAIT_MAX, stream.next()).await {
             Ok(Some(Ok(bytes))) => {
@@ -127,6 +120,41 @@ impl Recalls {
             Ok(None) => Err(RecallError::Spool("a recall ended before it began".into())),
             Err(_) => Err(RecallError::Spool("its disk does not answer".into())),
         }
+    }
+}
+
+impl Recalls {
+    /// Recalls through `world`.
+    pub fn new(context: Context, world: WorldHandle) -> Self {
+        Self { context, world }
+    }
+
+    /// The payload bytes `range` of `blob`, once the first of them is there; [`RecallError::TooLong`] if that takes
+    /// longer than `max_wait` (wall time), however long it was expected to take. The recall goes on all the same.
+    ///
+    /// # Errors
+    /// Each kind of [`RecallError`].
+    pub async fn open(&self, blob: Blob, range: Range<u64>, max_wait: Duration) -> Result<RecallStream, RecallError> {
+        self.ready(blob, range, max_wait).await?.open().await
+    }
+
+    /// The same in two steps: what this gives holds nothing of the bytes in memory, but keeps them in the spool.
+    ///
+    /// # Errors
+    /// Each kind of [`RecallError`].
+    pub async fn ready(&self, blob: Blob, range: Range<u64>, max_wait: Duration) -> Result<ReadyRecall, RecallError> {
+        let recalls = self.clone();
+        if range.is_empty() {
+            return Ok(ReadyRecall { recalls, blob, begun: None });
+        }
+        let deadline = clock::monotonic() + max_wait.min(WAIT_MAX);
+        if !self.is_here(&blob, &range) {
+            self.may_be_read(&blob, &range, deadline).await?;
+        }
+        let head_end = range.end.min(range.start.saturating_add(HEAD_BYTES));
+        let course = self.plan(&blob, range);
+        let first = self.head(&blob, &course, head_end, deadline).await?;
+        Ok(ReadyRecall { recalls, blob, begun: Some((course, first)) })
     }
 
     /// True if the payload bytes `range` of `blob` are all in the spool.
@@ -159,7 +187,7 @@ impl Recalls {
         let Some((at, _)) = losses.within(blob.blob, &in_stripes(blob, range)) else { return Ok(()) };
         let lost = at.max(range.start)..range.end.min(at + blob.code().stripe_bytes());
         let end = lost.end;
-        self.ready(blob, &self.plan(blob, lost), end, deadline).await.map(drop)
+        self.first_segment(blob, &self.plan(blob, lost), end, deadline).await.map(drop)
     }
 
     /// The segment that a recall begins with, once payload byte `until` is in the spool, or as much before it as is
@@ -171,7 +199,7 @@ impl Recalls {
         until: u64,
         deadline: Instant,
     ) -> Result<Segment, RecallError> {
-        let first = self.ready(blob, course, until, deadline).await?;
+        let first = self.first_segment(blob, course, until, deadline).await?;
         let mut at = first.reader.range().end;
         // An operation that found no room for more has ended: the rest is ordered when its client gets there.
         while at < until
@@ -190,7 +218,7 @@ impl Recalls {
     }
 
     /// The segment that a recall begins with, once payload byte `until`, or all of the segment, is in the spool.
-    async fn ready(
+    async fn first_segment(
         &self,
         blob: &Blob,
         course: &Arc<Course>,
@@ -212,7 +240,8 @@ impl Recalls {
     }
 
     /// Waits until payload byte `until` is in the spool, or it is known that it never will be; not longer than to the
-    /// deadline, and not at all if it is expected to take longer.
+    /// deadline. What came to nothing before is not waited for
+    /// unless [`is_worth_trying_again`].
     async fn written(
         &self,
         segment: &Segment,
@@ -225,26 +254,35 @@ impl Recalls {
         if let Ok(done) = tokio::time::timeout_at(soon, written.as_mut()).await {
             return Ok(done);
         }
-        // Only for what is not there is the engine asked how long it will be.
-        let forecast = self.forecast(blob.group).await;
         let wanted = segment.reader.range().start..until;
-        if !is_worth_waiting(forecast, deadline.saturating_duration_since(clock::monotonic())) {
-            return Err(self.too_long(blob, &wanted, forecast));
+        // Only about what came to nothing before is the engine asked how long it will be.
+        if let Some(why) = self.came_to_nothing(blob, &wanted) {
+            let left = deadline.saturating_duration_since(clock::monotonic());
+            if !is_worth_trying_again(self.forecast(blob.group).await, left) {
+                return Err(RecallError::Before(why));
+            }
         }
         match tokio::time::timeout_at(deadline, written).await {
             Ok(done) => Ok(done),
-            Err(_) => Err(self.too_long(blob, &wanted, self.forecast(blob.group).await)),
+            Err(_) => Err(self.too_long(blob, &wanted).await),
         }
     }
 
-    /// The payload bytes `wanted` of `blob` take longer than their client waits.
-    fn too_long(&self, blob: &Blob, wanted: &Range<u64>, forecast: Duration) -> RecallError {
-        let before = self.context.counters.refusals.within(blob.blob, wanted, clock::monotonic());
-        before.map_or(RecallError::TooLong(forecast), RecallError::Before)
+    /// Why the last recall of the payload bytes `wanted` of `blob` came to nothing, if it did.
+    fn came_to_nothing(&self, blob: &Blob, wanted: &Range<u64>) -> Option<Why> {
+        self.context.counters.refusals.within(blob.blob, wanted, clock::monotonic())
     }
 
-    /// The time that a read in `group` is expected to wait, in wall time.
-    async fn forecast(&self, group: model::GroupId) -> Duration {
+    /// The payload bytes `wanted` of `blob` take longer than their client waits.
+    async fn too_long(&self, blob: &Blob, wanted: &Range<u64>) -> RecallError {
+        match self.came_to_nothing(blob, wanted) {
+            Some(why) => RecallError::Before(why),
+            None => RecallError::TooLong(self.forecast(blob.group).await),
+        }
+    }
+
+    /// The time that a read in `group` is expected to wait, in wall time; zero if the world has ended.
+    pub async fn forecast(&self, group: model::GroupId) -> Duration {
         let forecast = self.world.ask(move |rack, now| rack.forecast(group, now)).await;
         forecast.map_or(Duration::ZERO, |forecast| self.context.clock.to_wall(forecast.expected))
     }

@@ -106,6 +106,24 @@ fn a_client_that_waits_briefly_is_told_when_to_come_again_and_finds_it_in_the_sp
 }
 
 #[test]
+fn a_client_waits_as_long_as_it_may_although_the_forecast_is_longer() {
+    let mut site = Site::nas8();
+    site.max_wait = 10 * SECOND;
+    site.run(async |larder| {
+        larder.put("o", 5, 3 * MIB).await.unwrap();
+        larder.settle().await;
+        let group = larder.group_of("o").await;
+        let forecast = larder.world.ask(move |rack, now| rack.forecast(group, now)).await.unwrap();
+        assert!(forecast.expected > 10 * SECOND, "{forecast:?}");
+        let began = tokio::time::Instant::now();
+        assert!(retry_after_s(&larder.get("o").await.unwrap_err()).is_some());
+        assert_eq!(began.elapsed().as_secs(), 10, "neither sooner nor later");
+        assert_eq!(larder.get("o").await.unwrap(), 5, "the second try waits for the rest");
+        assert!(began.elapsed() <= forecast.max + SECOND, "the recall went on: {:?}", began.elapsed());
+    });
+}
+
+#[test]
 fn a_client_that_waits_briefly_is_told_why_its_recall_came_to_nothing() {
     let mut site = Site::nas8();
     site.max_wait = SECOND;
@@ -121,8 +139,10 @@ fn a_client_that_waits_briefly_is_told_why_its_recall_came_to_nothing() {
         assert!(retry_after_s(&larder.get("o").await.unwrap_err()).is_some(), "nobody knows yet");
         for _ in 0..2 {
             larder.until("the group sleeps again", HOUR, async || larder.is_asleep().await).await;
+            let began = tokio::time::Instant::now();
             let refused = larder.get("o").await;
             assert!(matches!(refused, Err(ServiceError::DataLost { .. })), "{refused:?}");
+            assert!(began.elapsed() < SECOND / 2, "nobody waits once more for what is known");
         }
         larder.until("the next recall has ended as well", HOUR, async || larder.is_asleep().await).await;
     });
