@@ -261,6 +261,7 @@ fn clients(front: &FrontStatus) -> String {
         count(front.connection_limit),
     );
     for (number, what) in [
+        (front.waiting_requests, "waiting for cold objects"),
         (front.refused_requests, "requests refused"),
         (front.refused_connections, "connections refused"),
         (front.evicted_connections, "idle connections closed for others"),

@@ -2,8 +2,9 @@
 //! the rest of refused bodies.
 //!
 //! A request takes its permit once its signature is verified ([`PendingRequest`]) and keeps it until its response was
-//! sent. A refused request gives it back before the rest of its body is read, of which only as much is read as a client
-//! needs to get at the response, and of few clients at once.
+//! sent; one that waits for a cold object has none meanwhile ([`PendingRequest::bytes`]). A refused request gives it
+//! back before the rest of its body is read, of which only as much is read as a client needs to get at the response,
+//! and of few clients at once.
 //!
 //! Two things are done here because the protocol library offers no hook for them: it reads forms, and bodies signed for
 //! another service, before it verifies their signature, so those are refused unread; and it gives no access to the
@@ -11,8 +12,10 @@
 
 use crate::error::{ErrorCode, ErrorResponse, completed, refusal_of};
 use crate::framing::ChunkedBody;
+use crate::places::Requester;
 use crate::refused::Refused;
-use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Requester, Traffic};
+use crate::store::{ObjectBytes, ReadBytes};
+use crate::traffic::{BusyConnection, ConnectionPermit, RequestPermit, Traffic};
 use crate::validation;
 use bytes::Bytes;
 use disk::clock;
@@ -43,6 +46,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(5);
 const DRAIN_STALL: Duration = Duration::from_millis(500);
 /// Retry-After for a request that is one too many, in seconds.
 const RETRY_AFTER_S: u32 = 1;
+/// The same for one that would wait for a cold object: about the time that a group of drives takes to wake.
+const WAITING_RETRY_AFTER_S: u32 = 15;
 
 /// Admits the requests of a listener.
 pub(crate) struct Admission {
@@ -175,6 +180,25 @@ impl PendingRequest {
         let before = self.permit.lock().replace(permit);
         assert!(before.is_none(), "a request is admitted once");
         Ok(())
+    }
+
+    /// The bytes of `read`. While it is waited for them the request counts among those that wait, and not among those
+    /// that are served; then it goes on in its turn.
+    ///
+    /// # Errors
+    /// `SlowDown` if too many wait, and errors of the read.
+    pub async fn bytes(&self, traffic: &Arc<Traffic>, read: ReadBytes) -> Result<ObjectBytes, ErrorResponse> {
+        let awaited = match read {
+            ReadBytes::Here(bytes) => return Ok(bytes),
+            ReadBytes::Awaited(awaited) => awaited,
+        };
+        let permit = self.permit.lock().take().expect("an admitted request has its permit");
+        let too_many = |reason| ErrorResponse::slow_down(WAITING_RETRY_AFTER_S, reason);
+        let waiting = traffic.wait(permit, self.peer).map_err(too_many)?;
+        let ready = awaited.await?;
+        // Only now are there bytes in memory for it.
+        *self.permit.lock() = Some(waiting.resume().await);
+        Ok(ready.await?)
     }
 
     fn is_known(&self) -> bool {

@@ -5,6 +5,7 @@
 //! keeps its bytes where they are.
 
 use crate::access::{self, Owned};
+use crate::admission::PendingRequest;
 use crate::digest::{self, Digests, StreamHasher, md5_of_etag};
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
@@ -12,7 +13,7 @@ use crate::precondition::{ConditionOutcome, evaluate, seconds};
 use crate::put::{check_early, commit, condition, metadata, or_abort, stored_headers};
 use crate::request::S3Request;
 use crate::response::{Answer, document, with_checksums};
-use crate::store::{GetBody, PartId, PutSink};
+use crate::store::{LOOKUPS_MAX, ObjectBytes, PartId, PutSink};
 use crate::upload::{commit_part, requested_algorithm};
 use crate::{tagging, versions};
 use catalog::{Acl, Bucket, Checksum, ChecksumKind, MetadataChange, Object, PutCondition};
@@ -74,15 +75,24 @@ impl CopyOrigin {
         }
     }
 
-    /// The bytes `range` of `object`; `None` if it is another version by then.
+    /// The bytes `range` of `object`, for a copy that `pending` asks for; `None` if it is another version by then.
     async fn open(
         &self,
         front: &Frontend,
+        pending: &PendingRequest,
         object: &Object,
         range: Range<u64>,
-    ) -> Result<Option<GetBody>, ErrorResponse> {
-        let got = front.store.get(&self.bucket, &self.key, Some(range)).await?;
-        Ok(Some(got).filter(|got| got.object.version == object.version))
+    ) -> Result<Option<ObjectBytes>, ErrorResponse> {
+        for _ in 0..LOOKUPS_MAX {
+            let located = front.store.locate(&self.bucket, &self.key).await?.object?;
+            if located.object.version != object.version {
+                return Ok(None);
+            }
+            if let Some(read) = front.store.read(&self.bucket, &self.key, &located, range.clone()).await? {
+                return pending.bytes(&front.traffic, read).await.map(Some);
+            }
+        }
+        Err(too_fast())
     }
 }
 
@@ -98,8 +108,11 @@ fn too_large() -> ErrorResponse {
 }
 
 /// Moves the bytes of a source into a sink.
-async fn pump(got: GetBody, sink: &mut dyn PutSink, mut hasher: StreamHasher) -> Result<Digests, ErrorResponse> {
-    let mut bytes = got.bytes;
+async fn pump(
+    mut bytes: ObjectBytes,
+    sink: &mut dyn PutSink,
+    mut hasher: StreamHasher,
+) -> Result<Digests, ErrorResponse> {
     while let Some(piece) = bytes.next().await {
         let piece = piece?;
         hasher.feed(piece.clone()).await?;
@@ -151,13 +164,13 @@ impl CopyTarget {
 }
 
 /// Copies an object.
-pub(crate) async fn object(front: &Frontend, request: S3Request) -> Answer {
+pub(crate) async fn object(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     let source = CopyOrigin::of(&request)?;
     let bucket = front.owned_bucket(&request).await?;
     let target = CopyTarget::of(&request, &bucket)?;
     check_early(front, &request, &target.condition).await?;
     let onto_itself = source.bucket == request.bucket && source.key == request.key;
-    let copy = Copy { front, request: &request, bucket: &bucket, source: &source, target: &target };
+    let copy = Copy { front, pending, request: &request, bucket: &bucket, source: &source, target: &target };
     for _ in 0..TRIES {
         let object = source.look(front, &request).await?;
         if object.bytes > COPY_BYTES_MAX {
@@ -188,6 +201,7 @@ fn unchanged() -> ErrorResponse {
 /// A copy of an object. Each of its methods returns `None` if the source is another version by then.
 struct Copy<'a> {
     front: &'a Frontend,
+    pending: &'a PendingRequest,
     request: &'a S3Request,
     bucket: &'a Owned,
     source: &'a CopyOrigin,
@@ -208,11 +222,11 @@ impl Copy<'_> {
 
     /// Copies the bytes of `object`.
     async fn bytes_of(&self, object: &Object) -> Result<Option<Answer>, ErrorResponse> {
-        let Self { front, request, bucket, source, target } = *self;
+        let Self { front, pending, request, bucket, source, target } = *self;
         assert!(object.bytes <= COPY_BYTES_MAX, "a source that is too large was refused");
         front.store.check_room(object.bytes)?;
         // A source that is too cold is refused before anything is reserved for the copy.
-        let Some(got) = source.open(front, object, 0..object.bytes).await? else { return Ok(None) };
+        let Some(bytes) = source.open(front, pending, object, 0..object.bytes).await? else { return Ok(None) };
         let (headers, metadata) = target.description(object);
         let copy = Object {
             bytes: object.bytes,
@@ -225,7 +239,7 @@ impl Copy<'_> {
         };
         let kind = target.kind.or(object.checksums.first().map(|sum| sum.kind)).unwrap_or(ChecksumKind::Crc64Nvme);
         let mut sink = bucket.store.begin_put(bucket, &request.key, copy, target.condition.clone()).await?;
-        let pumped = pump(got, sink.as_mut(), StreamHasher::new(&front.md5, kind)).await;
+        let pumped = pump(bytes, sink.as_mut(), StreamHasher::new(&front.md5, kind)).await;
         let pumped = pumped.and_then(|digests| check_copy(object, digests));
         let (sink, digests) = or_abort(sink, pumped).await?;
         let (etag, checksums) = (digests.etag(), vec![digests.checksum]);
@@ -251,7 +265,7 @@ fn result(etag: &str, modified_ms: u64, checksums: &[Checksum]) -> Answer {
 }
 
 /// Makes a part of an upload of bytes of an object.
-pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
+pub(crate) async fn part(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     let source = CopyOrigin::of(&request)?;
     let number = request.part_number()?;
     let bucket = front.owned_bucket(&request).await?;
@@ -261,14 +275,14 @@ pub(crate) async fn part(front: &Frontend, request: S3Request) -> Answer {
         let object = source.look(front, &request).await?;
         let range = range(&request, object.bytes)?;
         assert!(range.start <= range.end && range.end <= object.bytes, "a range lies within its source");
-        let bytes = range.end - range.start;
-        if bytes > COPY_BYTES_MAX {
+        let length = range.end - range.start;
+        if length > COPY_BYTES_MAX {
             return Err(too_large());
         }
-        front.store.check_room(bytes)?;
-        let Some(got) = source.open(front, &object, range).await? else { continue };
-        let mut sink = bucket.store.begin_part(&request.bucket, &request.key, part, bytes).await?;
-        let pumped = pump(got, sink.as_mut(), StreamHasher::new(&front.md5, upload.checksum)).await;
+        front.store.check_room(length)?;
+        let Some(bytes) = source.open(front, pending, &object, range).await? else { continue };
+        let mut sink = bucket.store.begin_part(&request.bucket, &request.key, part, length).await?;
+        let pumped = pump(bytes, sink.as_mut(), StreamHasher::new(&front.md5, upload.checksum)).await;
         let (sink, digests) = or_abort(sink, pumped).await?;
         let (etag, checksum) = (digests.etag(), digests.checksum.clone());
         let modified_ms = commit_part(sink, digests).await?;

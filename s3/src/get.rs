@@ -1,5 +1,6 @@
 //! GetObject and HeadObject.
 
+use crate::admission::PendingRequest;
 use crate::digest::type_of;
 use crate::error::{ErrorCode, ErrorResponse};
 use crate::frontend::Frontend;
@@ -8,10 +9,10 @@ use crate::request::S3Request;
 use crate::response::{Answer, add_checksums, empty, set, validators};
 use crate::store::{LOOKUPS_MAX, ObjectBytes, ServiceError};
 use crate::versions;
-use catalog::{Bucket, Checksum, Object, PlacedObject};
+use catalog::{Bucket, Checksum, Object};
 use futures::StreamExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use s3s::{Body, S3Response, StdError};
@@ -29,22 +30,34 @@ const REPLACEABLE: [(&str, &str); 6] = [
     ("response-expires", "expires"),
 ];
 
-/// HeadObject: an object without its bytes.
+/// Headers of ours in the answer to a HEAD of a cold object: that it is cold, and how many seconds a GET is expected to
+/// wait for its first byte. S3 has none for this: its storage classes say what must be restored first, which nothing
+/// here need be.
+const TEMPERATURE: HeaderName = HeaderName::from_static("x-larder-temperature");
+const RECALL_FORECAST_S: HeaderName = HeaderName::from_static("x-larder-recall-forecast-s");
+
+/// HeadObject: an object without its bytes. It wakes nothing.
 pub(crate) async fn head(front: &Frontend, request: &S3Request) -> Answer {
-    let (bucket, PlacedObject { object, .. }) = front.located(request).await?;
+    let (bucket, located) = front.located(request).await?;
+    let object = &located.object;
     versions::check(request)?;
-    match outcome(request, &object)? {
-        ReadOutcome::NotModified(answer) => Ok(answer),
+    let mut answer = match outcome(request, object)? {
+        ReadOutcome::NotModified(answer) => return Ok(answer),
         ReadOutcome::Send(range) => {
-            let checksums = checksums(front, request, &object, &range).await?;
-            ObjectResponse { request, bucket: &bucket, object: &object, range, checksums }.with_body(Body::empty())
+            let checksums = checksums(front, request, object, &range).await?;
+            ObjectResponse { request, bucket: &bucket, object, range, checksums }.with_body(Body::empty())?
         }
+    };
+    if let Some(forecast) = front.store.recall_forecast(&located).await? {
+        answer.headers.insert(TEMPERATURE, HeaderValue::from_static("cold"));
+        answer.headers.insert(RECALL_FORECAST_S, HeaderValue::from(forecast.as_secs_f64().ceil() as u64));
     }
+    Ok(answer)
 }
 
 /// GetObject: an object, or a range of it. It is located once, and read if it still is where it was then: two questions
 /// to the catalog.
-pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
+pub(crate) async fn object(front: &Frontend, request: &S3Request, pending: &PendingRequest) -> Answer {
     for _ in 0..LOOKUPS_MAX {
         let (bucket, located) = front.located(request).await?;
         let object = &located.object;
@@ -55,7 +68,8 @@ pub(crate) async fn object(front: &Frontend, request: &S3Request) -> Answer {
         };
         let checksums = checksums(front, request, object, &range).await?;
         let wanted = if let RequestedRange::Bytes(bytes) = &range { bytes.clone() } else { 0..object.bytes };
-        if let Some(bytes) = front.store.read(&request.bucket, &request.key, &located, wanted).await? {
+        if let Some(read) = front.store.read(&request.bucket, &request.key, &located, wanted).await? {
+            let bytes = pending.bytes(&front.traffic, read).await?;
             let response = ObjectResponse { request, bucket: &bucket, object, range, checksums };
             return response.with_body(body_of(bytes, request));
         }

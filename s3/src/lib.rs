@@ -33,6 +33,7 @@ mod operation;
 mod parallel_md5;
 mod parameters;
 mod parts;
+mod places;
 mod precondition;
 mod put;
 mod refused;
@@ -57,6 +58,9 @@ pub use host::HostDomain;
 pub use keys::{AccessKeys, REGION};
 pub use limits::S3Limits;
 pub use serve::serve;
-pub use store::{Completion, GetBody, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
+pub use store::{
+    Completion, GetBody, Located, ObjectBytes, ObjectStore, PartId, PutSink, ReadBytes, ReadyBytes, ServiceError,
+    ServiceFuture,
+};
 pub use tls::{Tls, TlsError};
 pub use traffic::{Traffic, TrafficStats};

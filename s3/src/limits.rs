@@ -1,5 +1,6 @@
 //! Limits of the front: requests, connections, bytes and times.
 
+use crate::places::Shares;
 use std::time::Duration;
 
 /// Limits of the front.
@@ -13,6 +14,9 @@ pub struct S3Limits {
     pub peer_requests: usize,
     /// Of those, unsigned requests from all addresses.
     pub unsigned_requests: usize,
+    /// Requests at once that wait for the bytes of a cold object, beside `requests`; one more gets `SlowDown`. Each has
+    /// a connection, so there may be fewer: see [`Self::waiting_max`].
+    pub waiting: usize,
     /// Connections at once. For one more the longest idle one is closed; if none is idle, it waits to be accepted.
     pub connections: usize,
     /// Of those, connections from one address. For one more its longest idle one is closed, or else the new one.
@@ -30,6 +34,9 @@ pub struct S3Limits {
     pub grace: Duration,
 }
 
+/// Requests at once that wait for cold objects.
+const WAITING: usize = 4096;
+
 /// Connections of a typical client with many threads. With fewer, it would be cut off again and again where a low limit
 /// of open files leaves few connections in all; there, idle ones make room for others.
 const PEER_CONNECTIONS_MIN: usize = 32;
@@ -46,6 +53,7 @@ impl S3Limits {
             user_requests: share(requests, 3),
             peer_requests: share(requests, 1),
             unsigned_requests: share(requests, 2),
+            waiting: WAITING,
             connections,
             peer_connections: share(connections, 2).max(connections.min(PEER_CONNECTIONS_MIN)),
             head_bytes: 64 << 10,
@@ -55,10 +63,53 @@ impl S3Limits {
             grace: Duration::from_secs(30),
         }
     }
+
+    /// The shares of requests.
+    pub(crate) fn request_shares(&self) -> Shares {
+        let (user, peer) = (self.user_requests, self.peer_requests);
+        Shares { all: self.requests, user, peer, unsigned: self.unsigned_requests }
+    }
+
+    /// The shares of requests that wait for cold objects, in the ratio of those of all requests.
+    pub(crate) fn waiting_shares(&self) -> Shares {
+        self.request_shares().scaled(self.waiting_max())
+    }
+
+    /// The most requests that may wait for cold objects at once. However few connections there may be, they leave some
+    /// of them to others.
+    pub fn waiting_max(&self) -> usize {
+        self.waiting.min(beside(self.requests, self.connections))
+    }
+
+    /// The most of those whose connections come from one address.
+    pub(crate) fn peer_waiting_max(&self) -> usize {
+        beside(self.requests, self.peer_connections)
+    }
+}
+
+/// The part of `connections` that leaves `requests` of them, or half of them, to others.
+fn beside(requests: usize, connections: usize) -> usize {
+    connections.saturating_sub(requests).max(connections / 2).max(1)
 }
 
 impl Default for S3Limits {
     fn default() -> Self {
-        Self::of(256, 1024)
+        Self::of(256, WAITING + 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_leave_connections_to_others() {
+        let usual = S3Limits::default();
+        assert_eq!((usual.waiting_max(), usual.waiting_shares().user, usual.peer_waiting_max()), (4096, 3072, 2304));
+        let few = S3Limits::of(256, 300);
+        assert_eq!((few.waiting_max(), few.peer_waiting_max()), (150, 75), "half of them");
+        let more = S3Limits::of(256, 1024);
+        assert_eq!((more.waiting_max(), more.peer_waiting_max()), (768, 256), "as many as there may be requests");
+        assert_eq!(S3Limits { waiting: 9, ..usual }.waiting_max(), 9);
     }
 }

@@ -53,14 +53,14 @@ impl S3Route for CatchAll {
 async fn admitted(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     pending.admit(&front.traffic, request.user().ok())?;
     let names_version = request.query("versionId").is_some();
-    let mut answer = operate(front, request).await?;
+    let mut answer = operate(front, request, pending).await?;
     if names_version {
         answer.headers.insert("x-amz-version-id", HeaderValue::from_static(versions::NULL));
     }
     Ok(answer)
 }
 
-async fn operate(front: &Frontend, request: S3Request) -> Answer {
+async fn operate(front: &Frontend, request: S3Request, pending: &PendingRequest) -> Answer {
     match request.operation {
         Operation::ListBuckets => bucket::list(front, &request).await,
         Operation::CreateBucket => bucket::create(front, request).await,
@@ -71,7 +71,7 @@ async fn operate(front: &Frontend, request: S3Request) -> Answer {
         Operation::ListObjectsV2 => list::v2(front, &request).await,
         Operation::DeleteObjects => delete::many(front, request).await,
         Operation::PutObject => put::object(front, request).await,
-        Operation::GetObject => get::object(front, &request).await,
+        Operation::GetObject => get::object(front, &request, pending).await,
         Operation::HeadObject => get::head(front, &request).await,
         Operation::DeleteObject => delete::one(front, &request).await,
         Operation::GetBucketAcl => access::bucket_acl(front, &request).await,
@@ -91,10 +91,10 @@ async fn operate(front: &Frontend, request: S3Request) -> Answer {
         Operation::PutObjectTagging => tagging::put_of_object(front, request).await,
         Operation::DeleteObjectTagging => tagging::delete_of_object(front, &request).await,
         Operation::GetObjectAttributes => attributes::of_object(front, &request).await,
-        Operation::CopyObject => copy::object(front, request).await,
+        Operation::CopyObject => copy::object(front, request, pending).await,
         Operation::CreateMultipartUpload => upload::create(front, &request).await,
         Operation::UploadPart => upload::part(front, request).await,
-        Operation::UploadPartCopy => copy::part(front, request).await,
+        Operation::UploadPartCopy => copy::part(front, request, pending).await,
         Operation::CompleteMultipartUpload => complete::upload(front, request).await,
         Operation::AbortMultipartUpload => upload::abort(front, &request).await,
         Operation::ListMultipartUploads => parts::uploads(front, &request).await,

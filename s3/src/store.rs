@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Times a read locates an object before it gives up on one that is overwritten again and again.
 pub(crate) const LOOKUPS_MAX: usize = 8;
@@ -24,6 +25,43 @@ pub(crate) const LOOKUPS_MAX: usize = 8;
 /// The bytes of an object, or of a range of it, exactly as many as were asked for. An error must break the connection,
 /// so that no client takes a part for the whole.
 pub type ObjectBytes = BoxStream<'static, Result<Bytes, ServiceError>>;
+
+/// The bytes of a read. While they are awaited, nothing of them is in memory.
+pub enum ReadBytes {
+    /// They are at hand.
+    Here(ObjectBytes),
+    /// They are not: the object is cold. Resolves when they are.
+    Awaited(ServiceFuture<'static, ReadyBytes>),
+}
+
+/// Bytes that are at hand and still to be opened. Resolves when the first of them are in memory.
+pub type ReadyBytes = ServiceFuture<'static, ObjectBytes>;
+
+impl ReadBytes {
+    /// What `change` makes of the bytes.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(ObjectBytes) -> ObjectBytes + Send + 'static) -> Self {
+        let awaited = match self {
+            Self::Here(bytes) => return Self::Here(change(bytes)),
+            Self::Awaited(awaited) => awaited,
+        };
+        Self::Awaited(Box::pin(async move {
+            let ready = awaited.await?;
+            Ok(Box::pin(async move { Ok(change(ready.await?)) }) as ReadyBytes)
+        }))
+    }
+
+    /// The bytes, once they are at hand, for callers that may wait as they like.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub async fn open(self) -> Result<ObjectBytes, ServiceError> {
+        match self {
+            Self::Here(bytes) => Ok(bytes),
+            Self::Awaited(awaited) => awaited.await?.await,
+        }
+    }
+}
 
 /// The outcome of a call, when it is done.
 pub type ServiceFuture<'a, T> = BoxFuture<'a, Result<T, ServiceError>>;
@@ -76,16 +114,20 @@ pub trait ObjectStore: Send + Sync + 'static {
     /// The object at `key` along with its bucket, in one read of the catalog. Never touches a drive.
     fn locate<'a>(&'a self, bucket: &'a str, key: &'a str) -> ServiceFuture<'a, Located>;
 
-    /// The bytes `range` of an object that was located, which must lie within it. Resolves when the first bytes are
-    /// available, which takes a while for a cold object; [`ServiceError::SlowDown`] if it would take longer than the
-    /// store lets a client wait. `None` if it is not there any more: a reader who still wants it locates it again.
+    /// The bytes `range` of an object that was located, which must lie within it. Those of a cold object are
+    /// [`ReadBytes::Awaited`], which takes a while; [`ServiceError::SlowDown`] if it takes longer than the store lets a
+    /// client wait. `None` if it is not there any more: a reader who still wants it locates it again.
     fn read<'a>(
         &'a self,
         bucket: &'a str,
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> ServiceFuture<'a, Option<ObjectBytes>>;
+    ) -> ServiceFuture<'a, Option<ReadBytes>>;
+
+    /// The time that a read of an object that was located is expected to wait for its bytes (wall time); `None` if they
+    /// are at hand. Never touches a drive.
+    fn recall_forecast<'a>(&'a self, located: &'a PlacedObject) -> ServiceFuture<'a, Option<Duration>>;
 
     /// The bytes `range` of the current version (all of it without one), as [`Self::locate`] and [`Self::read`] give
     /// them. The returned object is the version the bytes belong to.
@@ -96,7 +138,11 @@ pub trait ObjectStore: Send + Sync + 'static {
                 let bytes = placed.object.bytes;
                 // A caller who asked for bytes of an older, longer version learns it from the version of the answer.
                 let range = range.clone().map_or(0..bytes, |range| range.start.min(bytes)..range.end.min(bytes));
-                if let Some(bytes) = self.read(bucket, key, &placed, range).await? {
+                let bytes = match self.read(bucket, key, &placed, range).await? {
+                    Some(read) => Some(read.open().await?),
+                    None => None,
+                };
+                if let Some(bytes) = bytes {
                     return Ok(GetBody { object: placed.object, bytes });
                 }
             }

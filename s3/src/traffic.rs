@@ -3,6 +3,9 @@
 //! - A request counts from when its signature was verified until its response was sent. Requests of a user count for
 //!   the user, unsigned ones for the address they come from; all unsigned ones together have a share as well. So
 //!   neither one user nor strangers can take all permits.
+//! - A request that waits for the bytes of a cold object gives its place to others meanwhile, and has one of those that
+//!   wait, of which there are more and which have shares as well. When its bytes are there it gets the next place that
+//!   is free and within its shares, before any new request: whoever waited longest goes first.
 //! - A connection without a request under way is idle. When there are as many connections as there may be, the one
 //!   that has been idle longest makes room for the next; when one peer has as many as it may, its own does.
 //!
@@ -10,14 +13,14 @@
 
 use crate::latency::Latencies;
 use crate::limits::S3Limits;
+use crate::places::{Excess, Places, Requester, Shares, uncount};
 use disk::clock;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 /// Refused bodies that are drained at once, so that their senders read the response. Others are cut off.
@@ -25,15 +28,6 @@ const DRAINS: usize = 64;
 
 /// Idle time after which a connection may be closed for another.
 const IDLE_MIN: Duration = Duration::from_millis(100);
-
-/// The requester that a request counts for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Requester {
-    /// The user who signed it.
-    User(String),
-    /// A stranger at this address.
-    Peer(IpAddr),
-}
 
 /// The peer that an address belongs to: one customer has an IPv6 network of 64 bits.
 pub(crate) fn peer_of(address: IpAddr) -> IpAddr {
@@ -54,6 +48,8 @@ pub struct TrafficStats {
     pub requests: usize,
     /// Of those, unsigned ones.
     pub unsigned_requests: usize,
+    /// Requests that wait for cold objects now; they do not count as `requests`.
+    pub waiting_requests: usize,
     /// Requests refused with `SlowDown` because there were too many.
     pub refused_requests: u64,
     /// Connections that were closed at once because their peer had too many.
@@ -66,13 +62,24 @@ pub struct TrafficStats {
 
 #[derive(Default)]
 struct TrafficState {
-    /// The counts as they are reported, but for those of connections.
+    /// The counts as they are reported, but for those of connections and of requests under way.
     stats: TrafficStats,
-    by_requester: HashMap<Requester, usize>,
+    /// Requests under way that do not wait.
+    active: Places,
+    /// Requests that wait for cold objects, and the addresses they came from.
+    waiting: Places,
+    waiting_by_peer: HashMap<IpAddr, usize>,
+    /// Those of them that want their place back, and need not wait for anything else.
+    returning: VecDeque<Returning>,
     connections: BTreeMap<u64, ConnectionRecord>,
     by_peer: HashMap<IpAddr, usize>,
     next: u64,
     drains: usize,
+}
+
+struct Returning {
+    requester: Requester,
+    place: oneshot::Sender<()>,
 }
 
 struct ConnectionRecord {
@@ -124,6 +131,9 @@ impl Traffic {
         TrafficStats {
             connections: state.connections.len(),
             idle_connections: state.connections.values().filter(|connection| connection.idle_since.is_some()).count(),
+            requests: state.active.all(),
+            unsigned_requests: state.active.unsigned(),
+            waiting_requests: state.waiting.all(),
             ..state.stats
         }
     }
@@ -140,35 +150,50 @@ impl Traffic {
     /// A permit for a request of `requester`, or why there is none.
     pub(crate) fn admit(self: &Arc<Self>, requester: Requester) -> Result<RequestPermit, &'static str> {
         let mut state = self.lock();
-        let limits = &self.limits;
-        let (is_unsigned, most) = match &requester {
-            Requester::User(_) => (false, limits.user_requests),
-            Requester::Peer(_) => (true, limits.peer_requests),
-        };
-        let refusal = if state.stats.requests >= limits.requests {
-            Some("Too many requests at once.")
-        } else if state.by_requester.get(&requester).is_some_and(|requests| *requests >= most) {
-            Some("Too many requests of yours at once.")
-        } else if is_unsigned && state.stats.unsigned_requests >= limits.unsigned_requests {
-            Some("Too many unsigned requests at once.")
+        if let Err(excess) = state.active.take(&requester, &self.limits.request_shares()) {
+            state.stats.refused_requests += 1;
+            return Err(match excess {
+                Excess::All => "Too many requests at once.",
+                Excess::OfRequester => "Too many requests of yours at once.",
+                Excess::Unsigned => "Too many unsigned requests at once.",
+            });
+        }
+        Ok(RequestPermit { traffic: Arc::clone(self), requester })
+    }
+
+    /// The request of `permit`, which came from `address`, waits for a cold object; or why it may not.
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        permit: RequestPermit,
+        address: IpAddr,
+    ) -> Result<WaitingPermit, &'static str> {
+        let (peer, requester) = (peer_of(address), permit.requester.clone());
+        let mut state = self.lock();
+        let refusal = if state.waiting_by_peer.get(&peer).is_some_and(|most| *most >= self.limits.peer_waiting_max()) {
+            Some("Too many requests from your address wait for cold objects.")
         } else {
-            None
+            let taken = state.waiting.take(&requester, &self.limits.waiting_shares());
+            taken.err().map(|excess| match excess {
+                Excess::All => "Too many requests wait for cold objects.",
+                Excess::OfRequester => "Too many requests of yours wait for cold objects.",
+                Excess::Unsigned => "Too many unsigned requests wait for cold objects.",
+            })
         };
         if let Some(refusal) = refusal {
             state.stats.refused_requests += 1;
             return Err(refusal);
         }
-        state.stats.requests += 1;
-        assert!(state.stats.requests <= limits.requests, "admitted within the limit");
-        state.stats.unsigned_requests += usize::from(is_unsigned);
-        assert!(
-            state.stats.unsigned_requests <= limits.unsigned_requests,
-            "unsigned requests have a limit of their own"
-        );
-        let requests = state.by_requester.entry(requester.clone()).or_default();
-        *requests += 1;
-        assert!(*requests <= most, "a requester is admitted within its limit");
-        Ok(RequestPermit { traffic: Arc::clone(self), requester })
+        *state.waiting_by_peer.entry(peer).or_default() += 1;
+        drop(state);
+        drop(permit);
+        Ok(WaitingPermit { traffic: Arc::clone(self), requester, peer, place: None })
+    }
+
+    /// Gives the place of a request back, to the first of those that want one.
+    fn leave_place(&self, requester: &Requester) {
+        let mut state = self.lock();
+        state.active.give_back(requester);
+        state.let_return(&self.limits.request_shares());
     }
 
     /// A permit to drain a refused request's body, unless too many are being drained.
@@ -220,6 +245,25 @@ impl Traffic {
 }
 
 impl TrafficState {
+    /// Gives free places to those that want theirs back, as far as their shares go.
+    fn let_return(&mut self, shares: &Shares) {
+        let Self { active, returning, .. } = self;
+        returning.retain_mut(|next| {
+            if next.place.is_closed() {
+                return false;
+            }
+            if active.all() >= shares.all || active.take(&next.requester, shares).is_err() {
+                return true;
+            }
+            // Whoever gives up from now on finds the place, and gives it back.
+            let (given, _) = oneshot::channel();
+            if std::mem::replace(&mut next.place, given).send(()).is_err() {
+                active.give_back(&next.requester);
+            }
+            false
+        });
+    }
+
     /// Closes the one of those that are meant that has been idle longest.
     ///
     /// # Errors
@@ -247,15 +291,6 @@ impl TrafficState {
     }
 }
 
-/// One less of `of`, which is forgotten with its last one.
-fn uncount<K: Eq + Hash>(counts: &mut HashMap<K, usize>, of: &K) {
-    let count = counts.get_mut(of).expect("what is counted less was counted before");
-    *count -= 1;
-    if *count == 0 {
-        counts.remove(of);
-    }
-}
-
 /// Lets a request be served, and counts it until it is dropped.
 pub(crate) struct RequestPermit {
     traffic: Arc<Traffic>,
@@ -264,11 +299,50 @@ pub(crate) struct RequestPermit {
 
 impl Drop for RequestPermit {
     fn drop(&mut self) {
+        self.traffic.leave_place(&self.requester);
+    }
+}
+
+/// Lets a request wait for a cold object, and counts it until it is dropped.
+pub(crate) struct WaitingPermit {
+    traffic: Arc<Traffic>,
+    requester: Requester,
+    peer: IpAddr,
+    /// Resolves when it has got its place back.
+    place: Option<oneshot::Receiver<()>>,
+}
+
+impl WaitingPermit {
+    /// It waits for nothing any more but a place among the requests under way, and gets it. It counts as one that waits
+    /// until then.
+    pub async fn resume(mut self) -> RequestPermit {
+        let wanted = {
+            let (place, wanted) = oneshot::channel();
+            let mut state = self.traffic.lock();
+            state.returning.push_back(Returning { requester: self.requester.clone(), place });
+            state.let_return(&self.traffic.limits.request_shares());
+            wanted
+        };
+        let given = self.place.insert(wanted).await;
+        assert!(given.is_ok(), "whoever wants a place is not forgotten");
+        self.place = None;
+        RequestPermit { traffic: Arc::clone(&self.traffic), requester: self.requester.clone() }
+    }
+}
+
+impl Drop for WaitingPermit {
+    fn drop(&mut self) {
         let mut state = self.traffic.lock();
-        assert!(state.stats.requests > 0, "a permit counts while it lives");
-        state.stats.requests -= 1;
-        state.stats.unsigned_requests -= usize::from(matches!(self.requester, Requester::Peer(_)));
-        uncount(&mut state.by_requester, &self.requester);
+        state.waiting.give_back(&self.requester);
+        uncount(&mut state.waiting_by_peer, &self.peer);
+        drop(state);
+        // It has gone; it may have got a place a moment ago.
+        if let Some(mut place) = self.place.take() {
+            place.close();
+            if place.try_recv().is_ok() {
+                self.traffic.leave_place(&self.requester);
+            }
+        }
     }
 }
 
@@ -368,6 +442,52 @@ mod tests {
         let seen = traffic.stats();
         assert_eq!((seen.requests, seen.unsigned_requests, seen.refused_requests > 0), (4, 4, true));
         drop((strangers, more));
+        assert_eq!(traffic.stats().requests, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_waited_goes_on_before_new_requests_and_within_its_share() {
+        let traffic = Traffic::new(&S3Limits { waiting: 8, ..limits() });
+        let admit = |name: &str| traffic.admit(user(name));
+        let wait = |name: &str, last| traffic.wait(admit(name).ok().unwrap(), address(last)).ok().unwrap();
+        let (alice, bob) = (wait("alice", 1), wait("bob", 2));
+        assert_eq!((traffic.stats().requests, traffic.stats().waiting_requests), (0, 2));
+        assert!(traffic.wait(admit("carol").ok().unwrap(), address(3)).is_err(), "connections are for others as well");
+        assert_eq!(traffic.stats().requests, 0);
+        let mut hers: Vec<_> = (0..6).map(|_| admit("alice").ok().unwrap()).collect();
+        let others: Vec<_> = ["carol", "dora"].map(|name| admit(name).ok().unwrap()).into();
+        let (mut alice, mut bob) = (Box::pin(alice.resume()), Box::pin(bob.resume()));
+        assert!(futures::poll!(alice.as_mut()).is_pending() && futures::poll!(bob.as_mut()).is_pending());
+        drop(others);
+        assert!(futures::poll!(alice.as_mut()).is_pending(), "she has her share");
+        let bobs = bob.await;
+        assert_eq!(traffic.stats().requests, 7);
+        let erin = admit("erin").ok().unwrap();
+        drop(hers.pop());
+        assert!(admit("alice").is_err(), "the place is of who waited for it");
+        drop(alice.await);
+        drop((hers, bobs, erin));
+        assert_eq!((traffic.stats().requests, traffic.stats().waiting_requests), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gives_up_while_it_waits_leaves_nothing_behind() {
+        let traffic = Traffic::new(&S3Limits { requests: 1, waiting: 8, ..limits() });
+        let wait = || traffic.wait(traffic.admit(user("alice")).ok().unwrap(), address(1)).ok().unwrap();
+        drop(wait());
+        let mut given = Box::pin(wait().resume());
+        let other = traffic.admit(user("bob")).ok().unwrap();
+        assert!(futures::poll!(given.as_mut()).is_pending());
+        drop(other);
+        assert_eq!(traffic.stats().requests, 1, "it has its place back, and does not know");
+        drop(given);
+        let seen = traffic.stats();
+        assert_eq!((seen.requests, seen.waiting_requests), (0, 0));
+        let mut queued = Box::pin(wait().resume());
+        let other = traffic.admit(user("bob")).ok().unwrap();
+        assert!(futures::poll!(queued.as_mut()).is_pending());
+        drop(queued);
+        drop(other);
         assert_eq!(traffic.stats().requests, 0);
     }
 

@@ -83,7 +83,10 @@ pub struct Config {
     /// Requests at once.
     #[serde(deserialize_with = "text::at_least_one")]
     pub request_limit: u32,
-    /// Connections at once.
+    /// GETs, and copies, that wait for cold objects at once, beside `request_limit`.
+    #[serde(deserialize_with = "text::at_least_one")]
+    pub waiting_gets: u32,
+    /// Connections at once, of which each of `waiting_gets` has one.
     #[serde(deserialize_with = "text::at_least_one")]
     pub connection_limit: u32,
     /// Requests of one user at once; a share of `request_limit` if not set.
@@ -172,9 +175,10 @@ impl Default for Config {
             domain: None,
             tls: TlsConfig::default(),
             metrics: MetricsConfig::default(),
-            max_wait: Duration::from_secs(45),
+            max_wait: Duration::from_mins(4),
             request_limit: 256,
-            connection_limit: 1024,
+            waiting_gets: 4096,
+            connection_limit: 5120,
             user_request_limit: None,
             peer_request_limit: None,
             unsigned_request_limit: None,
@@ -623,6 +627,7 @@ impl Config {
             peer_requests: set(self.peer_request_limit, usual.peer_requests),
             unsigned_requests: set(self.unsigned_request_limit, usual.unsigned_requests),
             peer_connections: set(self.peer_connection_limit, usual.peer_connections),
+            waiting: self.waiting_gets as usize,
             head_bytes: self.head_limit_bytes as usize,
             min_bytes_per_s: self.min_bytes_per_s,
             put_bytes: self.put_limit_bytes,

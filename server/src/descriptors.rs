@@ -113,12 +113,15 @@ impl Descriptors {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn with_room_enough_everybody_gets_what_he_wants() {
-        let all = Descriptors { rack_files: 256, workshop_files: 64, locks: 192, connections: 1024 };
-        assert_eq!(Descriptors::of(20_000, 1024), Ok(all));
-        assert_eq!(Descriptors::of(u64::MAX, 1024), Ok(all));
+        let all = Descriptors { rack_files: 256, workshop_files: 64, locks: 192, connections: 5120 };
+        let usual = Config::default().connection_limit;
+        assert_eq!(Descriptors::of(6_592, usual), Ok(all), "what docs/operating.md says");
+        assert_eq!(Descriptors::of(u64::MAX, usual), Ok(all));
+        assert!(Descriptors::of(6_591, usual).unwrap().connections < all.connections);
     }
 
     #[test]
@@ -140,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_usual_limit_is_enough_for_all_classes_and_many_connections() {
-        let usual = Descriptors::of(1024, 1024).unwrap();
+        let usual = Descriptors::of(1024, Config::default().connection_limit).unwrap();
         assert!(usual.rack_files >= 4 * 18, "{usual:?}");
         assert!(usual.locks >= 96, "for the drives of pelican that are awake: {usual:?}");
         assert!(usual.connections >= 256, "as many as there may be requests: {usual:?}");

@@ -7,6 +7,7 @@
 //! - Lists and HEADs ask the catalog alone.
 
 use crate::context::{Context, is_refusal, usage_of};
+use crate::holds::Hold;
 use crate::pacing::ClientHere;
 use crate::read_ahead::ReadAhead;
 use crate::recall::Recalls;
@@ -16,15 +17,18 @@ use crate::whole;
 use crate::world::WorldHandle;
 use bytes::Bytes;
 use catalog::{
-    AgedVersion, Authority, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing,
+    AgedVersion, Authority, Blob, Bucket, BucketChange, CatalogError, Checksum, Displaced, ListRequest, Listing,
     MetadataChange, Object, ObjectChange, Part, Place, PlacedObject, PutCondition, Upload, UploadListRequest,
     UploadListing, VersionId,
 };
 use engine::Event;
+use engine::recall::SOON;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 use model::BlobId;
-use s3::store::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
+use s3::store::{
+    Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ReadBytes, ReadyBytes, ServiceError, ServiceFuture,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,17 +66,21 @@ impl ObjectService {
         at: (&str, &str),
         placed: &PlacedObject,
         range: Range<u64>,
-    ) -> Result<Option<ObjectBytes>, ServiceError> {
+    ) -> Result<Option<ReadBytes>, ServiceError> {
         assert!(range.end <= placed.object.bytes, "the front asks for bytes that the object has");
         let is_whole = range == (0..placed.object.bytes);
-        let bytes = match placed.place {
+        let read = match placed.place {
             Place::Stored { blob, offset } => self.stored(at, placed, (blob, offset), range.clone()).await?,
-            place => self.staged(at, &placed.object, place, range.clone()).await?,
+            place => self.staged(at, &placed.object, place, range.clone()).await?.map(ReadBytes::Here),
         };
-        let checked = |bytes| whole::checked(&self.context, at.0, at.1, &placed.object, bytes);
-        let bytes = if is_whole { bytes.map(checked) } else { bytes };
-        let is_staged = !matches!(placed.place, Place::Stored { .. });
-        Ok(bytes.map(|bytes| if is_staged { counted(&self.context, placed, range, bytes) } else { bytes }))
+        let Some(read) = read else { return Ok(None) };
+        let (service, bucket, key, placed) = (self.clone(), at.0.to_owned(), at.1.to_owned(), placed.clone());
+        Ok(Some(read.map(move |bytes| {
+            let context = &service.context;
+            let bytes = if is_whole { whole::checked(context, &bucket, &key, &placed.object, bytes) } else { bytes };
+            let is_staged = !matches!(placed.place, Place::Stored { .. });
+            if is_staged { counted(context, &placed, range, bytes) } else { bytes }
+        })))
     }
 
     /// The bytes of an object in the rack, unless it lies elsewhere by now. It is looked up once more when its blob is
@@ -83,8 +91,8 @@ impl ObjectService {
         placed: &PlacedObject,
         (blob, offset): (BlobId, u64),
         range: Range<u64>,
-    ) -> Result<Option<ObjectBytes>, ServiceError> {
-        let _hold = self.context.holds.guard(blob);
+    ) -> Result<Option<ReadBytes>, ServiceError> {
+        let hold = self.context.holds.guard(blob);
         let (again, found) = self.context.catalog.object_and_blob(at.0, at.1, blob).await.map_err(catalog_error)?;
         if again.is_none_or(|again| (again.object.version, again.place) != (placed.object.version, placed.place)) {
             return Ok(None);
@@ -95,11 +103,42 @@ impl ObjectService {
         if wanted.end > found.payload_bytes {
             return Err(ServiceError::Damaged(format!("the object is not within {blob}, in which it should lie")));
         }
+        let is_here = self.recalls.is_here(&found, &wanted);
         if let Some(ahead) = &self.ahead {
-            ahead.asked(at, placed, &found, (range, self.recalls.is_here(&found, &wanted)));
+            ahead.asked(at, placed, &found, (range, is_here));
         }
-        let bytes = self.recalls.open(found, wanted, self.max_wait).await.map_err(recall_error)?;
-        Ok(Some(bytes.map_err(recall_error).boxed()))
+        let mut awaited = self.awaited(hold, found, wanted);
+        // What is not in the spool is awaited from the beginning, so that many who come at once take nobody's place.
+        // What is may be evicted at this moment.
+        let soon = if is_here { tokio::time::timeout(SOON, awaited.as_mut()).await.ok() } else { None };
+        Ok(Some(match soon {
+            Some(ready) => ReadBytes::Here(ready?.await?),
+            None => ReadBytes::Awaited(awaited),
+        }))
+    }
+
+    /// The payload bytes `wanted` of `blob`, which `hold` holds, when they are in the spool.
+    fn awaited(&self, hold: Hold, blob: Blob, wanted: Range<u64>) -> ServiceFuture<'static, ReadyBytes> {
+        let (recalls, max_wait) = (self.recalls.clone(), self.max_wait);
+        Box::pin(async move {
+            let ready = recalls.ready(blob, wanted, max_wait).await.map_err(recall_error)?;
+            Ok(Box::pin(async move {
+                let _hold = hold;
+                let bytes = ready.open().await.map_err(recall_error)?;
+                Ok(bytes.map_err(recall_error).boxed())
+            }) as ReadyBytes)
+        })
+    }
+
+    /// The time that a read of a located object is expected to wait, or `None` if its bytes are at hand.
+    async fn forecast(&self, located: &PlacedObject) -> Result<Option<Duration>, ServiceError> {
+        let Place::Stored { blob, offset } = located.place else { return Ok(None) };
+        // A blob that has gone meanwhile was evacuated to the workshop, or nobody wants it any more.
+        let Some(blob) = self.context.catalog.blob(blob).await.map_err(catalog_error)? else { return Ok(None) };
+        if self.recalls.is_here(&blob, &(offset..offset + located.object.bytes)) {
+            return Ok(None);
+        }
+        Ok(Some(self.recalls.forecast(blob.group).await))
     }
 
     /// Refuses an object in quarantine before anything is sent. A range of it is tried.
@@ -293,8 +332,12 @@ impl ObjectStore for ObjectService {
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> ServiceFuture<'a, Option<ObjectBytes>> {
+    ) -> ServiceFuture<'a, Option<ReadBytes>> {
         Box::pin(self.bytes_of((bucket, key), located, range))
+    }
+
+    fn recall_forecast<'a>(&'a self, located: &'a PlacedObject) -> ServiceFuture<'a, Option<Duration>> {
+        Box::pin(self.forecast(located))
     }
 
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object> {

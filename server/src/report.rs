@@ -248,6 +248,12 @@ pub struct FrontStatus {
     pub unsigned_requests: u64,
     /// Their limit.
     pub request_limit: u64,
+    /// Requests that wait for cold objects now, beside those.
+    #[serde(default)]
+    pub waiting_requests: u64,
+    /// Their limit.
+    #[serde(default)]
+    pub waiting_limit: u64,
     /// Requests answered SlowDown since the server started, because there were too many.
     pub refused_requests: u64,
     /// Connections that were closed at once since then, because their address had too many.

@@ -406,6 +406,8 @@ fn front(traffic: &Traffic) -> FrontStatus {
         requests: seen.requests as u64,
         unsigned_requests: seen.unsigned_requests as u64,
         request_limit: limits.requests as u64,
+        waiting_requests: seen.waiting_requests as u64,
+        waiting_limit: limits.waiting_max() as u64,
         refused_requests: seen.refused_requests,
         refused_connections: seen.refused_connections,
         evicted_connections: seen.evicted_connections,

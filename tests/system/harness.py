@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -27,6 +28,7 @@ import botocore.config
 import botocore.credentials
 
 BINARY = os.environ["LARDER_BINARY"]
+NAS8 = os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir, "racks", "nas8.toml")
 LABEL = "larder.label"
 OWNER = "larder.owner"
 
@@ -90,6 +92,16 @@ def configuration(settings):
     for table, keys in tables.items():
         lines += [f"[{table}]", *keys]
     return "\n".join(lines) + "\n"
+
+
+def rack_that_wakes_in(wake_s, folder):
+    """The path of a rack like nas8, but that its groups take so many seconds to wake; made in `folder`."""
+    path = os.path.join(folder, f"wakes-in-{wake_s}.toml")
+    # Mounting takes another second.
+    spin_up = f'spin_up = {{ min = "{wake_s - 2} s", max = "{wake_s - 1} s", draws = 4 }}'
+    with open(NAS8, encoding="utf-8") as nas8, open(path, "w", encoding="utf-8") as rack:
+        rack.write(re.sub(r"spin_up = \{.*\}", spin_up, nas8.read()))
+    return path
 
 
 def refusal(output):

@@ -91,10 +91,10 @@ class Descriptors(SystemTest):
         self.assertEqual(server.stop(), 0)
 
     def test_the_soft_limit_is_raised_to_the_hard_one(self):
-        server = self.serve(self.made("nas8", **BRISK), files=(64, 4096))
+        server = self.serve(self.made("nas8", **BRISK), files=(64, 8192))
         with open(f"/proc/{server.process.pid}/limits", encoding="ascii") as limits:
             [soft, hard] = re.search(r"Max open files\s+(\d+)\s+(\d+)", limits.read()).groups()
-        self.assertEqual((soft, hard), ("4096", "4096"))
+        self.assertEqual((soft, hard), ("8192", "8192"))
         self.assertNotIn("ulimit", server.log())
         self.assertEqual(server.stop(), 0)
 

@@ -39,10 +39,10 @@ fn the_template_tells_the_true_defaults_of_every_key() {
     assert_eq!(said.starts_per_day, Some(spec.profile.starts_per_day()), "the example is the shipped rack's value");
     assert_eq!(said.placement.batch_bytes, Some(spec.pack_bytes * BATCH_PACKS));
     assert_eq!(said.migrate.pack_bytes, Some(spec.pack_bytes));
-    assert_eq!(said.limits(1024).user_requests, Config::default().limits(1024).user_requests);
-    assert_eq!(said.limits(1024).peer_requests, Config::default().limits(1024).peer_requests);
-    assert_eq!(said.limits(1024).unsigned_requests, Config::default().limits(1024).unsigned_requests);
-    assert_eq!(said.limits(1024).peer_connections, Config::default().limits(1024).peer_connections);
+    assert_eq!(said.limits(5120).user_requests, Config::default().limits(5120).user_requests);
+    assert_eq!(said.limits(5120).peer_requests, Config::default().limits(5120).peer_requests);
+    assert_eq!(said.limits(5120).unsigned_requests, Config::default().limits(5120).unsigned_requests);
+    assert_eq!(said.limits(5120).peer_connections, Config::default().limits(5120).peer_connections);
     assert_eq!(said.workshop.spool, said.workshop.capacity.map(|capacity| capacity / 4));
     assert_eq!(said.thermometer.default, Some(said.thermometer.thermometer().default), "with a rule");
     // These have no fixed default; what is left must be equal.
@@ -221,13 +221,16 @@ fn the_workshop_takes_a_quarter_of_the_room_unless_told_otherwise() {
 
 #[test]
 fn shares_of_requests_and_connections_follow_their_limits_unless_set() {
-    let limits = parse("request_limit = 100\nconnection_limit = 10\nuser_request_limit = 7\n").unwrap().limits(1024);
+    let limits = parse("request_limit = 100\nconnection_limit = 10\nuser_request_limit = 7\n").unwrap().limits(5120);
     assert_eq!(
         (limits.requests, limits.user_requests, limits.peer_requests, limits.unsigned_requests),
         (100, 7, 25, 50)
     );
     assert_eq!((limits.connections, limits.peer_connections), (10, 10), "few are nobody's share");
-    assert_eq!(parse("connection_limit = 100\n").unwrap().limits(1024).peer_connections, 50);
+    assert_eq!(parse("connection_limit = 100\n").unwrap().limits(5120).peer_connections, 50);
+    let waiting = |text: &str, connections| parse(text).unwrap().limits(connections).waiting_max();
+    assert_eq!((waiting("", 5120), waiting("waiting_gets = 7", 5120)), (4096, 7));
+    assert_eq!(waiting("", 400), 200, "they leave connections to others");
     let least = parse("request_limit = 1\nconnection_limit = 1\nmin_rate = 0").unwrap().limits(1024);
     assert_eq!((least.peer_requests, least.peer_connections, least.min_bytes_per_s), (1, 1, 0));
 }

@@ -381,6 +381,9 @@ fn front(page: &mut Page, status: &Status) -> fmt::Result {
     page.gauge("s3_requests", None, "Requests of S3 under way.", front.requests as f64)?;
     page.gauge("s3_unsigned_requests", None, "Those that nobody signed.", front.unsigned_requests as f64)?;
     page.gauge("s3_requests_max", None, "The most there may be.", front.request_limit as f64)?;
+    let help = "Requests that wait for cold objects, beside those.";
+    page.gauge("s3_waiting_requests", None, help, front.waiting_requests as f64)?;
+    page.gauge("s3_waiting_requests_max", None, "The most there may be.", front.waiting_limit as f64)?;
     let help = "Requests answered SlowDown since there were too many.";
     page.counter("s3_refused_requests", None, help, front.refused_requests)?;
     let help = "Connections closed at once since their address had too many.";

@@ -7,10 +7,13 @@ use catalog::{
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
-use s3::{Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
+use s3::{
+    Completion, Located, ObjectBytes, ObjectStore, PartId, PutSink, ReadBytes, ReadyBytes, ServiceError, ServiceFuture,
+};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The fault that calls meet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Fault {
     Breaks,
     /// A GET never sends a second byte.
     Hangs,
+    /// The bytes of keys that begin with `cold` are awaited for as long as this is set.
+    Awaited,
     /// No room is left, and waiting makes none.
     Full,
     /// Another client aborts an upload to `shelf/k` just before its parts are looked up.
@@ -84,6 +89,16 @@ impl Faulty {
         Box::new(CountedSink { sink, _open: Open::count(&self.hooks, |hooks| &hooks.sinks) })
     }
 
+    /// What `read` gives, once it is not to be awaited any more.
+    async fn awaited(self, read: ReadBytes) -> Result<ReadyBytes, ServiceError> {
+        while self.fault() == Fault::Awaited {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let read = read.map(move |bytes| self.faulty(bytes, self.fault()));
+        let ready: ReadyBytes = Box::pin(read.open());
+        Ok(ready)
+    }
+
     /// `bytes` with this fault.
     fn faulty(&self, bytes: ObjectBytes, fault: Fault) -> ObjectBytes {
         let open = Open::count(&self.hooks, |hooks| &hooks.streams);
@@ -97,7 +112,7 @@ impl Faulty {
                 };
                 first.chain(rest).boxed()
             }
-            Fault::None | Fault::Cold(_) | Fault::Full | Fault::LosesUploads => bytes,
+            Fault::None | Fault::Cold(_) | Fault::Awaited | Fault::Full | Fault::LosesUploads => bytes,
         };
         bytes
             .inspect(move |_| {
@@ -211,13 +226,28 @@ impl ObjectStore for Faulty {
         key: &'a str,
         located: &'a PlacedObject,
         range: Range<u64>,
-    ) -> ServiceFuture<'a, Option<ObjectBytes>> {
+    ) -> ServiceFuture<'a, Option<ReadBytes>> {
         Box::pin(async move {
             self.cold()?;
             let fault = self.fault();
-            let bytes = self.service.read(bucket, key, located, range).await?;
-            Ok(bytes.map(|bytes| self.faulty(bytes, fault)))
+            let read = self.service.read(bucket, key, located, range).await?;
+            let is_awaited = fault == Fault::Awaited && key.starts_with("cold");
+            let hooked = self.clone();
+            Ok(read.map(|read| {
+                if is_awaited {
+                    ReadBytes::Awaited(Box::pin(hooked.awaited(read)))
+                } else {
+                    read.map(move |bytes| hooked.faulty(bytes, fault))
+                }
+            }))
         })
+    }
+
+    fn recall_forecast<'a>(&'a self, located: &'a PlacedObject) -> ServiceFuture<'a, Option<Duration>> {
+        match self.fault() {
+            Fault::Cold(forecast_s) => Box::pin(async move { Ok(Some(Duration::from_secs(forecast_s.into()))) }),
+            _ => self.service.recall_forecast(located),
+        }
     }
 
     fn change<'a>(&'a self, bucket: &'a str, key: &'a str, change: ObjectChange) -> ServiceFuture<'a, Object> {

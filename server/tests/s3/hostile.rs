@@ -60,6 +60,62 @@ async fn a_refused_body_is_read_on_only_so_far() {
 }
 
 #[tokio::test]
+async fn gets_that_wait_for_cold_objects_leave_the_places_of_others_alone() {
+    let front = Front::with(S3Limits { waiting: 20, ..few() }).await;
+    let public = Call::new("PUT", "/shelf/cold").body(b"xyz").header("x-amz-acl", "public-read");
+    assert_eq!(front.send(public).await.status, 200);
+    front.put("hot", b"warm").await;
+    front.store.set(Fault::Awaited);
+    let mut waiting = Vec::new();
+    for _ in 0..15 {
+        waiting.push(begun(&front, Call::new("GET", "/shelf/cold")).await);
+    }
+    eventually("three quarters of twenty are one user's", || front.traffic.stats().waiting_requests == 15).await;
+    let refused = front.get("cold").await;
+    assert_eq!((refused.status, refused.code().as_str(), refused.header("retry-after")), (503, "SlowDown", "15"));
+    for _ in 0..5 {
+        waiting.push(begun(&front, Call::new("GET", "/shelf/cold").unsigned()).await);
+    }
+    eventually("strangers wait beside it", || front.traffic.stats().waiting_requests == 20).await;
+    assert_eq!(front.send(Call::new("GET", "/shelf/cold").unsigned()).await.code(), "SlowDown");
+    assert_eq!(front.traffic.stats().requests, 0, "nobody who waits has a place of those eight");
+    for _ in 0..20 {
+        assert_eq!(front.get("hot").await.body, b"warm");
+        assert_eq!(front.send(Call::new("PUT", "/shelf/new").body(b"n")).await.status, 200);
+    }
+    front.store.set(Fault::None);
+    for stream in &mut waiting {
+        assert_eq!(read_reply(stream).await.body, b"xyz", "more than there are places, and all are served in turn");
+    }
+    eventually("all is given back", || front.traffic.stats().waiting_requests == 0).await;
+}
+
+#[tokio::test]
+async fn a_copy_of_a_cold_object_waits_beside_requests_as_well() {
+    let front = Front::with(few()).await;
+    front.put("cold", b"xyz").await;
+    front.store.set(Fault::Awaited);
+    let copy = Call::new("PUT", "/shelf/copy").header("x-amz-copy-source", "/shelf/cold");
+    let mut copying = begun(&front, copy).await;
+    eventually("it waits", || front.traffic.stats().waiting_requests == 1).await;
+    assert_eq!(front.traffic.stats().requests, 0);
+    front.store.set(Fault::None);
+    assert_eq!(read_reply(&mut copying).await.status, 200);
+    assert_eq!(front.get("copy").await.body, b"xyz");
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_waits_no_more() {
+    let front = Front::with(few()).await;
+    front.put("cold", b"xyz").await;
+    front.store.set(Fault::Awaited);
+    let waiting = begun(&front, Call::new("GET", "/shelf/cold")).await;
+    eventually("it waits", || front.traffic.stats().waiting_requests == 1).await;
+    drop(waiting);
+    eventually("it is gone", || front.traffic.stats().waiting_requests == 0).await;
+}
+
+#[tokio::test]
 async fn unsigned_requests_leave_places_for_users_and_a_user_for_others() {
     let front = Front::with(few()).await;
     let public = Call::new("PUT", "/shelf/k").body(b"xyz").header("x-amz-acl", "public-read");

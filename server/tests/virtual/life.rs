@@ -124,6 +124,24 @@ fn a_client_waits_as_long_as_it_may_although_the_forecast_is_longer() {
 }
 
 #[test]
+fn a_head_of_a_cold_object_says_when_its_bytes_would_be_there_and_wakes_nothing() {
+    use s3::store::ObjectStore;
+    Site::nas8().run(async |larder| {
+        larder.put("o", 5, 3 * MIB).await.unwrap();
+        let located = async || larder.service.locate(crate::site::BUCKET, "o").await.unwrap().object.unwrap();
+        let forecast = async || larder.service.recall_forecast(&located().await).await.unwrap();
+        assert_eq!(forecast().await, None, "it is staged");
+        larder.settle().await;
+        let expected = forecast().await.expect("it is cold");
+        assert!((10 * SECOND..20 * SECOND).contains(&expected), "{expected:?}");
+        tokio::time::sleep(MINUTE).await;
+        assert!(larder.is_asleep().await);
+        assert_eq!(larder.get("o").await.unwrap(), 5);
+        assert_eq!(forecast().await, None, "it is in the spool");
+    });
+}
+
+#[test]
 fn a_client_that_waits_briefly_is_told_why_its_recall_came_to_nothing() {
     let mut site = Site::nas8();
     site.max_wait = SECOND;
