@@ -125,6 +125,16 @@ impl Catalog {
         self.store.incomplete()
     }
 
+    /// Why nothing is committed any more before the next start, if a failure left open what is durable.
+    pub fn stopped(&self) -> Option<&str> {
+        self.store.stopped()
+    }
+
+    /// True if there was no room for the last change.
+    pub fn is_full(&self) -> bool {
+        self.store.is_full()
+    }
+
     /// True if the bytes of an object may travel with its batch ([`Catalog::put_logged_object`]).
     pub fn takes_payloads(&self) -> bool {
         self.store.takes_payloads()

@@ -162,6 +162,11 @@ impl<R: Records> Committer<R> {
         Ok(verdicts)
     }
 
+    /// Why nothing is committed any more, if a failure left open what is durable.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.broken.as_deref()
+    }
+
     /// As before a crash, in order: the store is durable, and needs its log no more. False if that cannot be.
     pub(crate) fn close(&mut self) -> bool {
         if self.broken.is_some() {

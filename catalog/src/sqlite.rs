@@ -308,6 +308,14 @@ impl Store for SqliteStore {
         self.writer.is_none()
     }
 
+    fn stopped(&self) -> Option<&str> {
+        self.counters.stopped.get().map(String::as_str)
+    }
+
+    fn is_full(&self) -> bool {
+        self.counters.is_full.load(Ordering::Relaxed)
+    }
+
     fn takes_payloads(&self) -> bool {
         self.writer.as_ref().is_some_and(Writer::takes_payloads)
     }

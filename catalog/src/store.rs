@@ -129,6 +129,14 @@ pub trait Store: Send + Sync + 'static {
     fn is_read_only(&self) -> bool {
         false
     }
+    /// Why nothing is committed any more before the next start, if a failure left open what is durable.
+    fn stopped(&self) -> Option<&str> {
+        None
+    }
+    /// True if the last transaction found no room.
+    fn is_full(&self) -> bool {
+        false
+    }
     /// True if a log stands in front of the store, which takes the payloads of batches.
     fn takes_payloads(&self) -> bool {
         false

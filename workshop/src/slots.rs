@@ -49,6 +49,8 @@ pub(crate) struct SlotTable {
     pub(crate) slots: HashMap<u64, SlotEntry>,
     /// Slots whose files can be removed now.
     removable: Vec<u64>,
+    /// The disk had no room for the last file, though the area had.
+    pub(crate) is_disk_full: bool,
     drain: Drain,
 }
 
@@ -66,7 +68,7 @@ impl SlotTable {
     /// An empty area.
     pub(crate) fn new() -> Self {
         let (slots, removable, drain) = (HashMap::new(), Vec::new(), Drain::new());
-        Self { staged_bytes: 0, reserved_bytes: 0, found_bytes: 0, slots, removable, drain }
+        Self { staged_bytes: 0, reserved_bytes: 0, found_bytes: 0, slots, removable, is_disk_full: false, drain }
     }
 
     /// Marks `slot` as dead. True if its file can be removed now: nobody holds it, and it was not dead before.
@@ -119,7 +121,9 @@ impl Slots {
                 tracing::warn!(
                     "the workshop's disk is full, and the workshop is not; lower workshop.capacity, or free some room"
                 );
-                StageError::Full(self.full(&self.state.lock(), charge(layout.file_bytes())))
+                let mut state = self.state.lock();
+                state.is_disk_full = true;
+                StageError::Full(self.full(&state, charge(layout.file_bytes())))
             }
             other => StageError::Drive(other),
         }
@@ -219,6 +223,7 @@ impl Slots {
         assert!(bytes > 0, "a file is finished once");
         state.reserved_bytes -= bytes;
         state.staged_bytes += bytes;
+        state.is_disk_full = false;
     }
 
     /// Removes all files that can be removed, some at a time. Gives the first error after trying them all.

@@ -48,6 +48,8 @@ pub struct StagingUsage {
     /// Of what was staged, so much was found since the start that no record of the catalog knows: others may have taken
     /// the room by then, so that the area can hold so much more than its capacity. What is freed stays in this sum.
     pub found_bytes: u64,
+    /// The disk had no room for the last file, though the area had.
+    pub is_disk_full: bool,
 }
 
 /// A finished staged file that the catalog does not know.
@@ -362,6 +364,7 @@ impl Staging {
             staged_bytes: state.staged_bytes,
             reserved_bytes: state.reserved_bytes,
             found_bytes: state.found_bytes,
+            is_disk_full: state.is_disk_full,
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::committer::Committer;
 use crate::error::StoreError;
 use crate::seal::Sequence;
 use crate::store::{Batch, StoreFuture};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
@@ -26,12 +26,23 @@ pub(super) struct Counters {
     pub(super) covers: AtomicU64,
     /// The number of the last batch that was answered.
     pub(super) sequence: AtomicU64,
+    /// Why nothing is committed any more.
+    pub(super) stopped: OnceLock<String>,
+    /// True if the last transaction found no room.
+    pub(super) is_full: AtomicBool,
 }
 
 impl Counters {
     pub(super) fn new(last: Sequence) -> Self {
         let count = || AtomicU64::new(0);
-        Self { batches: count(), transactions: count(), covers: count(), sequence: AtomicU64::new(last.0) }
+        Self {
+            batches: count(),
+            transactions: count(),
+            covers: count(),
+            sequence: AtomicU64::new(last.0),
+            stopped: OnceLock::new(),
+            is_full: AtomicBool::new(false),
+        }
     }
 }
 
@@ -107,6 +118,10 @@ impl WriterThread {
         let batches: Vec<&Batch> = group.iter().map(|job| &job.batch).collect();
         let done = self.committer.commit(&batches);
         self.counters.covers.store(self.committer.covers, Ordering::Relaxed);
+        self.counters.is_full.store(matches!(done, Err(StoreError::Full)), Ordering::Relaxed);
+        if let Some(why) = self.committer.stopped() {
+            self.counters.stopped.get_or_init(|| why.to_owned());
+        }
         match done {
             Ok(verdicts) => {
                 if verdicts.iter().any(Option::is_none) {
