@@ -36,6 +36,7 @@ mod event;
 pub mod fair;
 mod forecast;
 pub mod forget;
+mod group_left;
 mod health;
 mod initialisation;
 mod job_protocol;
@@ -86,6 +87,7 @@ pub use event::{
     HealthRecord, Loss, Request, StagedEntry, Usage, Work,
 };
 pub use forecast::Forecast;
+pub use group_left::GroupLeft;
 pub use health::HealthView;
 pub use job_protocol::{BlockReason, JobAction, JobClass, JobEnd, JobEvent, JobId, JobTimes, StepResult};
 pub use numbered::{Numbered, OpMap, OpenOps};

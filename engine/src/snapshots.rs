@@ -53,6 +53,9 @@ impl Snapshots {
     }
 }
 
+/// A copy that is due takes so long at most: its group wakes, others in its class go first, and it is written.
+const OVERDUE_AFTER: Duration = Duration::from_hours(1);
+
 /// Snapshots that stay on drives.
 pub const SNAPSHOTS_KEPT: usize = 2;
 
@@ -132,6 +135,13 @@ impl Copies {
         let has_grown = found.segments >= SEGMENTS_MAX || found.batch_bytes >= found.snapshot_bytes.max(LEAST_BYTES);
         let anew = !found.leads_on || has_grown || found.snapshot_age >= self.policy.snapshot_period;
         Some(if anew { Copy::Snapshot } else { Copy::Segment })
+    }
+
+    /// Whether drives lack changes for longer than they should: the last copy failed, or none was made though one was
+    /// due for so long. With `wake_after` unset a change may wait for any time.
+    pub fn is_overdue(&self, found: OnDrives) -> bool {
+        let Some(lacks_for) = found.lacks_for else { return false };
+        self.failed.is_some() || self.policy.wake_after.is_some_and(|wait| lacks_for >= wait + OVERDUE_AFTER)
     }
 
     /// One was made, or it failed.
@@ -226,6 +236,21 @@ mod tests {
         copies.ended(at(5), false);
         assert_eq!(copies.due(at(14), found(Some(1), true)), None);
         assert_eq!(copies.due(at(15), found(Some(1), true)), Some(Copy::Segment));
+    }
+
+    #[test]
+    fn a_copy_is_overdue_when_one_failed_or_is_due_for_an_hour() {
+        let mut copies = Copies::new(CopyPolicy::default());
+        let (wake, hour) = (24 * 60, 60);
+        assert!(!copies.is_overdue(found(None, false)), "drives have everything");
+        assert!(!copies.is_overdue(found(Some(wake + hour - 1), false)));
+        assert!(copies.is_overdue(found(Some(wake + hour), false)));
+        copies.ended(at(5), false);
+        assert!(copies.is_overdue(found(Some(1), false)) && !copies.is_overdue(found(None, false)));
+        copies.ended(at(6), true);
+        assert!(!copies.is_overdue(found(Some(1), false)));
+        let never = Copies::new(CopyPolicy { wake_after: None, ..CopyPolicy::default() });
+        assert!(!never.is_overdue(found(Some(1 << 20), false)), "a change may wait for any time");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::drives::DrivePhase;
 use crate::estimates::SwitchEstimate;
 use crate::event::{Event, Usage, Work};
 use crate::forecast::{Forecast, Forecaster, rebuild_forecast};
+use crate::group_left::GroupLeft;
 use crate::layout::Layout;
 use crate::ledger::{Ledger, PowerState};
 use crate::placement::Placement;
@@ -254,6 +255,13 @@ impl Rack {
             let class_bytes = self.bytes_to_rebuild(self.setup.class_of(group));
             Some((group, rebuild_forecast(&self.setup, left_bytes, class_bytes)))
         })
+    }
+
+    /// What is left of the group of `drive` without it; `None` for a spare.
+    pub fn left_without(&self, drive: DriveId) -> Option<GroupLeft> {
+        let group = self.setup.layout.group_of(drive)?;
+        let is_in_service = |member| !self.drives.has_failed(member) && !self.retiring.contains(&member);
+        Some(GroupLeft::without(drive, self.setup.members(group), self.setup.spec.code, is_in_service))
     }
 
     /// How far the scrub of each group is; nothing if blobs are not scrubbed.
