@@ -638,7 +638,7 @@ pub struct List {
 pub struct Fail {
     #[command(flatten)]
     pub chosen: ChosenDrive,
-    /// Even if so many drives of its group failed already that blobs may be lost.
+    /// Even if so many drives of its group failed already that blobs may be lost or cannot be rebuilt.
     #[arg(long)]
     pub force: bool,
 }
@@ -653,6 +653,9 @@ pub struct Replace {
     /// The new disk once more, by its path, serial number or World Wide Name, if nothing on it is needed any more.
     #[arg(long, value_name = "ID")]
     pub wipe: Option<String>,
+    /// The time to wait at most while the group of the drive, which was in use when the drive failed, is not asleep.
+    #[arg(long, value_name = "SPAN", value_parser = model::text::duration, default_value = "10 min")]
+    pub wait: Duration,
 }
 
 #[derive(Debug, Args)]

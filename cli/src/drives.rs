@@ -9,7 +9,11 @@ use crate::temperature::date;
 use server::admin::{Client, ClientError};
 use server::exchange::DiskChoice;
 use server::offline::Offline;
-use server::report::{DriveReport, LostObjectReport, LostReport};
+use server::report::{DriveReport, FailedReport, LostObjectReport, LostReport, ReplacedReport};
+use std::time::Duration;
+
+/// After so long a command that waits says so.
+const WAIT_SHOWN: Duration = Duration::from_secs(2);
 
 /// `larder drive list`.
 pub fn list(options: &List) -> anyhow::Result<()> {
@@ -29,14 +33,24 @@ pub fn fail(options: &Fail) -> anyhow::Result<()> {
         }
     })?;
     let report = known(report, *drive)?;
-    let rest = match report.group {
+    show(*json, &report, |report| format!("drive {drive} is given up: {}\n", what_follows(report, running)))
+}
+
+/// What becomes of the data of a drive that was given up.
+fn what_follows(report: &FailedReport, running: bool) -> String {
+    let FailedReport { lacks_drives, drive } = report;
+    match drive.group {
+        Some(group) if *lacks_drives > 0 => format!(
+            "its data cannot be rebuilt before `larder drive replace`, since group {group} lacks {} that a blob's \
+             stacks need",
+            counted(*lacks_drives, "drive")
+        ),
         Some(group) if running => {
             format!("its data is rebuilt in group {group}; `larder status` shows the progress")
         }
         Some(group) => format!("its data is rebuilt in group {group} from the next start on"),
         None => "it is a spare, and held nothing".to_owned(),
-    };
-    show(*json, &report, |_| format!("drive {drive} is given up: {rest}\n"))
+    }
 }
 
 /// `larder drive retire`: through the running server, or in the data directory if there is none.
@@ -90,34 +104,53 @@ fn names_of_lost(lost: &LostReport) -> String {
     };
     text.push_str(&ending);
     if lost.cut {
-        text += "there are more blobs with lost objects: delete these, and say this again\n";
+        text += "there are more blobs with lost objects: delete these, and run this again\n";
     }
     text
 }
 
 /// `larder drive replace`: through the running server, or in the data directory if there is none.
 pub fn replace(options: &Replace) -> anyhow::Result<()> {
-    let Replace { chosen: ChosenDrive { data, drive, json }, path, wipe } = options;
+    let Replace { chosen: ChosenDrive { data, drive, json }, path, wipe, wait } = options;
     let choice = DiskChoice { path: path.clone(), wipe: wipe.clone() };
-    let report = wait_for(async {
-        match Client::of(&data.data)?.replace_drive(*drive, &choice).await {
+    let replaced = async {
+        match Client::of(&data.data)?.replace_drive(*drive, &choice, *wait).await {
             Err(ClientError::NoServer(dir)) => {
                 anyhow::Ok(Offline::open(&dir).await?.replace_drive(*drive, &choice).await?)
             }
             answer => Ok(answer?),
         }
+    };
+    let report = wait_for(async {
+        tokio::pin!(replaced);
+        let Ok(report) = tokio::time::timeout(WAIT_SHOWN, &mut replaced).await else {
+            let longest = human::seconds(wait.as_secs_f64());
+            eprintln!("waiting until drive {drive} is not in use any more, {longest} at most (--wait)");
+            return replaced.await;
+        };
+        report
     })?;
     let report = known(report, *drive)?;
-    let rest = match report.group {
-        Some(group) => {
-            format!("it is a drive of group {group} from now on; what it lacks is rebuilt, on it and on the others")
-        }
-        None => "it is a spare".to_owned(),
-    };
-    show(*json, &report, |_| format!("drive {drive} is replaced: {rest}\n"))
+    show(*json, &report, |report| format!("drive {drive} {}\n", what_was_taken(report)))
 }
 
-fn known(report: Option<DriveReport>, drive: u32) -> anyhow::Result<DriveReport> {
+/// What is in the place of a drive that was replaced, and what follows.
+fn what_was_taken(report: &ReplacedReport) -> String {
+    match (report.taken.as_str(), report.drive.group) {
+        ("itself", Some(group)) => format!(
+            "is back, the very drive that failed: what is wanted of it is looked for on it, and what is missing is \
+             rebuilt in group {group}"
+        ),
+        ("itself", None) => "is back, the very drive that failed, and is a spare".to_owned(),
+        (_, Some(group)) => format!(
+            "is another, empty drive now: it is a drive of group {group} from now on; what it lacks is rebuilt, on it \
+             and on the others"
+        ),
+        (_, None) => "is another, empty drive now, and a spare".to_owned(),
+    }
+}
+
+fn known<T>(report: Option<T>, drive: u32) -> anyhow::Result<T> {
     report.ok_or_else(|| anyhow::anyhow!("there is no drive {drive}; `larder drive list` shows which there are"))
 }
 

@@ -61,7 +61,7 @@ fn text(report: &ScrubReport, lost: &[LostObject]) -> String {
     let mut text = format!("{}\n", line(&report.status));
     if !report.status.groups.is_empty() {
         text.push('\n');
-        text.push_str(&groups(&report.status.groups));
+        text.push_str(&groups(&report.status));
     }
     for found in &report.findings {
         let mut parts: Vec<String> = found
@@ -99,13 +99,8 @@ pub fn line(scrub: &ScrubStatus) -> String {
         sum.repaired_stacks += group.counts.repaired_stacks;
         sum.lost_blobs += group.counts.lost_blobs;
     }
-    let mut line = format!(
-        "{}{} of {} are through, once in {}",
-        if scrub.paused { "paused; " } else { "" },
-        count(scrub.complete_groups),
-        counted(scrub.groups.len() as u64, "group"),
-        seconds(period),
-    );
+    let mut line =
+        format!("{}{}, once in {}", if scrub.paused { "paused; " } else { "" }, passes(scrub), seconds(period),);
     if sum.damaged_stacks > 0 {
         let (damaged, repaired) = (counted(sum.damaged_stacks, "stack"), count(sum.repaired_stacks));
         let _ = write!(line, "; {damaged} damaged, {repaired} repaired");
@@ -120,7 +115,31 @@ pub fn line(scrub: &ScrubStatus) -> String {
     line
 }
 
-fn groups(groups: &[ScrubGroup]) -> String {
+/// Where the passes of the groups stand. A group in which a pass has read nothing yet is not through with it.
+fn passes(scrub: &ScrubStatus) -> String {
+    let groups = counted(scrub.groups.len() as u64, "group");
+    let is_read = |group: &&ScrubGroup| last_read_s(group).is_some() || group.counts.blobs > 0;
+    let read = scrub.groups.iter().filter(is_read).count() as u64;
+    if read == 0 {
+        return format!("no blob of {groups} was read yet");
+    }
+    let complete = scrub.complete_groups;
+    let unread = scrub.groups.len() as u64 - read;
+    let nothing_yet = if unread > 0 { format!(", {} not read yet", count(unread)) } else { String::new() };
+    format!("{} of {groups} up to date{nothing_yet}", count(complete.min(read)))
+}
+
+/// When the last pass ended, if it found anything to read. That of a group which was empty is over at once.
+fn last_read_s(group: &ScrubGroup) -> Option<f64> {
+    group.last_ended_s.filter(|_| group.last.is_none_or(|last| last.blobs > 0))
+}
+
+/// A moment of modelled time, as people say it: `never`, `3 min ago`.
+fn ago(at_s: Option<f64>, now_s: f64) -> String {
+    at_s.map_or_else(|| "never".to_owned(), |at_s| format!("{} ago", seconds(now_s - at_s)))
+}
+
+fn groups(status: &ScrubStatus) -> String {
     let row = |group: &ScrubGroup| {
         let counts = &group.counts;
         vec![
@@ -133,12 +152,12 @@ fn groups(groups: &[ScrubGroup]) -> String {
             count(counts.repaired_stacks),
             count(counts.lost_blobs),
             count(counts.unread_stacks),
-            group.last_ended_s.map_or_else(|| "never".to_owned(), seconds),
+            ago(last_read_s(group), status.modelled_s),
         ]
     };
-    let head = ["group", "pass", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended at"];
-    let right = ["group", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended at"];
-    table(&head, &right, groups.iter().map(row))
+    let head = ["group", "pass", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended"];
+    let right = ["group", "covered", "blobs", "read", "damaged", "repaired", "lost", "unread", "last ended"];
+    table(&head, &right, status.groups.iter().map(row))
 }
 
 #[cfg(test)]
@@ -157,11 +176,30 @@ mod tests {
         let report = ScrubReport { status, findings: vec![found], more: false, unread };
         let lost = [LostObject { bucket: "b".into(), key: "k".into(), bytes: 5, blob: "b9".into() }];
         let text = text(&report, &lost);
-        assert!(text.starts_with("0 of 1 group are through, once in 90 d"), "{text}");
+        assert!(text.starts_with("0 of 1 group up to date, once in 90 d"), "{text}");
         assert!(text.contains("0 repaired; 2 blobs could not be read yet\n"), "{text}");
         assert!(text.contains("b8 in group 3: could not be read yet, since too few of its stacks are there"), "{text}");
         assert!(text.contains("b9 in group 3: stack 4 on drive 17 is damaged: no file; 4.1 kB are lost\n"), "{text}");
         assert!(text.contains("lost: s3://b/k, 5 B, in b9\n"), "{text}");
         assert!(line(&ScrubStatus::default()).starts_with("off"));
+    }
+
+    #[test]
+    fn a_group_that_was_never_read_is_not_up_to_date_and_moments_are_told_from_now() {
+        let complete = |last_ended_s| ScrubGroup { state: "complete".into(), last_ended_s, ..ScrubGroup::default() };
+        let status = |groups: Vec<ScrubGroup>| ScrubStatus {
+            period_s: Some(86_400.0),
+            modelled_s: 7_380.0,
+            complete_groups: groups.len() as u64,
+            groups,
+            ..ScrubStatus::default()
+        };
+        let nothing = ScrubGroup { last: Some(ScrubCounts::default()), ..complete(Some(0.0)) };
+        let fresh = status(vec![complete(None), nothing]);
+        assert_eq!(line(&fresh), "no blob of 2 groups was read yet, once in 1 d");
+        assert!(groups(&fresh).lines().skip(1).all(|row| row.ends_with(" never")), "{}", groups(&fresh));
+        let half = status(vec![complete(Some(7_200.0)), complete(None)]);
+        assert_eq!(line(&half), "1 of 2 groups up to date, 1 not read yet, once in 1 d");
+        assert!(groups(&half).lines().nth(1).is_some_and(|row| row.ends_with(" 3 min ago")), "{}", groups(&half));
     }
 }

@@ -6,8 +6,8 @@ use crate::output;
 use crate::scrub;
 use server::admin::Client;
 use server::report::{
-    ChecksStatus, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport, Status,
-    Totals,
+    ChecksStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport,
+    Status, Totals,
 };
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -79,19 +79,7 @@ fn text(status: &Status) -> String {
     let power = &status.power;
     row("power", format!("{}, of which {} are standby", watts(power.watts), watts(power.standby_watts)));
     row("active", format!("{} of at most {}", counted(power.active_drives, "drive"), count(power.active_drives_max)));
-    let drives = &status.drives;
-    row(
-        "drives",
-        format!(
-            "{} asleep{}, {} moving, {} ready, {} away{}",
-            count(drives.standby),
-            if drives.always_on > 0 { format!(", {} always on", count(drives.always_on)) } else { String::new() },
-            count(drives.moving),
-            count(drives.ready),
-            count(drives.away),
-            if drives.failed > 0 { format!(", {} failed", count(drives.failed)) } else { String::new() }
-        ),
-    );
+    row("drives", drives(&status.drives));
     let switch = &status.switch;
     let (wake, busy, rest) = (seconds(switch.wake_s), seconds(switch.wake_busy_s), seconds(switch.rest_s));
     row("switch", format!("a group wakes in about {wake}, {busy} beside others' work, and rests in {rest}"));
@@ -119,6 +107,22 @@ fn text(status: &Status) -> String {
     text.push('\n');
     text.push_str(&classes(status));
     text
+}
+
+/// Drives by what they do; the rarer states only if there are some.
+fn drives(drives: &DriveCounts) -> String {
+    let some =
+        |number: u64, state: &str| if number > 0 { format!(", {} {state}", count(number)) } else { String::new() };
+    format!(
+        "{} asleep{}, {} moving, {} ready, {} away{}{}",
+        count(drives.standby),
+        some(drives.always_on, "always on"),
+        count(drives.moving),
+        count(drives.ready),
+        count(drives.away),
+        some(drives.failed, "failed"),
+        some(drives.retired, "retired"),
+    )
 }
 
 /// What was read before it was asked for, and what became of it.
@@ -187,10 +191,17 @@ fn progress(rebuild: &RebuildReport) -> String {
     let (soonest, latest) = (seconds(rebuild.left_min_s), seconds(rebuild.left_max_s));
     let left = match *left_bytes {
         0 => "nothing left".to_owned(),
+        left_bytes if rebuild.stuck => format!("{} left, which cannot be rebuilt now", bytes(left_bytes)),
         left_bytes => format!("{} left in {soonest} to {latest}", bytes(left_bytes)),
     };
     let used = bytes(rebuild.used_bytes);
     match rebuild.there.as_str() {
+        "itself" if rebuild.retired && *left_bytes == 0 => {
+            return format!("drive {drive} is retired; {done} have moved within group {group}, and it may be pulled");
+        }
+        "returned" if *left_bytes == 0 => {
+            return format!("drive {drive} is back, and nothing is missing on it; {used} of blobs are on it");
+        }
         "another" => {
             return format!(
                 "drive {drive} was replaced; {done} are rebuilt in group {group}, {left}; the new one holds {used}"
@@ -332,9 +343,8 @@ fn classes(status: &Status) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use server::report::{
-        CapacityStatus, ClassStatus, DriveCounts, PoolDriveReport, PowerStatus, SwitchStatus, WorkshopStatus,
-    };
+    use server::condition::Condition;
+    use server::report::{CapacityStatus, ClassStatus, PoolDriveReport, PowerStatus, SwitchStatus, WorkshopStatus};
 
     fn sample() -> Status {
         Status {
@@ -398,6 +408,7 @@ mod tests {
             switch: SwitchStatus { wake_s: 1.35, wake_busy_s: 2.1, rest_s: 0.12 },
             front: FrontStatus { connection_limit: 1024, request_limit: 256, ..FrontStatus::default() },
             warnings: vec!["drive 3 is away; look for its cable".into()],
+            conditions: vec![Condition::DriveAway],
             notes: vec!["objects lie on one disk".into()],
         }
     }
@@ -496,6 +507,9 @@ mod tests {
             away: false,
             left_min_s: 60.0,
             left_max_s: 7200.0,
+            lacks_drives: 0,
+            stuck: false,
+            retired: false,
         };
         let in_place = |drive, there: &str| RebuildReport {
             drive,
@@ -504,12 +518,21 @@ mod tests {
             ..rebuild.clone()
         };
         let gone = RebuildReport { drive: 8, left_bytes: 0, ..rebuild.clone() };
-        status.rebuilds = vec![rebuild.clone(), gone, in_place(9, "another"), in_place(10, "returned")];
+        let stuck = RebuildReport { drive: 11, stuck: true, lacks_drives: 1, ..rebuild.clone() };
+        let retired = RebuildReport { drive: 12, left_bytes: 0, retired: true, ..rebuild.clone() };
+        let whole = RebuildReport { left_bytes: 0, ..in_place(13, "returned") };
+        let there = [in_place(9, "another"), in_place(10, "returned")];
+        status.rebuilds = [rebuild.clone(), gone, stuck, retired, whole].into_iter().chain(there).collect();
+        status.drives.retired = 1;
         status.drives.failed = 2;
         status.exposed = ExposureReport { blobs: vec![1_200, 1, 0], lost_blobs: 0 };
         let text = text(&status);
         for line in [
-            "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed",
+            "drives    1,152 asleep, 0 moving, 0 ready, 0 away, 2 failed, 1 retired",
+            "rebuild   drive 11 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left, which cannot be \
+             rebuilt now",
+            "rebuild   drive 12 is retired; 40 stacks of 1.0 GB have moved within group 2, and it may be pulled",
+            "rebuild   drive 13 is back, and nothing is missing on it; 2.0 GB of blobs are on it",
             "rebuild   drive 7 failed; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h",
             "rebuild   drive 8 failed and is rebuilt in group 2: 40 stacks of 1.0 GB, nothing left",
             "rebuild   drive 9 was replaced; 40 stacks of 1.0 GB are rebuilt in group 2, 5.0 GB left in 1 min to 2 h; \

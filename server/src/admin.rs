@@ -7,12 +7,13 @@
 //! GET /thermometer?bucket=B       report::DryRunReport, or 404: what the rules say of what is staged in B; with
 //!                                 &prefix=P below P, with &rule=R what the rule R alone would
 //! GET /drives                     [report::DriveReport]
-//! POST /drives/fail?drive=N       report::DriveReport, or 404: drive N failed for good, rebuild its data; with
+//! POST /drives/fail?drive=N       report::FailedReport, or 404: drive N failed for good, rebuild its data; with
 //!                                 &force=true even if that may leave blobs with less than k stacks
 //! POST /drives/retire?drive=N     report::DriveReport, or 404: empty drive N, which is good
 //! GET /lost                       report::LostReport: the objects that are lost with drives that failed
-//! POST /drives/replace?drive=N    report::DriveReport, or 404: use the empty directory that replaces drive N, which
-//!                                 failed; &path=P&wipe=W: the disk P, on which nothing is needed (if that is W)
+//! POST /drives/replace?drive=N    report::ReplacedReport, or 404: use the empty directory that replaces drive N, which
+//!                                 failed; &path=P&wipe=W: the disk P, on which nothing is needed (if that is W);
+//!                                 &wait_s=S waits while its group is not asleep, so many seconds at most
 //! GET /scrub                      report::ScrubReport
 //! GET /scrub/lost                 [report::LostObject]: the objects of which scrubs have found bytes lost
 //! POST /scrub/pause               report::ScrubReport; likewise /resume, and /start, of all groups
@@ -51,7 +52,9 @@ use crate::backup::{BackupError, BackupReport};
 use crate::config::parse_rule;
 use crate::exchange::DiskChoice;
 use crate::repartition::Repartitions;
-use crate::report::{DriveReport, DryRunReport, Explanation, LostObject, LostReport, ScrubReport, Status};
+use crate::report::{
+    DriveReport, DryRunReport, Explanation, FailedReport, LostObject, LostReport, ReplacedReport, ScrubReport, Status,
+};
 use crate::set_recall::{SetError, SetReport, SetRequest};
 use crate::users::Users;
 use crate::verify::{Options, VerifyProgress, VerifyRequest};
@@ -105,13 +108,16 @@ pub trait Admin: Send + Sync + 'static {
     fn drives(&self) -> impl Future<Output = Result<Vec<DriveReport>, AdminError>> + Send;
 
     /// Records that drive `drive` failed for good, and has its data rebuilt; `None` if there is no such drive.
-    /// Repeating it is no error. It fails if the catalog cannot record it, or if blobs may be lost by it and `force` is
-    /// not set.
+    /// Repeating it is no error. It fails if the catalog cannot record it, and, unless `force` is set, if blobs may be
+    /// lost by it, or if so few drives of its group would be left that nothing of it could be rebuilt.
     fn fail_drive(
         &self,
         drive: u32,
         force: bool,
-    ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+    ) -> impl Future<Output = Result<Option<FailedReport>, AdminError>> + Send;
+
+    /// Waits while work lasts that was begun on drive `drive` before it failed, for `wait` of wall time at most.
+    fn until_replaceable(&self, drive: u32, wait: Duration) -> impl Future<Output = Result<(), AdminError>> + Send;
 
     /// Labels the empty directory, or makes a drive of the chosen disk, that replaces drive `drive`, which failed, and
     /// has it used; `None` if there is no such drive. It fails if the drive did not fail, if the directory is missing
@@ -120,7 +126,7 @@ pub trait Admin: Send + Sync + 'static {
         &self,
         drive: u32,
         choice: DiskChoice,
-    ) -> impl Future<Output = Result<Option<DriveReport>, AdminError>> + Send;
+    ) -> impl Future<Output = Result<Option<ReplacedReport>, AdminError>> + Send;
 
     /// The scrub of each group, and what was found.
     fn scrub(&self) -> impl Future<Output = Result<ScrubReport, AdminError>> + Send;
@@ -355,15 +361,16 @@ async fn change_drive(admin: &impl Admin, request: &Request<Incoming>) -> Body {
     let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
         return refuse(StatusCode::BAD_REQUEST, format!("write {path}?drive=N, N being the number of a drive"));
     };
+    let is_forced = parameter(request, "force").as_deref() == Some("true");
     let changed = match path {
-        "/drives/fail" => admin.fail_drive(drive, parameter(request, "force").as_deref() == Some("true")).await?,
-        _ => admin.retire_drive(drive).await?,
+        "/drives/fail" => admin.fail_drive(drive, is_forced).await?.map(|report| json(&report)),
+        _ => admin.retire_drive(drive).await?.map(|report| json(&report)),
     };
-    match changed {
-        Some(report) => json(&report),
-        None => refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")),
-    }
+    changed.unwrap_or_else(|| refuse(StatusCode::NOT_FOUND, format!("there is no drive {drive}")))
 }
+
+/// The longest that a replacement waits for the drive's group, in seconds: a day.
+const REPLACE_WAIT_MAX_S: u64 = 86_400;
 
 /// Once begun it ends, whether or not the client still listens: a disk is not left half made.
 async fn replace_drive(admin: Arc<impl Admin>, request: &Request<Incoming>) -> Body {
@@ -371,9 +378,13 @@ async fn replace_drive(admin: Arc<impl Admin>, request: &Request<Incoming>) -> B
         return refuse(StatusCode::METHOD_NOT_ALLOWED, "only POST");
     }
     let Some(drive) = parameter(request, "drive").and_then(|drive| drive.parse().ok()) else {
-        let usage = "write /drives/replace?drive=N, N being the number of a drive; &path=P and &wipe=W for a disk";
+        let usage = "write /drives/replace?drive=N, N being the number of a drive; &path=P and &wipe=W for a disk, \
+                     &wait_s=S to wait for so many seconds";
         return refuse(StatusCode::BAD_REQUEST, usage);
     };
+    let wait_s: u64 = parameter(request, "wait_s").and_then(|wait_s| wait_s.parse().ok()).unwrap_or(0);
+    // Who leaves while it waits has changed nothing.
+    admin.until_replaceable(drive, Duration::from_secs(wait_s.min(REPLACE_WAIT_MAX_S))).await?;
     let choice = DiskChoice { path: parameter(request, "path"), wipe: parameter(request, "wipe") };
     uninterrupted(async move {
         match admin.replace_drive(drive, choice).await? {

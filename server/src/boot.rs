@@ -206,11 +206,14 @@ async fn restate(context: &Context, rack: &Rack) -> Result<Vec<Event>, ServerErr
     }
     facts.extend(reported_health(&context.catalog).await?);
     facts.extend(pool::reported(&context.catalog, rack.spec().pool.len()).await?);
-    for drive in context.catalog.retiring_drives().await? {
-        facts.push(Event::DriveRetiring { drive });
-    }
+    let retiring = context.catalog.retiring_drives().await?;
+    facts.extend(retiring.iter().map(|drive| Event::DriveRetiring { drive: *drive }));
     for (drive, _) in context.catalog.failed_drives().await? {
-        tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
+        if retiring.contains(&drive) {
+            tracing::info!(%drive, "a drive is retired and out of service; what may be left on it is rebuilt");
+        } else {
+            tracing::warn!(%drive, "a drive failed for good; what is left on it is rebuilt");
+        }
         facts.push(Event::DriveFailed { drive, pulled: true });
     }
     for drive in context.catalog.given_up_drives().await? {

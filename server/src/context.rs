@@ -161,6 +161,10 @@ pub struct WorldCounters {
     pub refusals: Refusals,
     /// Set while the engine says that the rack has no room for staged objects.
     pub rack_full: AtomicBool,
+    /// Set while the last try to bring a copy of the catalog to drives failed, or one is due for too long.
+    pub are_copies_overdue: AtomicBool,
+    /// Set while the last snapshot of the catalog failed.
+    pub has_snapshot_failed: AtomicBool,
     /// The largest object that a group of the rack can hold, in bytes; 0 before that is known.
     pub object_bytes_max: AtomicU64,
     /// Objects that were read ahead of what anybody asked for.

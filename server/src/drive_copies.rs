@@ -27,6 +27,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of a copy that are staged at a time.
@@ -87,6 +88,7 @@ impl DriveCopies {
     pub(crate) async fn look(&mut self, now: Time) -> bool {
         if let Err(error) = self.step(now).await {
             self.policy.ended(now, false);
+            self.note_overdue(true);
             tracing::warn!(%error, "no copy of the catalog could be brought to drives; it is tried again");
         }
         self.under_way.is_some()
@@ -96,6 +98,8 @@ impl DriveCopies {
         let copies = self.store.context.catalog.copies().await?;
         if let Some(version) = self.under_way {
             if self.world.is_migrating(version).await {
+                let found = self.found(now, &copies, chain_of(&copies).as_ref()).await;
+                self.note_overdue(self.policy.is_overdue(found));
                 return Ok(());
             }
             self.ended(now, version).await?;
@@ -105,6 +109,7 @@ impl DriveCopies {
         self.journal.note_on_drives(chain.as_ref().map(|chain| chain.last));
         self.remove(superseded(&copies)).await?;
         let found = self.found(now, &copies, chain.as_ref()).await;
+        self.note_overdue(self.policy.is_overdue(found));
         let (content, path, is_draft) = match self.policy.due(now, found) {
             None => return Ok(()),
             Some(Copy::Snapshot) => {
@@ -141,9 +146,14 @@ impl DriveCopies {
         };
         self.gap &= !matches!(copy.content, Some(CopyContent::Snapshot(_)));
         self.policy.ended(now, true);
+        self.note_overdue(false);
         self.journal.note_on_drives(chain_of(&copies).map(|chain| chain.last));
         tracing::info!(copy = copy.key, bytes = copy.bytes, "a copy of the catalog is on drives");
         Ok(())
+    }
+
+    fn note_overdue(&self, is_overdue: bool) {
+        self.store.context.counters.are_copies_overdue.store(is_overdue, Ordering::Relaxed);
     }
 
     async fn found(&mut self, now: Time, copies: &[CatalogCopy], chain: Option<&CopyChain>) -> OnDrives {

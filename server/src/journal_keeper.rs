@@ -9,6 +9,7 @@ use catalog::{Journal, SnapshotError, SnapshotTotals};
 use disk::clock;
 use engine::snapshots::{JournalSize, Snapshots};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The interval at which it is looked whether a snapshot or a copy is due.
@@ -32,6 +33,7 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
         if is_newest && snapshots.is_due(now(), size) {
             let made = snapshot(&context, &journal).await;
             snapshots.ended(now(), made.is_ok());
+            context.counters.has_snapshot_failed.store(made.is_err(), Ordering::Relaxed);
             match made {
                 Ok(totals) => tracing::info!(
                     records = totals.records,

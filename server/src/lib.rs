@@ -10,6 +10,7 @@ pub mod app;
 pub mod backup;
 pub mod boot;
 mod certificate;
+pub mod condition;
 pub mod config;
 pub mod context;
 pub mod data_dir;

@@ -1,6 +1,7 @@
 //! Consequences of a server's configuration that an operator should know, in sentences with their mend. Shown by
 //! `init`, at every start, and in `larder status`.
 
+use crate::condition::Condition;
 use crate::config::Config;
 use crate::report::Status;
 use disk::owner::Claim;
@@ -35,11 +36,16 @@ impl Notices {
 
     /// Puts the sentences into `status`: among the warnings what somebody should change.
     pub fn add_to(&self, status: &mut Status) {
-        status.warnings.extend(self.network.iter().chain(&self.journal).cloned());
-        status.warnings.extend(self.claim.as_ref().and_then(|claim| refused(claim)));
-        let some_staged = status.workshop.staged_count > 0;
-        let place = if self.stays && some_staged { &mut status.warnings } else { &mut status.notes };
-        place.extend(Some(self.staging.clone()).filter(|sentence| !sentence.is_empty()));
+        status.warn(self.network.clone().map(|sentence| Condition::NetworkOpen.warns(sentence)));
+        status.warn(self.journal.clone().map(|sentence| Condition::JournalMissing.warns(sentence)));
+        let refused = self.claim.as_ref().and_then(|claim| refused(claim));
+        status.warn(refused.map(|sentence| Condition::MediumForeign.warns(sentence)));
+        let staging = Some(self.staging.clone()).filter(|sentence| !sentence.is_empty());
+        if self.stays && status.workshop.staged_count > 0 {
+            status.warn(staging.map(|sentence| Condition::StagedStays.warns(sentence)));
+        } else {
+            status.notes.extend(staging);
+        }
     }
 }
 

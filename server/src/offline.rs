@@ -9,11 +9,12 @@ use crate::error::ServerError;
 use crate::exchange::{DiskChoice, DiskExchange};
 use crate::intake_log::{IntakeLog, Purpose};
 use crate::replace::{self, Taken};
-use crate::report::{DriveReport, LostReport};
+use crate::report::{DriveReport, FailedReport, LostReport, ReplacedReport};
 use crate::status_service::may_lose;
 use catalog::{Catalog, SqliteOptions, SqliteStore};
 use disk::clock;
 use disk::label::DriveUuid;
+use engine::GroupLeft;
 use engine::layout::{Layout, synthesise};
 use futures::future::BoxFuture;
 use model::{DriveId, GroupId};
@@ -71,14 +72,23 @@ impl Offline {
     ///
     /// # Errors
     /// [`ServerError`]; if blobs may be lost by it, unless `force` says that this is known.
-    pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<DriveReport>, ServerError>> {
+    pub fn fail_drive(&self, drive: u32, force: bool) -> BoxFuture<'_, Result<Option<FailedReport>, ServerError>> {
         Box::pin(async move {
             let Some(drive) = self.known(drive) else { return Ok(None) };
             if !force && let Some((group, unbuilt)) = self.unbuilt(drive).await? {
-                may_lose(group, drive, &unbuilt).map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))?;
+                let left = self.left_without(group, drive).await?;
+                let has_failed = self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive);
+                let too_few = || replace::leaves_too_few(group, drive, left).filter(|_| !has_failed);
+                let refusal = may_lose(group, drive, &unbuilt).or_else(too_few);
+                refusal.map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))?;
             }
+            let left = match self.layout.group_of(drive) {
+                Some(group) => Some(self.left_without(group, drive).await?),
+                None => None,
+            };
             self.catalog.fail_drive(drive, clock::wall_ms()).await?;
-            Ok(Some(self.report(drive, "failed").await?))
+            let lacks_drives = left.map_or(0, |left| left.lacks() as u64);
+            Ok(Some(FailedReport { lacks_drives, drive: self.report(drive, "failed").await? }))
         })
     }
 
@@ -91,7 +101,7 @@ impl Offline {
         &'a self,
         drive: u32,
         choice: &'a DiskChoice,
-    ) -> BoxFuture<'a, Result<Option<DriveReport>, ServerError>> {
+    ) -> BoxFuture<'a, Result<Option<ReplacedReport>, ServerError>> {
         Box::pin(async move {
             let Some(drive) = self.known(drive) else { return Ok(None) };
             if !self.catalog.failed_drives().await?.iter().any(|(failed, _)| *failed == drive) {
@@ -113,7 +123,7 @@ impl Offline {
                 replace::is_needed(drive, &unbuilt).map_or(Ok(()), |refusal| Err(ServerError::Refused(refusal)))?;
             }
             taken.remember(&self.catalog, drive).await?;
-            Ok(Some(self.report(drive, "standby").await?))
+            Ok(Some(taken.report(self.report(drive, "standby").await?)))
         })
     }
 
@@ -159,6 +169,15 @@ impl Offline {
             }
         }
         Ok(Some((group, unbuilt)))
+    }
+
+    /// What is left of `group` without `drive`.
+    async fn left_without(&self, group: GroupId, drive: DriveId) -> Result<GroupLeft, ServerError> {
+        let failed: Vec<DriveId> = self.catalog.failed_drives().await?.into_iter().map(|(failed, _)| failed).collect();
+        let retiring = self.catalog.retiring_drives().await?;
+        let is_in_service = |member: DriveId| !failed.contains(&member) && !retiring.contains(&member);
+        let members = &self.layout.groups[group.index()].drives;
+        Ok(GroupLeft::without(drive, members, self.dir.rack().code, is_in_service))
     }
 
     async fn report(&self, drive: DriveId, state: &str) -> Result<DriveReport, ServerError> {

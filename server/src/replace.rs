@@ -5,10 +5,12 @@
 //! is made; a label is never written over. One without a byte is what a kill in the middle of a labelling has left, and
 //! is no label. Drives that are whole disks are replaced in `exchange.rs`.
 
+use crate::report::{DriveReport, ReplacedReport};
 use catalog::{Catalog, CatalogError};
 use disk::label::{self, DriveLabel, DriveUuid, Label};
 use disk::owner;
-use model::{DriveId, RackSpec};
+use engine::GroupLeft;
+use model::{DriveId, GroupId, RackSpec};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -26,6 +28,12 @@ pub enum Taken {
 }
 
 impl Taken {
+    /// The place of the drive as `report` says it, with what is in it from now on.
+    pub(crate) fn report(self, drive: DriveReport) -> ReplacedReport {
+        let taken = if matches!(self, Self::Itself(_)) { "itself" } else { "another" };
+        ReplacedReport { taken: taken.to_owned(), drive }
+    }
+
     /// Has `catalog` remember it in the place of `drive`; the bytes of stacks that are lost, at least until they are
     /// looked for. None if that one has not failed.
     ///
@@ -42,7 +50,28 @@ impl Taken {
 /// Why a drive in service is not replaced.
 pub(crate) fn not_failed(drive: DriveId) -> String {
     let number = drive.0;
-    format!("drive {number} has not failed; if it will not come back, say `larder drive fail {number}` first")
+    format!("drive {number} has not failed; if it will not come back, run `larder drive fail {number}` first")
+}
+
+/// Why a drive is not given up without `--force`: its group would have fewer drives in service than a blob has stacks.
+/// None if there are enough, or if the drive is a spare.
+pub(crate) fn leaves_too_few(group: GroupId, drive: DriveId, left: GroupLeft) -> Option<String> {
+    (!left.is_enough()).then(|| {
+        format!(
+            "without drive {0}, group {1} would have {2} in service, and blobs have {3} stacks: what drive {0} holds \
+             could not be rebuilt until another drive is in the place of one that failed (`larder drive replace`). Do \
+             that first, or use --force if drive {0} cannot be read",
+            drive.0,
+            group.0,
+            drives(left.left),
+            left.needed
+        )
+    })
+}
+
+/// `1 drive`, `2 drives`.
+fn drives(number: usize) -> String {
+    format!("{number} drive{}", if number == 1 { "" } else { "s" })
 }
 
 /// Why no other drive takes the place of one that the rack gave up by itself: blobs lack stacks on the drives `unbuilt`
@@ -123,7 +152,7 @@ pub fn take(path: &Path, fresh: &DriveLabel, known: Option<DriveUuid>) -> Result
         Found::Itself(uuid) => Ok(Taken::Itself(uuid)),
         Found::Labelled(uuid) => Ok(Taken::Another(uuid)),
         Found::Nothing => {
-            let mend = "see that the drive can be written, empty it, and say this again";
+            let mend = "see that the drive can be written, empty it, and run this again";
             let written = label::write_directories(&[(path.to_owned(), fresh.clone())]);
             let written = written.map(|()| Taken::Another(fresh.uuid));
             written.map_err(|error| format!("labelling {}: {error}; {mend}", path.display()))
@@ -159,7 +188,7 @@ fn names_in(path: &Path) -> Result<Vec<String>, String> {
     look().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             format!(
-                "there is no directory {}; make it, or mount the new drive there, and say this again",
+                "there is no directory {}; make it, or mount the new drive there, and run this again",
                 path.display()
             )
         }

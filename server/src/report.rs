@@ -15,6 +15,7 @@ pub use temperature::{
     TemperatureReport,
 };
 
+use crate::condition::{Condition, Warning};
 use model::{PowerHabits, Smart, UnaskedWake};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -76,9 +77,22 @@ pub struct Status {
     pub capacity: CapacityStatus,
     /// Things an operator should know, in words, each with its mend.
     pub warnings: Vec<String>,
+    /// The condition of each of these warnings, in the same order.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     /// Notes on the server's configuration that are worth a sentence though nothing is wrong.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+impl Status {
+    /// Adds `warnings`.
+    pub(crate) fn warn(&mut self, warnings: impl IntoIterator<Item = Warning>) {
+        for Warning { condition, message } in warnings {
+            self.warnings.push(message);
+            self.conditions.push(condition);
+        }
+    }
 }
 
 /// The workshop's fill.
@@ -333,8 +347,11 @@ pub struct DriveCounts {
     pub ready: u64,
     /// Not there.
     pub away: u64,
-    /// Failed for good, by the operator's word.
+    /// Failed for good, by the operator's word or the rack's.
     pub failed: u64,
+    /// Good, emptied by the operator's word, and out of service.
+    #[serde(default)]
+    pub retired: u64,
     /// Without power control, and not in use: they count as spinning.
     #[serde(default)]
     pub always_on: u64,
@@ -427,6 +444,9 @@ pub struct RebuildReport {
     /// It is good, and its stacks move away since the operator retires it.
     #[serde(default)]
     pub retires: bool,
+    /// It was good, was emptied since the operator retired it, and is out of service.
+    #[serde(default)]
+    pub retired: bool,
     /// What is in its place: `itself`, `another` drive, which what was lost goes back to, or itself, which was given up
     /// and is back (`returned`).
     #[serde(default)]
@@ -437,6 +457,14 @@ pub struct RebuildReport {
     /// It is away.
     #[serde(default)]
     pub away: bool,
+    /// Drives that its group lacks to rebuild it: with fewer drives in service than a blob has stacks, no lost stack
+    /// finds a place.
+    #[serde(default)]
+    pub lacks_drives: u64,
+    /// Nothing of it is being rebuilt, and something is left: for want of drives, or of room. The times below then say
+    /// nothing.
+    #[serde(default)]
+    pub stuck: bool,
     /// Wall seconds that it may still take at least, if nothing is waited for.
     pub left_min_s: f64,
     /// The same at most, with everybody else taking their full shares.
@@ -641,6 +669,26 @@ pub struct DriveReport {
     /// What it does about its power by itself; `None` of a drive that is no device.
     #[serde(default)]
     pub habits: Option<HabitsReport>,
+}
+
+/// `larder drive fail`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FailedReport {
+    /// Drives that its group lacks to rebuild what it held; 0 if there are enough.
+    pub lacks_drives: u64,
+    /// The drive from now on.
+    #[serde(flatten)]
+    pub drive: DriveReport,
+}
+
+/// `larder drive replace`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplacedReport {
+    /// What is in the place of the drive that failed: `itself`, back with what is on it, or `another`, empty one.
+    pub taken: String,
+    /// The drive from now on.
+    #[serde(flatten)]
+    pub drive: DriveReport,
 }
 
 /// What a drive said of its health.

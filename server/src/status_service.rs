@@ -21,8 +21,9 @@ use crate::intake_log::IntakeLog;
 use crate::notices::Notices;
 use crate::recall::{Recalls, in_stripes};
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, FrontStatus, HistogramReport, IntakeStatus, JournalReport, LostObject,
-    LostReport, PlaceReport, RackPlace, ReadAheadStatus, ScrubReport, Status, WorkshopStatus,
+    DriveReport, DryRunReport, Explanation, FailedReport, FrontStatus, HistogramReport, IntakeStatus, JournalReport,
+    LostObject, LostReport, PlaceReport, RackPlace, ReadAheadStatus, ReplacedReport, ScrubReport, Status,
+    WorkshopStatus,
 };
 use crate::set_recall::{SetError, SetRecalls, SetReport, SetRequest};
 use crate::verify::{VerifyProgress, VerifyRequest};
@@ -45,12 +46,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use verifications::Verifications;
 use warnings::{
-    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, refused_writes, warnings,
+    catalog_warnings, damaged_records, late_drives, lost_copies_warning, quarantine_warning, unusable_drives, warnings,
     woke_themselves, woken_by_others,
 };
-
-/// Drives that cannot be used of which a status says why; `drive list` says it of all.
-const ABSENCES_NAMED: usize = 5;
 
 /// Reports the state of a server, and takes the operator's word on drives.
 pub struct StatusService {
@@ -195,10 +193,12 @@ impl Admin for StatusService {
     async fn status(&self) -> Result<Status, AdminError> {
         let clock = Arc::clone(&self.context.clock);
         let look = move |rack: &Rack, now: Time| {
-            let waits = patience(rack, &*clock, now);
-            (rack_status(rack, now, &*clock), late(rack), waits, (unstopped(rack), worn(rack)))
+            let mut of_drives = unstopped(rack);
+            of_drives.extend(worn(rack));
+            of_drives.extend(patience(rack, &*clock, now));
+            (rack_status(rack, now, &*clock), late(rack), of_drives)
         };
-        let (seen, late, patience, (unstopped, worn)) = self.look(look).await?;
+        let (seen, late, of_drives) = self.look(look).await?;
         let staging = self.context.staging.usage();
         let spool = self.context.spool.usage();
         let overrun = self.hardware.overrun();
@@ -237,24 +237,20 @@ impl Admin for StatusService {
         status.totals.woke_themselves =
             self.hardware.woke_themselves() + pool_disks.map_or(0, |disks| disks.woke_themselves());
         status.totals.overrun_s = self.context.clock.to_wall(overrun.total).as_secs_f64();
-        status.warnings = warnings(&status);
-        status.warnings.extend(damaged_records(&self.context.catalog.quarantined()));
+        (status.scrub.lost_blobs, status.scrub.unrepaired_stacks) = self.damage_found().await?;
+        let found = warnings(&status, counters.has_snapshot_failed.load(Ordering::Relaxed));
+        status.warn(found);
         self.notices.add_to(&mut status);
-        status.warnings.extend(quarantine_warning(&self.context).await);
-        status.warnings.extend(catalog_warnings(&self.context));
-        status.warnings.extend(lost_copies_warning(&self.context).await);
-        status.warnings.extend(late_drives(&late));
-        status.warnings.extend(unstopped);
-        status.warnings.extend(worn);
-        status.warnings.extend(self.failures_predicted().await?);
-        status.warnings.extend(woken_by_others(status.totals.woken_by_others));
-        status.warnings.extend(woke_themselves(status.totals.woke_themselves));
-        status.warnings.extend(patience);
-        let absences = counters.absences.all();
-        let named = absences.iter().take(ABSENCES_NAMED);
-        status.warnings.extend(named.map(|(drive, reason)| format!("drive {} cannot be used: {reason}", drive.0)));
-        let refused = counters.refused_writes.all();
-        status.warnings.extend(refused_writes(refused.iter().filter(|(drive, _)| !absences.contains_key(drive))));
+        status.warn(damaged_records(&self.context.catalog.quarantined()));
+        status.warn(quarantine_warning(&self.context).await);
+        status.warn(catalog_warnings(&self.context));
+        status.warn(lost_copies_warning(&self.context).await);
+        status.warn(late_drives(&late));
+        status.warn(of_drives);
+        status.warn(self.failures_predicted().await?);
+        status.warn(woken_by_others(status.totals.woken_by_others));
+        status.warn(woke_themselves(status.totals.woke_themselves));
+        status.warn(unusable_drives(&self.context));
         Ok(status)
     }
 
@@ -320,7 +316,7 @@ impl Admin for StatusService {
         Ok(reports)
     }
 
-    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {
+    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<FailedReport>, AdminError> {
         self.fail(DriveId(drive), force).await
     }
 
@@ -332,7 +328,11 @@ impl Admin for StatusService {
         self.lost().await
     }
 
-    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
+    async fn until_replaceable(&self, drive: u32, wait: Duration) -> Result<(), AdminError> {
+        self.await_end_of_work(DriveId(drive), wait).await
+    }
+
+    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<ReplacedReport>, AdminError> {
         self.replace(DriveId(drive), choice).await
     }
 

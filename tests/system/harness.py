@@ -246,6 +246,19 @@ class Server:
     def totals(self):
         return self.status()["totals"]
 
+    def figures(self):
+        """`{line without its value: value}` of `/metrics`, of a server with `metrics.listen`."""
+        # The log goes on over starts.
+        host = self.log().rpartition("serving http://")[2].split("/")[0]
+        connection = http.client.HTTPConnection(host, timeout=30)
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+        finally:
+            connection.close()
+        lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
     def until(self, what, holds, timeout=90):
         """Waits until `holds(status)` is true; gives that status."""
         end = time.monotonic() + timeout
@@ -347,6 +360,48 @@ class SystemTest(unittest.TestCase):
     def rack(self, rack="pelican-mini", settings=None):
         """A new server on an emulated rack."""
         return self.serve(self.made(rack, **(BRISK if settings is None else settings)))
+
+    def documented(self):
+        """`{condition: (risk, words)}` of the table in `docs/warnings.md`."""
+        page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "warnings.md")
+        with open(page, encoding="utf-8") as table:
+            rows = [line.strip().strip("|").split(" | ") for line in table if line.startswith("| `")]
+        return {row[0].strip().strip("`"): (row[1].strip(), row[2].strip()) for row in rows}
+
+    def warns(self, server, *conditions, timeout=90):
+        """Each of `conditions` is a warning soon: in JSON and as text in the words of the documentation, and in the
+        metrics if the server has some. Gives the sentences of the last one."""
+        documented = self.documented()
+        for condition in conditions:
+            risk, words = documented[condition]
+
+            def is_said(status, condition=condition, risk=risk, words=words):
+                said = self.sentences(status, condition)
+                text = larder("status", "--data", server.data).stdout.splitlines()
+                shown = [line for line in text if line.startswith("warning ") and words in line]
+                line = f'larder_warnings{{condition="{condition}",risk="{risk}"}}'
+                figure = server.figures()[line] if "/metrics" in server.log() else len(said)
+                return said and (len(shown), figure) == (len(said), len(said))
+
+            # A drive that is away may be tried between one look and the next.
+            status = server.until(f"{condition} is warned of", is_said, timeout)
+            said = self.sentences(status, condition)
+            self.assertTrue(all(words in sentence for sentence in said), (condition, words, said))
+        return said
+
+    def sentences(self, status, condition):
+        """The warnings of that condition."""
+        pairs = zip(status["conditions"], status["warnings"], strict=True)
+        return [sentence for found, sentence in pairs if found == condition]
+
+    def is_calm(self, server, *conditions, timeout=90):
+        """None of `conditions` is a warning any more."""
+        server.until(f"{conditions} are over", lambda s: not set(conditions) & set(s["conditions"]), timeout)
+        if "/metrics" in server.log():
+            figures = server.figures()
+            for condition in conditions:
+                line = f'larder_warnings{{condition="{condition}",risk="{self.documented()[condition][0]}"}}'
+                self.assertEqual(figures[line], 0, line)
 
     def fails(self, status, code, call, *arguments, **keywords):
         """`call` is refused by the server with this HTTP status and S3 code; gives the answer."""

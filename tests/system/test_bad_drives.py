@@ -59,7 +59,7 @@ class BadDrives(Racks):
                 server.until_migrated()
                 self.assertGreater(shim.hits(), 0, "it was tried")
                 why = "the file system is read-only" if error == errno.EROFS else "it has no room"
-                said = [text for text in server.status()["warnings"] if text.startswith("drives take no writes")]
+                said = self.warns(server, "drive_takes_no_writes")
                 self.assertRegex(" ".join(said), f"drive {drive} \\(.*{why}\\)")
                 self.all_read(server, objects)
                 placed = [server.explain("pantry", key)["place"]["drives"] for key in objects if key[0] == "m"]

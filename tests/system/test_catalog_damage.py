@@ -103,7 +103,7 @@ class CatalogDamageTest(SystemTest):
                 write(server.data, key, flipped(value, at))
                 server = self.serve(server.data)
                 self.reads(server.client(), "pantry", TEXTS)
-                self.assertTrue(any("damaged records of the catalog" in found for found in server.status()["warnings"]))
+                self.warns(server, "catalog_records_damaged")
                 self.assertEqual(server.stop(), 0)
                 self.assertEqual(self.files(server.data), stacks)
             write(server.data, key, value)
@@ -176,7 +176,7 @@ class CatalogDamageTest(SystemTest):
                 damaged.commit()
             for _ in range(2):
                 server = self.serve(server.data)
-                [warning] = [found for found in server.status()["warnings"] if "not complete" in found]
+                [warning] = self.warns(server, "catalog_incomplete")
                 self.assertRegex(warning, r"1 of \d+ records are missing")
                 self.assertIn("accept_older_catalog", warning)
                 if tag == b"B":

@@ -302,17 +302,28 @@ class GivenUpAndReplaced(Racks):
             return all(self.reported(server, drive)["state"] == "retired" for drive in (first, second))
 
         server.until(f"drives {first} and {second} are retired", emptied)
-        self.assertEqual(server.status()["exposed"], {"blobs": [0, 0], "lost_blobs": 0}, "nothing was missing")
+        status = server.status()
+        self.assertEqual(status["exposed"], {"blobs": [0, 0], "lost_blobs": 0}, "nothing was missing")
+        self.assertEqual((status["drives"]["retired"], status["drives"]["failed"]), (2, 0))
+        shown = larder("status", "--data", data).stdout
+        for drive in (first, second):
+            self.assertIn(f"drive {drive} is retired; ", shown)
+        self.assertNotIn("failed", shown)
         server.until_asleep()
         self.assertEqual(server.stacks([first, second]), [], "what moved is removed")
         self.assertEqual(server.stop(), 0)
         for drive in (first, second):
             shutil.rmtree(self.place(data, drive))
         self.assertEqual(self.kinds(data, "--deep"), [])
+        os.remove(server.log_path)
         server = self.serve(data)
         self.all_read(server, objects)
+        said = f"a drive is retired and out of service; what may be left on it is rebuilt drive=d{first}"
+        self.assertIn(said, server.log())
+        self.assertNotIn("failed for good", server.log())
         os.mkdir(self.place(data, first))
-        self.assertEqual(self.does("replace", data, first)["state"], "standby")
+        replaced = self.does("replace", data, first)
+        self.assertEqual((replaced["state"], replaced["taken"]), ("standby", "another"))
         # r more may go.
         places = [drive["drive"] for drive in server.explain("pantry", "k00")["place"]["drives"]]
         self.assertEqual(server.stop(), 0)
@@ -379,7 +390,9 @@ class GivenUpAndReplaced(Racks):
     @unittest.skipIf(faults.why_not(), faults.why_not())
     def test_a_drive_that_comes_back_half_rebuilt_is_recognised_by_the_operators_word(self):
         def replace(server, gone, _):
-            self.assertNotEqual(self.does("replace", server.data, gone)["state"], "failed")
+            replaced = self.does("replace", server.data, gone)
+            self.assertNotEqual(replaced["state"], "failed")
+            self.assertEqual(replaced["taken"], "itself")
 
         self.comes_back(replace)
 

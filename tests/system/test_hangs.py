@@ -35,7 +35,7 @@ class Hangs(SystemTest):
         listed = {one["drive"]: one["missed_deadlines"] for one in server.drives()}
         self.assertGreater(listed.pop(drive), 0)
         self.assertEqual(set(listed.values()), {0}, listed)
-        warnings = server.status()["warnings"]
+        warnings = self.warns(server, "drive_late")
         self.assertTrue(any(f"drive {drive} " in warning for warning in warnings), warnings)
 
     def test_an_object_is_served_while_one_of_its_drives_hangs(self):

@@ -101,7 +101,6 @@ class Metrics(SystemTest):
             "larder_workshop_capacity_bytes": 2e9,
             "larder_rack_free_bytes": status["capacity"]["free_bytes"],
             "larder_s3_requests_max": 256,
-            "larder_warnings": len(status["warnings"]),
             "larder_lost_blobs": 0,
             "larder_time_scale": 100,
             "larder_drives_woken_by_others_total": 0,
@@ -110,6 +109,8 @@ class Metrics(SystemTest):
         }.items():
             self.assertEqual(plain.get(name), expected, name)
         self.assertGreater(plain["larder_migrated_bytes_total"], 1_000_000)
+        self.assertEqual(sum(figures["larder_warnings"].values()), len(status["warnings"]))
+        self.assertEqual(len(figures["larder_warnings"]), len(self.documented()))
         by_state = {json.loads(labels)["state"]: value for labels, value in figures["larder_drives"].items()}
         self.assertEqual(by_state, status["drives"])
         drives = server.drives()

@@ -113,7 +113,7 @@ class OlderCatalog(SystemTest):
         self.copy(data, "catalog.older", "catalog.db")
         server = self.serve(data)
         status = self.used_as_if_nothing_had_been(server, before)
-        [warning] = [warning for warning in status["warnings"] if "older" in warning]
+        [warning] = self.warns(server, "catalog_older")
         self.assertIn("put the newest catalog back", warning)
         self.assertIn("accept_older_catalog", warning)
         self.assertIn("THE CATALOG IS OLDER", server.log())
@@ -251,7 +251,7 @@ class OlderCatalog(SystemTest):
             self.reads(server.client(), "pantry", {**before, **since})
             warnings = server.status()["warnings"]
             self.assertEqual([warning for warning in warnings if "catalog is older" in warning], [])
-            self.assertTrue(any("6 staged files are" in warning for warning in warnings), warnings)
+            self.assertIn("6 staged files are", self.warns(server, "staged_unknown")[0])
             more = self.put(server.client(), "more", 2)
             self.reads(server.client(), "pantry", more)
             self.assertEqual(server.stop(), 0)

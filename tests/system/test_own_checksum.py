@@ -59,7 +59,7 @@ class OwnChecksum(SystemTest):
         self.assertNotIn(right, body)
 
     def warned(self, server, path):
-        self.assertTrue(any("acknowledged with" in warning for warning in server.status()["warnings"]))
+        self.warns(server, "wrong_bytes")
         self.assertIn("THE BYTES OF AN OBJECT ARE NOT THOSE THAT IT WAS ACKNOWLEDGED WITH", server.log())
         self.assertIn(path, server.log())
 

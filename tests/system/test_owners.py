@@ -39,6 +39,7 @@ class Owners(SystemTest):
 
     def is_refused(self, server):
         """Drives of the other server are not used; the status has the reason and the fix."""
+        self.warns(server, "medium_foreign")
         warnings = [warning for warning in server.status()["warnings"] if OTHER in warning]
         fix = f"larder take-over --data {server.data}"
         self.assertEqual(len([warning for warning in warnings if fix in warning]), 1, warnings)

@@ -67,7 +67,7 @@ class Pool(SystemTest):
         self.reads(server.client(), "pantry", {"k": b"kept"})
         self.assertFalse(os.path.exists(idle[0]))
         status = server.status()
-        warnings = " ".join(status["warnings"])
+        warnings = " ".join(self.warns(server, "pool_drive_missing"))
         self.assertIn(f"drives of the pool of small objects are missing: {idle[0]}. ", warnings)
         self.assertIn((idle[0], "missing"), {(drive["place"], drive["state"]) for drive in status["intake"]["drives"]})
         self.assertIn(f"{idle[0]} has no label; mount it", server.log())

@@ -112,7 +112,7 @@ class Failing(PoolDrives):
             if state:
                 self.assertEqual(shown[place], state, (op, action))
                 struck.append(place)
-                self.assertIn(f"failed: {', '.join(sorted(struck))}", " ".join(server.status()["warnings"]))
+                self.assertIn(f"failed: {', '.join(sorted(struck))}", self.warns(server, "pool_drive_failed")[0])
             self.reads(client, "pantry", objects)
             self.assertEqual(server.status()["intake"]["losses"], 0, (op, action))
             self.faults.disarm()
@@ -145,6 +145,7 @@ class Failing(PoolDrives):
         self.assertEqual({d["place"]: d["state"] for d in status["intake"]["drives"]}[place], "lost")
         # Objects, and records of the catalog that lay beside them.
         self.assertGreaterEqual(status["intake"]["losses"], len(lost))
+        self.warns(server, "pool_lost")
         log = server.log()
         for key in lost:
             self.assertRegex(log, f"the intake lost version [0-9]+ of the key .*{key}")

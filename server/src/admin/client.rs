@@ -13,7 +13,8 @@ use crate::data_dir::{DataDir, DataDirError};
 use crate::exchange::DiskChoice;
 use crate::repartition;
 use crate::report::{
-    DriveReport, DryRunReport, Explanation, LostObject, LostReport, NewKeys, ScrubReport, Status, UserReport,
+    DriveReport, DryRunReport, Explanation, FailedReport, LostObject, LostReport, NewKeys, ReplacedReport, ScrubReport,
+    Status, UserReport,
 };
 use crate::set_recall::{SetReport, SetRequest};
 use crate::verify::{Options, VerifyProgress, VerifyRequest};
@@ -269,7 +270,7 @@ impl Client {
     ///
     /// # Errors
     /// When no server answers, it cannot record it, or blobs may be lost by it and `force` is not set.
-    pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, ClientError> {
+    pub async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<FailedReport>, ClientError> {
         self.ask(Method::POST, &format!("/drives/fail?drive={drive}&force={force}")).await
     }
 
@@ -294,9 +295,14 @@ impl Client {
     ///
     /// # Errors
     /// When no server answers, or it refuses.
-    pub async fn replace_drive(&self, drive: u32, choice: &DiskChoice) -> Result<Option<DriveReport>, ClientError> {
+    pub async fn replace_drive(
+        &self,
+        drive: u32,
+        choice: &DiskChoice,
+        wait: Duration,
+    ) -> Result<Option<ReplacedReport>, ClientError> {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("drive", &drive.to_string());
+        query.append_pair("drive", &drive.to_string()).append_pair("wait_s", &wait.as_secs().to_string());
         for (name, value) in [("path", &choice.path), ("wipe", &choice.wipe)] {
             if let Some(value) = value {
                 query.append_pair(name, value);

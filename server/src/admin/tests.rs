@@ -76,6 +76,7 @@ fn status() -> Status {
         totals: Totals::default(),
         capacity: CapacityStatus::default(),
         warnings: vec!["a \"quoted\" warning".into()],
+        conditions: vec![crate::condition::Condition::DriveAway],
         notes: Vec::new(),
     }
 }
@@ -91,6 +92,10 @@ fn explanation(bucket: &str, key: &str) -> Explanation {
         quarantined: None,
         temperature: None,
     }
+}
+
+fn failed(drive: u32) -> FailedReport {
+    FailedReport { lacks_drives: 1, drive: failed_drive(drive) }
 }
 
 fn failed_drive(drive: u32) -> DriveReport {
@@ -155,27 +160,37 @@ impl Admin for Fake {
         Ok(vec![])
     }
 
-    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<DriveReport>, AdminError> {
+    async fn fail_drive(&self, drive: u32, force: bool) -> Result<Option<FailedReport>, AdminError> {
         match drive {
             7 if !force => Err(AdminError::Because("blobs may be lost".into())),
-            0..8 => Ok(Some(failed_drive(drive))),
+            0..8 => Ok(Some(failed(drive))),
             8 => Err(AdminError::Because("the catalog does not answer".into())),
             _ => Ok(None),
         }
     }
 
     async fn retire_drive(&self, drive: u32) -> Result<Option<DriveReport>, AdminError> {
-        self.replace_drive(drive, DiskChoice::default()).await
+        Ok(self.replace_drive(drive, DiskChoice::default()).await?.map(|report| report.drive))
     }
 
     async fn lost_objects(&self) -> Result<LostReport, AdminError> {
         Ok(LostReport::default())
     }
 
-    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
+    async fn until_replaceable(&self, drive: u32, wait: Duration) -> Result<(), AdminError> {
+        match drive {
+            6 => Err(AdminError::Because(format!("waited {} s", wait.as_secs()))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn replace_drive(&self, drive: u32, choice: DiskChoice) -> Result<Option<ReplacedReport>, AdminError> {
         match drive {
             5 => Err(AdminError::Because(format!("{:?} and {:?}", choice.path, choice.wipe))),
-            3 => Ok(Some(DriveReport { state: "standby".into(), ..failed_drive(3) })),
+            3 => Ok(Some(ReplacedReport {
+                taken: "another".into(),
+                drive: DriveReport { state: "standby".into(), ..failed_drive(3) },
+            })),
             0..8 => Err(AdminError::Because("it has not failed".into())),
             _ => Ok(None),
         }
@@ -578,9 +593,9 @@ async fn wrong_requests_are_told_what_there_is() {
 async fn a_drive_is_given_up_by_a_word() {
     let (_root, dir) = data_dir("d");
     let server = Running::start(&dir);
-    assert_eq!(server.client().fail_drive(3, false).await.unwrap(), Some(failed_drive(3)));
+    assert_eq!(server.client().fail_drive(3, false).await.unwrap(), Some(failed(3)));
     assert!(server.client().fail_drive(7, false).await.is_err());
-    assert_eq!(server.client().fail_drive(7, true).await.unwrap(), Some(failed_drive(7)));
+    assert_eq!(server.client().fail_drive(7, true).await.unwrap(), Some(failed(7)));
     assert_eq!(server.client().fail_drive(9, false).await.unwrap(), None);
     let refused = server.client().fail_drive(8, true).await;
     assert!(matches!(refused, Err(ClientError::Refused(message)) if message.contains("catalog")));
@@ -591,13 +606,15 @@ async fn a_drive_is_given_up_by_a_word() {
 async fn a_drive_is_replaced_by_a_word() {
     let (_root, dir) = data_dir("d");
     let server = Running::start(&dir);
-    let none = DiskChoice::default();
-    assert_eq!(server.client().replace_drive(3, &none).await.unwrap().unwrap().state, "standby");
-    assert_eq!(server.client().replace_drive(9, &none).await.unwrap(), None);
-    let refused = server.client().replace_drive(4, &none).await;
+    let (none, now) = (DiskChoice::default(), Duration::ZERO);
+    let waited = server.client().replace_drive(6, &none, Duration::from_secs(90)).await.unwrap_err().to_string();
+    assert_eq!(waited, "waited 90 s");
+    assert_eq!(server.client().replace_drive(3, &none, now).await.unwrap().unwrap().drive.state, "standby");
+    assert_eq!(server.client().replace_drive(9, &none, now).await.unwrap(), None);
+    let refused = server.client().replace_drive(4, &none, now).await;
     assert!(matches!(refused, Err(ClientError::Refused(message)) if message.contains("not failed")));
     let choice = DiskChoice { path: Some("/dev/disk/by-id/a b&c".into()), wipe: Some("d=".into()) };
-    let refused = server.client().replace_drive(5, &choice).await.unwrap_err().to_string();
+    let refused = server.client().replace_drive(5, &choice, now).await.unwrap_err().to_string();
     assert_eq!(refused, format!("{:?} and {:?}", choice.path, choice.wipe), "both arrive");
     server.stop().await;
 }

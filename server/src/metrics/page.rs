@@ -4,6 +4,7 @@
 //! and `_total` for what only grows until the server starts again. Spans are wall seconds unless the name says
 //! `modelled`. The text grows with drives, classes and groups of the rack, never with objects.
 
+use crate::condition::Condition;
 use crate::report::{ClassStatus, DriveReport, HistogramReport, IntakeStatus, RebuildReport, Status};
 use model::Smart;
 use prometheus_client::collector::Collector;
@@ -177,8 +178,10 @@ fn server(page: &mut Page, status: &Status) -> fmt::Result {
         status.modelled_s,
     )?;
     page.gauge("time_scale", None, "Modelled seconds per second; 1 for real drives.", f64::from(status.time_scale))?;
-    let help = "Things an operator should know and mend now; `larder status` says which.";
-    page.gauge("warnings", None, help, status.warnings.len() as f64)
+    let help = "Things an operator should know and mend now, by condition; `larder status` says them in sentences.";
+    let of = |condition: &Condition| status.conditions.iter().filter(|found| *found == condition).count() as f64;
+    let label = |condition: &Condition| two(("condition", condition.name()), ("risk", condition.risk().name()));
+    page.gauges("warnings", None, help, Condition::ALL.iter().map(|condition| (label(condition), of(condition))))
 }
 
 fn power(page: &mut Page, status: &Status) -> fmt::Result {
@@ -202,6 +205,7 @@ fn power(page: &mut Page, status: &Status) -> fmt::Result {
         ("ready", drives.ready),
         ("away", drives.away),
         ("failed", drives.failed),
+        ("retired", drives.retired),
     ];
     let lines = states.map(|(state, drives)| (one("state", state), drives as f64));
     page.gauges("drives", None, "Drives by what they are doing, as the server knows without asking them.", lines)?;
@@ -437,8 +441,9 @@ fn scrub(page: &mut Page, status: &Status) -> fmt::Result {
     page.counter("scrub_read", BYTES, "Payload bytes scrubbed.", scrub.read_bytes)?;
     let covered = scrub.groups.iter().map(|group| (one("group", group.group), ratio(group.covered_permille)));
     page.gauges("scrub_covered", RATIO, "Share of the group that its pass has read.", covered)?;
-    let lost = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum::<u64>();
-    page.gauge("scrub_lost_blobs", None, "Blobs in which scrubs of this period found data lost.", lost as f64)
+    page.gauge("scrub_lost_blobs", None, "Blobs in which scrubs found data lost.", scrub.lost_blobs as f64)?;
+    let help = "Stacks that scrubs found damaged, and that are not repaired yet.";
+    page.gauge("scrub_unrepaired_stacks", None, help, scrub.unrepaired_stacks as f64)
 }
 
 fn payload(page: &mut Page, status: &Status) -> fmt::Result {

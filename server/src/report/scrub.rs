@@ -9,12 +9,21 @@ use serde::{Deserialize, Serialize};
 pub struct ScrubStatus {
     /// The time in which every blob is read once; `None` if blobs are not scrubbed.
     pub period_s: Option<f64>,
+    /// When this was so: modelled seconds since the rack came into being.
+    #[serde(default)]
+    pub modelled_s: f64,
     /// Whether the operator has it paused.
     pub paused: bool,
     /// Groups whose pass of the present period is complete.
     pub complete_groups: u64,
     /// Groups whose period ended before their pass did.
     pub overdue_groups: u64,
+    /// Blobs in which scrubs of any time have found data lost that is still wanted.
+    #[serde(default)]
+    pub lost_blobs: u64,
+    /// Stacks that scrubs have found damaged, and that are not repaired yet.
+    #[serde(default)]
+    pub unrepaired_stacks: u64,
     /// Wakes for scrubs alone since the server started.
     pub own_wakes: u64,
     /// Payload bytes read since the server started.

@@ -7,20 +7,29 @@ use crate::data_dir::fresh_label;
 use crate::error::text;
 use crate::exchange::DiskChoice;
 use crate::replace::{self, Taken};
-use crate::report::{DriveReport, LostReport};
+use crate::report::{DriveReport, FailedReport, LostReport, ReplacedReport};
+use disk::clock;
 use disk::label::DriveUuid;
-use engine::Event;
+use engine::{Event, Rack};
 use model::{DriveId, GroupId};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The interval at which it is looked whether a drive may be replaced, in wall time.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 impl StatusService {
     /// Gives up `drive` for good, unless blobs may be lost by that and the operator does not insist.
-    pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<DriveReport>, AdminError> {
+    pub(super) async fn fail(&self, drive: DriveId, force: bool) -> Result<Option<FailedReport>, AdminError> {
         if drive.index() >= self.context.drives.len() {
             return Ok(None);
         }
         if !force && let Some((group, unbuilt)) = self.unbuilt(drive).await? {
-            may_lose(group, drive, &unbuilt).map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
+            let left = move |rack: &Rack, _| rack.left_without(drive).filter(|_| !rack.has_failed(drive));
+            let left = self.look(left).await?;
+            let too_few = || left.and_then(|left| replace::leaves_too_few(group, drive, left));
+            let refusal = may_lose(group, drive, &unbuilt).or_else(too_few);
+            refusal.map_or(Ok(()), |refusal| Err(AdminError::Because(refusal)))?;
         }
         // Remembered first: what the rack acts upon must hold after a crash as well.
         let now_ms = (self.context.wall)();
@@ -34,7 +43,11 @@ impl StatusService {
             self.world.report(Event::DriveFailed { drive, pulled: true });
             self.context.counters.forget_reasons(drive);
         }
-        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await.map(Some)
+        let report = move |rack: &Rack, now| FailedReport {
+            lacks_drives: rack.left_without(drive).map_or(0, |left| left.lacks() as u64),
+            drive: drive_report(rack, drive, now, &BTreeMap::new()),
+        };
+        self.look(report).await.map(Some)
     }
 
     /// The other drives of the group of `drive` that blobs lack stacks of, and that do not bear the loss of `drive` as
@@ -89,7 +102,11 @@ impl StatusService {
 
     /// Takes the empty directory in the place of `drive`, which failed, or the disk that was chosen, or that drive
     /// itself, which is back.
-    pub(super) async fn replace(&self, drive: DriveId, choice: DiskChoice) -> Result<Option<DriveReport>, AdminError> {
+    pub(super) async fn replace(
+        &self,
+        drive: DriveId,
+        choice: DiskChoice,
+    ) -> Result<Option<ReplacedReport>, AdminError> {
         let Some((path, label)) = self.places.get(drive.index()).cloned() else { return Ok(None) };
         if self.look(move |rack, _| replace::is_device(rack.spec(), drive)).await? {
             return self.replace_with(drive, self.disk_taken(drive, choice)).await.map(Some);
@@ -103,6 +120,19 @@ impl StatusService {
             tokio::task::spawn_blocking(take).await.unwrap_or_else(|error| Err(error.to_string()))
         };
         self.replace_with(drive, labelled).await.map(Some)
+    }
+
+    /// Waits until nothing that was begun on `drive` before it failed is under way any more, so that another may take
+    /// its place; for `wait` at most, of wall time. Returns at once for a drive that has not failed.
+    pub(super) async fn await_end_of_work(&self, drive: DriveId, wait: Duration) -> Result<(), AdminError> {
+        let end = clock::monotonic() + wait;
+        while self.look(move |rack, _| rack.has_failed(drive)).await?
+            && !self.world.may_be_replaced(drive).await
+            && clock::monotonic() < end
+        {
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// Has the chosen disk become `drive`.
@@ -125,7 +155,7 @@ impl StatusService {
         &self,
         drive: DriveId,
         labelled: impl Future<Output = Result<Taken, String>>,
-    ) -> Result<DriveReport, AdminError> {
+    ) -> Result<ReplacedReport, AdminError> {
         let number = drive.0;
         // One at a time, so that nobody writes where somebody else has just looked.
         let _turn = self.replacing.lock().await;
@@ -134,8 +164,8 @@ impl StatusService {
         }
         if !self.world.may_be_replaced(drive).await {
             return Err(AdminError::Because(format!(
-                "what was begun on drive {number} before it failed is not over yet; say this again when its group \
-                 sleeps, which `larder drive list` shows"
+                "drive {number} is still in use: its group has not stopped since it failed. Run this again when its \
+                 group sleeps, which `larder status` shows, or with a longer --wait"
             )));
         }
         let taken = labelled.await.map_err(AdminError::Because)?;
@@ -160,7 +190,8 @@ impl StatusService {
                 Event::DriveReturned { drive, lost_bytes }
             }
         });
-        self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await
+        let report = self.look(move |rack, now| drive_report(rack, drive, now, &BTreeMap::new())).await?;
+        Ok(taken.report(report))
     }
 }
 
@@ -170,7 +201,7 @@ pub(crate) fn may_lose(group: GroupId, drive: DriveId, unbuilt: &[u32]) -> Optio
     (!unbuilt.is_empty()).then(|| {
         format!(
             "drives {unbuilt:?} of group {group} failed as well and are not rebuilt yet: without drive {drive}, blobs \
-             would be lost. Wait until `larder status` shows no rebuild in the group, or say --force if \
+             would be lost. Wait until `larder status` shows no rebuild in the group, or use --force if \
              drive {drive} cannot be read"
         )
     })

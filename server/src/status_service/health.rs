@@ -3,6 +3,7 @@
 
 use super::StatusService;
 use crate::admin::AdminError;
+use crate::condition::{Condition, Warning};
 use crate::report::{DriveReport, HabitsReport, HealthReport};
 use catalog::{DriveHabits, DriveHealth};
 use model::DriveId;
@@ -35,11 +36,14 @@ impl StatusService {
     }
 
     /// Warnings of drives that expect to fail.
-    pub(super) async fn failures_predicted(&self) -> Result<Vec<String>, AdminError> {
+    pub(super) async fn failures_predicted(&self) -> Result<Vec<Warning>, AdminError> {
         let healths = self.context.catalog.drive_healths().await?;
         let expect = healths.iter().filter(|health| health.said.predicts_failure == Some(true));
         let sentence = |health: &DriveHealth| {
-            format!("drive {0} expects to fail; `larder drive retire {0}` empties it before it does", health.drive)
+            let drive = health.drive;
+            Condition::DrivePredictsFailure.warns(format!(
+                "drive {drive} expects to fail; `larder drive retire {drive}` empties it before it does"
+            ))
         };
         Ok(expect.take(WORN_NAMED).map(sentence).collect())
     }

@@ -4,7 +4,7 @@ use super::StatusService;
 use super::snapshot::scrub_status;
 use crate::admin::AdminError;
 use crate::report::{DamagedStackReport, LostObject, ScrubFindingReport, ScrubReport, UnreadBlob};
-use catalog::{CATALOG_BUCKET, Place, ScrubFinding};
+use catalog::{CATALOG_BUCKET, DamagedStack, Place, ScrubFinding};
 use engine::{Event, Rack};
 use model::{BlobId, GroupId};
 use std::collections::BTreeMap;
@@ -24,10 +24,33 @@ impl StatusService {
     /// # Errors
     /// [`AdminError`].
     pub async fn scrub_report(&self) -> Result<ScrubReport, AdminError> {
-        let (status, unread) = self.look(|rack, now| (scrub_status(rack, now), unread_of(rack))).await?;
+        let (mut status, unread) = self.look(|rack, now| (scrub_status(rack, now), unread_of(rack))).await?;
+        (status.lost_blobs, status.unrepaired_stacks) = self.damage_found().await?;
         let page = self.context.catalog.scrub_findings(None, FINDINGS_MAX).await?;
         let findings = page.items.iter().map(finding_report).collect();
         Ok(ScrubReport { status, findings, more: page.next.is_some(), unread })
+    }
+
+    /// The blobs in which scrubs have found data lost, and the stacks that they have found damaged and that are not
+    /// repaired yet; of the first so many findings.
+    pub(super) async fn damage_found(&self) -> Result<(u64, u64), AdminError> {
+        let (mut lost_blobs, mut unrepaired_stacks, mut seen, mut after) = (0, 0, 0, None);
+        loop {
+            let page = self.context.catalog.scrub_findings(after.as_ref(), PAGE).await?;
+            for found in &page.items {
+                // What nobody wants any more is no loss; it is removed when its group wakes.
+                if !self.context.catalog.is_blob_living(found.blob).await? {
+                    continue;
+                }
+                let is_unrepaired = |stack: &&DamagedStack| !found.repaired.contains(&stack.index);
+                unrepaired_stacks += found.damaged.iter().filter(is_unrepaired).count() as u64;
+                lost_blobs += u64::from(!found.lost.is_empty());
+            }
+            (seen, after) = (seen + page.items.len(), page.next);
+            if after.is_none() || seen >= LOST_BLOBS_MAX {
+                return Ok((lost_blobs, unrepaired_stacks));
+            }
+        }
     }
 
     /// Has scrubs paused, or has them go on; remembered first, so that it outlives a restart.
@@ -52,7 +75,7 @@ impl StatusService {
             return Ok(None);
         }
         if paused {
-            return Err(AdminError::Because("scrubs are paused; say `larder scrub resume` first".into()));
+            return Err(AdminError::Because("scrubs are paused; run `larder scrub resume` first".into()));
         }
         self.world.report(Event::ScrubRequested { group: group.map(GroupId) });
         self.scrub_report().await.map(Some)

@@ -1,5 +1,7 @@
 //! The engine's part of a status, from one look at it.
 
+use crate::condition::{Condition, Warning};
+use crate::replace;
 use crate::report::{
     CapacityStatus, ChecksStatus, ClassStatus, DriveCounts, DriveReport, ExposureReport, GroupCounts, PowerStatus,
     RebuildReport, ScrubGroup, ScrubStatus, Status, SwitchStatus, Totals, UnusableStack, WorkshopStatus,
@@ -83,6 +85,7 @@ fn drive_counts(rack: &Rack) -> DriveCounts {
     let mut counts = DriveCounts::default();
     for drive in &rack.spec().drives {
         match rack.drive_phase(drive.id) {
+            _ if rack.has_failed(drive.id) && rack.is_retiring(drive.id) => counts.retired += 1,
             _ if rack.has_failed(drive.id) => counts.failed += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit if rack.is_always_on(drive.id) => counts.always_on += 1,
             DrivePhase::Standby | DrivePhase::AwaitingPermit => counts.standby += 1,
@@ -110,6 +113,9 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
         InPlace::Another => "another",
         InPlace::Returned => "returned",
     };
+    // What is left of its group counts only while nothing else is in its place.
+    let left = rack.left_without(view.drive).filter(|_| view.there == InPlace::Itself && view.left_bytes > 0);
+    let lacks_drives = left.map_or(0, |left| left.lacks() as u64);
     RebuildReport {
         drive: view.drive.0,
         group: view.group.0,
@@ -120,9 +126,12 @@ fn rebuild_report(rack: &Rack, view: &RebuildView, clock: &dyn Clock) -> Rebuild
         waiting_blobs: view.waiting_blobs,
         unplaced_blobs: view.unplaced_blobs,
         retires: view.retires,
+        retired: rack.has_failed(view.drive) && rack.is_retiring(view.drive),
         there: there.to_owned(),
         used_bytes: view.used_bytes,
         away: matches!(rack.drive_phase(view.drive), DrivePhase::Away(_)),
+        lacks_drives,
+        stuck: view.left_bytes > 0 && view.under_way == 0 && (lacks_drives > 0 || view.waiting_blobs > 0),
         left_min_s: clock.to_wall(view.forecast.min).as_secs_f64(),
         left_max_s: clock.to_wall(view.forecast.max).as_secs_f64(),
     }
@@ -134,12 +143,14 @@ pub(super) fn scrub_status(rack: &Rack, now: Time) -> ScrubStatus {
     let in_state = |state: &str| groups.iter().filter(|group| group.state == state).count() as u64;
     ScrubStatus {
         period_s: rack.policy().scrub.period.map(|period| period.as_secs_f64()),
+        modelled_s: now.as_secs_f64(),
         paused: rack.is_scrub_paused(),
         complete_groups: in_state("complete"),
         overdue_groups: in_state("overdue"),
         own_wakes: rack.stats().scrub_wakes,
         read_bytes: rack.stats().scrubbed_bytes,
         groups,
+        ..ScrubStatus::default()
     }
 }
 
@@ -237,11 +248,11 @@ fn state_of(rack: &Rack, drive: DriveId) -> &'static str {
 const ABSENT_NAMED: usize = 5;
 
 /// When drives that are away are given up, and what stands against it: a sentence for each, the first few of them.
-pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<String> {
+pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<Warning> {
     let sentence = |view: &AbsenceView| {
         let (drive, away) = (view.drive.0, hours(clock.to_wall(now.since(view.since))));
         let due = view.due?;
-        Some(match view.held_back {
+        let warning = match view.held_back {
             None if due > now => format!(
                 "drive {drive} is away for {away}: in {} it is given up, and what it holds is rebuilt",
                 hours(clock.to_wall(due.since(now)))
@@ -251,13 +262,14 @@ pub(super) fn patience(rack: &Rack, clock: &dyn Clock, now: Time) -> Vec<String>
             }
             Some(HeldBack::ManyAway) => format!(
                 "drive {drive} is away for {away}, and is not given up: others of a domain that it is in are away too, \
-                 so look for a cable, a fuse or an enclosure; if it is broken, say `larder drive fail {drive}`"
+                 so look for a cable, a fuse or an enclosure; if it is broken, run `larder drive fail {drive}`"
             ),
             Some(HeldBack::TooManyOfGroup) => format!(
                 "drive {drive} is away for {away}, and is not given up: as many drives of its group as the code bears \
-                 are not rebuilt yet; put it back, or say `larder drive fail {drive}`"
+                 are not rebuilt yet; put it back, or run `larder drive fail {drive}`"
             ),
-        })
+        };
+        Some(Condition::DriveStaysAway.warns(warning))
     };
     rack.absences().iter().filter_map(sentence).take(ABSENT_NAMED).collect()
 }
@@ -307,24 +319,32 @@ pub(super) fn unusable(rack: &Rack, drives: &[DriveId], damaged: &[u8]) -> Vec<U
         .collect()
 }
 
-/// Drives that would not stop, or do not say whether they did, and what they hold up by that.
-pub(super) fn unstopped(rack: &Rack) -> Vec<String> {
+/// Drives that would not stop, or do not say whether they did, and what they hold up by that. One that was given up
+/// while its group is awake is stopped with that group, and nothing is wrong before.
+pub(super) fn unstopped(rack: &Rack) -> Vec<Warning> {
     let mut drives = BTreeMap::<DriveId, Vec<String>>::new();
-    for (drive, resource, domain, used, limit) in rack.unstopped() {
+    let is_awake = |group| rack.group_state(group) != GroupState::Asleep;
+    let awaits_stop = |drive| rack.has_failed(drive) && rack.layout().group_of(drive).is_some_and(is_awake);
+    for (drive, resource, domain, used, limit) in rack.unstopped().filter(|(drive, ..)| !awaits_stop(*drive)) {
         let Resource { name, limit: kind, .. } = &rack.spec().resources[resource.index()];
         let milli = matches!(kind, DomainLimit::Watts(_));
         let (used, limit, unit) = if milli { (used / 1000, limit / 1000, " W") } else { (used, limit, "") };
         drives.entry(drive).or_default().push(format!("{name} {} ({used} of {limit}{unit} used)", domain.0));
     }
     let sentence = |(drive, domains): (DriveId, Vec<String>)| {
-        format!(
-            "drive {} would not stop, or does not say whether it did: it counts as spinning, and takes its part of {} \
-             from drives that wait. It is tried again; `larder drive power` shows what it answers, and a drive that is \
-             pulled and given up (`larder drive fail {}`) holds nothing up",
-            drive.0,
-            domains.join(", "),
-            drive.0
-        )
+        let (number, domains) = (drive.0, domains.join(", "));
+        let mend = if replace::is_device(rack.spec(), drive) {
+            format!(
+                "`larder drive power` shows what it answers, and a drive that is pulled and given up (`larder drive \
+                 fail {number}`) holds nothing up"
+            )
+        } else {
+            format!("a drive that is pulled and given up (`larder drive fail {number}`) holds nothing up")
+        };
+        Condition::DriveUnstopped.warns(format!(
+            "drive {number} would not stop, or does not say whether it did: it counts as spinning, and takes its part \
+             of {domains} from drives that wait. It is tried again; {mend}"
+        ))
     };
     drives.into_iter().map(sentence).collect()
 }
@@ -339,7 +359,7 @@ pub(super) fn late(rack: &Rack) -> Vec<(DriveId, u64)> {
 const WORN_NAMED: usize = 5;
 
 /// Warnings of drives whose bad sectors become more: a sentence for each, the first few of them.
-pub(super) fn worn(rack: &Rack) -> Vec<String> {
+pub(super) fn worn(rack: &Rack) -> Vec<Warning> {
     let sentence = |drive: DriveId| {
         let HealthView { bad_sectors, first_bad_sectors, waits_for_drain } = rack.drive_health(drive)?;
         if bad_sectors <= first_bad_sectors || rack.has_failed(drive) {
@@ -350,10 +370,10 @@ pub(super) fn worn(rack: &Rack) -> Vec<String> {
             (false, true) => "it is emptied once its group can do without it, and no other drive is".to_owned(),
             (false, false) => format!("`larder drive retire {}` empties it before it dies", drive.0),
         };
-        Some(format!(
+        Some(Condition::DriveWorn.warns(format!(
             "drive {} has {bad_sectors} bad sectors, and had {first_bad_sectors} when it was asked first; {rest}",
             drive.0
-        ))
+        )))
     };
     rack.spec().drives.iter().filter_map(|drive| sentence(drive.id)).take(WORN_NAMED).collect()
 }

@@ -1,5 +1,6 @@
-//! The warnings of a status, each with its mend.
+//! The warnings of a status, each with its condition and its mend.
 
+use crate::condition::{Condition, Warning};
 use crate::context::Context;
 use crate::lineage;
 use crate::report::{ClassStatus, IntakeStatus, RebuildReport, Status};
@@ -11,7 +12,7 @@ use std::sync::atomic::Ordering;
 const QUARANTINED_NAMED: usize = 20;
 
 /// The objects in quarantine.
-pub(super) async fn quarantine_warning(context: &Context) -> Option<String> {
+pub(super) async fn quarantine_warning(context: &Context) -> Option<Warning> {
     let (count, _) = context.catalog.unreadable_usage().await.ok()?;
     let named = context.catalog.unreadable_page(None, QUARANTINED_NAMED).await.ok()?.items;
     let name = |found: &catalog::Unreadable| format!("{}/{}", found.bucket, found.key);
@@ -21,43 +22,66 @@ pub(super) async fn quarantine_warning(context: &Context) -> Option<String> {
     }
     let objects = if count == 1 { "object is" } else { "objects are" };
     (count > 0).then(|| {
-        format!(
+        Condition::Quarantined.warns(format!(
             "{count} {objects} in quarantine, since not every byte can be read: {}. Write them again or delete \
              them, or put their files back and restart the server; `larder explain` says what is wrong",
             names.join(", ")
-        )
+        ))
     })
 }
 
 /// Copies of the catalog on drives of which data is lost.
-pub(super) async fn lost_copies_warning(context: &Context) -> Option<String> {
+pub(super) async fn lost_copies_warning(context: &Context) -> Option<Warning> {
     let copies = context.catalog.copies().await.ok()?;
     let lost = copies.iter().filter(|copy| copy.lost).count();
     (lost > 0).then(|| {
-        format!(
+        Condition::CatalogCopyLost.warns(format!(
             "copies of the catalog on drives that are lost with drives or damaged: {lost}. A new one is written by \
              itself when a group is awake; until then `larder catalog backup` makes one in a file"
-        )
+        ))
     })
 }
 
 /// The catalog's disagreements with rack and workshop.
-pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
-    let counters = &context.counters;
-    let mut warnings = Vec::new();
+pub(super) fn catalog_warnings(context: &Context) -> Vec<Warning> {
+    let (catalog, mut warnings) = (&context.catalog, Vec::new());
     if let Some(why) = context.lineage.older() {
-        warnings.push(format!(
+        warnings.push(Condition::CatalogOlder.warns(format!(
             "the catalog is older than the rack: {why}. Nothing is removed from the rack meanwhile; {}",
             lineage::MEND
-        ));
+        )));
     }
     if let Some(flaw) = context.lineage.incomplete() {
-        warnings.push(format!(
+        warnings.push(Condition::CatalogIncomplete.warns(format!(
             "the catalog is not complete: {flaw}. What it does not find may be what is missing, so nothing is \
              removed from the rack meanwhile; {}",
             lineage::MEND
-        ));
+        )));
     }
+    if let Some(why) = catalog.stopped() {
+        warnings.push(Condition::CatalogStopped.warns(format!(
+            "the catalog takes no changes, so every PUT and DELETE fails: {why}; see that its disk can be written, \
+             and restart the server"
+        )));
+    }
+    if context.staging.usage().is_disk_full || catalog.is_full() {
+        let warning = "the disk of the workshop or of the catalog is full, and PUTs are refused: free some room there, \
+                       or lower workshop.capacity in larder.toml";
+        warnings.push(Condition::DiskFull.warns(warning));
+    }
+    if context.counters.are_copies_overdue.load(Ordering::Relaxed) {
+        let warning = "no copy of the catalog as it is could be brought to drives, so changes since the last one would \
+                       be lost with the disk of the catalog: the log says why; until it is there `larder catalog \
+                       backup` makes one in a file";
+        warnings.push(Condition::CatalogCopyBehind.warns(warning));
+    }
+    warnings.extend(staged_warnings(context));
+    warnings
+}
+
+/// Staged files and the catalog do not agree.
+fn staged_warnings(context: &Context) -> Vec<Warning> {
+    let (counters, mut warnings) = (&context.counters, Vec::new());
     match counters.unknown_staged.load(Ordering::Relaxed) {
         0 => {}
         1 => warnings.push(unknown_staged("1 staged file is")),
@@ -65,121 +89,151 @@ pub(super) fn catalog_warnings(context: &Context) -> Vec<String> {
     }
     match counters.missing_staged.load(Ordering::Relaxed) {
         0 => {}
-        files => warnings.push(format!(
+        files => warnings.push(Condition::StagedMissing.warns(format!(
             "staged files that were missing when the server started: {files}. GETs of their objects fail: `larder \
              verify` names them; put the files back and start again, or write the objects again or delete them"
-        )),
+        ))),
     }
     match counters.wrong_bodies.load(Ordering::Relaxed) {
         0 => {}
-        bodies => warnings.push(format!(
+        bodies => warnings.push(Condition::WrongBytes.warns(format!(
             "GETs cut off because the bytes were not those that the object was acknowledged with: {bodies}. The \
              log names the objects; run `larder verify --deep`, and report this"
-        )),
+        ))),
     }
     warnings
 }
 
-fn unknown_staged(files: &str) -> String {
-    format!("{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them")
+fn unknown_staged(files: &str) -> Warning {
+    Condition::StagedUnknown.warns(format!(
+        "{files} unknown to this catalog and kept, since a newer one may know more: `larder verify` names them"
+    ))
 }
 
 /// Drives that others woke.
-pub(super) fn woken_by_others(times: u64) -> Option<String> {
+pub(super) fn woken_by_others(times: u64) -> Option<Warning> {
     (times > 0).then(|| {
-        format!(
+        Condition::WokenByOthers.warns(format!(
             "sleeping drives that another program woke since the server started: {times}. The log says which and when; \
              `larder drive doctor` looks for programs that do that"
-        )
+        ))
     })
 }
 
 /// Drives that woke although nobody had sent them anything.
-pub(super) fn woke_themselves(times: u64) -> Option<String> {
+pub(super) fn woke_themselves(times: u64) -> Option<Warning> {
     (times > 0).then(|| {
-        format!(
+        Condition::WokeThemselves.warns(format!(
             "sleeping drives that woke by themselves since the server started: {times}. `larder drive list` says \
              which; a timer of the drive's own does that, or a check of its firmware's: `larder drive doctor` names \
              timers"
-        )
+        ))
     })
 }
 
 /// Damaged records of the catalog.
-pub(super) fn damaged_records(keys: &[String]) -> Option<String> {
+pub(super) fn damaged_records(keys: &[String]) -> Option<Warning> {
     let (first, records) = (keys.first()?, keys.len());
-    Some(format!(
+    Some(Condition::CatalogRecordsDamaged.warns(format!(
         "damaged records of the catalog: {records}, the first at {first}: what they name is neither served nor moved; \
          `larder verify` names it all, and writing an object again mends it"
-    ))
+    )))
 }
 
-/// Warnings that follow from the figures of a status.
-pub(super) fn warnings(status: &Status) -> Vec<String> {
-    let mut warnings = Vec::new();
-    warnings.extend(scrub_warnings(status));
+/// Warnings that follow from the figures of a status, and from whether the last snapshot of the catalog failed.
+pub(super) fn warnings(status: &Status, has_snapshot_failed: bool) -> Vec<Warning> {
+    let mut warnings = scrub_warnings(status);
     let problem = status.tls.as_ref().and_then(|tls| tls.problem.as_ref());
-    warnings.extend(problem.map(|problem| format!("{problem}. The certificate of before stays in use")));
-    let workshop = &status.workshop;
-    if status.capacity.full {
-        warnings.push(
-            "the rack is full: no group has room for what is staged, and PUTs are refused. Delete objects, whose room \
-             comes back when their groups have woken, or add drives"
-                .into(),
-        );
-    } else if let Some(bytes) = status.capacity.unplaced_bytes {
-        warnings.push(format!(
-            "{bytes} bytes in the workshop find no room in any group that may take them, while smaller packs do: \
-             delete objects, or add drives"
-        ));
-    }
-    let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();
-    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
-        warnings.push("the workshop is nearly full: PUTs will get SlowDown until data has migrated".into());
-    }
-    if workshop.hot_moved_bytes > 0 {
-        warnings.push(format!(
-            "{} bytes of hot objects had to move to the rack since the server started: the workshop was above its \
-             critical share, and no cold ones were left. Give it more capacity, or write rules that call more of it \
-             cold ([workshop] and [thermometer] in larder.toml)",
-            workshop.hot_moved_bytes
-        ));
-    }
+    let unusable =
+        |problem| Condition::CertificateUnusable.warns(format!("{problem}. The certificate of before stays in use"));
+    warnings.extend(problem.map(unusable));
+    warnings.extend(room_warnings(status));
     if status.totals.data_lost > 0 {
-        warnings.push("reads failed because data is lost: the log names the blobs".into());
+        warnings.push(Condition::ReadsLost.warns("reads failed because data is lost: the log names the blobs"));
     }
+    warnings.extend(crowded(status));
     warnings.extend(over_budget(status));
-    let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
-    if !kept.is_empty() {
-        warnings.push(format!(
-            "kept spinning, since no starts are left for today: {}. The next client costs none; with more \
-             starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep",
-            kept.join(", ")
-        ));
-    }
+    warnings.extend(kept_spinning(status));
     if status.power.fuse_trips > 0 {
-        warnings.push("fuses tripped: the rack's description allows more than the hardware does".into());
+        let warning = "fuses tripped: the rack's description allows more than the hardware does";
+        warnings.push(Condition::FuseTripped.warns(warning));
     }
     for rebuild in &status.rebuilds {
         warnings.extend(rebuild_warnings(rebuild));
     }
     match status.drives.away {
         0 => {}
-        1 => warnings.push("1 drive is away: `larder drive list` shows which".to_owned()),
-        away => warnings.push(format!("{away} drives are away: `larder drive list` shows which")),
+        1 => warnings.push(Condition::DriveAway.warns("1 drive is away: `larder drive list` shows which")),
+        away => {
+            let warning = format!("{away} drives are away: `larder drive list` shows which");
+            warnings.push(Condition::DriveAway.warns(warning));
+        }
     }
-    if status.journal.is_some_and(|journal| !journal.leads_on) && status.uptime_s > JOURNAL_PATIENCE_S {
-        warnings.push(
-            "the journal does not lead on to the catalog as it is, so that a lost one could not be made again: the log \
-             says why no snapshot was written; free some room in workshop/journal"
-                .into(),
-        );
+    let is_late = has_snapshot_failed || status.uptime_s > JOURNAL_PATIENCE_S;
+    if status.journal.is_some_and(|journal| !journal.leads_on) && is_late {
+        let warning = "the journal does not lead on to the catalog as it is, so that a lost one could not be made \
+                       again: the log says why no snapshot was written; free some room in workshop/journal";
+        warnings.push(Condition::JournalBehind.warns(warning));
     }
     warnings.extend(status.intake.as_ref().into_iter().flat_map(intake_warnings));
     if status.totals.overruns > 0 && status.totals.overrun_s > status.uptime_s / 10.0 {
-        warnings.push("the disk behind the emulated drives is slower than the model: lower --time-scale".into());
+        let warning = "the disk behind the emulated drives is slower than the model: lower --time-scale";
+        warnings.push(Condition::EmulationSlow.warns(warning));
     }
     warnings
+}
+
+/// The room of rack and workshop.
+fn room_warnings(status: &Status) -> Vec<Warning> {
+    let (workshop, mut warnings) = (&status.workshop, Vec::new());
+    if status.capacity.full {
+        warnings.push(Condition::RackFull.warns(
+            "the rack is full: no group has room for what is staged, and PUTs are refused. Delete objects, whose room \
+             comes back when their groups have woken, or add drives",
+        ));
+    } else if let Some(bytes) = status.capacity.unplaced_bytes {
+        warnings.push(Condition::PackUnplaced.warns(format!(
+            "{bytes} bytes in the workshop find no room in any group that may take them, while smaller packs do: \
+             delete objects, or add drives"
+        )));
+    }
+    let may_migrate = !status.capacity.full && status.capacity.unplaced_bytes.is_none();
+    if workshop.staged_bytes * 10 > workshop.capacity_bytes * 9 && may_migrate {
+        let warning = "the workshop is nearly full: PUTs will get SlowDown until data has migrated";
+        warnings.push(Condition::WorkshopFull.warns(warning));
+    }
+    if workshop.hot_moved_bytes > 0 {
+        warnings.push(Condition::HotMoved.warns(format!(
+            "{} bytes of hot objects had to move to the rack since the server started: the workshop was above its \
+             critical share, and no cold ones were left. Give it more capacity, or write rules that call more of it \
+             cold ([workshop] and [thermometer] in larder.toml)",
+            workshop.hot_moved_bytes
+        )));
+    }
+    warnings
+}
+
+/// Blobs that one failure domain may take with it.
+fn crowded(status: &Status) -> Option<Warning> {
+    let blobs = Some(status.totals.crowded_placements).filter(|blobs| *blobs > 0)?;
+    let (blobs, have) = (counted(blobs, "blob"), if blobs == 1 { "has" } else { "have" });
+    Some(Condition::BlobsCrowded.warns(format!(
+        "{blobs} written since the server started {have} more stacks in one failure domain than the code makes up for, \
+         since drives of other domains were away or full: the loss of that domain would cost them; bring those drives \
+         back, and write the objects again"
+    )))
+}
+
+/// Groups that spin on since no starts are left.
+fn kept_spinning(status: &Status) -> Option<Warning> {
+    let kept: Vec<String> = status.classes.iter().filter(|class| class.kept_spinning).filter_map(named).collect();
+    (!kept.is_empty()).then(|| {
+        Condition::KeptSpinning.warns(format!(
+            "kept spinning, since no starts are left for today: {}. The next client costs none; with more \
+             starts_per_day in larder.toml, or fewer reads one after the other (`larder recall`), they sleep",
+            kept.join(", ")
+        ))
+    })
 }
 
 /// The group of a class, for people.
@@ -196,81 +250,103 @@ const RETAINED_WARNED: u64 = RETAINED_MAX as u64 / 2;
 /// From so many logs that wait on, a pool of several drives is too slow for what arrives.
 const BACKLOG: u64 = 2;
 
-fn intake_warnings(intake: &IntakeStatus) -> Vec<String> {
+fn intake_warnings(intake: &IntakeStatus) -> Vec<Warning> {
     let in_state = |state: &str| -> Vec<&str> {
         intake.drives.iter().filter(|drive| drive.state == state).map(|drive| &*drive.place).collect()
     };
     let (lost, missing) = (in_state("lost"), in_state("missing"));
     let mut warnings = Vec::new();
     if intake.retained >= RETAINED_WARNED {
-        warnings.push(format!(
+        warnings.push(Condition::PoolLogsKept.warns(format!(
             "{} logs of small objects are kept for another catalog, which may need what is in them; with \
              {RETAINED_MAX} nothing more is taken in: {}",
             intake.retained,
             lineage::MEND
-        ));
+        )));
     }
     if !missing.is_empty() {
-        warnings.push(format!(
+        warnings.push(Condition::PoolDriveMissing.warns(format!(
             "drives of the pool of small objects are missing: {}. What is on them alone cannot be read; mount them, \
              and restart the server",
             missing.join(", ")
-        ));
+        )));
     }
     if !lost.is_empty() {
-        warnings.push(format!(
+        warnings.push(Condition::PoolDriveFailed.warns(format!(
             "drives of the pool of small objects failed: {}. The others go on without them; replace them, and restart \
              the server",
             lost.join(", ")
-        ));
+        )));
     } else if intake.incomplete && missing.is_empty() {
-        warnings.push(
-            "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; the log \
-             of the start says more"
-                .into(),
-        );
-    }
-    for (drive, failure) in intake.drives.iter().filter_map(|drive| Some((drive, drive.power_failure.as_ref()?))) {
-        let what = if drive.power.as_deref() == Some("spinning") { "stop" } else { "start" };
-        warnings.push(format!("the drive of the pool at {} does not {what}: {failure}", drive.place));
+        let warning = "the pool of small objects is not whole: a drive is missing, or its copies are not all back yet; \
+                       the log of the start says more";
+        warnings.push(Condition::PoolIncomplete.warns(warning));
     }
     if intake.drives.len() >= COPIES_FROM_DRIVES && intake.copies == 1 && lost.is_empty() && !intake.incomplete {
-        warnings.push(format!(
+        warnings.push(Condition::PoolOneCopy.warns(format!(
             "small objects are on one of {} drives each: the pool was made with fewer than {COPIES_FROM_DRIVES}, and \
              keeps its number of copies",
             intake.drives.len()
-        ));
+        )));
     }
     if intake.losses > 0 {
         let losses = intake.losses;
-        warnings.push(format!("small objects lost with a drive of their pool: {losses}; the log names them"));
+        let warning = format!("small objects lost with a drive of their pool: {losses}; the log names them");
+        warnings.push(Condition::PoolLost.warns(warning));
+    }
+    warnings.extend(intake_work(intake));
+    warnings
+}
+
+/// The pool's drives do not start or stop, or do not keep up.
+fn intake_work(intake: &IntakeStatus) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for (drive, failure) in intake.drives.iter().filter_map(|drive| Some((drive, drive.power_failure.as_ref()?))) {
+        let what = if drive.power.as_deref() == Some("spinning") { "stop" } else { "start" };
+        let warning = format!("the drive of the pool at {} does not {what}: {failure}", drive.place);
+        warnings.push(Condition::PoolDrivePower.warns(warning));
     }
     if intake.alternation.as_deref() == Some("bad") && intake.backlog >= BACKLOG && intake.drives.len() > 1 {
-        warnings.push(format!(
+        warnings.push(Condition::PoolBacklog.warns(format!(
             "small objects arrive faster than their logs become shelves ({} logs wait): logs grow to four times their \
              size, then PUTs wait; give the pool more drives",
             intake.backlog
-        ));
+        )));
     }
     warnings
 }
 
+/// Drives that cannot be used of which a status says why; `drive list` says it of all.
+const ABSENCES_NAMED: usize = 5;
+
+/// Warnings for drives that could not be used when they were last tried, or not be written to.
+pub(super) fn unusable_drives(context: &Context) -> Vec<Warning> {
+    let absences = context.counters.absences.all();
+    let warning = |(drive, reason): (&DriveId, &String)| {
+        Condition::DriveUnusable.warns(format!("drive {} cannot be used: {reason}", drive.0))
+    };
+    let mut warnings: Vec<Warning> = absences.iter().take(ABSENCES_NAMED).map(warning).collect();
+    let refused = context.counters.refused_writes.all();
+    warnings.extend(refused_writes(refused.iter().filter(|(drive, _)| !absences.contains_key(drive))));
+    warnings
+}
+
 /// A warning for the drives that can be read, and did not take the last stack that was to be written to them.
-pub(super) fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) -> Option<String> {
+fn refused_writes<'a>(refused: impl Iterator<Item = (&'a DriveId, &'a String)>) -> Option<Warning> {
     const NAMED: usize = 3;
     let refused: Vec<String> = refused.map(|(drive, reason)| format!("drive {} ({reason})", drive.0)).collect();
     let more = if refused.len() > NAMED { format!(" and {} more", refused.len() - NAMED) } else { String::new() };
     (!refused.is_empty()).then(|| {
-        format!(
+        Condition::DriveTakesNoWrites.warns(format!(
             "drives take no writes: {}{more}. They are read, and others of their groups are written to; mend them, or \
              empty them with `larder drive retire`",
             refused[..refused.len().min(NAMED)].join(", ")
-        )
+        ))
     })
 }
 
 /// A warning for the drives that did not answer in time, the worst ones named.
-pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
+pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<Warning> {
     const NAMED: usize = 5;
     let mut worst = late.to_vec();
     worst.sort_by_key(|(drive, missed)| (std::cmp::Reverse(*missed), *drive));
@@ -278,41 +354,53 @@ pub(super) fn late_drives(late: &[(DriveId, u64)]) -> Option<String> {
         worst.iter().take(NAMED).map(|(drive, missed)| format!("drive {} {missed} times", drive.0)).collect();
     let more = if late.len() > NAMED { format!(" and {} more", late.len() - NAMED) } else { String::new() };
     (!late.is_empty()).then(|| {
-        format!(
+        Condition::DriveLate.warns(format!(
             "drives did not answer in time: {}{more}. They are done without for a while each time; look at their \
              cables and their SMART values, and give up what is broken with `larder drive fail`",
             named.join(", ")
-        )
+        ))
     })
 }
 
 /// Clients and rebuilds may start drives beyond the budget; that is said.
-fn over_budget(status: &Status) -> Option<String> {
+fn over_budget(status: &Status) -> Option<Warning> {
     let starts = status.totals.starts_over_budget;
     let starts = counted(Some(starts).filter(|starts| *starts > 0)?, "drive start");
-    Some(format!("{starts} for clients or rebuilds went beyond the day's budget: drives wear faster than rated"))
+    Some(
+        Condition::StartsOverBudget.warns(format!(
+            "{starts} for clients or rebuilds went beyond the day's budget: drives wear faster than rated"
+        )),
+    )
 }
 
-fn rebuild_warnings(rebuild: &RebuildReport) -> Option<String> {
-    let RebuildReport { drive, lost_blobs, .. } = rebuild;
+fn rebuild_warnings(rebuild: &RebuildReport) -> Option<Warning> {
+    let RebuildReport { drive, group, lost_blobs, .. } = rebuild;
     if *lost_blobs > 0 {
         let (blobs, have) = (counted(*lost_blobs, "blob"), if *lost_blobs == 1 { "has" } else { "have" });
-        return Some(format!(
+        return Some(Condition::BlobsLost.warns(format!(
             "{blobs} with a stack on drive {drive} {have} lost more than the code makes up for: data is lost, and GETs \
-             of it fail; `larder verify` names the objects"
-        ));
+             of it fail; `larder drive lost` names the objects"
+        )));
     }
     if rebuild.retires && rebuild.away && rebuild.left_bytes > 0 {
-        return Some(format!(
+        return Some(Condition::RebuildWaits.warns(format!(
             "drive {drive} is being retired and is away: what the others of its group make up for moves on, and the \
-             rest waits for it; if it will not come back, say `larder drive fail {drive}`"
-        ));
+             rest waits for it; if it will not come back, run `larder drive fail {drive}`"
+        )));
+    }
+    if rebuild.lacks_drives > 0 {
+        let (lacks, are) = (rebuild.lacks_drives, if rebuild.lacks_drives == 1 { "drive is" } else { "drives are" });
+        let what = if rebuild.retires { "emptied" } else { "rebuilt" };
+        return Some(Condition::RebuildImpossible.warns(format!(
+            "drive {drive} cannot be {what}: {lacks} {are} lacking in group {group}, which has fewer drives in service \
+             than a blob has stacks; put another in the place of one that failed, and run `larder drive replace`"
+        )));
     }
     what_lacks(rebuild)
 }
 
 /// What the blobs lack that cannot be rebuilt yet.
-fn what_lacks(rebuild: &RebuildReport) -> Option<String> {
+fn what_lacks(rebuild: &RebuildReport) -> Option<Warning> {
     let RebuildReport { drive, group, waiting_blobs, unplaced_blobs, .. } = rebuild;
     let unread_blobs = waiting_blobs.saturating_sub(*unplaced_blobs);
     let waiting = |blobs: u64| format!("{} wait{}", counted(blobs, "blob"), if blobs == 1 { "s" } else { "" });
@@ -331,7 +419,8 @@ fn what_lacks(rebuild: &RebuildReport) -> Option<String> {
             waiting(*unplaced_blobs)
         ));
     }
-    (!lacks.is_empty()).then(|| format!("drive {drive} cannot be rebuilt yet: {}", lacks.join("; ")))
+    let warning = |lacks: String| format!("drive {drive} cannot be rebuilt yet: {lacks}");
+    (!lacks.is_empty()).then(|| Condition::RebuildWaits.warns(warning(lacks.join("; "))))
 }
 
 /// `1 blob`, `2 blobs`.
@@ -339,26 +428,35 @@ fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Scrubs that are late, paused, or have found what cannot be repaired.
-fn scrub_warnings(status: &Status) -> Vec<String> {
+/// Scrubs that are late, paused, or have found what is not repaired.
+fn scrub_warnings(status: &Status) -> Vec<Warning> {
     let scrub = &status.scrub;
     let mut warnings = Vec::new();
-    let lost: u64 = scrub.groups.iter().map(|group| group.counts.lost_blobs).sum();
-    if lost > 0 {
-        warnings.push(format!(
-            "scrubs have found data lost in {lost} blobs: `larder scrub status` names the objects; put them again, or \
-             delete them"
-        ));
+    if scrub.lost_blobs > 0 {
+        warnings.push(Condition::ScrubLost.warns(format!(
+            "scrubs have found data lost in {}: `larder scrub status` names the objects; put them again, or delete \
+             them",
+            counted(scrub.lost_blobs, "blob")
+        )));
+    }
+    if scrub.unrepaired_stacks > 0 {
+        warnings.push(Condition::StacksDamaged.warns(format!(
+            "scrubs have found {} damaged that {} not repaired yet: `larder scrub status` names them; each is \
+             regenerated where its drive has room for it, and the next pass tries again",
+            counted(scrub.unrepaired_stacks, "stack"),
+            if scrub.unrepaired_stacks == 1 { "is" } else { "are" }
+        )));
     }
     if scrub.overdue_groups > 0 && !scrub.paused {
-        warnings.push(format!(
-            "the scrub of {} groups did not end within its period; set a longer `period`, or more `starts_per_day`, in \
+        warnings.push(Condition::ScrubOverdue.warns(format!(
+            "the scrub of {} did not end within its period; set a longer `period`, or more `starts_per_day`, in \
              [scrub] of larder.toml",
-            scrub.overdue_groups
-        ));
+            counted(scrub.overdue_groups, "group")
+        )));
     }
     if scrub.paused {
-        warnings.push("scrubs are paused: rot on drives is not looked for; say `larder scrub resume`".into());
+        let warning = "scrubs are paused: rot on drives is not looked for; run `larder scrub resume`";
+        warnings.push(Condition::ScrubPaused.warns(warning));
     }
     warnings
 }
@@ -366,9 +464,10 @@ fn scrub_warnings(status: &Status) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{JournalReport, PoolDriveReport};
 
     fn warning(waiting_blobs: u64, unplaced_blobs: u64) -> Option<String> {
-        rebuild_warnings(&RebuildReport {
+        let warning = rebuild_warnings(&RebuildReport {
             drive: 7,
             group: 2,
             left_bytes: 1,
@@ -383,7 +482,11 @@ mod tests {
             away: false,
             left_min_s: 0.0,
             left_max_s: 0.0,
-        })
+            lacks_drives: 0,
+            stuck: true,
+            retired: false,
+        });
+        warning.map(|warning| warning.message)
     }
 
     #[test]
@@ -398,5 +501,43 @@ mod tests {
         says(1, 0, &["1 blob waits for drives of group 2 that are away"]);
         says(2, 2, &["2 blobs wait for room"]);
         says(5, 2, &["3 blobs wait for drives", "2 blobs wait for room"]);
+    }
+    fn conditions(change: impl FnOnce(&mut Status)) -> Vec<Condition> {
+        let mut status = Status { uptime_s: 10.0, ..Status::default() };
+        change(&mut status);
+        warnings(&status, false).into_iter().map(|warning| warning.condition).collect()
+    }
+
+    fn pool(change: impl FnOnce(&mut IntakeStatus)) -> Vec<Condition> {
+        let drive = PoolDriveReport { state: "logging".into(), ..PoolDriveReport::default() };
+        let mut intake = IntakeStatus { copies: 2, drives: vec![drive; COPIES_FROM_DRIVES], ..IntakeStatus::default() };
+        change(&mut intake);
+        conditions(|status| status.intake = Some(intake))
+    }
+
+    #[test]
+    fn figures_that_endanger_objects_are_warned_of() {
+        assert_eq!(conditions(|_| ()), []);
+        assert_eq!(conditions(|status| status.totals.crowded_placements = 1), [Condition::BlobsCrowded]);
+        assert_eq!(conditions(|status| status.scrub.overdue_groups = 1), [Condition::ScrubOverdue]);
+        let paused = |status: &mut Status| (status.scrub.overdue_groups, status.scrub.paused) = (1, true);
+        assert_eq!(conditions(paused), [Condition::ScrubPaused]);
+        let journal = JournalReport::default();
+        assert_eq!(conditions(|status| status.journal = Some(journal)), [], "the first snapshot takes its time");
+        let late = |status: &mut Status| (status.journal, status.uptime_s) = (Some(journal), 301.0);
+        assert_eq!(conditions(late), [Condition::JournalBehind]);
+    }
+
+    #[test]
+    fn a_pool_that_is_not_whole_is_warned_of() {
+        assert_eq!(pool(|_| ()), []);
+        assert_eq!(pool(|intake| intake.incomplete = true), [Condition::PoolIncomplete]);
+        assert_eq!(pool(|intake| intake.copies = 1), [Condition::PoolOneCopy]);
+        assert_eq!(pool(|intake| intake.retained = RETAINED_WARNED), [Condition::PoolLogsKept]);
+        assert_eq!(pool(|intake| intake.losses = 1), [Condition::PoolLost]);
+        let lost = |intake: &mut IntakeStatus| intake.drives[0].state = "lost".into();
+        assert_eq!(pool(lost), [Condition::PoolDriveFailed]);
+        let missing = |intake: &mut IntakeStatus| intake.drives[0].state = "missing".into();
+        assert_eq!(pool(missing), [Condition::PoolDriveMissing]);
     }
 }

@@ -154,11 +154,17 @@ fn a_second_drive_may_be_given_up_when_only_dead_blobs_wait_for_the_first() {
         larder.rack.pull(first);
         status.fail_drive(first.0, false).await.unwrap().unwrap();
         let refused = status.fail_drive(second.0, false).await.unwrap_err().to_string();
-        assert!(refused.contains("--force"), "what lives is not rebuilt yet: {refused}");
+        assert!(refused.contains("blobs would be lost"), "what lives is not rebuilt yet: {refused}");
         larder.delete("dead").await;
         let left: u64 = larder.ask(|rack| rack.rebuilds().map(|view| view.left_bytes).sum()).await;
         assert!(left > 0, "it is not reclaimed yet");
         larder.rack.pull(second);
-        status.fail_drive(second.0, false).await.unwrap().unwrap();
+        // Nobody loses anything by it, but of what comes nothing could be rebuilt by the two drives that are left.
+        let refused = status.fail_drive(second.0, false).await.unwrap_err().to_string();
+        assert!(refused.contains("2 drives in service, and blobs have 3 stacks"), "{refused}");
+        let forced = status.fail_drive(second.0, true).await.unwrap().unwrap();
+        assert_eq!(forced.lacks_drives, 1);
+        let again = status.fail_drive(second.0, false).await.unwrap().unwrap();
+        assert_eq!(again, forced, "it is given up already");
     });
 }

@@ -6,6 +6,7 @@ use crate::site::{Facts, HOUR, Larder, MIB, Site};
 use engine::HealthPolicy;
 use model::{DriveId, Smart};
 use server::admin::Admin;
+use server::condition::Condition;
 use server::report::HealthReport;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ async fn health(larder: &Larder, drive: DriveId) -> Option<HealthReport> {
 fn what_a_drive_says_is_shown_while_it_sleeps_and_after_a_restart() {
     let mut site = Site::new("pelican-mini");
     site.policy.health = HealthPolicy { every: Some(DAY), drain_above: None };
+    site.spool_bytes = 6 * MIB;
     let facts = site.facts();
     let drive = site.run(async |larder| {
         let keys = fill(larder).await;
@@ -37,6 +39,11 @@ fn what_a_drive_says_is_shown_while_it_sleeps_and_after_a_restart() {
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
         let said = health(larder, drive).await.unwrap();
         assert_eq!((said.said.bad_sectors(), said.first_bad_sectors, said.said.starts), (Some(3), 3, Some(900)));
+        assert!(!warned(larder, Condition::DrivePredictsFailure, "expects to fail").await);
+        facts.media[drive.index()].set_health(Smart { predicts_failure: Some(true), ..said.said });
+        read_after_a_day(larder, &keys).await;
+        let words = format!("drive {} expects to fail", drive.0);
+        assert!(warned(larder, Condition::DrivePredictsFailure, &words).await);
         wear(&facts, drive, 9);
         drive
     });
@@ -58,8 +65,11 @@ async fn read_after_a_day(larder: &Larder, keys: &[String]) {
     larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
 }
 
-async fn warned(larder: &Larder, words: &str) -> bool {
-    larder.status().status().await.unwrap().warnings.iter().any(|warning| warning.contains(words))
+/// Whether there is a warning of this condition with these words.
+async fn warned(larder: &Larder, condition: Condition, words: &str) -> bool {
+    let status = larder.status().status().await.unwrap();
+    let mut found = status.conditions.iter().zip(&status.warnings);
+    found.any(|(found, warning)| *found == condition && warning.contains(words))
 }
 
 /// Objects in the rack, and the drive that most of them depend on. It came with three bad sectors.
@@ -69,7 +79,7 @@ async fn with_a_drive_of_three_bad_sectors(larder: &Larder, facts: &Facts) -> (V
     wear(facts, drive, 3);
     read_after_a_day(larder, &keys).await;
     assert_eq!(health(larder, drive).await.unwrap().first_bad_sectors, 3);
-    assert!(!warned(larder, "bad sectors").await, "it may keep them for years");
+    assert!(!warned(larder, Condition::DriveWorn, "bad sectors").await, "it may keep them for years");
     (keys, drive)
 }
 
@@ -92,7 +102,9 @@ fn a_drive_that_wears_out_is_emptied_before_it_dies() {
             let (keys, drive) = with_a_drive_of_three_bad_sectors(larder, &facts).await;
             wear(&facts, drive, 10);
             read_after_a_day(larder, &keys).await;
-            assert!(warned(larder, &format!("drive {} has 10 bad sectors, and had 3", drive.0)).await);
+            assert!(
+                warned(larder, Condition::DriveWorn, &format!("drive {} has 10 bad sectors, and had 3", drive.0)).await
+            );
             assert_eq!((state(larder, drive).await.as_str(), stacks_on(&facts, drive) > 0), ("standby", true));
             wear(&facts, drive, 11);
             read_after_a_day(larder, &keys).await;
@@ -125,7 +137,10 @@ fn a_drive_that_wears_out_is_only_reported_where_draining_is_not_configured() {
         wear(&facts, drive, 5000);
         for _ in 0..3 {
             read_after_a_day(larder, &keys).await;
-            assert!(warned(larder, &format!("drive {} has 5000 bad sectors, and had 3", drive.0)).await);
+            assert!(
+                warned(larder, Condition::DriveWorn, &format!("drive {} has 5000 bad sectors, and had 3", drive.0))
+                    .await
+            );
             assert_eq!((state(larder, drive).await.as_str(), stacks_on(&facts, drive)), ("standby", held));
         }
     });

@@ -7,14 +7,33 @@ use catalog::{Blob, Place};
 use disk::label::{self, Device, DriveLabel, DriveUuid, Label};
 use disk::stack::{stack_name, stack_of};
 use disk::{Drive, MemoryCall};
+use engine::DrivePhase;
 use model::{DriveId, Rng};
 use server::admin::Admin;
+use server::condition::Condition;
 use server::replace::Taken;
 
 /// The same as `larder drive fail`.
 pub(crate) async fn fail(larder: &Larder, drive: DriveId) {
     let report = larder.status().fail_drive(drive.0, true).await.unwrap().unwrap();
-    assert_eq!((report.drive, report.state.as_str()), (drive.0, "failed"));
+    assert_eq!((report.drive.drive, report.drive.state.as_str()), (drive.0, "failed"));
+}
+
+#[test]
+fn a_drive_that_was_just_given_up_is_not_said_to_stay_awake() {
+    Site::new("pelican-mini").run(async |larder| {
+        let keys = fill(larder).await;
+        let drive = fullest(larder, &keys).await;
+        let held = blobs(larder, &keys).await.iter().position(|blob| blob.drives.contains(&drive)).unwrap();
+        all_read(larder, &keys[held..=held]).await;
+        assert_eq!(larder.ask(move |rack| rack.drive_phase(drive)).await, DrivePhase::Ready, "its group was woken");
+        fail(larder, drive).await;
+        assert_eq!(larder.ask(|rack| rack.unstopped_count()).await, 1, "it is stopped with its group");
+        let status = larder.status().status().await.unwrap();
+        assert!(!status.conditions.contains(&Condition::DriveUnstopped), "{:?}", status.warnings);
+        larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
+        assert_eq!(larder.ask(|rack| rack.unstopped_count()).await, 0);
+    });
 }
 
 pub(crate) async fn blobs(larder: &Larder, keys: &[String]) -> Vec<Blob> {

@@ -1,0 +1,258 @@
+"""Known losses and dangers are said: each condition of `docs/warnings.md` that is created here is a warning in the text
+of `larder status`, in its JSON and in the metrics, and is none any more once it ends."""
+
+import errno
+import json
+import os
+import shutil
+import unittest
+
+import faults
+from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
+
+METRICS = {"metrics.listen": "127.0.0.1:0"}
+PACKS = {**BRISK, **METRICS, "migrate.pack_size": "700 kB"}
+
+
+class Warnings(SystemTest):
+    def drive(self, server, *words):
+        return larder("drive", *words, "--data", server.data)
+
+    def place(self, server, drive):
+        return os.path.join(server.data, "drives", f"{drive:04}")
+
+    def renewed(self, server, drive):
+        """An empty directory is in the place of the drive."""
+        shutil.rmtree(self.place(server, drive), ignore_errors=True)
+        os.mkdir(self.place(server, drive))
+
+    def again(self, server, settings=None, environment=None):
+        """The same server, started anew."""
+        self.assertEqual(server.stop(), 0)
+        if settings:
+            self.configure(server.data, settings)
+        return self.serve(server.data, environment)
+
+    def cold(self, count=4, settings=None):
+        """A server on nas8 with objects that are cold; gives these as well, and the drives of the first."""
+        server = self.rack("nas8", settings or PACKS)
+        objects = {f"k{n}": noise(300_000, n) for n in range(count)}
+        server.filled(objects)
+        server.until_cold()
+        return server, objects, [drive["drive"] for drive in server.explain("pantry", "k0")["place"]["drives"]]
+
+    def shim(self):
+        if faults.why_not():
+            self.skipTest(faults.why_not())
+        return faults.Faults(self.root)
+
+
+class InTheWorkshop(Warnings):
+    def test_staged_files_that_are_missing_or_damaged(self):
+        server = self.rack(settings={**STAYING, **FILES, **METRICS})
+        objects = {f"k{n}": noise(70_000, n) for n in range(3)}
+        server.filled(objects)
+        self.warns(server, "staged_stays")
+        slots = {key: server.explain("pantry", key)["place"]["slots"][0] for key in objects}
+        path = {key: os.path.join(server.data, "workshop", "staged", f"s-{slot:016x}") for key, slot in slots.items()}
+        self.assertEqual(server.stop(), 0)
+        os.rename(path["k0"], os.path.join(self.root, "k0"))
+        with open(path["k1"], "r+b") as file:
+            file.seek(60_000)
+            file.write(b"rotten")
+        self.configure(server.data, {**BRISK, **METRICS})
+        server = self.serve(server.data)
+        self.warns(server, "staged_missing", "quarantined")
+        self.assertEqual(server.stop(), 0)
+        os.rename(os.path.join(self.root, "k0"), path["k0"])
+        server = self.serve(server.data)
+        server.client().put_object(Bucket="pantry", Key="k1", Body=objects["k1"])
+        server.until_migrated()
+        self.is_calm(server, "staged_missing", "quarantined", "staged_stays")
+        self.reads(server.client(), "pantry", objects)
+
+    def test_a_disk_without_room(self):
+        shim = self.shim()
+        server = self.serve(self.made(**STAYING, **FILES, **METRICS), shim.environment())
+        server.filled({"kept": noise(70_000, 1)})
+        shim.arm("fail", [("create", "/staged/s-", 1)], faults.FOREVER, errno.ENOSPC)
+        self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"n" * 70_000)[0], 500)
+        self.warns(server, "disk_full")
+        shim.disarm()
+        server.client().put_object(Bucket="pantry", Key="new", Body=b"n" * 70_000)
+        self.is_calm(server, "disk_full")
+        shim.arm("fail", [("write", "catalog.db-wal", 1)], faults.FOREVER, errno.ENOSPC)
+        self.assertGreaterEqual(server.ask("PUT", "/pantry/more", body=b"n" * 70_000)[0], 500)
+        self.warns(server, "disk_full")
+        shim.disarm()
+        server.client().put_object(Bucket="pantry", Key="more", Body=b"n" * 70_000)
+        self.is_calm(server, "disk_full")
+
+
+class OfTheCatalog(Warnings):
+    def test_one_that_takes_no_changes_since_a_sync_failed(self):
+        for name, log, settings in (("alone", "catalog.db-wal", FILES), ("behind", "/intake/", {})):
+            with self.subTest(log=log):
+                self.root = os.path.join(self.root, name)
+                os.mkdir(self.root)
+                shim = self.shim()
+                server = self.serve(self.made(**{**STAYING, **METRICS, **settings}), shim.environment())
+                server.filled({"kept": noise(70_000, 1)})
+                shim.arm("fail", [("sync", log, 1)])
+                self.assertGreaterEqual(server.ask("PUT", "/pantry/new", body=b"x" * 5000)[0], 500)
+                self.warns(server, "catalog_stopped")
+                server.kill()
+                self.is_calm(self.serve(server.data), "catalog_stopped")
+                self.root = os.path.dirname(self.root)
+
+    def test_a_journal_that_cannot_be_written(self):
+        shim = self.shim()
+        data = self.made(**STAYING, **METRICS)
+        shim.arm("fail", [("create", "/journal/", 1)], faults.FOREVER, errno.ENOSPC)
+        server = self.serve(data, shim.environment())
+        server.filled({"k": b"kept"})
+        self.warns(server, "journal_behind")
+        shim.disarm()
+        server = self.again(server)
+        self.is_calm(server, "journal_behind")
+        # What is no directory takes no journal at all.
+        self.assertEqual(server.stop(), 0)
+        journal = os.path.join(data, "workshop", "journal")
+        os.rename(journal, os.path.join(self.root, "journal"))
+        with open(journal, "wb"):
+            pass
+        server = self.serve(data)
+        self.warns(server, "journal_missing")
+        self.assertEqual(server.stop(), 0)
+        os.remove(journal)
+        os.rename(os.path.join(self.root, "journal"), journal)
+        self.is_calm(self.serve(data), "journal_missing", "journal_behind")
+
+    def test_a_copy_that_does_not_come_to_drives(self):
+        shim = self.shim()
+        data = self.made("nas8", **PACKS, **{"journal.wake_after": "1 s"})
+        shim.arm("fail", [("create", ".stack", 1)], faults.FOREVER, errno.EIO)
+        server = self.serve(data, shim.environment())
+        server.client().create_bucket(Bucket="pantry")
+        self.warns(server, "catalog_copy_behind")
+        shim.disarm()
+        server = self.again(server)
+        server.until("the drives have a copy", lambda status: status["journal"]["on_drives"])
+        self.is_calm(server, "catalog_copy_behind")
+        # Nothing else is on drives; of each blob two of three stacks are removed, and no new copy can be made.
+        self.assertEqual(server.stop(), 0)
+        blobs = {}
+        for path in server.stacks():
+            blobs.setdefault(os.path.basename(path).split(".")[0], []).append(path)
+        for stacks in blobs.values():
+            for path in stacks[:2]:
+                os.remove(path)
+        shim.arm("fail", [("create", ".stack", 1)], faults.FOREVER, errno.EIO)
+        server = self.serve(data, shim.environment())
+        self.assertEqual(larder("scrub", "start", "--data", data).returncode, 0)
+        self.warns(server, "catalog_copy_lost")
+        shim.disarm()
+        server = self.again(server)
+        self.is_calm(server, "catalog_copy_lost")
+
+
+class InTheRack(Warnings):
+    def test_a_rebuild_that_cannot_happen_is_refused_and_said(self):
+        server, objects, drives = self.cold()
+        self.drive(server, "fail", drives[0])
+        server.until("it is rebuilt", lambda s: [r["left_bytes"] for r in s["rebuilds"]] == [0])
+        self.assertNotIn("rebuild_impossible", server.status()["conditions"])
+        said = refusal(self.drive(server, "fail", drives[1]))
+        self.assertIn(f"without drive {drives[1]}, group ", said)
+        self.assertIn("would have 2 drives in service, and blobs have 3 stacks", said)
+        self.assertIn("--force", said)
+        forced = self.drive(server, "fail", drives[1], "--force").stdout
+        self.assertRegex(forced, "its data cannot be rebuilt before `larder drive replace`, since group . lacks 1 ")
+        [warning] = self.warns(server, "rebuild_impossible")
+        self.assertIn(f"drive {drives[1]} cannot be rebuilt: 1 drive is lacking", warning)
+        shown = larder("status", "--data", server.data).stdout
+        self.assertRegex(shown, f"drive {drives[1]} failed; .* left, which cannot be rebuilt now\n")
+        self.reads(server.client(), "pantry", objects)
+        self.renewed(server, drives[0])
+        # It waits by itself until the group sleeps.
+        replaced = self.drive(server, "replace", drives[0])
+        self.assertIn(f"drive {drives[0]} is another, empty drive now", replaced.stdout, replaced.stderr)
+        self.is_calm(server, "rebuild_impossible")
+        server.until("all is rebuilt", lambda s: all(r["left_bytes"] == 0 for r in s["rebuilds"]))
+        self.reads(server.client(), "pantry", objects)
+
+    def test_a_rebuild_that_cannot_happen_is_refused_without_a_server_as_well(self):
+        data = self.made("nas8")
+        fail = lambda drive, *words: larder("drive", "fail", drive, "--data", data, *words)
+        [first, second, *_] = json.loads(larder("plan", "nas8", "--json").stdout)["groups"][0]
+        self.assertIn("is rebuilt in group 0 from the next start on", fail(first).stdout)
+        self.assertIn("group 0 would have 2 drives in service", refusal(fail(second)))
+        self.assertIn("since group 0 lacks 1 drive", fail(second, "--force").stdout)
+        self.assertEqual(fail(second).returncode, 0, "it is given up already")
+
+    def test_drives_that_are_away_and_blobs_that_are_lost(self):
+        server, objects, drives = self.cold()
+        self.assertEqual(server.stop(), 0)
+        os.rename(self.place(server, drives[1]), os.path.join(self.root, "away"))
+        self.assertEqual(self.drive(server, "fail", drives[0]).returncode, 0)
+        server = self.serve(server.data)
+        said = self.warns(server, "drive_away", "drive_stays_away", "drive_unusable", "rebuild_waits")
+        self.assertIn("wait", said[0])
+        os.rename(os.path.join(self.root, "away"), self.place(server, drives[1]))
+        self.assertEqual(server.stop(), 0)
+        server = self.serve(server.data)
+        self.is_calm(server, "drive_away", "drive_stays_away", "drive_unusable", "rebuild_waits")
+        server.until("it is rebuilt", lambda s: [r["left_bytes"] for r in s["rebuilds"]] == [0])
+        self.assertEqual(server.stop(), 0)
+        # Without a server nothing is rebuilt between the two.
+        held = [drive for drive in range(8) if any(server.stacks([drive])) and drive != drives[0]]
+        for drive in held[:2]:
+            self.assertEqual(self.drive(server, "fail", drive, "--force").returncode, 0)
+        server = self.serve(server.data)
+        self.warns(server, "blobs_lost")
+        for key in objects:
+            server.client().delete_object(Bucket="pantry", Key=key)
+        self.is_calm(server, "blobs_lost")
+
+    def test_rot_that_a_read_or_a_scrub_finds(self):
+        server, _, _ = self.cold(1)
+        [first, second, _] = server.stacks()
+        for path in (first, second):
+            with open(path, "r+b") as stack:
+                stack.seek(8192)
+                stack.write(bytes(200_000))
+        server = self.again(server)
+        self.assertGreaterEqual(server.ask("GET", "/pantry/k0")[0], 500)
+        self.warns(server, "reads_lost")
+        self.assertEqual(larder("scrub", "start", "--data", server.data).returncode, 0)
+        self.warns(server, "scrub_lost")
+        # It is not forgotten with the next pass or start.
+        server = self.again(server)
+        self.warns(server, "scrub_lost")
+        server.client().delete_object(Bucket="pantry", Key="k0")
+        self.is_calm(server, "scrub_lost", "reads_lost")
+
+    def test_a_damaged_stack_that_cannot_be_repaired_yet(self):
+        shim = self.shim()
+        server, objects, _ = self.cold(1)
+        [gone, _, _] = server.stacks()
+        self.assertEqual(server.stop(), 0)
+        os.remove(gone)
+        folder = os.path.dirname(gone)[-len("drives/0000"):]
+        shim.arm("fail", [("create", folder, 1)], faults.FOREVER, errno.ENOSPC)
+        server = self.serve(server.data, shim.environment())
+        self.assertEqual(larder("scrub", "start", "--data", server.data).returncode, 0)
+        self.warns(server, "stacks_damaged")
+        shim.disarm()
+        server.until_asleep()
+        self.assertEqual(larder("scrub", "start", "--data", server.data).returncode, 0)
+        self.is_calm(server, "stacks_damaged")
+        self.reads(server.client(), "pantry", objects)
+
+    def test_scrubs_that_are_paused(self):
+        server, _, _ = self.cold(1)
+        for _ in range(2):
+            self.assertEqual(larder("scrub", "pause", "--data", server.data).returncode, 0)
+            self.warns(server, "scrub_paused")
+            self.assertEqual(larder("scrub", "resume", "--data", server.data).returncode, 0)
+            self.is_calm(server, "scrub_paused")
