@@ -100,7 +100,7 @@ pub fn line(scrub: &ScrubStatus) -> String {
         sum.lost_blobs += group.counts.lost_blobs;
     }
     let mut line =
-        format!("{}{}, once in {}", if scrub.paused { "paused; " } else { "" }, passes(scrub), seconds(period),);
+        format!("{}{}, once in {}", if scrub.paused { "paused; " } else { "" }, passes(scrub), seconds(period));
     if sum.damaged_stacks > 0 {
         let (damaged, repaired) = (counted(sum.damaged_stacks, "stack"), count(sum.repaired_stacks));
         let _ = write!(line, "; {damaged} damaged, {repaired} repaired");

@@ -95,6 +95,13 @@ struct Absence {
     asked: bool,
 }
 
+impl Absence {
+    /// True if nobody has looked for the drive, which stands by again unless it `is_away`, for long enough.
+    fn is_to_be_tried(&self, is_away: bool, now: Time) -> bool {
+        !self.asked && self.found_at + TRY_AFTER <= now && !is_away
+    }
+}
+
 /// The drives that are away. See the head of this file.
 #[derive(Default)]
 pub(crate) struct Absences {
@@ -139,11 +146,6 @@ impl Absences {
         self.away.values().filter_map(next).min().unwrap_or(Time::MAX)
     }
 
-    /// True if nobody has looked for `drive`, which stands by again, for long enough.
-    fn is_to_be_tried(&self, drive: DriveId, absence: &Absence, now: Time, facts: &Facts) -> bool {
-        !absence.asked && absence.found_at + TRY_AFTER <= now && !(facts.is_away)(drive)
-    }
-
     /// True if `drive` is to be given up, or to be tried once more before that.
     fn is_to_be_given_up(&self, drive: DriveId, absence: &Absence, now: Time, facts: &Facts) -> bool {
         let is_due = self.due(absence).is_some_and(|due| due <= now);
@@ -156,7 +158,7 @@ impl Absences {
     pub fn next_verdict(&mut self, now: Time, facts: &Facts) -> Option<Verdict> {
         let is_due = |drive: DriveId, absence: &Absence| {
             absence.quiet_until <= now
-                && (self.is_to_be_tried(drive, absence, now, facts)
+                && (absence.is_to_be_tried((facts.is_away)(drive), now)
                     || self.is_to_be_given_up(drive, absence, now, facts))
         };
         let due = self.away.iter().filter(|(drive, absence)| is_due(**drive, absence));

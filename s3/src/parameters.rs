@@ -26,7 +26,7 @@ pub(crate) enum Place {
 pub(crate) enum Effect {
     Used,
     /// Accepted for this reason, without effect.
-    NoEffect(&'static str),
+    Ignored(&'static str),
     /// Refused with this code, and with this message unless it is empty.
     Refused(ErrorCode, &'static str),
     /// The request succeeds and reports this code for the key in question. The operation does so.
@@ -60,7 +60,7 @@ impl Parameter {
     }
 
     const fn no_effect(self, reason: &'static str) -> Self {
-        Self { effect: Effect::NoEffect(reason), ..self }
+        Self { effect: Effect::Ignored(reason), ..self }
     }
 
     const fn refused(self, code: ErrorCode, message: &'static str) -> Self {

@@ -112,7 +112,7 @@ fn check_query(operation: Operation, name: &str, value: &str) -> Result<(), Erro
     let lower = name.to_ascii_lowercase();
     let is_header = lower.starts_with("x-amz-") && !IGNORED_IN_URLS.iter().any(|start| lower.starts_with(start));
     match find(operation, Place::Header, &lower).filter(|_| is_header).map(|parameter| parameter.effect) {
-        None | Some(Effect::NoEffect(_)) => Ok(()),
+        None | Some(Effect::Ignored(_)) => Ok(()),
         Some(_) => Err(refusal(Place::Query, name, ErrorCode::InvalidArgument)),
     }
 }

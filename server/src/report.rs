@@ -423,6 +423,7 @@ pub struct ExposureReport {
 
 /// The progress of rebuilding a drive that failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools)] // each is a fact of its own
 pub struct RebuildReport {
     /// The drive.
     pub drive: u32,

@@ -120,7 +120,7 @@ fn rows(place: Place) -> BTreeMap<Row, Vec<String>> {
 fn effect(parameter: &Parameter) -> String {
     let effect = match parameter.effect {
         Effect::Used => "used".to_owned(),
-        Effect::NoEffect(reason) => format!("no effect: {reason}"),
+        Effect::Ignored(reason) => format!("no effect: {reason}"),
         Effect::Refused(code, _) => format!("refused: {}", code.as_str()),
         Effect::RefusedForKey(code) => format!("refused for that key: {}", code.as_str()),
     };

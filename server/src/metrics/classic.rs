@@ -3,6 +3,8 @@
 //! There, the family of a counter bears the name of its samples, `_total` included; an `info` is a gauge whose name ends
 //! with `_info`; and there are neither units nor an end. Samples are the same in both.
 
+use std::fmt::Write;
+
 /// The text format 0.0.4 of the OpenMetrics text `open`.
 pub(super) fn text(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
@@ -19,9 +21,9 @@ pub(super) fn text(open: &str) -> String {
                     kind => ("", kind),
                 };
                 if let Some((_, told)) = help.take().filter(|(of, _)| *of == name) {
-                    text.push_str(&format!("# HELP {name}{suffix} {told}\n"));
+                    let _ = writeln!(text, "# HELP {name}{suffix} {told}");
                 }
-                text.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
+                let _ = writeln!(text, "# TYPE {name}{suffix} {kind}");
             }
             Some(_) => {}
             None if line.starts_with('#') => {}

@@ -73,7 +73,7 @@ fn is_bookkeeping(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     BOOKKEEPING.contains(&name)
         || BOOKKEEPING_BEGINS.iter().any(|begin| name.starts_with(begin))
-        || (name.starts_with('.') && name.ends_with(".crc"))
+        || name.strip_prefix('.').is_some_and(|name| name.strip_suffix(".crc").is_some())
 }
 
 /// A count of objects, in words.
