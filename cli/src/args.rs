@@ -278,8 +278,7 @@ pub struct Repartition {
     /// Keep these columns only, separated by commas.
     #[arg(long, value_name = "NAMES")]
     pub columns: Option<String>,
-    /// Leave out objects whose keys below the prefix match, such as '*.bak' or 'tmp/*'; several times for several
-    /// patterns. Files of Spark that hold no records (_SUCCESS, _metadata, .crc) are always left out, and named.
+    /// Leave out keys that match below the prefix, such as 'tmp/*' (repeatable). Spark's own files always are.
     #[arg(long, value_name = "PATTERN")]
     pub exclude: Vec<String>,
     /// Keep these records only, such as 'year >= 2020 and kind = "x"'.

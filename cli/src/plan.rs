@@ -41,8 +41,8 @@ struct Survived<'a> {
     rebuilds_in_group: u32,
     /// One domain of each of these kinds, which takes the media of several drives with it, but for so many groups.
     domains: Vec<SurvivedDomain<'a>>,
-    /// Kinds of domains that keep the media of their drives: while one is off, so many groups cannot be read. Groups are
-    /// not spread over these.
+    /// Kinds of domains that keep the media of their drives: while one is off, so many groups cannot be read. Groups
+    /// are not spread over these.
     unreadable_while_off: Vec<UnreadableWhileOff<'a>>,
 }
 

@@ -30,8 +30,8 @@ use serde::Serialize;
 /// How long a rack has run at least before anything is given up.
 const GRACE: Duration = Duration::from_hours(1);
 
-/// A drive that stands by again and was last found away so long ago is tried, in modelled time. Those that fail again and
-/// again stand by later, at most a day after the last try.
+/// A drive that stands by again and was last found away so long ago is tried, in modelled time. Those that fail again
+/// and again stand by later, at most a day after the last try.
 pub const TRY_AFTER: Duration = Duration::from_hours(6);
 
 /// What was asked for is asked for again after so long: a try, or giving up.

@@ -107,9 +107,9 @@ fn is_as_promised(
     })
 }
 
-/// The damaged stacks of `blob` whose files are not shown to be these. They stay and are reported. Some show themselves to
-/// be another's: a write that went astray has taken header and checksum page, and the footer has rotted. Of others two
-/// of these blocks cannot be read, and nobody knows whose they are (`disk/src/stack/remove.rs`).
+/// The damaged stacks of `blob` whose files are not shown to be these. They stay and are reported. Some show themselves
+/// to be another's: a write that went astray has taken header and checksum page, and the footer has rotted. Of others
+/// two of these blocks cannot be read, and nobody knows whose they are (`disk/src/stack/remove.rs`).
 async fn not_shown_as_its_own(blob: &Blob, drives: &[Option<Arc<dyn Drive>>], inspected: &Inspection) -> Vec<u8> {
     let mut others = Vec::new();
     for (index, _) in &inspected.flaws {

@@ -1,7 +1,7 @@
 //! OpenMetrics text in the older text format of Prometheus (0.0.4), for clients that know no other.
 //!
-//! There, the family of a counter bears the name of its samples, `_total` included; an `info` is a gauge whose name ends
-//! with `_info`; and there are neither units nor an end. Samples are the same in both.
+//! There, the family of a counter bears the name of its samples, `_total` included; an `info` is a gauge whose name
+//! ends with `_info`; and there are neither units nor an end. Samples are the same in both.
 
 use std::fmt::Write;
 
@@ -50,8 +50,8 @@ mod tests {
     fn families_have_the_names_and_types_of_the_older_format() {
         let open = "# HELP larder_starts Starts of drives.\n# TYPE larder_starts counter\nlarder_starts_total 7\n\
                     # HELP larder_build What runs.\n# TYPE larder_build info\nlarder_build_info{version=\"1\"} 1\n\
-                    # HELP larder_power_watts Power.\n# TYPE larder_power_watts gauge\n# UNIT larder_power_watts watts\n\
-                    larder_power_watts 2.5\n# EOF\n";
+                    # HELP larder_power_watts Power.\n# TYPE larder_power_watts gauge\n\
+                    # UNIT larder_power_watts watts\nlarder_power_watts 2.5\n# EOF\n";
         let classic = "# HELP larder_starts_total Starts of drives.\n# TYPE larder_starts_total counter\n\
                        larder_starts_total 7\n# HELP larder_build_info What runs.\n# TYPE larder_build_info gauge\n\
                        larder_build_info{version=\"1\"} 1\n# HELP larder_power_watts Power.\n\

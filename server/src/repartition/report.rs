@@ -34,7 +34,7 @@ pub struct Request {
     pub memory_bytes: u64,
     /// The columns that are kept; all of them, if none are named.
     pub columns: Option<Vec<String>>,
-    /// Patterns of the keys below the prefix that are no part of the input, beside the files of Spark that hold no records.
+    /// Patterns of the keys below the prefix that are no part of the input, beside Spark's files without records.
     #[serde(default)]
     pub exclude: Vec<String>,
     /// Which records are kept; all of them, if nothing is said.

@@ -28,11 +28,11 @@ fn a_drive_that_was_just_given_up_is_not_said_to_stay_awake() {
         all_read(larder, &keys[held..=held]).await;
         assert_eq!(larder.ask(move |rack| rack.drive_phase(drive)).await, DrivePhase::Ready, "its group was woken");
         fail(larder, drive).await;
-        assert_eq!(larder.ask(|rack| rack.unstopped_count()).await, 1, "it is stopped with its group");
+        assert_eq!(larder.ask(engine::Rack::unstopped_count).await, 1, "it is stopped with its group");
         let status = larder.status().status().await.unwrap();
         assert!(!status.conditions.contains(&Condition::DriveUnstopped), "{:?}", status.warnings);
         larder.until("asleep", HOUR, async || larder.is_asleep().await).await;
-        assert_eq!(larder.ask(|rack| rack.unstopped_count()).await, 0);
+        assert_eq!(larder.ask(engine::Rack::unstopped_count).await, 0);
     });
 }
 

@@ -372,7 +372,7 @@ fn crash(seed: u64) {
         });
     }
     site.run(async |larder| {
-        finished(larder, asked, seed).await;
+        Box::pin(finished(larder, asked, seed)).await;
         assert_partitioned(larder, &rows, 4).await;
         assert_input_is(!remove_input, larder, files, count).await;
         asleep_and_sound(larder, &facts).await;

@@ -200,7 +200,7 @@ fn crash(seed: u64) -> u64 {
         });
     }
     site.run(async |larder| {
-        let report = finished(larder, asked, seed).await;
+        let report = Box::pin(finished(larder, asked, seed)).await;
         assert_eq!(checkpoint(larder).await, None, "seed {seed}");
         assert_partitioned(larder, &rows, 4).await;
         assert_input_is(!remove_input, larder, files, count).await;
