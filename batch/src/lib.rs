@@ -22,6 +22,7 @@
 
 mod by;
 mod compare;
+mod conform;
 mod csv;
 mod decoder;
 mod encode;
@@ -42,6 +43,7 @@ mod tally;
 mod values;
 
 pub use by::{By, PARTITIONS_MAX, Spec, same_columns};
+pub use conform::conform;
 pub use decoder::{Decoder, Need, batch_bytes};
 pub use encode::{Encoded, Encoder, decode_run, read_back};
 pub use error::Error;

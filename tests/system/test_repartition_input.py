@@ -2,6 +2,7 @@
 be. What is refused ends in one sentence, is listed by `list`, leaves nothing, and the input is as it was."""
 
 import csv
+import decimal
 import io
 import json
 import struct
@@ -240,6 +241,35 @@ class Input(SystemTest):
         found = self.partition("wide", *by, memory="64MiB")
         written = [pyarrow.parquet.read_table(io.BytesIO(body)) for bodies in found.values() for body in bodies]
         self.assertEqual(sum(part.num_rows for part in written), 200_000)
+        self.sound()
+
+    @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
+    def test_objects_of_equal_parquet_types_are_partitioned_together_whoever_wrote_them(self):
+        writers = {
+            "short": (pyarrow.string(), pyarrow.binary(), pyarrow.timestamp("us", "UTC"), pyarrow.list_(pyarrow.string()),
+                      pyarrow.decimal128(9, 2)),
+            "long": (pyarrow.large_string(), pyarrow.large_binary(), pyarrow.timestamp("us", "+00:00"),
+                     pyarrow.large_list(pyarrow.large_string()), pyarrow.decimal256(9, 2)),
+        }
+        columns, expected = ("name", "body", "at", "tags", "price"), []
+        for at, (writer, types) in enumerate(writers.items()):
+            rows = [(f"{writer}{row}", b"%d" % row, row * 1_000_000, [writer, None], decimal.Decimal(row) / 4)
+                    for row in range(500)]
+            expected += [(name, body, tags, price) for name, body, _, tags, price in rows]
+            made = [pyarrow.array(values, type=kind) for values, kind in zip(zip(*rows), types)]
+            sink = io.BytesIO()
+            pyarrow.parquet.write_table(pyarrow.table(dict(zip(columns, made))), sink)
+            self.put({f"mixed/{at}.parquet": sink.getvalue()})
+        found = self.partition("mixed", "--by", "hash(name)", "--partitions", 3)
+        parts = [pyarrow.parquet.read_table(io.BytesIO(body)) for bodies in found.values() for body in bodies]
+        written = [tuple(row[column] for column in ("name", "body", "tags", "price"))
+                   for part in parts for row in part.to_pylist()]
+        self.assertEqual(sorted(written, key=repr), sorted(expected, key=repr))
+        self.assertEqual({str(part.schema.field("at").type) for part in parts}, {"timestamp[us, tz=UTC]"})
+        other = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table({"name": [1, 2]}), other)
+        self.put({"apart/0.parquet": self.objects["mixed/0.parquet"], "apart/1.parquet": other.getvalue()})
+        self.fails("apart", ("--by", "hash(name)", "--partitions", 3), ["different columns"], True)
         self.sound()
 
 

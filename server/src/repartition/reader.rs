@@ -17,7 +17,7 @@ use super::source::{BlobReader, GAP_BYTES, InputSource, Opened, SourceError, ope
 use crate::world::{Context, quarantine};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
-use batch::{Decoder, MultisetChecksum, Need, Partitioner, Spec, held_bytes, multiset_checksum, same_columns};
+use batch::{Decoder, MultisetChecksum, Need, Partitioner, Spec, conform, held_bytes, multiset_checksum};
 use bytes::Bytes;
 use engine::Rejection;
 use model::GroupId;
@@ -63,8 +63,8 @@ impl Records {
             let _ = self.splitter.set(Splitter { partitioner, schema, first, output: OnceLock::new() });
         }
         let known = self.splitter.get().expect("somebody has set it");
-        same_columns((&known.first, &known.schema), (name, &batch.schema()))?;
-        let pieces = known.partitioner.split(batch)?;
+        let batch = conform((&known.first, &known.schema), (name, batch))?;
+        let pieces = known.partitioner.split(&batch)?;
         let Some((_, piece)) = pieces.first() else { return Ok(pieces) };
         let output = known.output.get_or_init(|| piece.schema());
         pieces.into_iter().map(|(partition, piece)| Ok((partition, noted(piece, output)?))).collect()
