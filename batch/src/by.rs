@@ -1,11 +1,12 @@
 //! How records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
+use crate::decoder::logical_name;
 use crate::error::Error;
 use crate::expression::{ExpectedSyntax, Literal, Parsed, as_name, keyword, literal, must, name, sign};
 use crate::filter::Filter;
 use crate::format::{Format, HEADER};
 use crate::hint::read_or_hint;
-use arrow_schema::Schema;
+use arrow_schema::{Field, Schema};
 use std::fmt;
 use std::str::FromStr;
 use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
@@ -169,7 +170,8 @@ pub fn same_columns(first: (&str, &Schema), second: (&str, &Schema)) -> Result<(
     let described = |schema: &Schema| -> Vec<String> {
         let null = |nullable| if nullable { "" } else { ", never null" };
         let columns = schema.fields().iter();
-        let columns = columns.map(|f| format!("`{}` {}{}", f.name(), f.data_type(), null(f.is_nullable())));
+        let kind = |f: &Field| logical_name(f).map_or_else(|| f.data_type().to_string(), str::to_owned);
+        let columns = columns.map(|f| format!("`{}` {}{}", f.name(), kind(f), null(f.is_nullable())));
         columns.chain(schema.metadata().get(HEADER).map(|header| format!("`{header}`"))).collect()
     };
     let (ours, theirs) = (described(first.1), described(second.1));

@@ -7,6 +7,7 @@
 //! Invariant: no value changes, and none becomes null.
 
 use crate::by::same_columns;
+use crate::decoder::logical_name;
 use crate::error::Error;
 use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
@@ -41,7 +42,9 @@ fn is_same_field(a: &Field, b: &Field) -> bool {
 
 /// Of a list's values, whose name is the writer's choice.
 fn is_same_content(a: &Field, b: &Field) -> bool {
-    a.is_nullable() == b.is_nullable() && is_same_type(a.data_type(), b.data_type())
+    a.is_nullable() == b.is_nullable()
+        && logical_name(a) == logical_name(b)
+        && is_same_type(a.data_type(), b.data_type())
 }
 
 /// True if Parquet has one type for both.
@@ -53,9 +56,10 @@ fn is_same_type(a: &DataType, b: &DataType) -> bool {
         }
         // Parquet knows that they are moments, and no zone.
         (T::Timestamp(unit, Some(_)), T::Timestamp(other, Some(_))) => unit == other,
-        (T::List(a) | T::LargeList(a), T::List(b) | T::LargeList(b)) => is_same_content(a, b),
+        (T::List(a) | T::LargeList(a), T::List(b) | T::LargeList(b)) | (T::Map(a, _), T::Map(b, _)) => {
+            is_same_content(a, b)
+        }
         (T::Struct(a), T::Struct(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same_field(a, b)),
-        (T::Map(a, _), T::Map(b, _)) => is_same_content(a, b),
         _ => a == b || digits_of(a).is_some_and(|digits| Some(digits) == digits_of(b)),
     }
 }
@@ -81,6 +85,7 @@ mod tests {
         StringArray, TimestampMicrosecondArray,
     };
     use arrow_buffer::i256;
+    use arrow_schema::extension::Json;
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, column)| (name, column, true)))
@@ -140,6 +145,9 @@ mod tests {
             let error = conform(("a.parquet", &first.schema()), ("b.parquet", &other)).unwrap_err();
             assert!(error.to_string().contains("a.parquet and b.parquet have different columns"), "{error}");
         }
+        let json = first.schema().field(0).clone().with_extension_type(Json::default());
+        let json = first.clone().with_schema(Arc::new(Schema::new(vec![json]))).unwrap();
+        assert!(conform(("a", &first.schema()), ("b", &json)).is_err(), "one is JSON, the other any text");
         let plain = TimestampMicrosecondArray::from(vec![7]);
         let first = batch(vec![("at", Arc::new(plain.clone().with_timezone("UTC")))]);
         let local = batch(vec![("at", Arc::new(plain))]);

@@ -10,6 +10,7 @@
 //! - If the library panics over a damaged object, that is an error like any other.
 
 use super::int96::{self, Timestamps};
+use super::logical;
 use super::need::Need;
 use super::rows::Rows;
 use super::schemas::{not_parquet, not_this, plain_schema, views_schema};
@@ -222,6 +223,8 @@ impl Columns {
         let columns = self.column_indices(found.schema())?;
         let mask = ProjectionMask::roots(metadata.file_metadata().schema_descr(), columns.iter().copied());
         readable(metadata, &mask)?;
+        let plain = logical::noted(&plain, metadata);
+        logical::are_kept(&plain, metadata, &mask)?;
         self.timestamps = Some(Timestamps::find(metadata, &mask));
         let rows = self.rows_at_a_time(metadata, &mask)?;
         let mut with_codec = plain.project(&columns).map_err(Error::columns("choosing columns"))?;

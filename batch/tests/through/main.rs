@@ -6,6 +6,7 @@ mod bad_input;
 mod columns;
 mod help;
 mod keys;
+mod logical;
 mod odd_records;
 mod round_trips;
 mod sets;
