@@ -1,11 +1,11 @@
 //! How records are assigned to partitions: `hash(a, b)`, `range(column, v1, v2, ...)`, `value(column)`.
 
-use crate::decoder::logical_name;
 use crate::error::Error;
 use crate::expression::{ExpectedSyntax, Literal, Parsed, as_name, keyword, literal, must, name, sign};
 use crate::filter::Filter;
 use crate::format::{Format, HEADER};
 use crate::hint::read_or_hint;
+use crate::notes::logical_name;
 use arrow_schema::{Field, Schema};
 use std::fmt;
 use std::str::FromStr;

@@ -7,8 +7,8 @@
 //! Invariant: no value changes, and none becomes null.
 
 use crate::by::same_columns;
-use crate::decoder::logical_name;
 use crate::error::Error;
+use crate::notes::logical_name;
 use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};

@@ -27,7 +27,6 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use columns::Columns;
-pub(crate) use logical::logical_name;
 pub use need::Need;
 pub(crate) use schemas::plain_schema;
 use std::ops::Range;

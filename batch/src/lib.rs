@@ -35,6 +35,7 @@ mod hash;
 mod held;
 mod hint;
 mod limits;
+mod notes;
 mod number;
 mod partitioner;
 mod schema_bytes;

@@ -252,9 +252,21 @@ fn forecasts(plan: &Plan) -> String {
 fn waits(plan: &Plan) -> String {
     let chosen = plan.forecasts.iter().find(|forecast| forecast.strategy == plan.chosen);
     let Some(chosen) = chosen.filter(|chosen| chosen.hours_with_budget > chosen.hours) else { return String::new() };
+    let more = match plan.rated_starts {
+        // A job that was asked for before this was reported.
+        0 => String::new(),
+        rated => format!(
+            "with `starts_per_day = {}` in larder.toml it ends after about {:.1} days instead; that wears off {:.2} % \
+             of the {} that a drive is rated for\n",
+            chosen.starts_per_drive,
+            chosen.hours / 24.0,
+            chosen.starts_per_drive as f64 / f64::from(rated) * 100.0,
+            counted(u64::from(rated), "start")
+        ),
+    };
     format!(
         "a drive has {} a day and {} takes {} of one: it ends after about {:.1} days, for the next of which it waits \
-         again and again; more --memory takes fewer\n",
+         again and again; more --memory takes fewer\n{more}",
         counted(u64::from(plan.starts_per_day), "start"),
         plan.chosen,
         count(chosen.starts_per_drive),
@@ -415,9 +427,13 @@ mod tests {
             ..Forecast::default()
         };
         let plan = Plan { forecasts: vec![forecast], chosen: "OffPack".into(), starts_per_day: 10, ..Plan::default() };
+        let plan = Plan { rated_starts: 30_000, ..plan };
         let text = planned(&JobReport { plan: Some(plan), ..JobReport::default() });
         assert!(text.contains("10 starts a day") && text.contains("104.0 days"), "{text}");
         assert!(text.contains("1,042") && text.contains("more --memory"), "{text}");
+        let wear =
+            "`starts_per_day = 1042` in larder.toml it ends after about 5.9 days instead; that wears off 3.47 % of the";
+        assert!(text.contains(wear) && text.contains("30,000 starts that a drive is rated for"), "{text}");
     }
 
     #[test]

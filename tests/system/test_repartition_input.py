@@ -246,8 +246,8 @@ class Input(SystemTest):
     @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
     def test_objects_of_equal_parquet_types_are_partitioned_together_whoever_wrote_them(self):
         writers = {
-            "short": (pyarrow.string(), pyarrow.binary(), pyarrow.timestamp("us", "UTC"), pyarrow.list_(pyarrow.string()),
-                      pyarrow.decimal128(9, 2)),
+            "short": (pyarrow.string(), pyarrow.binary(), pyarrow.timestamp("us", "UTC"),
+                      pyarrow.list_(pyarrow.string()), pyarrow.decimal128(9, 2)),
             "long": (pyarrow.large_string(), pyarrow.large_binary(), pyarrow.timestamp("us", "+00:00"),
                      pyarrow.large_list(pyarrow.large_string()), pyarrow.decimal256(9, 2)),
         }

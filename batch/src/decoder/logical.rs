@@ -7,26 +7,13 @@
 
 use super::schemas::not_parquet;
 use crate::error::Error;
-use arrow_schema::extension::EXTENSION_TYPE_NAME_KEY;
+use crate::notes::IN_UTC;
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema};
 use parquet::arrow::{ArrowSchemaConverter, ProjectionMask};
 use parquet::basic::{ConvertedType, LogicalType};
 use parquet::file::metadata::ParquetMetaData;
 use parquet::schema::types::{ColumnDescPtr, ColumnDescriptor};
 use std::sync::Arc;
-
-/// The note that the library's writer looks for.
-const IN_UTC: &str = "adjusted_to_utc";
-
-/// The logical type of a field by its notes, if Arrow has no type for it.
-pub(crate) fn logical_name(field: &Field) -> Option<&'static str> {
-    match field.metadata().get(EXTENSION_TYPE_NAME_KEY).map(String::as_str) {
-        Some("arrow.uuid") => Some("UUID"),
-        Some("arrow.json") => Some("JSON"),
-        _ if field.metadata().contains_key(IN_UTC) => Some("Time in UTC"),
-        _ => None,
-    }
-}
 
 /// `schema`, which is that of the file, with notes of the times of day that count in UTC.
 pub(super) fn noted(schema: &Schema, metadata: &ParquetMetaData) -> Schema {

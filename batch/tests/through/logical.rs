@@ -54,8 +54,9 @@ fn kinds(object: impl Into<Bytes>) -> Vec<(String, Option<LogicalType>, Converte
 fn each_column_keeps_its_logical_type() {
     let object = file(
         "message m { required int64 n; required fixed_len_byte_array(16) id (UUID); required binary doc (JSON);
-         required binary name (STRING); required int64 open (TIME(MICROS,true)); required int64 local (TIME(MICROS,false));
-         required int64 at (TIMESTAMP(MICROS,true)); required group in { required int64 close (TIME(NANOS,true)); } }",
+         required binary name (STRING); required int64 open (TIME(MICROS,true));
+         required int64 local (TIME(MICROS,false)); required int64 at (TIMESTAMP(MICROS,true));
+         required group in { required int64 close (TIME(NANOS,true)); } }",
     );
     let parted = part(&spec(Format::Parquet, "hash(n)", 2), &[&object], BUFFER_BYTES).unwrap();
     for partition in parted.pieces.keys() {

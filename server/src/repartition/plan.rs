@@ -327,6 +327,7 @@ impl Surveying {
             output_bytes,
             warnings: self.excluded.take().into_iter().chain(self.sampled.1.take()).collect(),
             starts_per_day: terms.starts_per_day,
+            rated_starts: self.spec.profile.rated_starts,
             partitions: self.partitions as u64,
             classes: parts.iter().map(class_plan).collect(),
             memory_bytes_most: memory.most_bytes,

@@ -190,6 +190,9 @@ pub struct Plan {
     pub output_bytes: u64,
     /// Starts that a drive has on a day for work that nobody waits for.
     pub starts_per_day: u32,
+    /// Starts in its whole life that the drives are rated for; 0 if that is not known.
+    #[serde(default)]
+    pub rated_starts: u32,
     /// Partitions, at most.
     pub partitions: u64,
     /// The classes.
