@@ -8,6 +8,7 @@
 
 use crate::by::same_columns;
 use crate::error::Error;
+use crate::format::HEADER;
 use crate::notes::logical_name;
 use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
@@ -24,8 +25,10 @@ pub fn conform(first: (&str, &SchemaRef), (name, batch): (&str, &RecordBatch)) -
         Ok(()) => return Ok(batch.clone()),
         Err(refused) => refused,
     };
-    let pairs = ours.fields().iter().zip(theirs.fields());
-    if ours.fields().len() != theirs.fields().len() || !pairs.into_iter().all(|(a, b)| is_same_field(a, b)) {
+    let mut pairs = ours.fields().iter().zip(theirs.fields());
+    let is_same_header = ours.metadata().get(HEADER) == theirs.metadata().get(HEADER);
+    let are_as_many = ours.fields().len() == theirs.fields().len();
+    if !is_same_header || !are_as_many || !pairs.all(|(a, b)| is_same_field(a, b)) {
         return Err(refused);
     }
     let exact = CastOptions { safe: false, ..CastOptions::default() };
@@ -148,6 +151,12 @@ mod tests {
         let json = first.schema().field(0).clone().with_extension_type(Json::default());
         let json = first.clone().with_schema(Arc::new(Schema::new(vec![json]))).unwrap();
         assert!(conform(("a", &first.schema()), ("b", &json)).is_err(), "one is JSON, the other any text");
+        let headed = |header: &str| {
+            let notes = std::collections::HashMap::from([(HEADER.to_owned(), header.to_owned())]);
+            first.clone().with_schema(Arc::new(first.schema().as_ref().clone().with_metadata(notes))).unwrap()
+        };
+        let error = conform(("a.csv", &headed("a,b").schema()), ("b.csv", &headed("b,a"))).unwrap_err();
+        assert!(error.to_string().contains("a.csv and b.csv have different columns"), "{error}");
         let plain = TimestampMicrosecondArray::from(vec![7]);
         let first = batch(vec![("at", Arc::new(plain.clone().with_timezone("UTC")))]);
         let local = batch(vec![("at", Arc::new(plain))]);

@@ -59,8 +59,8 @@ pub(crate) fn leaves_too_few(group: GroupId, drive: DriveId, left: GroupLeft) ->
     (!left.is_enough()).then(|| {
         format!(
             "without drive {0}, group {1} would have {2} in service, and blobs have {3} stacks: what drive {0} holds \
-             could not be rebuilt until another drive is in the place of one that failed (`larder drive replace`). Do \
-             that first, or use --force if drive {0} cannot be read",
+             could not be rebuilt until a drive that failed is replaced (`larder drive replace`). If drive {0} cannot \
+             be read, use --force, and replace it",
             drive.0,
             group.0,
             drives(left.left),

@@ -348,7 +348,7 @@ class Recover(SystemTest):
         server = self.rack("nas8", STAYING)
         for place in ("copy", "workshop/copy", "drives/0003/copy", "./workshop/../copy"):
             said = refusal(larder("catalog", "backup", os.path.join(server.data, place), "--data", server.data))
-            self.assertIn("would be lost along with it: name a file elsewhere", said)
+            self.assertIn("would be lost with it: name a file elsewhere", said)
             self.assertFalse(os.path.exists(os.path.join(server.data, place)))
 
     def test_what_is_no_copy_of_this_catalog_is_refused_and_nothing_changes(self):
