@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use torture::{FaultKind, LOST_FROM, Plan, Violation, history, run};
 
-/// Each bug is caught within so many seeds.
+/// Each bug is caught within so many seeds that can meet it.
 const SEEDS: u64 = 200;
 
 /// Every bug.
@@ -75,8 +75,8 @@ fn described(bug: Sabotage) -> (&'static str, &'static str) {
     }
 }
 
-/// False if a run of `plan` cannot meet `bug`, since nothing in it asks for what the bug leaves out. Such a seed counts
-/// as one that does not catch it, and is not run.
+/// False if a run of `plan` cannot meet `bug`, since nothing in it asks for what the bug leaves out. Such a seed is not
+/// run, and does not count.
 fn may_meet(bug: Sabotage, plan: &Plan) -> bool {
     let has = |kind| plan.kinds.contains(&kind);
     match bug {
@@ -104,8 +104,8 @@ fn first_seed(bug: Sabotage) -> u64 {
 /// The first of the seeds that breaks a rule, with `bug` on; and what it breaks. Without a bug none of them does:
 /// `seeds.rs` runs them all.
 fn first_caught(bug: Sabotage, story: bool) -> Option<(u64, Violation)> {
-    let plans = (first_seed(bug)..).take(SEEDS as usize).map(|seed| (seed, Plan::of(seed)));
-    plans.filter(|(_, plan)| may_meet(bug, plan)).find_map(|(seed, plan)| {
+    let plans = (first_seed(bug)..).map(|seed| (seed, Plan::of(seed))).filter(|(_, plan)| may_meet(bug, plan));
+    plans.take(SEEDS as usize).find_map(|(seed, plan)| {
         switch(Some(bug));
         let report = run(&plan, false);
         switch(None);
@@ -124,11 +124,11 @@ fn caught(bug: Sabotage, story: bool) -> Result<String, String> {
         let seen: String = violation.seen.chars().take(90).collect();
         return Ok(format!("| {name} | {breaks} | {seed} | {}: {} |", violation.rule, seen.replace('|', "/")));
     }
-    Err(format!("`{name}` is not caught by any of {SEEDS} seeds"))
+    Err(format!("`{name}` is not caught by any of {SEEDS} seeds that can meet it"))
 }
 
 #[test]
-fn every_bug_is_caught_within_200_seeds() {
+fn every_bug_is_caught_within_200_seeds_that_can_meet_it() {
     let picked = std::env::var("LARDER_SABOTAGE").ok();
     let is_picked = |bug: &Sabotage| picked.as_ref().is_none_or(|picked| format!("{bug:?}").contains(picked));
     let bugs: Vec<Sabotage> = ALL.into_iter().filter(is_picked).collect();

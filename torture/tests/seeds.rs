@@ -10,7 +10,7 @@ use torture::{
 };
 
 /// Seeds of a run of the tests, unless `LARDER_SEEDS` says how many.
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 300;
 
 /// Runs that may be tried to shrink one that breaks a rule.
 const TRIES: u64 = 100;
