@@ -224,6 +224,20 @@ async fn a_bad_sector_costs_a_fragment_and_not_the_stack() {
 }
 
 #[tokio::test]
+async fn a_bad_sector_at_an_end_costs_the_stack_and_not_the_drive() {
+    let end = stack_bytes(SMALL, 20 * STRIPE);
+    for offset in [386, end - 4096 + 20, end - 8192 + 70] {
+        for policy in [Policy::All, Policy::K] {
+            let rig = Rig::written(SMALL, 20 * STRIPE).await;
+            rig.memory[1].make_unreadable(&stack_name(rig.blob.id, 1), offset, 512);
+            assert_eq!(rig.reads_right(policy).await[1], StackOutcome::StackBad, "byte {offset}");
+            rig.memory[1].set_dead(true);
+            assert!(matches!(rig.reads_right(policy).await[1], StackOutcome::Failed(_)), "byte {offset}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_fragment_in_the_wrong_place_is_bad() {
     let rig = Rig::written(SMALL, 20 * STRIPE).await;
     // A drive that wrote stripe 3's sector over stripe 9's: the bytes are good, but not these.

@@ -1,5 +1,7 @@
 //! What a full scrub promises: with all drives well, no stack of a blob in which something lives is other than it was
-//! written, unless its data is lost, or another's file lies in its place; and those are known.
+//! written, unless its data is lost, or another's file lies in its place; and those are known. Where more than r stacks
+//! of blobs are lost, a scrub ends although it has put blobs off, since of some there is never enough to read; they are
+//! named, and nothing is promised of them.
 
 use crate::faulty_drive::FaultyDrive;
 use crate::journal::Rule;
@@ -9,15 +11,17 @@ use crate::site::Running;
 use catalog::{Blob, ScrubFinding};
 use disk::stack::{self, ChecksumPage, Footer, Header, Inspection, spare_of, stack_name};
 use disk::{BLOCK_BYTES, Buffer, Drive, FileName};
+use engine::Rack;
 use model::{BlobId, DriveId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Judges the media as drives show them.
 pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
     let Ok(found) = running.context.catalog.scrub_findings(None, usize::MAX).await else { return };
     let known: BTreeMap<_, _> = found.items.into_iter().map(|found| (found.blob, found)).collect();
-    for blob in living_blobs(running).await {
+    let put_off = put_off(running, plan).await;
+    for blob in living_blobs(running).await.into_iter().filter(|blob| !put_off.contains(&blob.blob)) {
         let (rack, id) = (running.context.rack_uuid, blob.blob);
         let described = stack::Blob { rack, id, code: blob.code(), payload_bytes: blob.payload_bytes };
         let drives: Vec<_> = blob.drives.iter().map(|drive| Some(seen(running, *drive))).collect();
@@ -39,6 +43,12 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
     let living: Vec<_> = living_blobs(running).await.into_iter().map(|blob| blob.blob).collect();
     let left: Vec<_> = left.iter().filter(|name| spare_of(name).is_some_and(|(id, _)| living.contains(&id))).collect();
     running.journal.demand(left.is_empty(), Rule::Audit, || format!("a scrub has left {left:?}"));
+}
+
+/// The blobs that the scrub names as not read. It ends with such ones only where drives are lost beyond r.
+async fn put_off(running: &Running, plan: &Plan) -> BTreeSet<BlobId> {
+    let named = |rack: &Rack, _| rack.scrubs_put_off().map(|(_, blob)| blob).collect();
+    if plan.beyond { running.world.ask(named).await.unwrap_or_default() } else { BTreeSet::new() }
 }
 
 /// The spares on drives in service.

@@ -428,6 +428,11 @@ fn a_stack_that_cannot_show_whose_it_is_is_reported_and_nothing_is_left_beside_i
 }
 
 #[test]
+fn a_bad_sector_at_an_end_of_a_stack_costs_no_drive() {
+    sound(8_829_530_503);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);

@@ -47,7 +47,8 @@ pub(super) enum Fetch {
 }
 
 /// Opens the stack with index `index`: its footer, its header, and its last checksum page if that is good.
-/// A stack that is not the expected one is reported as [`DriveError::NotFound`].
+/// A stack that is not the expected one is reported as [`DriveError::NotFound`], and so is one of which an end cannot
+/// be read while the drive gives other blocks of it: a bad sector is no reason to do without the drive.
 pub(super) async fn open(
     blob: &Blob,
     index: u8,
@@ -64,9 +65,14 @@ pub(super) async fn open_named(
     drive: &Arc<dyn Drive>,
     meter: &Arc<Meter>,
 ) -> Result<StackEnds, DriveError> {
-    match probe_named(blob, (index, name), drive, meter).await {
+    let mut probed = probe_named(blob, (index, name), drive, meter).await;
+    if matches!(&probed, Err(Flaw::Drive(error)) if is_local(error)) {
+        // One call may fail for once; a bad sector fails each time.
+        probed = probe_named(blob, (index, name), drive, meter).await;
+    }
+    match probed {
         Ok(ends) => Ok(ends),
-        Err(Flaw::Drive(error)) => Err(error),
+        Err(Flaw::Drive(error)) if !is_local(&error) || !answers(blob, name, drive).await => Err(error),
         Err(flaw) => {
             tracing::warn!(stack = %name, why = %flaw, "a stack is not what it should be");
             Err(DriveError::NotFound(name.clone()))
@@ -138,6 +144,18 @@ fn right_page(blob: &Blob, index: u8, run: u64, header_crc: u32, block: &[u8]) -
 /// True of an error that concerns some bytes rather than the drive as a whole.
 pub(super) fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Medium { .. } | DriveError::Io { .. })
+}
+
+/// True if some block of the stack in the file `name` can be read, so that an error at its ends is the stack's and not
+/// the drive's. Blocks that are rarely the bad ones come first: a bad one takes a drive seconds.
+pub(super) async fn answers(blob: &Blob, name: &FileName, drive: &Arc<dyn Drive>) -> bool {
+    let (block, footer_at) = (BLOCK_BYTES as u64, Shape::new(blob.code, blob.payload_bytes).footer_offset());
+    for offset in [footer_at / 2 / block * block, block, footer_at, 0] {
+        if drive.read_at(name, offset, Buffer::zeroed(BLOCK_BYTES)).await.is_ok() {
+            return true;
+        }
+    }
+    false
 }
 
 impl FetchOrder {

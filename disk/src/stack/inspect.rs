@@ -6,14 +6,13 @@
 //! Both change nothing, whatever they find. A scrub reads a part in the deep way, and writes fragments that are bad
 //! anew where they lie.
 
-use super::fetch::{is_local, probe};
+use super::fetch::{answers, is_local, probe};
 use super::flaw::Flaw;
-use super::format::{Blob, Shape, stack_name};
+use super::format::{Blob, stack_name};
 use super::outcome::{StackError, StackOutcome};
 use super::read::{PayloadSink, Policy, StackReader};
 use super::verify::Discard;
-use crate::format::BLOCK_BYTES;
-use crate::{Buffer, Drive, DriveError, Meter};
+use crate::{Drive, DriveError, Meter};
 use futures::future::join_all;
 use std::ops::Range;
 use std::sync::Arc;
@@ -120,28 +119,16 @@ pub async fn scrub(blob: Blob, drives: &[Option<Arc<dyn Drive>>], part: Range<u6
         *outcome = match flaw {
             Flaw::NoDrive => StackOutcome::Unused,
             Flaw::Unread(_) => continue, // the reader's outcome says more
-            Flaw::Drive(error)
-                if is_local(error) && answers(&blob, *index, drives[usize::from(*index)].as_ref()).await =>
-            {
-                StackOutcome::StackBad
-            }
-            Flaw::Drive(error) => StackOutcome::of(error),
+            Flaw::Drive(error) => match &drives[usize::from(*index)] {
+                Some(drive) if is_local(error) && answers(&blob, &stack_name(blob.id, *index), drive).await => {
+                    StackOutcome::StackBad
+                }
+                _ => StackOutcome::of(error),
+            },
             _ => StackOutcome::StackBad,
         };
     }
     ScrubFindings { outcomes, flaws: found.flaws, payload: found.payload, lost }
-}
-
-/// True if some block of the stack can be read, so that an error at its ends is the stack's and not the drive's.
-async fn answers(blob: &Blob, index: u8, drive: Option<&Arc<dyn Drive>>) -> bool {
-    let Some(drive) = drive else { return false };
-    let (name, footer_at) = (stack_name(blob.id, index), Shape::new(blob.code, blob.payload_bytes).footer_offset());
-    for offset in [0, BLOCK_BYTES as u64, footer_at / 2 / BLOCK_BYTES as u64 * BLOCK_BYTES as u64, footer_at] {
-        if drive.read_at(&name, offset, Buffer::zeroed(BLOCK_BYTES)).await.is_ok() {
-            return true;
-        }
-    }
-    false
 }
 
 /// Reads `part`, and goes on behind each stripe that is lost. The first error, if there was one.

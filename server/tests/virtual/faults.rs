@@ -2,6 +2,7 @@
 
 use crate::site::{HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, retry_after_s};
 use catalog::{Blob, Place};
+use disk::stack::stack_name;
 use engine::{DrivePhase, GroupState, TRY_AFTER};
 use model::DriveId;
 use model::physics::PowerState;
@@ -68,6 +69,47 @@ fn a_drive_that_is_back_is_tried_though_nobody_reads_or_writes_for_one_start_of_
             larder.settle().await;
             tokio::time::sleep(24 * HOUR).await;
             assert_eq!(starts() - before, 1, "its group was started once for that");
+        });
+    }
+}
+
+#[test]
+fn a_drive_with_bad_sectors_at_the_ends_of_stacks_stays_in_service() {
+    for from_end in [false, true] {
+        let mut site = Site::nas8();
+        let media = site.facts().media;
+        site.run(async |larder| {
+            let spoil = |blob: &Blob, drive: DriveId| {
+                let Some(index) = blob.drives.iter().position(|of| *of == drive) else { return };
+                let (name, medium) = (stack_name(blob.blob, index as u8), &media[drive.index()]);
+                let at = if from_end { medium.contents_len(&name).unwrap() - 100 } else { 386 };
+                medium.make_unreadable(&name, at, 1);
+            };
+            let (mut keys, mut drive) = (Vec::new(), None);
+            while keys.len() < 4 {
+                let key = format!("o{}", larder.keys().await.len());
+                larder.put(&key, 1, 20 * MIB).await.unwrap();
+                larder.settle().await;
+                let blob = blob_of(larder, &key).await;
+                let drive = *drive.get_or_insert(blob.drives[0]);
+                if blob.drives.contains(&drive) {
+                    spoil(&blob, drive);
+                    keys.push(key);
+                }
+            }
+            // Three failures of a drive would take it out of service.
+            for key in &keys {
+                assert_eq!(larder.get(key).await.unwrap(), 1);
+                assert_eq!(larder.ask(|rack| rack.absences().len()).await, 0, "the drive answers");
+            }
+            larder.put("lost", 1, 20 * MIB).await.unwrap();
+            larder.settle().await;
+            let blob = blob_of(larder, "lost").await;
+            for drive in &blob.drives[..=usize::from(blob.code_parity)] {
+                spoil(&blob, *drive);
+            }
+            assert!(matches!(larder.get("lost").await, Err(ServiceError::DataLost { .. })));
+            assert_eq!(larder.ask(|rack| rack.absences().len()).await, 0, "the drives answer");
         });
     }
 }
