@@ -218,6 +218,20 @@ class Repartition(SystemTest):
         self.assertEqual(self.keys("out/"), [])
         self.sound()
 
+    def in_both_classes(self, put):
+        """Objects in groups of both classes: `put` is called with 0 to 9, and on, for the group of a pack is drawn."""
+        for number in range(40):
+            put(number)
+            if number < 9:
+                continue
+            self.server.until_cold()
+            output = self.command("s3://lake/many", "--to", "s3://lake/dry", "--by", "hash(user_id)", "--partitions", 6,
+                                  "--json", "--dry-run")
+            self.assertEqual(output.returncode, 0, output.stderr)
+            if len(json.loads(output.stdout)["plan"]["classes"]) == 2:
+                return
+        self.fail("31 packs were all drawn into one class")
+
     def takes_no_more_than_planned(self, to, *words, columns=0):
         """A job's memory, as Linux counts it from its beginning on, is what the plan said at most."""
         self.server.until_cold()
@@ -233,10 +247,13 @@ class Repartition(SystemTest):
     @unittest.skipUnless(os.path.exists("/proc/self/clear_refs"), "this system does not report a process's peak")
     def test_memory_stays_within_the_plan(self):
         self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})
-        for number in range(10):
+
+        def put(number):
             header, rows = table(number).split("\n", 1)
             body = header + "\n" + rows * 16
             self.client.put_object(Bucket="lake", Key=f"many/{number}.csv", Body=body.encode())
+
+        self.in_both_classes(put)
         for strategy in ("buffpack", "offpack"):
             self.takes_no_more_than_planned(f"s3://lake/{strategy}", "--memory", "24MiB", "--strategy", strategy)
 
@@ -244,12 +261,15 @@ class Repartition(SystemTest):
     @unittest.skipIf(pyarrow is None, "no pyarrow for this system")
     def test_memory_of_parquet_stays_within_the_plan(self):
         self.filled("pelican-mini", **{"placement.group_choice": "random", "migrate.pack_size": "16 MB"})
-        for number in range(10):
+
+        def put(number):
             rows = list(csv.DictReader(io.StringIO(table(number))))
             rows = pyarrow.Table.from_pylist(rows)
             body = io.BytesIO()
             pyarrow.parquet.write_table(pyarrow.concat_tables([rows] * 16), body, row_group_size=30_000)
             self.client.put_object(Bucket="lake", Key=f"many/{number}.parquet", Body=body.getvalue())
+
+        self.in_both_classes(put)
         self.takes_no_more_than_planned("s3://lake/by-user", "--memory", "32MiB", columns=4)
 
     @unittest.skipIf(pyarrow is None, "no pyarrow for this system")

@@ -239,7 +239,9 @@ impl BlobWrite {
                 Ok(None) => break,
                 Err(error) => (error.to_string(), Some(self.unreadable(&error, source.reading()))),
             };
-            tracing::warn!(error, "a pack could not be written");
+            if unreadable.as_ref().is_none_or(Vec::is_empty) {
+                tracing::warn!(error, "a pack could not be written");
+            }
             return (None, writer.abort().await, unreadable);
         }
         if let Some(last) = turn {
@@ -254,10 +256,12 @@ impl BlobWrite {
     }
 
     /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.
+    /// Whether that is an error is seen when the pack is composed anew: who deletes or overwrites an object while it
+    /// moves does no harm, and what is there and cannot be read goes into quarantine.
     fn unreadable(&self, error: &PackError, member: Option<usize>) -> Vec<u64> {
         let member = member.filter(|_| blames_member(error)).and_then(|member| self.pack.plan().members().get(member));
         let Some(member) = member else { return Vec::new() };
-        tracing::error!(bucket = %member.bucket, key = %member.key, %error, "a staged object cannot be read");
+        tracing::debug!(bucket = %member.bucket, key = %member.key, %error, "a pack is composed anew without a member");
         vec![member.object.version.0]
     }
 }

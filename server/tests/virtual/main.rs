@@ -9,6 +9,7 @@ mod asleep;
 mod background;
 mod changes;
 mod checks;
+mod errors;
 mod faults;
 mod found;
 mod hangs;

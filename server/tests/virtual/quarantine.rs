@@ -1,5 +1,6 @@
 //! Sources that cannot be read: named, kept out of the way, and no reason to wake anything.
 
+use crate::errors::Errors;
 use crate::site::{HOUR, KIB, Larder, MIB, Site};
 use catalog::Place;
 use workshop::staged_file_name;
@@ -7,6 +8,10 @@ use workshop::staged_file_name;
 async fn in_quarantine(larder: &Larder) -> Vec<String> {
     let page = larder.context.catalog.unreadable_page(None, 100).await.unwrap();
     page.items.into_iter().map(|found| found.key).collect()
+}
+
+async fn staged_count(larder: &Larder) -> u64 {
+    larder.context.catalog.staged_usage().await.unwrap().count
 }
 
 async fn wakes(larder: &Larder) -> [u64; 3] {
@@ -24,11 +29,7 @@ fn a_corrupt_staged_file_keeps_its_own_object_and_wakes_nothing_twice() {
             let file = staged_file_name(slot);
             if lost { assert!(facts.staged.lose_file(&file)) } else { facts.staged.flip_bit(&file, 100_000, 4) }
         }
-        larder
-            .until("the others are stored", HOUR, async || {
-                larder.context.catalog.staged_usage().await.unwrap().count == 2
-            })
-            .await;
+        larder.until("the others are stored", HOUR, async || staged_count(larder).await == 2).await;
         assert_eq!(in_quarantine(larder).await, ["k0002", "k0005"]);
         tokio::time::sleep(26 * HOUR).await;
         assert_eq!(wakes(larder).await, [0, 0, 1], "neither their pack nor they wake another group, on no day");
@@ -44,6 +45,33 @@ fn a_corrupt_staged_file_keeps_its_own_object_and_wakes_nothing_twice() {
         assert_eq!(larder.get("k0002").await.unwrap(), 2);
         larder.audit(&facts).await;
     });
+}
+
+#[test]
+fn an_object_that_is_deleted_while_it_moves_is_no_error() {
+    let run = |deletes: bool| {
+        let (mut site, errors) = (Site::nas8(), Errors::default());
+        let _logged = tracing::subscriber::set_default(errors.clone());
+        let facts = site.facts();
+        site.run(async |larder| {
+            let keys = larder.put_many("k", 6, 300 * KIB).await;
+            let Place::Staged { slot } = larder.place(&keys[2]).await else { panic!("it is staged") };
+            larder.until("drives start for their pack", HOUR, async || !larder.is_asleep().await).await;
+            // What a read finds once the file of a deleted object goes.
+            facts.staged.flip_bit(&staged_file_name(slot), 100_000, 4);
+            if deletes {
+                larder.delete(&keys[2]).await;
+            }
+            larder
+                .until("the others are stored", HOUR, async || staged_count(larder).await == 1 - u64::from(deletes))
+                .await;
+            assert_eq!(in_quarantine(larder).await.len(), 1 - usize::from(deletes));
+        });
+        errors.lines()
+    };
+    assert_eq!(run(true), Vec::<String>::new());
+    let said = run(false);
+    assert_eq!((said.len(), said[0].contains("is in quarantine")), (1, true), "{said:?}");
 }
 
 #[test]
