@@ -328,6 +328,16 @@ impl Catalog {
         Ok(stack.is_some_and(|value| failed.is_some() || is_lost(&Entry { key: at, value })))
     }
 
+    /// Whether the stack of `blob`, which moves away from `drive`, may lie there still: not if the drive failed, nor if
+    /// it took the place of the one that had the stack. A record that is damaged proves neither.
+    pub(crate) async fn may_be_left(&self, drive: DriveId, blob: BlobId) -> Result<bool, CatalogError> {
+        let at = key::on_drive(drive, blob);
+        let mut values = self.store.get_many(vec![key::failed(drive), at.clone()]).await?;
+        let (stack, failed) = (values.pop().flatten(), values.pop().flatten());
+        let is_known_as_lost = stack.is_some_and(|value| value.open(&at).is_ok_and(|(mark, _)| !mark.is_empty()));
+        Ok(failed.is_none() && !is_known_as_lost)
+    }
+
     /// The UUID of each drive that was replaced, or on which a recovery missed stacks.
     ///
     /// # Errors

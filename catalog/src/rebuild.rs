@@ -172,21 +172,16 @@ impl Catalog {
     }
 
     /// Stack `index` of `blob`, which is written and synced on `to`, lies there from now on, and no longer on `from`.
-    /// False if the blob is gone or has no such stack there; nothing is changed then. With `leaves`, the stack on
-    /// `from` is good and left there: that is taken note of along with it, until it is removed.
+    /// False if the blob is gone or has no such stack there; nothing is changed then. What may be left on `from` is
+    /// taken note of along with it, until it is removed: the stack of a good drive that is emptied, or one that counts
+    /// and was taken for lost, since its record could not be read for once.
     ///
     /// # Errors
     /// [`CatalogError::Store`], after which it may be so or not; [`CatalogError::Conflict`].
     ///
     /// # Panics
     /// If the blob has a stack on `to` already.
-    pub async fn move_stack(
-        &self,
-        blob: BlobId,
-        index: u8,
-        [from, to]: [DriveId; 2],
-        leaves: bool,
-    ) -> Result<bool, CatalogError> {
+    pub async fn move_stack(&self, blob: BlobId, index: u8, [from, to]: [DriveId; 2]) -> Result<bool, CatalogError> {
         let at = key::blob(blob);
         let mut retries = self.retries();
         loop {
@@ -204,7 +199,7 @@ impl Catalog {
                 Write::Put(key::on_drive(to, blob), Vec::new()),
                 Write::Delete(key::rebuild_target(blob, to, index)),
             ];
-            if leaves {
+            if self.may_be_left(from, blob).await? {
                 writes.push(Write::Put(key::rebuild_target(blob, from, index), Vec::new()));
             }
             if self.apply(Batch::new(vec![Check::Is(at.clone(), raw)], writes)).await? {

@@ -433,6 +433,16 @@ fn a_bad_sector_at_an_end_of_a_stack_costs_no_drive() {
 }
 
 #[test]
+fn a_stack_that_was_taken_for_lost_is_not_left_where_it_was() {
+    sound(6_833_982_833);
+}
+
+#[test]
+fn what_lies_on_a_drive_that_is_back_is_looked_for_before_it_is_written_over() {
+    sound(6_833_985_448);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);

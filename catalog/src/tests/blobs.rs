@@ -155,10 +155,10 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
     assert!(catalog.fail_drive(DriveId(7), 5).await.unwrap());
     assert!(!catalog.fail_drive(DriveId(7), 6).await.unwrap(), "it failed once");
     assert_eq!(catalog.failed_drives().await.unwrap(), [(DriveId(7), 5)]);
-    assert!(!catalog.move_stack(id, 0, [DriveId(7), DriveId(20)], false).await.unwrap(), "stack 0 lies elsewhere");
-    assert!(!catalog.move_stack(id, 9, [DriveId(7), DriveId(20)], false).await.unwrap(), "there is no stack 9");
-    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
-    assert!(!catalog.move_stack(id, 1, [DriveId(7), DriveId(21)], false).await.unwrap(), "reported late, or twice");
+    assert!(!catalog.move_stack(id, 0, [DriveId(7), DriveId(20)]).await.unwrap(), "stack 0 lies elsewhere");
+    assert!(!catalog.move_stack(id, 9, [DriveId(7), DriveId(20)]).await.unwrap(), "there is no stack 9");
+    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)]).await.unwrap());
+    assert!(!catalog.move_stack(id, 1, [DriveId(7), DriveId(21)]).await.unwrap(), "reported late, or twice");
     assert_eq!(catalog.blob(id).await.unwrap().unwrap().drives, [DriveId(6), DriveId(20), DriveId(8)]);
     assert!(catalog.on_drive_page(DriveId(7), None, 9).await.unwrap().blobs.is_empty());
     let page = catalog.on_drive_page(DriveId(20), None, 9).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_rebuilt_stack_lies_on_its_new_drive_and_the_failed_one_is_forgotten_b
     catalog.delete_object("b", "k0").await.unwrap();
     catalog.delete_object("b", "k1").await.unwrap();
     catalog.forget_blob(id).await.unwrap();
-    assert!(!catalog.move_stack(id, 1, [DriveId(20), DriveId(21)], false).await.unwrap(), "the blob is gone");
+    assert!(!catalog.move_stack(id, 1, [DriveId(20), DriveId(21)]).await.unwrap(), "the blob is gone");
     assert!(catalog.on_drive_page(DriveId(20), None, 9).await.unwrap().blobs.is_empty());
     sound(&catalog).await;
 }
@@ -183,7 +183,7 @@ async fn no_blob_is_forgotten_while_a_rebuild_may_have_left_a_stack_of_it() {
     assert!(catalog.begin_rebuild(&found, 1, first.drive).await.unwrap(), "once more is the same");
     assert!(catalog.begin_rebuild(&found, 1, second.drive).await.unwrap());
     assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first, second]);
-    assert!(catalog.move_stack(id, 1, [DriveId(7), second.drive], false).await.unwrap());
+    assert!(catalog.move_stack(id, 1, [DriveId(7), second.drive]).await.unwrap());
     assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [first], "what is counted is not left over");
     assert!(!catalog.begin_rebuild(&found, 1, DriveId(22)).await.unwrap(), "it lies elsewhere by now");
     sound(&catalog).await;
@@ -207,7 +207,7 @@ async fn stacks_that_a_recovery_has_missed_are_lost_until_they_are_rebuilt() {
     assert!(catalog.failed_drives().await.unwrap().is_empty(), "the drive itself is good");
     let elsewhere = catalog.note_missing(blob, &[(DriveId(20), [4; 16])]).await;
     assert!(matches!(elsewhere, Err(CatalogError::Conflict)), "it counts no stack there");
-    assert!(catalog.move_stack(blob, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(catalog.move_stack(blob, 1, [DriveId(7), DriveId(20)]).await.unwrap());
     assert!(catalog.lost_on_replaced().await.unwrap().is_empty());
 }
 
@@ -246,9 +246,22 @@ async fn what_a_replaced_drive_held_stays_lost_and_what_is_written_to_the_new_on
     catalog.fail_drive(DriveId(7), 6).await.unwrap();
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs.len(), 2);
     assert_eq!(catalog.replace_drive(DriveId(7), [3; 16]).await.unwrap(), Some(bytes + new.stack_bytes));
-    assert!(catalog.move_stack(old, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(catalog.move_stack(old, 1, [DriveId(7), DriveId(20)]).await.unwrap());
     assert_eq!(catalog.lost_page(DriveId(7), None, 9).await.unwrap().blobs[0].0.blob, new.blob);
     assert!(!catalog.is_stack_lost(DriveId(20), old).await.unwrap(), "it is whole again");
+    sound(&catalog).await;
+}
+
+#[tokio::test]
+async fn a_stack_that_was_taken_for_lost_is_known_as_left_when_it_moves() {
+    let store = MemoryStore::new();
+    let catalog = catalog_in(Arc::new(store.clone())).await;
+    let (id, _) = stored(&catalog, &[10, 20]).await;
+    store.corrupt(&key::on_drive(DriveId(7), id), |bytes| bytes[0] ^= 3);
+    assert!(catalog.is_stack_lost(DriveId(7), id).await.unwrap(), "what cannot be read may be lost");
+    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)]).await.unwrap());
+    let left = RebuildTarget { drive: DriveId(7), index: 1, spare: false };
+    assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [left]);
     sound(&catalog).await;
 }
 
@@ -286,7 +299,9 @@ async fn what_lies_on_a_drive_that_is_back_counts_when_it_was_looked_for() {
     // What was rebuilt elsewhere is left over on a drive, unless a rebuild is aimed there.
     assert!(catalog.begin_rebuild(&found, 1, DriveId(20)).await.unwrap());
     assert!(!catalog.note_left_over(id, DriveId(20), 1).await.unwrap());
-    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)], false).await.unwrap());
+    assert!(catalog.move_stack(id, 1, [DriveId(7), DriveId(20)]).await.unwrap());
+    assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [target], "it counted there");
+    catalog.forget_rebuild_targets(id, &[target]).await.unwrap();
     assert!(catalog.note_left_over(id, DriveId(7), 1).await.unwrap());
     assert_eq!(catalog.rebuild_targets(id).await.unwrap(), [target]);
     catalog.forget_rebuild_targets(id, &[target]).await.unwrap();

@@ -461,7 +461,7 @@ impl Rack {
         let Some(target) = self.ops.get(op).and_then(|op| op.reserved.first().copied()) else { return };
         self.release_space(op);
         let Some(state) = self.ops.get_mut(op) else { return };
-        let Work::Rebuild { blob, ref drives, lost, .. } = state.request.work else { return };
+        let Work::Rebuild { blob, ref drives, lost, in_place, .. } = state.request.work else { return };
         let (drives, tries) = (drives.clone(), state.count_try());
         let fine = |result| matches!(result, DriveResult::Fine | DriveResult::Unused);
         let from = drives[usize::from(lost)];
@@ -487,7 +487,9 @@ impl Rack {
         if !target_fine {
             state.shun(target);
         }
-        let may_lie_there = state.may_lie_on(from);
+        // What lies on a drive that is back is not lost before it was looked at.
+        let (was_left, may_look) = (state.may_lie_on(from), state.may_do_with_itself() && !in_place);
+        let may_lie_there = was_left || (may_look && self.is_sought(from, false));
         let others = self.others_of(blob, &drives, lost);
         let mut sources = outcomes.iter().filter(|outcome| outcome.drive != target);
         let some_failed = sources.any(|outcome| outcome.result.may_do_better());

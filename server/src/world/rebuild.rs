@@ -157,7 +157,7 @@ impl World {
         let (handle, context, in_service) = (self.handle.clone(), self.context.clone(), self.in_service());
         let (aiming, back) = (Arc::clone(&self.aiming), self.drive(from));
         self.start(async move {
-            let counted = count_moved(&context, (blob, index), [from, to], removes).await;
+            let counted = count_moved(&context, (blob, index), [from, to]).await;
             let done = match counted {
                 Ok(true) => {
                     // One that is back may have the stack still, for which it was looked in vain.
@@ -194,12 +194,11 @@ async fn count_moved(
     context: &Context,
     (blob, index): (BlobId, u8),
     [from, to]: [DriveId; 2],
-    removes: bool,
 ) -> Result<bool, CatalogError> {
     let counted = if from == to {
         context.catalog.count_returned(blob, index, to).await
     } else {
-        context.catalog.move_stack(blob, index, [from, to], removes).await
+        context.catalog.move_stack(blob, index, [from, to]).await
     };
     let Err(error) = &counted else { return counted };
     if !lies_on(context, blob, index, to).await {

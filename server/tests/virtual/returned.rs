@@ -91,6 +91,30 @@ fn a_crash_at_any_step_of_taking_a_drive_back_loses_nothing_and_the_next_start_g
 }
 
 #[test]
+fn what_lies_on_a_drive_that_is_back_and_does_not_answer_yet_is_not_written_over() {
+    let mut site = of_small_packs();
+    let facts = site.facts();
+    site.run(async |larder| {
+        let keys = filled(larder, &facts).await;
+        let drive = fullest(larder, &keys).await;
+        let medium = &facts.media[drive.index()];
+        // Of each blob that has a stack there another one has rotted: without the drive nothing can be rebuilt.
+        for blob in blobs(larder, &keys).await.iter().filter(|blob| blob.drives.contains(&drive)) {
+            let other = blob.drives.iter().position(|other| *other != drive).unwrap();
+            facts.media[blob.drives[other].index()].flip_bit(&stack_name(blob.blob, other as u8), 100, 4);
+        }
+        fail(larder, drive).await;
+        let uuid = label::uuid_of(&**medium).await.unwrap();
+        medium.set_dead(true);
+        larder.status().replace_with(drive, async move { Ok(Taken::Itself(uuid)) }).await.unwrap();
+        tokio::time::sleep(48 * HOUR).await;
+        medium.set_dead(false);
+        larder.until("looked for", 48 * HOUR, async || left_bytes(larder, drive).await == 0).await;
+        all_read(larder, &keys).await;
+    });
+}
+
+#[test]
 fn what_nobody_counts_stays_until_its_header_shows_that_no_newer_catalog_wrote_it() {
     let mut site = of_small_packs();
     let facts = site.facts();
