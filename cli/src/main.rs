@@ -34,6 +34,7 @@ mod take_over;
 mod temperature;
 mod users;
 mod verify;
+mod window;
 
 use args::{Arguments, CatalogCommand, Command, DriveCommand, Reproduce, UserCommand};
 use ceph_args::CephCommand;

@@ -4,6 +4,7 @@ use crate::args::Status as Options;
 use crate::human::{bytes, count, counted, percent, seconds, table, watts};
 use crate::output;
 use crate::scrub;
+use crate::window::Window;
 use server::admin::Client;
 use server::report::{
     ChecksStatus, DriveCounts, ExposureReport, FrontStatus, GroupCounts, IntakeStatus, ReadAheadStatus, RebuildReport,
@@ -38,8 +39,10 @@ async fn watch(client: &Client, json: bool) -> anyhow::Result<()> {
             continue;
         }
         let text = text(&status);
+        // Looked at each time: the window may have another size by now.
+        let text = Window::of_stdout().filter(|_| in_place).map_or(text.clone(), |window| window.fit(&text));
         let shown = match drawn_lines {
-            // Without wrapping, the number of lines leads back to the first one.
+            // Where the terminal wraps nothing, the number of lines leads back to the first one.
             None if in_place => format!("\x1b[?7l{text}\x1b[?7h"),
             Some(lines) if in_place => format!("\x1b[{lines}F\x1b[J\x1b[?7l{text}\x1b[?7h"),
             None => text.clone(),

@@ -221,10 +221,13 @@ impl ErrorResponse {
         } else {
             ErrorCode::IncompleteBody
         };
-        if code == ErrorCode::InvalidRequest {
-            return code.with(format!("The chunked body is not well-formed ({name})."));
+        match code {
+            ErrorCode::InvalidRequest => code.with(format!("The chunked body is not well-formed ({name}).")),
+            ErrorCode::IncompleteBody if name.starts_with("Incomplete:") => {
+                code.with("The request body terminated unexpectedly")
+            }
+            _ => code.into(),
         }
-        Self::from(code)
     }
 
     /// The answer to the request `request_id` for `resource`.

@@ -130,11 +130,14 @@ impl<B> ChunkedBody<B> {
     /// Checks what came once the body is over.
     ///
     /// # Errors
-    /// A body without the chunk of no bytes, which ends it: the library takes one that is cut off between two chunks. A
-    /// trailer with lines that are no headers.
+    /// A body without the chunk of no bytes, which ends it, or of chunks that are not signed without the empty line
+    /// behind the trailer: the library takes what is cut off there. A trailer with lines that are no headers.
     fn check_end(&self) -> Result<(), StdError> {
         match &self.state {
             _ if self.mode == ChunkMode::Plain => Ok(()),
+            ChunkState::Trailer(trailer) if self.mode == ChunkMode::Unsigned && !ends_with_empty_line(trailer) => {
+                Err("Incomplete: the last line end is missing".into())
+            }
             ChunkState::Trailer(trailer) if trailer.split(|byte| *byte == b'\n').all(is_trailer_line) => Ok(()),
             ChunkState::Trailer(_) => Err("MalformedTrailer: a line is no header".into()),
             _ => Err("Incomplete: the last chunk is missing".into()),
@@ -148,6 +151,11 @@ impl<B> ChunkedBody<B> {
             self.ready.extend([format!("{:x}\r\n", data.len()).into(), data, Bytes::from_static(b"\r\n")]);
         }
     }
+}
+
+/// True if the last line of `trailer` is empty.
+fn ends_with_empty_line(trailer: &[u8]) -> bool {
+    trailer == b"\r\n" || trailer.ends_with(b"\r\n\r\n")
 }
 
 /// True of a line of a trailer: a header, or nothing.
@@ -245,7 +253,10 @@ mod tests {
                 (b"0\r\ngarbage\r\n\r\n", Some("MalformedTrailer")),
                 (b"0\r\na b:c\r\n\r\n", Some("MalformedTrailer")),
                 (b"0\r\n:c\r\n\r\n", Some("MalformedTrailer")),
-                (b"0\r\na:b\r\n\r\nmore", Some("MalformedTrailer")),
+                (b"0\r\na:b\r\n\r\nmore:b\r\n", Some("Incomplete").filter(|_| kind == UNSIGNED)),
+                (b"0\r\na:b\r\n\rX", Some(if kind == UNSIGNED { "Incomplete" } else { "MalformedTrailer" })),
+                (b"0\r\na:b\r\n", Some("Incomplete").filter(|_| kind == UNSIGNED)),
+                (b"0\r\n", Some("Incomplete").filter(|_| kind == UNSIGNED)),
             ] {
                 let mut framing = ChunkedBody::of(&headers, ());
                 framing.take(Bytes::from_static(sent)).unwrap();

@@ -1,11 +1,16 @@
 """The binary's other words: plans of the shipped racks, refusals with place and mend, JSON that programs can read."""
 
+import fcntl
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import stat
+import struct
 import subprocess
+import termios
 import time
 
 from harness import BINARY, BRISK, STAYING, SystemTest, larder, noise, refusal
@@ -227,6 +232,39 @@ class Words(SystemTest):
             output = larder(*words, "--data", server.data)
             self.assertEqual((output.returncode, output.stderr), (0, ""))
             self.assertGreater(len(output.stdout.splitlines()), 5)
+
+    def watched(self, server, rows, columns):
+        """What `status --watch` draws first and second in a window of that size."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
+        command = [BINARY, "status", "--watch", "--data", server.data]
+        drawn = b""
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs) as watch:
+            os.close(theirs)
+            try:
+                while drawn.count(b"\x1b[?7h") < 2:
+                    drawn += os.read(ours, 65536)
+            finally:
+                watch.kill()
+        os.close(ours)
+        first, second, *_ = drawn.decode().replace("\r", "").split("\x1b[?7h")
+        back = re.match(r"\x1b\[(\d+)F\x1b\[J\x1b\[\?7l", second)
+        first, second = first.removeprefix("\x1b[?7l"), second[back.end():]
+        self.assertEqual(int(back[1]), len(first.splitlines()), "the second is drawn over the first")
+        return first.splitlines(), second.splitlines()
+
+    def test_a_status_that_is_watched_fits_into_the_window(self):
+        server = self.rack("nas8", STAYING)
+        [warning] = server.status()["warnings"]
+        for rows, columns in ((100, 300), (60, 80), (50, 40), (12, 60)):
+            for lines in self.watched(server, rows, columns):
+                self.assertLess(len(lines), rows)
+                self.assertLessEqual(max(map(len, lines)), columns)
+                if rows > 20:
+                    words = " ".join(" ".join(lines).split())
+                    self.assertIn(warning, words, "every word can be read")
+                else:
+                    self.assertRegex(lines[-1], r"\.\.\. and \d+ more lines")
 
     def test_a_server_that_is_not_there_is_said_to_be_so(self):
         data = self.made("nas8", **BRISK)

@@ -228,8 +228,8 @@ class Requests(SystemTest):
             self.is_answered(self.server.ask("GET", "/pantry", query=f"{name}="), 200)
             self.is_answered(self.server.ask("GET", "/pantry", query=f"{name}=&id=x"), 404, "NoSuchConfiguration")
 
-    def chunked(self, key, body, trailer, announced=None):
-        """The answer to a PUT in unsigned chunks with this trailer."""
+    def chunked(self, key, body, trailer, announced=None, end=b"\r\n"):
+        """The answer to a PUT in unsigned chunks with this trailer, and `end` behind it."""
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
         headers = {
             "X-Amz-Date": now,
@@ -238,7 +238,7 @@ class Requests(SystemTest):
             "Content-Encoding": "aws-chunked",
             **({"x-amz-trailer": announced} if announced else {}),
         }
-        chunks = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, trailer)
+        chunks = b"%x\r\n%s\r\n0\r\n%s%s" % (len(body), body, trailer, end)
         return self.signed_by_hand(headers, method="PUT", path=f"/pantry/{key}", body=chunks)
 
     def test_a_chunked_body_has_the_trailer_that_it_announces(self):
@@ -251,6 +251,8 @@ class Requests(SystemTest):
         self.is_answered(self.chunked("u", body, wrong, crc), 400, "BadDigest")
         for trailer in [b"", b"x-amz-checksum-sha1:AAAA\r\n", b"x-amz-foo:1\r\n", b"garbage\r\n", right + right]:
             self.is_answered(self.chunked("u", body, trailer, crc), 400, "MalformedTrailerError")
+        for end in [b"", b"\r", b"\rX"]:
+            self.is_answered(self.chunked("u", body, right, crc, end), 400, "IncompleteBody")
         # A checksum that nobody announced would not be verified.
         for trailer in [right, wrong, b"garbage\r\n"]:
             self.is_answered(self.chunked("u", body, trailer), 400, "MalformedTrailerError")

@@ -2,12 +2,14 @@
 of `larder status`, in its JSON and in the metrics, and is none any more once it ends."""
 
 import errno
+import glob
 import json
 import os
+import re
 import shutil
-import unittest
 
 import faults
+import test_pool
 from harness import BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 
 METRICS = {"metrics.listen": "127.0.0.1:0"}
@@ -256,3 +258,89 @@ class InTheRack(Warnings):
             self.warns(server, "scrub_paused")
             self.assertEqual(larder("scrub", "resume", "--data", server.data).returncode, 0)
             self.is_calm(server, "scrub_paused")
+
+    def test_a_scrub_that_does_not_end_within_its_period(self):
+        server, _, _ = self.cold(1)
+        server = self.again(server, {**PACKS, "scrub.period": "5 min", "scrub.starts_per_day": 0})
+        [said] = self.warns(server, "scrub_overdue")
+        self.assertIn("starts_per_day", said)
+        server = self.again(server, {**PACKS, "scrub.period": "1 h", "scrub.starts_per_day": 100})
+        self.is_calm(server, "scrub_overdue")
+
+    def test_blobs_that_the_loss_of_one_tray_would_cost(self):
+        with open(os.path.join(test_pool.RACKS, "nas8.toml"), encoding="utf-8") as file:
+            rack = file.read()
+        # A group has two drives in the first tray, and one in each of the others.
+        trays = [0, 0, 1, 2, 0, 0, 1, 2]
+        of_drive = iter(trays)
+        in_tray = lambda of: f"fails_with = {{ {of[1]}, tray = {next(of_drive)} }}"
+        rack = re.sub(r"fails_with = \{ (.*) \}", in_tray, rack)
+        path, domain = os.path.join(self.root, "trays.toml"), "[failure_domains.tray]\nloses_media = true\n\n"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(rack.replace("[failure_domains.drive]", domain + "[failure_domains.drive]"))
+        server = self.rack(path, PACKS)
+        server.until_asleep()
+        server.filled({"whole": noise(300_000, 1)})
+        server.until_cold()
+        self.assertNotIn("blobs_crowded", server.status()["conditions"])
+        groups = {}
+        for drive in json.loads(self.drive(server, "list", "--json").stdout):
+            groups.setdefault(drive["group"], []).append(drive["drive"])
+        away = [next(drive for drive in drives if trays[drive]) for drives in groups.values()]
+        for drive in away:
+            os.rename(self.place(server, drive), os.path.join(self.root, f"away-{drive}"))
+        server.filled({"crowded": noise(300_000, 2)})
+        [said] = self.warns(server, "blobs_crowded")
+        self.assertIn("bring those back, and write the objects again", said)
+        for drive in away:
+            os.rename(os.path.join(self.root, f"away-{drive}"), self.place(server, drive))
+        server = self.again(server)
+        self.is_calm(server, "blobs_crowded")
+
+
+class OfThePool(Warnings):
+    description = test_pool.Pool.description
+
+    def pooled(self, drives):
+        return self.made(self.description([None] * drives), **{**STAYING, **METRICS, "intake.below": "1 MiB"})
+
+    def test_a_pool_that_was_made_with_too_few_drives_for_two_copies(self):
+        data = self.pooled(4)
+        server = self.serve(data)
+        self.assertNotIn("pool_one_copy", server.status()["conditions"])
+        self.assertEqual(server.stop(), 0)
+        shutil.copy(self.description([None] * 6), os.path.join(data, "rack.toml"))
+        for drive in (4, 5):
+            place = os.path.join(data, "pool", f"{drive:04}")
+            os.mkdir(place)
+            with open(os.path.join(place, "intake.join"), "wb"):
+                pass
+        server = self.serve(data)
+        [said] = self.warns(server, "pool_one_copy")
+        self.assertIn("one of 6 drives", said)
+        self.assertNotIn("pool_drive_missing", server.status()["conditions"])
+
+    def test_a_rotation_that_cannot_be_brought_up_to_the_other_one(self):
+        shim = self.shim()
+        data = self.pooled(6)
+        server = self.serve(data)
+        objects = {f"{number:03}": noise(5_000, number) for number in range(40)}
+        server.filled(objects)
+        server.kill()
+        server = self.serve(data)
+        shelves = lambda: glob.glob(os.path.join(data, "pool", "*", "*.shelf"))
+        server.until("each rotation has a shelf", lambda _: len(shelves()) == 2)
+        self.assertEqual(server.stop(), 0)
+        with open(shelves()[0], "r+b") as shelf:
+            shelf.seek(-4096, os.SEEK_END)
+            shelf.write(bytes(4096))
+        shim.arm("fail", [("create", ".new", 1)], faults.FOREVER, errno.ENOSPC)
+        server = self.serve(data, shim.environment())
+        self.warns(server, "pool_incomplete")
+        self.reads(server.client(), "pantry", objects)
+        self.assertLess(shim.hits(), 100, "what finds no room is tried again after a pause")
+        shim.disarm()
+        server = self.again(server)
+        self.is_calm(server, "pool_incomplete")
+        self.reads(server.client(), "pantry", objects)
+

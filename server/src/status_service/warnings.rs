@@ -218,9 +218,9 @@ fn crowded(status: &Status) -> Option<Warning> {
     let blobs = Some(status.totals.crowded_placements).filter(|blobs| *blobs > 0)?;
     let (blobs, have) = (counted(blobs, "blob"), if blobs == 1 { "has" } else { "have" });
     Some(Condition::BlobsCrowded.warns(format!(
-        "{blobs} written since the server started {have} more stacks in one failure domain than the code makes up for, \
-         since drives of other domains were away or full: the loss of that domain would cost them; bring those drives \
-         back, and write the objects again"
+        "{blobs} written since the server started {have} more stacks in one failure domain than the code makes up for: \
+         the loss of that domain would cost them. If drives of other domains were away or full, bring those back, and \
+         write the objects again; else the rack has too few domains, which `larder plan` shows"
     )))
 }
 
