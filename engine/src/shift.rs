@@ -32,8 +32,6 @@ mod tests;
 
 /// How long a transformation waits that failed for no fault of a drive.
 const RETRY: Duration = Duration::from_secs(30);
-/// A drive without room is written to again after so long: somebody else may have made some.
-const FULL_PAUSE: Duration = Duration::from_mins(1);
 
 /// A transformation that took this part of the logging period or more was as long, in percent.
 const IDEAL_PERCENT: u128 = 95;
@@ -162,7 +160,7 @@ pub enum ShiftEvent {
     Used(PoolDrive),
     /// The drive has failed, or is gone.
     Lost(PoolDrive),
-    /// The drive has no room for more; what it holds can be read. It is written to again after a minute.
+    /// The drive has no room for more; what it holds can be read.
     Full(PoolDrive),
     /// The drive is back and awake, with room.
     Back(PoolDrive),
@@ -260,17 +258,10 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct DriveState {
     phase: Phase,
-    /// It had no room when it was last written to, and is written to again from then on.
-    full_until: Option<Time>,
+    full: bool,
     uncontrolled: bool,
     stages: Stages,
     idle_since: Option<Time>,
-}
-
-impl DriveState {
-    fn is_full(&self) -> bool {
-        self.full_until.is_some()
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +315,7 @@ impl Shift {
         assert!(drives > 0 && policy.log_bytes > 0, "a log needs a drive, and a size");
         assert!(policy.overrun != Overrun::Stretch(0), "a log may have its own size");
         let (phase, stages) = (Phase::Awake, Stages::default());
-        let state = DriveState { phase, full_until: None, uncontrolled: false, stages, idle_since: None };
+        let state = DriveState { phase, full: false, uncontrolled: false, stages, idle_since: None };
         Self {
             policy,
             drives: (0..drives).map(|_| state).collect(),
@@ -344,9 +335,6 @@ impl Shift {
 
     /// Takes note of `event` at `now`, and appends what is to be done.
     pub fn apply(&mut self, now: Time, event: ShiftEvent, actions: &mut Vec<ShiftAction>) {
-        for state in &mut self.drives {
-            state.full_until = state.full_until.filter(|until| *until > now);
-        }
         match event {
             ShiftEvent::Found { log, drive } => self.found(log, drive),
             ShiftEvent::Uncontrolled(drive) => self.drive_mut(drive).uncontrolled = true,
@@ -357,10 +345,10 @@ impl Shift {
             ShiftEvent::Awoke(drive) => self.awoke(drive),
             ShiftEvent::Used(drive) => self.drive_mut(drive).idle_since = None,
             ShiftEvent::Lost(drive) => self.lose(drive, actions),
-            ShiftEvent::Full(drive) => self.drive_mut(drive).full_until = Some(now + FULL_PAUSE),
+            ShiftEvent::Full(drive) => self.drive_mut(drive).full = true,
             ShiftEvent::Back(drive) => {
                 let state = self.drive_mut(drive);
-                state.full_until = None;
+                state.full = false;
                 if state.phase == Phase::Lost {
                     state.phase = Phase::Awake;
                 }
@@ -377,8 +365,7 @@ impl Shift {
         let retries = self.sealed.values().filter(|log| log.under_way.is_none()).map(|log| log.not_before);
         let timeout = self.policy.idle_timeout;
         let sleeps = self.drives.iter().filter_map(|drive| Some(drive.idle_since? + timeout?));
-        let full = self.drives.iter().filter_map(|drive| drive.full_until);
-        retries.filter(|at| *at > Time::ZERO).chain(sleeps).chain(full).min().unwrap_or(Time::MAX)
+        retries.filter(|at| *at > Time::ZERO).chain(sleeps).min().unwrap_or(Time::MAX)
     }
 
     /// The stages of `drive` at this moment.
@@ -483,7 +470,7 @@ impl Shift {
             TransformOutcome::SourceLost => self.lose_log(log, actions),
             TransformOutcome::TargetLost => self.lose(transform.to, actions),
             TransformOutcome::TargetFull => {
-                self.drive_mut(transform.to).full_until = Some(now + FULL_PAUSE);
+                self.drive_mut(transform.to).full = true;
                 self.interrupt(log, now);
             }
             TransformOutcome::Failed => self.interrupt(log, now + RETRY),
@@ -563,12 +550,12 @@ impl Shift {
     fn rotate(&mut self, now: Time, actions: &mut Vec<ShiftAction>) {
         let is_due = self
             .open
-            .is_none_or(|open| open.bytes >= self.policy.log_bytes || self.flush || self.state(open.drive).is_full());
+            .is_none_or(|open| open.bytes >= self.policy.log_bytes || self.flush || self.state(open.drive).full);
         let Some(next) = self.next_on_duty().filter(|_| is_due && !self.is_backed_up()) else { return };
         if !self.woken(next, actions) {
             return;
         }
-        assert!(!self.state(next).is_full(), "{next:?} has room for a log");
+        assert!(!self.state(next).full, "{next:?} has room for a log");
         let apart = self.policy.overrun != Overrun::Overlap && self.lone().is_none();
         assert!(!apart || !self.stages(next).transforms(), "{next:?} logs, and is in no other stage");
         self.leave(actions);
@@ -737,7 +724,7 @@ impl Shift {
             Overrun::Stretch(times) => u64::from(times),
         };
         let most = self.policy.log_bytes.saturating_mul(times);
-        let admits = self.open.is_some_and(|open| open.bytes < most && !self.state(open.drive).is_full());
+        let admits = self.open.is_some_and(|open| open.bytes < most && !self.state(open.drive).full);
         if admits != self.admits {
             self.admits = admits;
             actions.push(ShiftAction::Admit(admits));
@@ -777,7 +764,7 @@ impl Shift {
     /// Whether logs and trees can be written to `drive`.
     pub fn is_writable(&self, drive: PoolDrive) -> bool {
         let state = self.state(drive);
-        state.phase != Phase::Lost && !state.is_full()
+        state.phase != Phase::Lost && !state.full
     }
 
     /// The only drive that takes writes, if there is but one: it does everything.

@@ -298,18 +298,17 @@ impl Cycle {
         });
         let (drives, shared, cycle) = (drives.collect::<Vec<_>>(), Arc::clone(&self.shared), self.number);
         let work = move || {
-            let has_freed = merging::run(&shared, &shared.cycles[cycle], &drives);
-            shared.queue.send(Message::Merged { cycle, has_freed });
+            merging::run(&shared, &shared.cycles[cycle], &drives);
+            shared.queue.send(Message::Merged { cycle });
         };
         let thread = thread::Builder::new().name("intake-merge".into()).spawn(work);
         self.merging = thread.inspect_err(|error| tracing::warn!(%error, "no thread to merge shelves with")).ok();
     }
 
-    /// The merging thread has nothing more to do, and `has_freed` some room or none.
-    pub(crate) fn merged(&mut self, has_freed: bool) {
+    /// The merging thread has nothing more to do. There may be room now.
+    pub(crate) fn merged(&mut self) {
         self.merging = None;
-        let drives = if has_freed { self.drives.len() as u32 } else { 0 };
-        for position in (0..drives).map(PoolDrive) {
+        for position in (0..self.drives.len() as u32).map(PoolDrive) {
             let is_there = self.drives[position.0 as usize].as_ref().is_some_and(|drive| !drive.is_lost());
             if is_there && !self.shift.is_writable(position) {
                 self.handle(ShiftEvent::Back(position));

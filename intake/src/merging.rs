@@ -30,18 +30,14 @@ use std::sync::Arc;
 /// A drive, and whether it takes writes.
 pub(crate) type Target = (Arc<Drive>, bool);
 
-/// Heals, merges and removes until nothing is left to do. True if that may have made room.
-pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
-    let mut has_freed = false;
+/// Heals, merges and removes until nothing is left to do.
+pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
     heal_if_needed(shared, cycle, drives);
-    while step(shared, cycle, drives) {
-        has_freed = true;
-    }
+    while step(shared, cycle, drives) {}
     // Merges may have met damage.
     if !cycle.left_out.lock().is_empty() {
         heal_if_needed(shared, cycle, drives);
     }
-    has_freed
 }
 
 fn heal_if_needed(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {

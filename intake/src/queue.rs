@@ -58,8 +58,8 @@ impl Submission {
 pub(crate) enum Message {
     /// A transformation ended.
     Transformed { cycle: usize, log: LogId, attempt: Attempt, outcome: TransformOutcome },
-    /// There is nothing more to merge; what was merged `has_freed` some room, or nothing was.
-    Merged { cycle: usize, has_freed: bool },
+    /// There is nothing more to merge.
+    Merged { cycle: usize },
     /// A drive has woken, or has not.
     Awoke { cycle: usize, drive: PoolDrive, awake: bool },
     /// The log on duty is to be left; answered once it and all before it are shelves.

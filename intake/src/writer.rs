@@ -118,7 +118,7 @@ impl Writer {
             Message::Transformed { cycle, log, attempt, outcome } => {
                 self.cycles[cycle].transformed(log, attempt, outcome);
             }
-            Message::Merged { cycle, has_freed } => self.cycles[cycle].merged(has_freed),
+            Message::Merged { cycle } => self.cycles[cycle].merged(),
             Message::Awoke { cycle, drive, awake } => self.cycles[cycle].awoke(drive, awake),
             Message::Flush(answerer) => {
                 let logs = self.cycles.iter().map(Cycle::logs_end).collect();

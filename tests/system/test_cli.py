@@ -255,7 +255,8 @@ class Words(SystemTest):
 
     def test_a_status_that_is_watched_fits_into_the_window(self):
         server = self.rack("nas8", STAYING)
-        [warning] = server.status()["warnings"]
+        server.filled({"k": noise(1_000, 1)})
+        [warning] = server.until("it warns", lambda status: len(status["warnings"]) == 1)["warnings"]
         for rows, columns in ((100, 300), (60, 80), (50, 40), (12, 60)):
             for lines in self.watched(server, rows, columns):
                 self.assertLess(len(lines), rows)
