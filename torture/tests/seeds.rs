@@ -443,6 +443,11 @@ fn what_lies_on_a_drive_that_is_back_is_looked_for_before_it_is_written_over() {
 }
 
 #[test]
+fn a_stack_with_nothing_in_its_header_and_the_footer_of_another_is_repaired() {
+    sound(7_427_934_744);
+}
+
+#[test]
 fn servers_that_are_stopped_amid_faults_close_and_lose_nothing() {
     let mut totals = Totals::default();
     let abrupt = (STOPPED_FROM..).filter(|seed| Plan::of(*seed).abrupt);

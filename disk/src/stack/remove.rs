@@ -2,7 +2,7 @@
 //!
 //! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
 //! blob and index. Where there is no header, or another's, the footer decides, and where there is none, the checksum
-//! page before it. A file with none of the three was never complete, and bears the number and the nonce of
+//! page before it; that page decides as well where there is no header, and another's footer. A file with none of the three was never complete, and bears the number and the nonce of
 //! this blob in its name: it is what an attempt at this very stack has left.
 //!
 //! Invariants: a file that shows itself to be another's is left where it is, and reported. A block that cannot be read
@@ -118,9 +118,9 @@ struct Witnesses<'a> {
 
 impl Witnesses<'_> {
     /// Whose the file is; `None` if it shows nothing, since it was never complete. Its name and either its header or
-    /// its footer, or its checksum page where the footer shows nothing, are enough to make it the stack that is
+    /// its footer, or its checksum page where one of the two shows nothing, are enough to make it the stack that is
     /// `meant`: a write that was to go elsewhere may have put another's into the place of one of them. But no write of
-    /// this rack puts another rack's header there.
+    /// this rack puts another rack's there.
     async fn owner(mut self, meant: Owner) -> Result<Option<Owner>, DriveError> {
         let header = self.ask(Some(0), of_header).await?;
         if header == Some(meant) {
@@ -128,8 +128,13 @@ impl Witnesses<'_> {
         }
         let end = self.drive.len(self.name).await?;
         let footer = self.ask(end.checked_sub(BLOCK), of_footer).await?;
+        let is_of_ours = footer.is_some_and(|(rack, ..)| rack == meant.0);
         let last = match footer {
             None => self.ask(end.checked_sub(2 * BLOCK), of_page).await?,
+            Some(shown) if shown != meant && header.is_none() && is_of_ours => {
+                let page = self.ask(end.checked_sub(2 * BLOCK), of_page).await?;
+                page.filter(|page| *page == meant).or(footer)
+            }
             shown => shown,
         };
         if last == Some(meant) && header.is_none_or(|(rack, ..)| rack == meant.0) {

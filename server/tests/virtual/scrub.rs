@@ -302,10 +302,13 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
         let all = blobs(larder, &keys).await;
         let from = &all[1];
         // A write that was to go to another stack, in the place of the header of one and of the footer of another; and
-        // of the header of one whose footer has rotted.
-        for (of, index, at_end, rots) in
-            [(&all[0], 2_u8, false, false), (&all[0], 4, true, false), (&all[2], 1, false, true)]
-        {
+        // of the header of one whose footer has rotted, and the other way round.
+        for (of, index, at_end, rots) in [
+            (&all[0], 2_u8, false, false),
+            (&all[0], 4, true, false),
+            (&all[2], 1, false, true),
+            (&all[2], 3, true, true),
+        ] {
             let (name, other) = (stack_name(of.blob, index), stack_name(from.blob, 3));
             let strayed = facts.media[from.drives[3].index()].contents(&other).unwrap();
             let medium = &facts.media[of.drives[usize::from(index)].index()];
@@ -315,7 +318,7 @@ fn a_stack_under_the_header_of_another_is_replaced_and_under_another_footer_as_w
             medium.write_at(&name, at as u64, Buffer::copy_of(block)).await.unwrap();
             medium.sync(&name).await.unwrap();
             if rots {
-                medium.flip_bit(&name, end as u64 - 4_000, 1);
+                medium.flip_bit(&name, if at_end { 100 } else { end as u64 - 4_000 }, 1);
             }
         }
         scrub(larder).await;
