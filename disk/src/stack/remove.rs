@@ -2,8 +2,9 @@
 //!
 //! A name alone is no proof: before a file is removed or replaced, its header is read and must show the intended rack,
 //! blob and index. Where there is no header, or another's, the footer decides, and where there is none, the checksum
-//! page before it; that page decides as well where there is no header, and another's footer. A file with none of the three was never complete, and bears the number and the nonce of
-//! this blob in its name: it is what an attempt at this very stack has left.
+//! page before it; that page decides as well where there is no header, and another's footer. A file with none of the
+//! three was never complete, and bears the number and the nonce of this blob in its name: it is what an attempt at this
+//! very stack has left.
 //!
 //! Invariants: a file that shows itself to be another's is left where it is, and reported. A block that cannot be read
 //! is none that was never written: where two of the three cannot be, it may be the drive that fails and not the
