@@ -27,13 +27,15 @@ pub(crate) async fn nothing_is_rotten(running: &Running, plan: &Plan) {
         let drives: Vec<_> = blob.drives.iter().map(|drive| Some(seen(running, *drive))).collect();
         let inspected = stack::inspect_deeply(described, &drives, &mut Vec::new()).await;
         let (known, beyond) = (known.get(&id), plan.beyond);
-        let awaited = if beyond { lost_of(running, &blob).await } else { Vec::new() };
+        let lost = lost_of(running, &blob).await;
+        let awaited = if beyond { lost.clone() } else { Vec::new() };
         // What was lost with drives the rebuild knows of, and what a scrub found damaged beside that is a finding.
         let damaged = known.map_or(0, |known| known.damaged.len());
         let is_beyond_repair = beyond && awaited.len() + damaged > usize::from(blob.code_parity);
         let inspected = Inspection { flaws: without(inspected.flaws, &awaited), ..inspected };
         let others = not_shown_as_its_own(&blob, &drives, &inspected).await;
-        let is_right = is_beyond_repair || is_as_promised(running, &blob, &inspected, (known, beyond, &others));
+        let is_right =
+            is_beyond_repair || is_as_promised(running, &blob, &inspected, (known, beyond), (&lost, &others));
         running.journal.demand(is_right, Rule::Audit, || {
             format!("after a scrub {id} has {:?}, {:?}; known is {known:?}", inspected.flaws, inspected.payload)
         });
@@ -103,7 +105,8 @@ fn is_as_promised(
     running: &Running,
     blob: &Blob,
     inspected: &Inspection,
-    (known, beyond, others): (Option<&ScrubFinding>, bool, &[u8]),
+    (known, beyond): (Option<&ScrubFinding>, bool),
+    (lost, others): (&[u8], &[u8]),
 ) -> bool {
     if inspected.payload.is_err() {
         return beyond && known.is_some_and(|known| !known.lost.is_empty());
@@ -112,8 +115,9 @@ fn is_as_promised(
         let name = stack_name(blob.blob, *index);
         let state = running.overlay.state();
         let foreign = state.drives[blob.drives[usize::from(*index)].index()].faults_of(&name);
-        let said = known.is_some_and(|known| known.damaged.iter().any(|stack| stack.index == *index));
-        said && (others.contains(index) || foreign.is_some_and(|file| file.foreign))
+        // Another's file in the place of a stack that was lost with a drive is the rebuild's to report.
+        let is_damaged = known.is_some_and(|known| known.damaged.iter().any(|stack| stack.index == *index));
+        (is_damaged || lost.contains(index)) && (others.contains(index) || foreign.is_some_and(|file| file.foreign))
     })
 }
 
