@@ -93,7 +93,7 @@ class OwnChecksum(SystemTest):
         server = self.serve(server.data)
         server.until("all but it are in the rack", lambda s: s["workshop"]["staged_count"] == 1 and
                      s["workshop"]["migrations_under_way"] == 0)
-        self.assertIn("s3://pantry/k2 do not have the object's own checksum", server.log())
+        self.assertIn('key="k2" reason="its bytes do not have its own checksum"', server.log())
         del objects["k2"]
         self.reads(server.client(), "pantry", objects)
 
