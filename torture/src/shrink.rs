@@ -9,6 +9,10 @@ use crate::plan::{Item, LifeEnd, Plan};
 use crate::report::{Report, run};
 use crate::{readers, tags};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Shrinking ends after so long on the wall: a run that never ends takes seconds to try.
+const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The smallest run that was found to break the rule.
 #[derive(Clone, Debug)]
@@ -21,12 +25,14 @@ pub struct Shrunk {
     pub tried: u64,
 }
 
-/// Looks for a smaller run than `plan` that breaks the same rule as it did in `report`, with at most `runs` tries.
+/// Looks for a smaller run than `plan` that breaks the same rule as it did in `report`, with at most `runs` tries and
+/// within a minute.
 pub fn shrink(plan: &Plan, report: Report, runs: u64) -> Shrunk {
     let Some(rule) = report.violation.as_ref().map(|violation| violation.rule) else {
         return Shrunk { plan: plan.clone(), report, tried: 0 };
     };
-    let mut shrinking = Shrinking { best: Shrunk { plan: plan.clone(), report, tried: 0 }, rule, runs };
+    let best = Shrunk { plan: plan.clone(), report, tried: 0 };
+    let mut shrinking = Shrinking { best, rule, runs, began: Instant::now() };
     shrinking.lives();
     shrinking.settings();
     shrinking.kinds();
@@ -39,12 +45,14 @@ struct Shrinking {
     best: Shrunk,
     rule: Rule,
     runs: u64,
+    began: Instant,
 }
 
 impl Shrinking {
     /// Takes `plan` if it breaks the same rule.
     fn takes(&mut self, plan: Plan) -> bool {
-        if self.best.tried >= self.runs || plan == self.best.plan {
+        let is_over = self.best.tried >= self.runs || self.began.elapsed() >= TIME_MAX;
+        if is_over || plan == self.best.plan {
             return false;
         }
         self.best.tried += 1;

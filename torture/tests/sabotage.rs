@@ -3,17 +3,21 @@
 //! ```text
 //! cargo test --release -p torture --features sabotage --test sabotage -- --nocapture
 //! ```
-//! prints the table of `docs/reliability.md`. `LARDER_SABOTAGE=NAME` picks one bug and prints the story of its run.
+//! prints the table of `docs/reliability.md`. `LARDER_SABOTAGE=NAME` picks one bug, shrinks its run and prints that.
 
 #![allow(clippy::unwrap_used)]
 
 use model::sabotage::{Sabotage, switch};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use torture::{FaultKind, LOST_FROM, Plan, Violation, history, run};
+use std::time::Instant;
+use torture::{FaultKind, LOST_FROM, Plan, Violation, history, run, shrink};
 
 /// Each bug is caught within so many seeds that can meet it.
 const SEEDS: u64 = 200;
+
+/// Runs that may be tried to shrink one, as for `larder torture`.
+const TRIES: u64 = 300;
 
 /// Every bug.
 const ALL: [Sabotage; 22] = [
@@ -107,13 +111,19 @@ fn first_caught(bug: Sabotage, story: bool) -> Option<(u64, Violation)> {
     let plans = (first_seed(bug)..).map(|seed| (seed, Plan::of(seed))).filter(|(_, plan)| may_meet(bug, plan));
     plans.take(SEEDS as usize).find_map(|(seed, plan)| {
         switch(Some(bug));
-        let report = run(&plan, false);
-        switch(None);
-        let violation = report.violation?;
-        if story {
-            println!("{}\n{violation:?}", history(&report.lines));
+        let (began, report) = (Instant::now(), run(&plan, false));
+        let violation = report.violation.clone();
+        if story && violation.is_some() {
+            let (first, shrunk) = (began.elapsed(), shrink(&plan, report, TRIES));
+            println!("{}\n{:?}", history(&shrunk.report.lines), shrunk.report.violation);
+            println!(
+                "seed {seed}: {first:.1?}; shrunk by {} runs within {:.1?}",
+                shrunk.tried,
+                began.elapsed() - first
+            );
         }
-        Some((seed, violation))
+        switch(None);
+        Some((seed, violation?))
     })
 }
 
@@ -137,7 +147,7 @@ fn every_bug_is_caught_within_200_seeds_that_can_meet_it() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let began = std::time::Instant::now();
+                    let began = Instant::now();
                     let row = caught(*bug, picked.is_some());
                     let took_s = began.elapsed().as_secs_f64();
                     eprintln!("{took_s:6.1} s {}", row.as_ref().unwrap_or_else(|missed| missed));
