@@ -8,8 +8,10 @@ use crate::journal::Rule;
 use crate::plan::{Item, LifeEnd, Plan};
 use crate::report::{Report, run};
 use crate::{readers, tags};
+use disk::clock::monotonic;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Shrinking ends after so long on the wall: a run that never ends takes seconds to try.
 const TIME_MAX: Duration = Duration::from_secs(30);
@@ -32,7 +34,7 @@ pub fn shrink(plan: &Plan, report: Report, runs: u64) -> Shrunk {
         return Shrunk { plan: plan.clone(), report, tried: 0 };
     };
     let best = Shrunk { plan: plan.clone(), report, tried: 0 };
-    let mut shrinking = Shrinking { best, rule, runs, began: Instant::now() };
+    let mut shrinking = Shrinking { best, rule, runs, began: monotonic() };
     shrinking.lives();
     shrinking.settings();
     shrinking.kinds();
