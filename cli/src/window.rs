@@ -6,7 +6,7 @@
 use console::Term;
 use textwrap::{Options, wrap};
 
-/// Columns of the names in front of what is shown.
+/// The width of the column of names.
 const INDENT: &str = "          ";
 /// A window of fewer rows or columns is taken for one of as many.
 const ROWS_MIN: usize = 3;

@@ -487,7 +487,7 @@ impl Rack {
         if !target_fine {
             state.shun(target);
         }
-        // What lies on a drive that is back is not lost before it was looked at.
+        // A stack on a drive that is back is not lost before somebody has looked at it.
         let (was_left, may_look) = (state.may_lie_on(from), state.may_do_with_itself() && !in_place);
         let may_lie_there = was_left || (may_look && self.is_sought(from, false));
         let others = self.others_of(blob, &drives, lost);

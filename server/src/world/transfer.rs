@@ -256,8 +256,8 @@ impl BlobWrite {
     }
 
     /// The version that a pack failed with while member number `member` of it was read; none if it is not to blame.
-    /// Whether that is an error is seen when the pack is composed anew: who deletes or overwrites an object while it
-    /// moves does no harm, and what is there and cannot be read goes into quarantine.
+    /// Whether that is an error is seen when the pack is composed anew: an object that was deleted or overwritten
+    /// meanwhile does no harm, and one that is there and unreadable goes into quarantine.
     fn unreadable(&self, error: &PackError, member: Option<usize>) -> Vec<u64> {
         let member = member.filter(|_| blames_member(error)).and_then(|member| self.pack.plan().members().get(member));
         let Some(member) = member else { return Vec::new() };
