@@ -47,8 +47,8 @@ pub(super) enum Fetch {
 }
 
 /// Opens the stack with index `index`: its footer, its header, and its last checksum page if that is good.
-/// A stack that is not the expected one is reported as [`DriveError::NotFound`]. So is a stack with an unreadable header
-/// or footer if the drive gives other blocks of it: a bad sector is no reason to do without the drive.
+/// A stack that is not the expected one is reported as [`DriveError::NotFound`]. So is a stack with an unreadable
+/// header or footer if the drive gives other blocks of it: a bad sector is no reason to do without the drive.
 pub(super) async fn open(
     blob: &Blob,
     index: u8,
