@@ -37,11 +37,11 @@ pub(crate) struct Register<T> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteId(u64);
 
-/// A look that is under way: the values that might be there when it began.
+/// A look that is under way: the writes whose values might be there when it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Look<T> {
     at: Moment,
-    values: Vec<T>,
+    writes: Vec<(u64, T)>,
 }
 
 impl<T: Clone + PartialEq> Register<T> {
@@ -135,20 +135,24 @@ impl<T: Clone + PartialEq> Register<T> {
     /// A look begins.
     pub(crate) fn look(&mut self) -> Look<T> {
         let at = self.next();
-        Look { at, values: self.values() }
+        Look { at, writes: self.candidates.iter().map(|found| (found.number, found.value.clone())).collect() }
     }
 
     /// The look saw a value, by `is_it`. False if that could not be.
     pub(crate) fn saw(&mut self, look: &Look<T>, is_it: impl Fn(&T) -> bool) -> bool {
-        let later = self.begun.iter().filter(|(at, _)| *at > look.at).map(|(_, value)| value);
-        if !look.values.iter().chain(later).any(&is_it) {
+        let later = self.begun.iter().filter(|(at, _)| *at > look.at);
+        let possible = look.writes.iter().chain(later).filter(|(_, value)| is_it(value));
+        let possible: Vec<u64> = possible.map(|(number, _)| *number).collect();
+        if possible.is_empty() {
             return false;
         }
         let now = self.next();
         // Whatever was written before the look began, and is not what was seen, was replaced before.
         self.candidates.retain(|found| is_it(&found.value) || found.ended.is_none_or(|ended| ended > look.at));
-        let mut seen: Vec<_> = self.candidates.iter_mut().filter(|found| is_it(&found.value)).collect();
-        if let [only] = &mut seen[..] {
+        // One that was the last by now may have been there for a moment, so only a write without a rival was surely seen.
+        if let [only] = possible[..]
+            && let Some(only) = self.candidates.iter_mut().find(|found| found.number == only)
+        {
             only.sure = true;
             only.ended = Some(only.ended.map_or(now, |ended| ended.min(now)));
         }
@@ -209,6 +213,27 @@ mod tests {
         register.done(write);
         assert!(register.saw(&look, |found| *found == 0));
         assert!(!sees(&mut register, 0));
+    }
+
+    #[test]
+    fn a_look_that_may_have_seen_what_is_gone_says_nothing_of_a_write_that_is_under_way() {
+        let mut register = Register::new(7);
+        let (look, delete) = (register.look(), register.begin(0));
+        assert!(sees(&mut register, 0));
+        let later = register.look();
+        let put = register.begin(8);
+        assert!(register.saw(&look, |found| *found != 0), "it saw 7");
+        register.done(delete);
+        assert!(sees(&mut register, 0), "8 may not have been put yet");
+        register.done(put);
+        assert!(register.saw(&later, |found| *found == 0) && !sees(&mut register, 0));
+        // The same where a value is written once more.
+        let look = register.look();
+        let (one, again) = (register.begin(1), register.begin(8));
+        register.done(one);
+        assert!(register.saw(&look, |found| *found == 8), "the one before");
+        assert!(sees(&mut register, 1), "the second 8 may not have been put yet");
+        register.done(again);
     }
 
     #[test]

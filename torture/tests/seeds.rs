@@ -476,6 +476,7 @@ fn nothing_is_demanded_that_no_operator_and_no_server_can_do() {
         7_175_628_216,
         7_175_632_079,
         9_949_325_383,
+        9_483_574_839,
     ] {
         sound(seed);
     }
