@@ -149,7 +149,7 @@ impl<T: Clone + PartialEq> Register<T> {
         let now = self.next();
         // Whatever was written before the look began, and is not what was seen, was replaced before.
         self.candidates.retain(|found| is_it(&found.value) || found.ended.is_none_or(|ended| ended > look.at));
-        // One that was the last by now may have been there for a moment, so only a write without a rival was surely seen.
+        // Another that was the last may have been there for a moment, so only a write without a rival was surely seen.
         if let [only] = possible[..]
             && let Some(only) = self.candidates.iter_mut().find(|found| found.number == only)
         {
