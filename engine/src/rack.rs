@@ -386,6 +386,7 @@ impl Rack {
     fn drive_back(&mut self, drive: DriveId) {
         self.drives.back(drive);
         self.absences.settled(drive);
+        self.migrator.hasten(self.now);
     }
 
     fn drive_reported(&mut self, report: &DriveReport) {

@@ -61,8 +61,13 @@ pub const STAGED_PAGE_ENTRIES: u32 = 512;
 /// the name and the metadata of each member meanwhile.
 const FULL_PACKS_MAX: u64 = 4;
 
-/// How long the migrator leaves the rack alone after a write was refused or failed.
+/// How long the migrator leaves the rack alone after a write was refused or failed. That doubles while writes fail, as
+/// each try may wake groups in vain, up to [`BACKOFF_MAX`].
 const BACKOFF: Duration = Duration::from_secs(30);
+
+/// The longest time for which the rack is left alone. What stands in the way may be gone long before, so that this
+/// bounds for how long a full workshop stays full for nothing.
+const BACKOFF_MAX: Duration = Duration::from_hours(1);
 
 /// How often a pack is composed anew, one time after the other, because something in it cannot be read. Every byte of
 /// it is read before it goes out again, so that once is enough unless files go bad at that very moment.
@@ -127,6 +132,8 @@ pub struct Migrator {
     next_scan: Time,
     /// Until then the rack is left alone, since a write failed.
     left_alone: Time,
+    /// For how long it is left alone when a write fails next.
+    backoff: Duration,
     attempt: Attempt,
     next_op: u64,
     /// The writes under way, from composing to their end.
@@ -168,6 +175,7 @@ impl Migrator {
             scan: None,
             next_scan: Time::ZERO,
             left_alone: Time::ZERO,
+            backoff: BACKOFF,
             attempt: Attempt(0),
             next_op: MIGRATOR_OPS,
             under_way: BTreeMap::new(),
@@ -570,13 +578,31 @@ impl Migrator {
         self.under_way.get(&op)?.group
     }
 
+    /// A drive is there that was not: what failed may be possible now.
+    pub fn hasten(&mut self, now: Time) {
+        self.left_alone = self.left_alone.min(now);
+        self.backoff = BACKOFF;
+        self.next_scan = self.next_scan.min(now + self.policy.scan_interval);
+    }
+
     /// A write of this migrator came to its end; ignored if it is not one. After a failure it leaves the rack alone for
     /// a while, since writing the same data would fail the same way.
     pub fn ended(&mut self, now: Time, op: OpId, well: bool) {
-        if self.under_way.remove(&op).is_some() && !well {
-            self.left_alone = now + BACKOFF;
-            self.next_scan = self.next_scan.max(self.left_alone);
-            assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
+        if self.under_way.remove(&op).is_none() {
+            return;
         }
+        if well {
+            self.backoff = BACKOFF;
+            return;
+        }
+        // What was under way at an earlier failure, and fails as well, is part of it.
+        let is_another = now >= self.left_alone;
+        let pause = if is_another { self.backoff } else { BACKOFF };
+        self.left_alone = self.left_alone.max(now + pause);
+        if is_another {
+            self.backoff = self.backoff.saturating_mul(2).min(BACKOFF_MAX);
+        }
+        self.next_scan = self.next_scan.max(self.left_alone);
+        assert!(self.next_scan > now, "after a failure the rack is left alone for a while");
     }
 }

@@ -155,6 +155,7 @@ impl Rack {
                 self.health.replaced(drive);
             }
             self.initialisation.replace(drive);
+            self.migrator.hasten(now);
             self.follow_drives();
         }
         let Some(home) = self.setup.own_group_of(drive).map(|group| self.home_of(group)) else { return };

@@ -201,6 +201,36 @@ fn the_window_bounds_what_is_under_way_and_a_failure_backs_off() {
 }
 
 #[test]
+fn what_fails_again_and_again_is_tried_less_and_less_often_and_a_success_ends_that() {
+    let mut migrator = with_usage(60 * MB);
+    let (mut now, mut attempt, mut op) = (Time::from_secs(1), 0, MIGRATOR_OPS);
+    let mut pause_s = |migrator: &mut Migrator, outcomes: &[bool]| {
+        attempt += 1;
+        migrator.poll(now, || false, &mut vec![]);
+        let entries: Vec<_> = (0..outcomes.len() as u64).map(|version| entry(version, 9 * MB)).collect();
+        migrator.page(now, Attempt(attempt), (&entries, false), &mut vec![]);
+        for well in outcomes {
+            assert!(migrator.awaits(OpId(op)), "it was composed");
+            migrator.ended(now, OpId(op), *well);
+            op += 1;
+        }
+        let pause = migrator.deadline().since(now);
+        now = migrator.deadline();
+        pause.as_secs()
+    };
+    let pauses: Vec<u64> = (0..9).map(|_| pause_s(&mut migrator, &[false])).collect();
+    assert_eq!(pauses, [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600]);
+    assert!(pause_s(&mut migrator, &[true]) < 30);
+    assert_eq!(pause_s(&mut migrator, &[false, false, false]), 30, "they are one failure");
+    assert_eq!(pause_s(&mut migrator, &[false]), 60);
+    assert_eq!(pause_s(&mut migrator, &[false]), 120);
+    assert_eq!(pause_s(&mut migrator, &[false]), 240);
+    // A drive is there that was not.
+    migrator.hasten(Time::from_secs(2));
+    assert!(migrator.deadline() <= Time::from_secs(2) + policy().scan_interval);
+}
+
+#[test]
 fn what_cannot_be_read_holds_nobody_up_and_is_composed_anew_a_few_times_at_most() {
     let mut migrator = with_usage(60 * MB);
     let mut actions = vec![];
