@@ -238,6 +238,22 @@ async fn a_bad_sector_at_an_end_costs_the_stack_and_not_the_drive() {
 }
 
 #[tokio::test]
+async fn one_block_that_can_be_read_shows_that_the_drive_is_well() {
+    let end = stack_bytes(SMALL, STRIPE);
+    assert_eq!(end, 4 * 4096, "header, fragment, checksum page and footer");
+    for good in (0..end).step_by(4096) {
+        let rig = Rig::written(SMALL, STRIPE).await;
+        let name = stack_name(rig.blob.id, 1);
+        rig.memory[1].make_unreadable(&name, 0, end);
+        assert!(matches!(rig.reads_right(Policy::All).await[1], StackOutcome::Failed(_)), "nothing answers");
+        let rig = Rig::written(SMALL, STRIPE).await;
+        rig.memory[1].make_unreadable(&name, 0, good);
+        rig.memory[1].make_unreadable(&name, good + 4096, end - good - 4096);
+        assert_eq!(rig.reads_right(Policy::All).await[1], StackOutcome::StackBad, "byte {good} is read");
+    }
+}
+
+#[tokio::test]
 async fn a_fragment_in_the_wrong_place_is_bad() {
     let rig = Rig::written(SMALL, 20 * STRIPE).await;
     // A drive that wrote stripe 3's sector over stripe 9's: the bytes are good, but not these.
