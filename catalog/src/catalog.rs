@@ -150,6 +150,16 @@ impl Catalog {
         self.store.retain_log();
     }
 
+    /// True if the log in front of the store is held: see [`Store::holds_log`].
+    pub fn holds_log(&self) -> bool {
+        self.store.holds_log()
+    }
+
+    /// A copy of the catalog is kept elsewhere: a log that is held may forget ([`Store::release_log`]).
+    pub fn release_log(&self) {
+        self.store.release_log();
+    }
+
     /// Sets if this is an older copy of the catalog ([`Store::set_aside`]).
     pub fn set_aside(&self, is_aside: bool) {
         self.store.set_aside(is_aside);

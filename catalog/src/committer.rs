@@ -81,6 +81,10 @@ pub(crate) struct Committer<R> {
     pub(crate) log: Option<Arc<dyn CommitLog>>,
     /// Batches get numbers above this.
     pub(crate) floor: Sequence,
+    /// The last number in the log.
+    pub(crate) logged: Sequence,
+    /// A log that does not lead to the store is held at first.
+    pub(crate) holds_log: bool,
     /// Bytes that were logged since the store was durable last.
     uncovered_bytes: u64,
     /// So many of them that it is time for it.
@@ -108,6 +112,8 @@ pub(crate) struct LogUse {
     pub(crate) forgets_nothing: AtomicBool,
     /// This is not the newest copy of the store: its batches are logged aside.
     pub(crate) is_aside: AtomicBool,
+    /// The log does not lead to the store, and is to forget nothing before the store is kept otherwise.
+    pub(crate) is_held: AtomicBool,
 }
 
 /// A group as far as it is a transaction that is open.
@@ -127,6 +133,8 @@ impl<R: Records> Committer<R> {
             state,
             log: None,
             floor,
+            logged: Sequence(0),
+            holds_log: false,
             uncovered_bytes: 0,
             cover_after_bytes: 0,
             log_use: Arc::default(),
@@ -186,13 +194,14 @@ impl<R: Records> Committer<R> {
         self.followers.sync();
         self.uncovered_bytes = 0;
         self.covers += 1;
-        let forgets_nothing = self.log_use.forgets_nothing.load(Ordering::Relaxed);
+        let LogUse { forgets_nothing, is_held, .. } = &*self.log_use;
+        let keeps_all = forgets_nothing.load(Ordering::Relaxed) || is_held.load(Ordering::Relaxed);
         match self.mark() {
-            _ if forgets_nothing => {}
+            _ if keeps_all => {}
             // What the newest copy needs is retained from its mark on.
             Some(Mark::Aside { .. }) => {}
             // The last number stays there: an older copy sees by it that it is behind, whatever is forgotten.
-            _ => log.covered(Sequence(self.state.sequence.0.saturating_sub(1))),
+            _ => log.covered(Sequence(self.state.sequence.min(self.logged).0.saturating_sub(1))),
         }
         Ok(())
     }
@@ -316,6 +325,7 @@ impl<R: Records> Committer<R> {
         let records: Vec<LogRecord> = done.links.iter().map(record).collect();
         done.logged_bytes = records.iter().map(LogRecord::bytes).sum();
         log.append(&records).map_err(failure_of_log)?;
+        self.logged = done.state.sequence;
         Ok(done)
     }
 
@@ -330,7 +340,7 @@ impl<R: Records> Committer<R> {
         if let Err(of_log) = log.append(&[LogRecord { sequence: after.sequence, entry, payload: None }]) {
             return Failure::Fatal(StoreError::Failed(format!("{error}, and what was logged stays there: {of_log}")));
         }
-        (self.state, self.is_state_behind) = (after, true);
+        (self.state, self.is_state_behind, self.logged) = (after, true, after.sequence);
         self.followers.skipped(&skipped);
         self.marked(mark);
         failure

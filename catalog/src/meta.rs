@@ -61,6 +61,17 @@ impl Catalog {
         self.put(key::meta("runs"), encode(&runs)).await
     }
 
+    /// The run marks of the workshop over which this catalog was made again: that workshop is its own, though it knows
+    /// nothing of these runs. A damaged record counts as none.
+    pub async fn adopted_marks(&self) -> Result<Vec<u64>, CatalogError> {
+        Ok(self.look_up_one(&key::meta("adopted-marks")).await?.unwrap_or_default())
+    }
+
+    /// Records that the workshop with these run marks is this catalog's.
+    pub async fn set_adopted_marks(&self, runs: &[u64]) -> Result<(), CatalogError> {
+        self.put(key::meta("adopted-marks"), encode(&runs)).await
+    }
+
     /// From now on nothing lies on a drive for nothing because this catalog knows nothing of it: it was recovered, or
     /// was older than its rack, and may lack what is there.
     ///

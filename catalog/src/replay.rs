@@ -11,7 +11,12 @@
 //! when it is put back, that what was logged since is not its own, and that it lacks nothing; and marks its own first
 //! batch in turn. A copy that was found to be older by other signs, later, has shown until then that everything in the
 //! log leads to it, so its mark says that the log knows nothing of the newest one. Numbers grow along the log whatever
-//! copies use it: of each number it is known if it is aside.
+//! copies use it: of each number in it it is known if it is aside.
+//!
+//! A store whose number is above all in the log was made again from it, without a word there: it is **ahead**, and the
+//! log lacks nothing for it. Nothing in the log leads to it: so its mark aside, if it is found to be older, says what
+//! the newest one has; and the log is held as it is, if the store's owner asks for that, until the owner has kept the
+//! store otherwise.
 //!
 //! A group that the store disowned (`committer.rs`) is followed by an entry that follows on the same batch as the group
 //! did. So a group is applied only when the next one is seen, or the end of the log.
@@ -73,8 +78,11 @@ impl<R: Records> Committer<R> {
         let (replayed, last, newest) = (replay.replayed(), replay.last, replay.newest);
         let is_log_aside = replay.aside.last().is_some_and(|(_, end)| end.is_none());
         done.map_err(|failure| self.break_after(failure))?;
-        self.floor = self.floor.max(last);
-        (self.newest, self.is_log_aside) = (if replayed.behind.is_some() { newest } else { zero }, is_log_aside);
+        (self.floor, self.logged) = (self.floor.max(last), last);
+        let is_ahead = self.state.sequence > last;
+        self.log_use.is_held.store(self.holds_log && is_ahead, Ordering::Relaxed);
+        let leads_here = replayed.behind.is_none() && !is_ahead;
+        (self.newest, self.is_log_aside) = (if leads_here { zero } else { newest }, is_log_aside);
         self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
         if is_log_aside && replayed.behind.is_some() {
             log.retain();
@@ -111,7 +119,8 @@ impl<R: Records> Replay<'_, R> {
                 "its log has batches up to number {newest} that do not follow on its own last one, number {at}"
             ))
         } else {
-            let is_aside = self.aside.iter().any(|(from, to)| (*from..to.unwrap_or(Sequence(u64::MAX))).contains(&at));
+            let mut ranges = self.aside.iter().map(|(from, to)| *from..to.unwrap_or(Sequence(u64::MAX)));
+            let is_aside = at <= self.last && ranges.any(|range| range.contains(&at));
             is_aside.then(|| "its log says that it went on from a copy that was not the newest one".to_owned())
         };
         Replayed { batches: self.batches, behind }

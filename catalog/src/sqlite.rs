@@ -79,12 +79,20 @@ pub struct SqliteOptions {
     /// Bytes logged in front of the store, with payloads, after which the store is made durable, so that the log may
     /// forget them. Bounds what a start replays.
     pub cover_after_bytes: u64,
+    /// The log is held if it does not lead to the file, which was made again: see [`Store::holds_log`].
+    pub holds_log: bool,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        let (sequence_min, accept_incomplete) = (Sequence::default(), false);
-        Self { readers: 2, max_bytes: None, sequence_min, accept_incomplete, cover_after_bytes: COVER_AFTER_BYTES }
+        Self {
+            readers: 2,
+            max_bytes: None,
+            sequence_min: Sequence::default(),
+            accept_incomplete: false,
+            cover_after_bytes: COVER_AFTER_BYTES,
+            holds_log: false,
+        }
     }
 }
 
@@ -162,6 +170,7 @@ impl SqliteStore {
         let (mut behind_log, mut overlay) = (None, Arc::new(Overlay::of(Changes::new())));
         if let Some(log) = log {
             committer = committer.behind(log, options.cover_after_bytes);
+            committer.holds_log = options.holds_log;
             behind_log = settle_with_log(&mut committer, &mut walked, options.accept_incomplete)?;
             if behind_log.is_none() && (walked.flaw().is_none() || options.accept_incomplete) {
                 // So that the log is bounded, however often a server is killed right after its start.
@@ -326,6 +335,14 @@ impl Store for SqliteStore {
 
     fn retain_log(&self) {
         self.log_use.forgets_nothing.store(true, Ordering::Relaxed);
+    }
+
+    fn holds_log(&self) -> bool {
+        self.log_use.is_held.load(Ordering::Relaxed)
+    }
+
+    fn release_log(&self) {
+        self.log_use.is_held.store(false, Ordering::Relaxed);
     }
 
     fn set_aside(&self, is_aside: bool) {

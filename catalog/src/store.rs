@@ -149,6 +149,14 @@ pub trait Store: Send + Sync + 'static {
     /// From now on the log in front of the store, if there is one, forgets nothing: what another copy of the store
     /// needs may be there.
     fn retain_log(&self) {}
+    /// True if the log in front of the store is held: it does not lead to the store, which was made again from it, and
+    /// forgets nothing before [`Store::release_log`]. Until then no one could make the store again once more from what
+    /// the log and others have.
+    fn holds_log(&self) -> bool {
+        false
+    }
+    /// What the log had when the store was opened is of no use any more: a copy of the store is kept elsewhere.
+    fn release_log(&self) {}
     /// Sets if this is an older copy of the store, where a log stands in front: its batches are logged aside then, so
     /// that they are no sign against the newest copy, and what the log had before is retained for that. A store that is
     /// behind its log does so by itself, unless it is set otherwise.

@@ -274,20 +274,27 @@ struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    async fn boot(&self) -> Result<RunningServer, ServerError> {
-        let spec = self.dir.rack().clone();
-        // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
-        let sequence_min = Sequence(wall_ms() << SEQUENCE_BITS);
-        let accept_incomplete = self.config.accept_older_catalog;
-        let claim = self.claim()?;
-        let options = SqliteOptions { sequence_min, accept_incomplete, ..SqliteOptions::default() };
-        // In front of the catalog if small objects go there, or ever did.
+    /// The catalog, and the log in front of it if small objects go there, or ever did.
+    async fn catalog(&self) -> Result<(Catalog, Option<Arc<IntakeLog>>), ServerError> {
+        let options = SqliteOptions {
+            // Numbers that follow from the wall clock: a catalog that was put back gives none of them out again.
+            sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
+            accept_incomplete: self.config.accept_older_catalog,
+            holds_log: true,
+            ..SqliteOptions::default()
+        };
         let log = IntakeLog::of(self.dir, self.purpose())?;
         let store = match &log {
             Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
             None => SqliteStore::open_with(self.dir.catalog(), options),
         };
-        let catalog = Catalog::open(Arc::new(store?)).await?;
+        Ok((Catalog::open(Arc::new(store?)).await?, log))
+    }
+
+    async fn boot(&self) -> Result<RunningServer, ServerError> {
+        let spec = self.dir.rack().clone();
+        let claim = self.claim()?;
+        let (catalog, log) = self.catalog().await?;
         let journal = self.journal(&catalog)?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
@@ -321,6 +328,7 @@ impl Boot<'_> {
         context.trace =
             self.trace(&Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed })?;
         let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
+        journal_keeper::lead_on(&context, journal.as_ref().ok()).await;
         if let Some(log) = &log {
             log.follow(world.clone());
         }

@@ -147,6 +147,16 @@ impl IntakeLog {
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
+    /// As [`IntakeLog::look_at`], where what is missing of it is given up, with the catalog that knew of it.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub(crate) fn look_at_what_is_left(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
+        let places = IntakePlaces::of(dir);
+        let look = |directories, entropy| Self::look(directories, entropy, false);
+        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
+    }
+
     fn at(
         dir: &DataDir,
         places: &IntakePlaces,
@@ -189,6 +199,12 @@ impl IntakeLog {
         Self::open_in(directories.into_iter().map(over).collect(), entropy, |config| {
             (config.is_look, config.needs_all) = (true, needs_all);
         })
+    }
+
+    /// The highest number of a batch that the replay gave and that is not covered since.
+    pub(crate) fn last_replayed(&self) -> Sequence {
+        let uncovered = &self.state.lock().uncovered;
+        uncovered.iter().map(|(of_catalog, _)| *of_catalog).max().unwrap_or_default()
     }
 
     /// The state of the intake, for people.

@@ -48,6 +48,22 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
     }
 }
 
+/// A catalog that was recovered has batches that neither its journal nor the log in front of it has, so that nothing in
+/// them follows on one another. Before it acknowledges anything, a snapshot is made that what comes leads on from; only
+/// then the log may forget what the catalog was recovered from. Where there can be no snapshot, the server serves
+/// without one.
+pub(crate) async fn lead_on(context: &Context, journal: Option<&Arc<Journal>>) {
+    if !context.catalog.holds_log() || !context.lineage.may_remove() {
+        return;
+    }
+    if let Some(journal) = journal
+        && let Err(error) = snapshot(context, journal).await
+    {
+        tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
+    }
+    context.catalog.release_log();
+}
+
 async fn snapshot(context: &Context, journal: &Arc<Journal>) -> Result<SnapshotTotals, SnapshotError> {
     let (catalog, journal, now_ms) = (context.catalog.clone(), Arc::clone(journal), (context.wall)());
     in_a_thread(async move { journal.snapshot(&catalog, now_ms).await }).await

@@ -6,7 +6,8 @@
 //!
 //! 1. Each run of a server has a random number. The catalog remembers the last [`RUNS_MAX`] of its runs; the workshop
 //!    carries the mark of the last one. A catalog that does not remember the marked run is older, and so is everything
-//!    that follows from it, until the newer one is put back.
+//!    that follows from it, until the newer one is put back. A catalog that was recovered remembers the mark that the
+//!    workshop had then, though it knows nothing of that run.
 //! 2. A workshop that was lost, or put back together with the catalog, shows nothing. There a drive shows it, when it
 //!    is mounted first in a server's life: a stack of an unknown blob whose header has a higher commit sequence number
 //!    than the catalog was written under a newer one (`world/newer.rs`).
@@ -178,7 +179,11 @@ pub(crate) async fn begin_run(
     let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
     let known = catalog.runs().await?;
     // Where the record of the runs is damaged, the drives have to show it.
-    let is_last = marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
+    let mut is_last =
+        marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
+    if !is_last {
+        is_last = catalog.adopted_marks().await?.iter().any(|run| marked.contains(run));
+    }
     let runs = known.unwrap_or_default();
     if lineage.accepted {
         catalog.set_aside(false);

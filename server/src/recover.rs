@@ -10,17 +10,22 @@
 //!    elsewhere than the catalog knows is counted where it is, and a stack missing from a readable drive is marked as
 //!    lost, so the server rebuilds it. A blob of which nothing is left, although all of its
 //!    drives are there, was removed after that batch, and its objects before.
-//! 4. The workshop's mark becomes the recovered catalog's. Staged files that it does not know stay where they are.
+//! 4. The recovered catalog takes the workshop's mark for its own. Staged files that it does not know stay where they
+//!    are.
 //!
 //! One group is awake at a time (`offline_rack.rs`), so that no more drives are active than any domain allows.
 //!
-//! The new catalog is made beside the place of the old one and gets its name at the end; where there is one, it is kept
-//! under another name. Nothing else is changed: no drive is written to, and nothing is removed.
+//! A recovery is a function of its sources: drives, workshop, and the copy that is named. None of them is changed: the
+//! log is read and not written (`recover/sources.rs`), no drive is written to, and nothing is removed. The catalog that
+//! is replaced is no source. The new one is made beside it and gets its name as the last step (`recover/publish.rs`).
+//! So a recovery can be killed at any moment, and repeated at any time, with the same result.
 
 mod copies;
 mod drives;
 mod group;
+mod publish;
 mod report;
+mod sources;
 
 pub use group::Rack;
 pub use report::{Base, Options, Pass, Report, Source, Step};
@@ -28,29 +33,24 @@ pub use report::{Base, Options, Pass, Report, Source, Step};
 use crate::boot;
 use crate::data_dir::{DataDir, JOURNAL};
 use crate::error::ServerError;
-use crate::intake_log::{IntakeLog, Purpose};
+use crate::intake_log::IntakeLog;
 use crate::offline_rack::{OfflineRack, unless_interrupted};
 use crate::users::ROOT;
 use catalog::{
-    Adopted, Adoption, Catalog, CommitLog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore,
-    Store, check_snapshot, load_snapshot,
+    Adopted, Adoption, Catalog, DriveRecord, JournalFiles, Loaded, Sequence, SqliteOptions, SqliteStore, Store,
+    check_snapshot, load_snapshot,
 };
 use disk::clock::wall_ms;
-use disk::{DirectoryDrive, Drive, RackUuid};
+use disk::{Drive, RackUuid};
 use futures::future::BoxFuture;
-use std::fs::{self, File};
-use std::io;
+use publish::{COPIES, DRAFT, ORDER, io_error, publish, remove_drafts};
+use sources::{ReadLog, Workshop, make_what_is_missing};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use workshop::{Staging, Survey};
 
 /// Numbers of batches that the server draws from the wall clock; so does this, above all that were ever given out.
 const SEQUENCE_BITS: u32 = 20;
-/// The catalog while it is made, and what of two objects is the newer meanwhile.
-const DRAFT: &str = "catalog.db.recovering";
-const ORDER: &str = "catalog.db.recovering-order";
-/// The copies that were found on drives.
-const COPIES: &str = "catalog.db.recovering-copies";
 /// Files of the drives that are open at once.
 const OPEN_FILES: usize = 256;
 
@@ -58,7 +58,7 @@ const OPEN_FILES: usize = 256;
 ///
 /// # Errors
 /// [`ServerError`], an interruption (SIGINT, SIGTERM) among them; the data directory is as it was then, but for drafts
-/// that the next try removes.
+/// that the next try removes, or has no catalog, and the next try makes it.
 pub fn recover_directory<'a>(
     dir: &'a DataDir,
     options: &'a Options,
@@ -100,7 +100,8 @@ async fn recover(
     let mut report = Report { base: loaded.map(based), ..Report::default() };
     watch(Step::Base(report.base));
     {
-        let (catalog, known_until) = opened(dir, &draft, loaded.is_some(), &mut report).await?;
+        let workshop = Workshop::of(dir)?;
+        let (catalog, known_until) = opened(&draft, workshop.log.as_ref(), &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
         let based = Based { catalog: &catalog, known_until, may_be_older };
@@ -113,13 +114,12 @@ async fn recover(
                 report.drives_unusable
             )));
         }
-        // A run that no file in the workshop is of.
-        let run = getrandom::u64().map_err(|error| ServerError::Refused(error.to_string()))? >> 1;
-        let workshop = staged_files(dir)?.map(|staged| (staged, run.max(1)));
-        finish(dir.rack_uuid(), &catalog, workshop, &mut report).await?;
+        finish(dir.rack_uuid(), &catalog, workshop.staged.clone(), &mut report).await?;
+        report.staged = workshop.lost(&catalog).await?;
         count_starts(rack, &catalog).await?;
     }
-    report.replaced = put_in_place(&place, &draft)?;
+    make_what_is_missing(dir)?;
+    report.replaced = publish(&place, &draft)?;
     dir.give_what_root_made()?;
     Ok(report)
 }
@@ -151,38 +151,6 @@ pub async fn reconcile(
     (report.objects, report.bytes, report.dead, report.buckets) = (objects, bytes, dead, buckets);
     report.failed = catalog.failed_drives().await?.into_iter().map(|(drive, _)| drive.0).collect();
     Ok(())
-}
-
-/// The files of a catalog at `path`.
-fn files_of(path: &Path) -> impl Iterator<Item = PathBuf> + '_ {
-    ["", "-wal", "-shm", "-journal", ".lock"].into_iter().map(|end| {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(end);
-        path.with_file_name(name)
-    })
-}
-
-/// Removes what a recovery that was ended has left: nobody else makes files of these names.
-fn remove_drafts(place: &Path) -> Result<(), ServerError> {
-    for name in [DRAFT, ORDER] {
-        for path in files_of(&place.with_file_name(name)) {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(io_error("removing", &path, error));
-                }
-                _ => {}
-            }
-        }
-    }
-    let copies = place.with_file_name(COPIES);
-    match fs::remove_dir_all(&copies) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("removing", &copies, error)),
-        _ => Ok(()),
-    }
-}
-
-fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError {
-    ServerError::Io(format!("{what} {}", path.display()), error)
 }
 
 /// Makes the draft of the newest of the snapshots that are whole, with what the journal has since, and says where that
@@ -244,52 +212,42 @@ fn unusable(path: &Path, why: &str) -> ServerError {
     ServerError::Refused(format!("{}: {why}", path.display()))
 }
 
-/// The draft as a catalog, with what the log in front of it has; and the number of the last batch that it knows.
+/// The draft as a catalog, with what `log` has beyond it; and the number of the last batch that it knows. From here on
+/// nothing is logged.
 async fn opened(
-    dir: &DataDir,
     draft: &Path,
-    has_base: bool,
+    log: Option<&Arc<IntakeLog>>,
     report: &mut Report,
 ) -> Result<(Catalog, Sequence), ServerError> {
-    let options = SqliteOptions {
+    let mut options = SqliteOptions {
         sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
         accept_incomplete: true,
         ..SqliteOptions::default()
     };
-    // Without a base nothing of the log can follow: it stays, for a server whose operator says which catalog counts.
-    let log = if has_base { IntakeLog::of(dir, Purpose { is_given_up: true, ..Purpose::default() })? } else { None };
-    let store = match log {
-        Some(log) => SqliteStore::open_with_log(draft, options, log as Arc<dyn CommitLog>)?,
-        None => SqliteStore::open_with(draft, options)?,
-    };
-    let store = Arc::new(store);
+    if let Some(log) = log {
+        let read = Arc::new(ReadLog(Arc::clone(log)));
+        let store = SqliteStore::open_with_log(draft, options, read)?;
+        report.behind_log = store.behind_log().map(str::to_owned);
+        options.sequence_min = options.sequence_min.max(log.last_replayed());
+    }
+    let store = Arc::new(SqliteStore::open_with(draft, options)?);
     let known_until = Store::sequence(&*store);
     let catalog = Catalog::open(store).await?;
-    report.behind_log = catalog.behind_log().map(str::to_owned);
+    if let Some(why) = &report.behind_log {
+        // Its own batches have higher numbers than those that it lacks, so that the log does not show it any more.
+        catalog.set_found_older(Some(why)).await?;
+    }
     Ok((catalog, known_until))
 }
 
-/// The disk of the staged files of `dir`, if there is one; if not, a workshop without any is made.
-fn staged_files(dir: &DataDir) -> Result<Option<Arc<dyn Drive>>, ServerError> {
-    let staged = dir.workshop().join("staged");
-    if staged.exists() {
-        return Ok(Some(Arc::new(DirectoryDrive::open(&staged)?)));
-    }
-    for made in [&staged, &dir.workshop().join("spool")] {
-        disk::private::make_directory(made).map_err(|error| io_error("making", made, error))?;
-    }
-    Ok(None)
-}
-
-/// Step 4, and what a catalog has beyond its records. `workshop` is the disk of staged files, if that is not lost, and
-/// the number of a run that none of these is of.
+/// Step 4, and what a catalog has beyond its records. `staged` is the disk of staged files, if that is not lost.
 ///
 /// # Errors
 /// [`ServerError`]; the catalog is of no use then.
 pub async fn finish(
     uuid: RackUuid,
     catalog: &Catalog,
-    workshop: Option<(Arc<dyn Drive>, u64)>,
+    staged: Option<Arc<dyn Drive>>,
     report: &mut Report,
 ) -> Result<(), ServerError> {
     if catalog.rack_uuid().await?.is_none() {
@@ -297,22 +255,21 @@ pub async fn finish(
     }
     report.owners = catalog.owners_without_keys(ROOT).await?;
     catalog.keep_unknown().await?;
-    let Some((staged, run)) = workshop else {
-        report.staged = catalog.staged_usage().await?.count;
-        // There is no workshop that it would have to fit.
-        return Ok(catalog.set_runs(&[]).await?);
+    let survey = match staged {
+        Some(staged) => Staging::new(staged, u64::MAX).survey().await?,
+        None => Survey::default(),
     };
-    let staging = Staging::new(staged, u64::MAX);
-    let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
+    let Survey { slots_end, marked_runs: marked } = survey;
     catalog.skip_slots(slots_end).await?;
-    let known = catalog.runs().await?.unwrap_or_default();
-    if marked.is_empty() || known.iter().any(|run| marked.contains(run)) {
+    if catalog.runs().await?.unwrap_or_default().iter().any(|run| marked.contains(run)) {
         return Ok(());
     }
-    // What the catalog does not know there is nobody's garbage.
-    catalog.set_runs(&[run]).await?;
-    staging.mark_run(run).await?;
-    Ok(staging.remove_other_marks(marked, run).await?)
+    // Without a run of its own nothing that the catalog does not know there is garbage.
+    catalog.set_runs(&[]).await?;
+    if !marked.is_empty() {
+        catalog.set_adopted_marks(&Vec::from_iter(marked)).await?;
+    }
+    Ok(())
 }
 
 /// Counts the starts that the recovery took: of disks, which run as fast as life.
@@ -329,31 +286,6 @@ async fn count_starts(rack: &OfflineRack, catalog: &Catalog) -> Result<(), Serve
     Ok(())
 }
 
-/// Gives the draft the name of the catalog. Where the one that was there is now.
-fn put_in_place(place: &Path, draft: &Path) -> Result<Option<String>, ServerError> {
-    let mut replaced = None;
-    if place.exists() {
-        let mut name = place.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".replaced-{}", wall_ms()));
-        let aside = place.with_file_name(name);
-        for (from, to) in files_of(place).zip(files_of(&aside)) {
-            if from.exists() {
-                fs::rename(&from, &to).map_err(|error| io_error("moving", &from, error))?;
-            }
-        }
-        replaced = Some(aside.display().to_string());
-    }
-    for (from, to) in files_of(draft).zip(files_of(place)) {
-        if from.exists() {
-            fs::rename(&from, &to).map_err(|error| io_error("naming", &from, error))?;
-        }
-    }
-    remove_drafts(place)?;
-    let dir = place.parent().unwrap_or(place);
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io_error("syncing", dir, error))?;
-    Ok(replaced)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -363,6 +295,7 @@ mod tests {
     use model::DriveId;
     use parking_lot::Mutex;
     use std::collections::BTreeMap;
+    use std::fs;
 
     #[derive(Default)]
     struct Seen {

@@ -1,12 +1,18 @@
 """A catalog that is lost is made again: exactly from its journal, or the copies of it on drives; as far as they know
 from a copy and the packs."""
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
+import signal
+import sqlite3
+import subprocess
 import unittest
 
-from harness import BRISK, STAYING, SystemTest, larder, noise, refusal
+import faults
+from harness import BINARY, BRISK, FILES, STAYING, SystemTest, larder, noise, refusal
 
 SETTINGS = {**BRISK, "migrate.pack_size": "300 kB"}
 # Each change goes to drives as soon as it is noticed.
@@ -371,6 +377,255 @@ class Recover(SystemTest):
         self.assertTrue(os.path.exists(report["replaced"]))
         server = self.serve(server.data)
         self.reads(server.client(), "pantry", {"k": b"kept"})
+
+
+class RecoverAgain(SystemTest):
+    """Recover is a function of its sources: it changes none of them, and a kill or a second run changes nothing."""
+
+    # Starts are counted, and runs have random numbers.
+    OF_ITS_OWN = (b"Mruns", b"R")
+
+    def used(self, settings=None):
+        """A directory whose server was killed: small, staged and cold objects, some of them overwritten or deleted;
+        those that live, and the keys of those that do not. The cold ones are of a first life, with `settings`."""
+        server = self.rack("nas8", settings or SETTINGS)
+        server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
+        objects = {f"cold/{n}": noise(40_000 + n, n) for n in range(8)}
+        client = server.filled(objects)
+        server.until_cold()
+        server.kill()
+        self.configure(server.data, STAYING)
+        server = self.serve(server.data)
+        client = server.client()
+        late = {f"small/{n:02}": noise(3_000 + n, 100 + n) for n in range(40)}
+        late |= {f"large/{n}": noise(1_500_000 + n, 200 + n) for n in range(4)}
+        late |= {"cold/1": noise(5_000, 301), "small/01": noise(4_000, 302), "large/1": noise(1_600_000, 303)}
+        for key, body in late.items():
+            client.put_object(Bucket="pantry", Key=key, Body=body)
+        client.put_object(Bucket="pantry", Key="small/02", Body=noise(2_000, 304))
+        objects |= late | {"small/02": noise(2_000, 304)}
+        gone = ["cold/2", "small/03", "large/2"]
+        for key in gone:
+            client.delete_object(Bucket="pantry", Key=key)
+            del objects[key]
+        server.kill()
+        os.remove(os.path.join(server.data, "admin.sock"))
+        return server.data, objects, gone
+
+    def sources(self, data):
+        """What every file of a data directory has, but for those of the catalog, and the lock, which has the number of
+        the process that holds it; and the directories."""
+        found = {}
+        for folder, names, files in os.walk(data):
+            for name in names:
+                found[os.path.relpath(os.path.join(folder, name), data)] = None
+            for name in files:
+                path = os.path.join(folder, name)
+                is_result = folder == data and (name == "lock" or name.startswith("catalog.db"))
+                if os.path.isfile(path) and not is_result:
+                    with open(path, "rb") as file:
+                        found[os.path.relpath(path, data)] = hashlib.sha256(file.read()).hexdigest()
+        return found
+
+    def is_unchanged(self, data, before, made=()):
+        """No file or directory is another one than `before`, nor was any but `made` made or removed."""
+        now = self.sources(data)
+        changed = {name for name in {*now, *before} if now.get(name, "none") != before.get(name, "none")}
+        self.assertEqual(changed, set(made))
+
+    def records(self, data):
+        """The records of the catalog, without the numbers of the batches that they are of."""
+        self.assertEqual([name for name in os.listdir(data) if "recovering" in name], [])
+        self.assertFalse(os.path.exists(os.path.join(data, "catalog.db-wal")), "it is one file")
+        uri = f"file:{os.path.join(data, 'catalog.db')}?immutable=1"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as catalog:
+            records = catalog.execute("SELECT k, v FROM kv").fetchall()
+        return {key: value[:-12] for key, value in records if not key.startswith(self.OF_ITS_OWN)}
+
+    def recovers(self, data, *words):
+        output = larder("recover", "--data", data, "--json", *words)
+        self.assertEqual(output.returncode, 0, output.stderr)
+        return json.loads(output.stdout)
+
+    def recovers_again(self, data):
+        """Recovers whatever there is by now."""
+        is_there = os.path.exists(os.path.join(data, "catalog.db"))
+        return self.recovers(data, *(["--replace"] if is_there else []))
+
+    def serves(self, data, objects, gone):
+        """A server on `data` has all of `objects` and nothing else, and takes its catalog for the newest one."""
+        server = self.serve(data)
+        client = server.client()
+        self.assertEqual([w for w in server.status()["conditions"] if w != "staged_stays"], [])
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket="pantry")
+        self.assertEqual([e["Key"] for page in pages for e in page["Contents"]], sorted(objects))
+        self.reads(client, "pantry", objects)
+        for key in gone:
+            self.assertEqual(server.ask("GET", f"/pantry/{key}")[0], 404, key)
+        return server
+
+    def test_any_number_of_runs_gives_the_same_catalog_and_nothing_is_older_afterwards(self):
+        data, objects, gone = self.used()
+        lose(data)
+        before = self.sources(data)
+        report = self.recovers(data)
+        self.assertEqual((report["behind_log"], report["staged"]), (None, 0))
+        records = self.records(data)
+        for _ in range(2):
+            self.recovers(data, "--replace")
+            self.assertEqual(self.records(data), records)
+        self.is_unchanged(data, before)
+        found = self.verified(data, "--deep")
+        self.assertTrue(found["clean"], found["findings"])
+        server = self.serves(data, objects, gone)
+        # It goes on as ever, whatever happens to it next.
+        more = {f"more/{n:02}": noise(3_000 + n, 400 + n) for n in range(20)}
+        for key, body in more.items():
+            server.client().put_object(Bucket="pantry", Key=key, Body=body)
+        objects |= more
+        server.kill()
+        lose(data)
+        self.recovers(data)
+        self.recovers(data, "--replace")
+        server = self.serves(data, objects, gone)
+        self.assertEqual(server.stop(), 0)
+        self.configure(data, SETTINGS)
+        server = self.serve(data)
+        server.until_cold()
+        # What is dead goes while its group is awake.
+        client = server.client()
+        for key in [key for key in objects if key.startswith("cold/")]:
+            client.delete_object(Bucket="pantry", Key=key)
+            del objects[key]
+        self.reads(client, "pantry", objects)
+        server.until("the bytes are reclaimed", lambda s: s["totals"]["reclaimed_bytes"] > 0)
+        self.assertEqual(server.status()["warnings"], [])
+        server.stop()
+        found = self.verified(data, "--deep")
+        self.assertTrue(found["clean"], found["findings"])
+
+    def test_a_start_that_is_killed_between_two_runs_costs_nothing(self):
+        data, objects, gone = self.used()
+        for words in ([], ["--replace"], ["--replace"]):
+            lose(data) if not words else None
+            self.recovers(data, *words)
+            server = self.serves(data, objects, gone)
+            body = noise(2_500, len(objects))
+            server.client().put_object(Bucket="pantry", Key=f"turn/{len(objects)}", Body=body)
+            objects[f"turn/{len(objects)}"] = body
+            server.kill()
+        self.recovers(data, "--replace")
+        self.serves(data, objects, gone)
+
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_run_that_is_killed_at_any_step_is_begun_again(self):
+        data, objects, gone = self.used()
+        before = self.sources(data)
+        whole = os.path.join(self.root, "whole")
+        shutil.copytree(data, whole)
+        self.recovers(whole, "--replace")
+        records = self.records(whole)
+        shim = faults.Faults(self.root)
+        steps = [("rename", "catalog.db", count) for count in range(1, 6)]
+        steps += [("sync", "catalog.db.recovering", count) for count in (1, 2, 4)]
+        steps += [("write", "catalog.db.recovering", count) for count in (1, 10, 30)]
+        steps += [("unlink", "catalog.db", count) for count in (1, 3)]
+        killed = []
+        for lost in (False, True):
+            for op, path, count in steps:
+                for when in ("before", "after"):
+                    case = os.path.join(self.root, "case")
+                    shutil.copytree(data, case)
+                    if lost:
+                        lose(case)
+                    shim.arm(when, [(op, path, count)])
+                    words = ["recover", "--replace", "--data", case]
+                    ended = subprocess.run([BINARY, *words], env=shim.environment(), capture_output=True)
+                    shim.disarm()
+                    if shim.hits():
+                        killed.append((lost, op, count))
+                        self.assertEqual(ended.returncode, -signal.SIGKILL)
+                    else:
+                        self.assertEqual(ended.returncode, 0, ended.stderr)
+                    with self.subTest(lost=lost, op=op, count=count, when=when, hit=shim.hit()):
+                        self.begun_again(case, before, records)
+                    shutil.rmtree(case)
+        for op in ("rename", "sync", "write"):
+            self.assertTrue(any(op == of for _, of, _ in killed), (op, killed))
+        lose(data)
+        self.recovers(data)
+        self.serves(data, objects, gone)
+
+    def begun_again(self, data, before, records):
+        """What a killed run leaves starts, or says what is to be done; and the next run is like any other."""
+        if not os.path.exists(os.path.join(data, "catalog.db")):
+            said = refusal(larder("serve", "--data", data, "--port", 0, timeout=20))
+            self.assertIn("larder recover", said)
+        self.recovers_again(data)
+        self.assertEqual(self.records(data), records)
+        self.is_unchanged(data, before)
+
+    def test_without_a_workshop_any_number_of_runs_gives_what_the_drives_have(self):
+        data, objects, _ = self.used()
+        cold = {key: body for key, body in objects.items() if key.startswith("cold/") and len(body) > 5_000}
+        lose(data, "workshop")
+        before = self.sources(data)
+        made = ("workshop", "workshop/staged", "workshop/spool")
+        first = self.recovers(data)
+        records = self.records(data)
+        self.is_unchanged(data, before, made)
+        self.assertEqual(self.recovers(data, "--replace") | {"replaced": None}, first)
+        self.assertEqual(self.records(data), records)
+        self.is_unchanged(data, before, made)
+        server = self.serve(data)
+        self.reads(server.client(), "pantry", cold)
+        self.assertNotIn("catalog_older", server.status()["conditions"])
+
+    def test_a_log_that_leads_on_from_nothing_is_kept_and_the_start_says_so(self):
+        # What the first life did is not in the log.
+        data, objects, _ = self.used({**SETTINGS, **FILES})
+        lose(data, "workshop/journal")
+        before = self.sources(data)
+        report = self.recovers(data)
+        self.assertIn("do not follow", report["behind_log"])
+        records = self.records(data)
+        self.assertIsNotNone(self.recovers(data, "--replace")["behind_log"])
+        self.assertEqual(self.records(data), records)
+        self.is_unchanged(data, before)
+        server = self.serve(data)
+        self.assertIn("catalog_older", server.status()["conditions"])
+        cold = [key for key in objects if key.startswith("cold/") and key != "cold/1"]
+        self.reads(server.client(), "pantry", {key: objects[key] for key in cold})
+        server.kill()
+        # What the log has is still there for the newest catalog.
+        shutil.rmtree(os.path.join(data, "workshop", "journal"))
+        self.assertIn("do not follow", self.recovers(data, "--replace")["behind_log"])
+
+    def test_an_older_copy_is_recovered_with_the_workshop_there_and_nothing_of_it_changes(self):
+        data, objects, gone = self.used()
+        server = self.serve(data)
+        server.until("the journal leads on", lambda status: status["journal"]["leads_on"])
+        copy = os.path.join(self.root, "copy")
+        larder("catalog", "backup", copy, "--data", data)
+        late = noise(1_500_000, 500)
+        server.client().put_object(Bucket="pantry", Key="late", Body=late)
+        server.client().delete_object(Bucket="pantry", Key="large/3")
+        staged = os.path.join(data, "workshop", "staged")
+        server.until("the file of what was deleted is gone", lambda _: len(os.listdir(staged)) == 4)
+        server.kill()
+        lose(data, "workshop/journal")
+        shutil.rmtree(os.path.join(data, "workshop", "intake"))
+        before = self.sources(data)
+        report = self.recovers(data, "--from", copy)
+        # Small objects were in the log that is lost, and the file of one that was deleted is gone.
+        lost = [key for key, body in objects.items() if len(body) < 1 << 20 and not key.startswith("cold/")]
+        lost += ["cold/1", "large/3"]
+        self.assertEqual(report["staged"], len(set(lost)))
+        records = self.records(data)
+        self.is_unchanged(data, before)
+        self.recovers(data, "--replace", "--from", copy)
+        self.assertEqual(self.records(data), records)
+        self.is_unchanged(data, before)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ impl Loss<'_> {
         };
         recover::reconcile(rack, based, order, &mut report, &watch).await?;
         let [staged, _] = site.disks();
-        recover::finish(RACK, &catalog, Some((site.faulty(staged), site.run_number())), &mut report).await?;
+        recover::finish(RACK, &catalog, Some(site.faulty(staged)), &mut report).await?;
         Ok((catalog, report))
     }
 

@@ -227,11 +227,6 @@ impl Site {
         self.front.is_some()
     }
 
-    /// The number of a run that no life of the server has.
-    pub(crate) fn run_number(&self) -> u64 {
-        1 + (self.nonce(3)() >> 1)
-    }
-
     /// Time passes while no server runs, and the wall clock may be set.
     pub(crate) fn rest(&mut self, span: Duration, wall_jump_ms: i64) {
         self.journal.rest(span);

@@ -22,6 +22,7 @@ const OFTEN: SqliteOptions = SqliteOptions {
     sequence_min: Sequence(0),
     accept_incomplete: false,
     cover_after_bytes: 3_000,
+    holds_log: false,
 };
 /// Never, but for open and close.
 const NEVER: SqliteOptions = SqliteOptions { cover_after_bytes: u64::MAX, ..OFTEN };
@@ -593,6 +594,85 @@ async fn an_older_file_is_known_before_a_log_that_was_closed_in_order() {
     std::fs::copy(dir.path().join("newest"), &path).unwrap();
     let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.reopened(0))).unwrap();
     assert_eq!((store.behind_log(), contents(&store).await.len()), (None, 2));
+}
+
+#[tokio::test]
+async fn a_file_that_was_made_again_is_the_newest_one_and_its_log_is_held_until_it_is_released() {
+    for is_aside in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (older, newest, mut log) = (dir.path().join("older"), dir.path().join("newest"), MemoryLog::new());
+        for (key, copy) in [("a", &older), ("b", &dir.path().join("closed"))] {
+            let store = SqliteStore::open_with_log(&newest, NEVER, Arc::new(log.clone())).unwrap();
+            store.commit(put(key, "1")).await.unwrap();
+            store.commit(put(key, "2")).await.unwrap();
+            drop(store);
+            std::fs::copy(&newest, copy).unwrap();
+            log = log.reopened(0);
+        }
+        if is_aside {
+            let store = SqliteStore::open_with_log(&older, NEVER, Arc::new(log.clone())).unwrap();
+            store.commit(put("c", "1")).await.unwrap();
+            log = log.reopened(0);
+        }
+        // Made again: as the newest one was, with batches of its own that are in no log.
+        let above = SqliteOptions { sequence_min: Sequence(1_000), ..NEVER };
+        SqliteStore::open_with(&newest, above).unwrap().commit(put("d", "1")).await.unwrap();
+        let (before, options) = (last_of(&log).1, SqliteOptions { holds_log: true, cover_after_bytes: 1, ..NEVER });
+        let store = SqliteStore::open_with_log(&newest, options, Arc::new(log.clone())).unwrap();
+        assert_eq!((store.behind_log(), store.holds_log(), last_of(&log).1), (None, true, before), "{is_aside}");
+        store.commit(put("e", "1")).await.unwrap();
+        assert_eq!(last_of(&log).1, before + 1);
+        store.release_log();
+        store.commit(put("f", "1")).await.unwrap();
+        assert_eq!((store.holds_log(), last_of(&log).1), (false, 1), "the last number stays");
+        let log = log.reopened(0);
+        drop(store);
+        let older = SqliteStore::open_with_log(&older, NEVER, Arc::new(log.reopened(0))).unwrap();
+        assert!(older.behind_log().is_some(), "{is_aside}");
+        let store = SqliteStore::open_with_log(&newest, options, Arc::new(log.reopened(0))).unwrap();
+        assert_eq!((store.behind_log(), store.holds_log(), contents(&store).await.len()), (None, false, 5));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_was_made_again_without_what_is_in_the_log_does_not_hide_that_by_what_it_logs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (newest, made, log) = (dir.path().join("newest"), dir.path().join("made"), MemoryLog::new());
+    // The first batch is in no log, so that the log does not lead on from nothing.
+    SqliteStore::open_with(&newest, NEVER).unwrap().commit(put("a", "1")).await.unwrap();
+    let store = SqliteStore::open_with_log(&newest, NEVER, Arc::new(log.clone())).unwrap();
+    store.commit(put("b", "1")).await.unwrap();
+    drop(store);
+    let log = log.reopened(0);
+    let above = SqliteOptions { sequence_min: Sequence(1_000), ..NEVER };
+    SqliteStore::open_with(&made, above).unwrap().commit(put("c", "1")).await.unwrap();
+    let store = SqliteStore::open_with_log(&made, NEVER, Arc::new(log.clone())).unwrap();
+    assert_eq!(store.behind_log(), None, "its own number is above all in the log");
+    // Its owner knows better.
+    store.set_aside(true);
+    store.commit(put("d", "1")).await.unwrap();
+    drop(store);
+    let (log, empty) = (log.reopened(0), dir.path().join("empty"));
+    let store = SqliteStore::open_with_log(&empty, NEVER, Arc::new(log.reopened(0))).unwrap();
+    assert!(store.behind_log().is_some_and(|why| why.contains("do not follow")), "{:?}", store.behind_log());
+    drop(store);
+    let store = SqliteStore::open_with_log(&newest, NEVER, Arc::new(log)).unwrap();
+    assert_eq!((store.behind_log(), contents(&store).await.len()), (None, 2));
+}
+
+#[tokio::test]
+async fn the_last_number_stays_in_a_log_that_does_not_lead_to_its_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, log) = (dir.path().join("catalog"), MemoryLog::new());
+    let store = SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap();
+    store.commit(put("a", "1")).await.unwrap();
+    store.commit(put("a", "2")).await.unwrap();
+    let log = log.reopened(0);
+    drop(store);
+    let above = SqliteOptions { sequence_min: Sequence(1_000), ..NEVER };
+    SqliteStore::open_with(&path, above).unwrap().commit(put("b", "1")).await.unwrap();
+    drop(SqliteStore::open_with_log(&path, NEVER, Arc::new(log.clone())).unwrap());
+    assert_eq!(last_of(&log), (2, 1));
 }
 
 #[tokio::test]

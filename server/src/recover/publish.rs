@@ -1,0 +1,127 @@
+//! The files of a catalog that is made again, and the moment at which it becomes the catalog.
+//!
+//! Invariants:
+//! - until [`publish`] begins, the catalog that was there is untouched;
+//! - the draft is one file, closed and synced, before anything is moved;
+//! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
+//!   never lies beside the log of another;
+//! - the new catalog gets its name by one rename, the last step. In between there is no catalog: a start says so, and
+//!   names the recovery, which begins again.
+
+use crate::error::ServerError;
+use disk::clock::wall_ms;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The catalog while it is made, and what of two objects is the newer meanwhile.
+pub(super) const DRAFT: &str = "catalog.db.recovering";
+pub(super) const ORDER: &str = "catalog.db.recovering-order";
+/// The copies that were found on drives.
+pub(super) const COPIES: &str = "catalog.db.recovering-copies";
+/// What a catalog may have beside its file, but for its lock.
+const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
+const LOCK: &str = ".lock";
+
+/// Removes what a recovery that was ended has left: nobody else makes files of these names.
+pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
+    for name in [DRAFT, ORDER] {
+        let path = place.with_file_name(name);
+        for end in BESIDE.into_iter().chain(["", LOCK]) {
+            let path = with_end(&path, end);
+            unless_missing("removing", &path, fs::remove_file(&path))?;
+        }
+    }
+    let copies = place.with_file_name(COPIES);
+    unless_missing("removing", &copies, fs::remove_dir_all(&copies))
+}
+
+/// Gives the draft, which is closed, the name of the catalog. Where the one that was there is now.
+///
+/// # Errors
+/// [`ServerError`]; another recovery begins again then.
+pub(super) fn publish(place: &Path, draft: &Path) -> Result<Option<String>, ServerError> {
+    let log = with_end(draft, "-wal");
+    if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
+        let why = format!("{} could not be closed: see that its disk has some room", draft.display());
+        return Err(ServerError::Refused(why));
+    }
+    File::open(draft).and_then(|file| file.sync_all()).map_err(|error| io_error("syncing", draft, error))?;
+    let was_there = place.exists();
+    let aside = with_end(place, &format!(".replaced-{}", wall_ms()));
+    // Of a catalog that is gone, or was moved by a recovery that was killed, the rest may still be there.
+    for end in [""].into_iter().chain(BESIDE) {
+        let (from, to) = (with_end(place, end), with_end(&aside, end));
+        unless_missing("moving", &from, fs::rename(&from, &to))?;
+    }
+    sync_directory(place)?;
+    fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
+    sync_directory(place)?;
+    remove_drafts(place)?;
+    Ok(was_there.then(|| aside.display().to_string()))
+}
+
+/// `path`, with `end` behind its name.
+fn with_end(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+fn sync_directory(of: &Path) -> Result<(), ServerError> {
+    let dir = of.parent().unwrap_or(of);
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| io_error("syncing", dir, error))
+}
+
+fn unless_missing(what: &str, path: &Path, done: io::Result<()>) -> Result<(), ServerError> {
+    match done {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(what, path, error)),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn io_error(what: &str, path: &Path, error: io::Error) -> ServerError {
+    ServerError::Io(format!("{what} {}", path.display()), error)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_a_killed_recovery_has_left_of_the_old_catalog_never_lies_beside_the_new_one() {
+        let root = tempfile::tempdir().unwrap();
+        let (place, draft) = (root.path().join("catalog.db"), root.path().join(DRAFT));
+        // The old file was moved, and then the process died.
+        for name in ["catalog.db-wal", "catalog.db-shm", "catalog.db.lock", "catalog.db.replaced-1"] {
+            fs::write(root.path().join(name), b"old").unwrap();
+        }
+        fs::write(&draft, b"new").unwrap();
+        fs::write(with_end(&draft, LOCK), b"").unwrap();
+        assert_eq!(publish(&place, &draft).unwrap(), None, "there was none");
+        assert_eq!(fs::read(&place).unwrap(), b"new");
+        let left = names(root.path());
+        assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), 3, "{left:?}");
+        assert_eq!(left[..2], ["catalog.db", "catalog.db.lock"], "{left:?}");
+        assert_eq!(left.len(), 5, "{left:?}");
+    }
+
+    #[test]
+    fn a_draft_that_is_not_one_file_is_not_published() {
+        let root = tempfile::tempdir().unwrap();
+        let (place, draft) = (root.path().join("catalog.db"), root.path().join(DRAFT));
+        fs::write(&place, b"old").unwrap();
+        fs::write(&draft, b"new").unwrap();
+        fs::write(with_end(&draft, "-wal"), b"more").unwrap();
+        assert!(publish(&place, &draft).unwrap_err().to_string().contains("could not be closed"));
+        assert_eq!(fs::read(&place).unwrap(), b"old");
+    }
+}
