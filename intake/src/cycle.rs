@@ -5,17 +5,18 @@
 
 use crate::drive::{Drive, Spare, Turn};
 use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
+use crate::lost::{Loss, LostPart};
 use crate::medium::{File, is_full};
 use crate::merging;
 use crate::names::{FileId, Name};
 use crate::queue::Message;
 use crate::record::Sequence;
-use crate::shared::{CycleShared, Loss, Shared};
+use crate::shared::{CycleShared, Shared};
 use crate::shelf::read::Shelf;
 use crate::status::{CycleStatus, DriveStatus};
 use crate::table::{Index, LogTable};
 use crate::transform::{Progress, Transform, remove};
-use crate::view::{LostPart, View};
+use crate::view::View;
 use engine::shift::{LogId, PoolDrive, Shift, ShiftAction, ShiftEvent, TransformOutcome};
 use model::{Attempt, Time};
 use parking_lot::RwLock;
@@ -277,9 +278,19 @@ impl Cycle {
         (self.shared.config.clock)().since(self.appended_at) >= STILL
     }
 
-    /// When background work may begin to use the drive on duty.
+    /// When background work may begin to use the drive on duty, if it has not got its turn there yet: a moment that has
+    /// passed counts as well, or a merge that begins after it would wait for the next event.
     pub(crate) fn still_at(&self) -> Option<Time> {
-        (self.merging.is_some() && !self.is_still()).then(|| self.appended_at + STILL)
+        (self.merging.is_some() && self.keeps_one_for_logs()).then(|| self.appended_at + STILL)
+    }
+
+    /// Whether background work has no turn at a drive that has no stage but the log.
+    fn keeps_one_for_logs(&self) -> bool {
+        self.drives.iter().enumerate().any(|(position, drive)| {
+            let stages = self.shift.stages(PoolDrive(position as u32));
+            let is_there = drive.as_ref().is_some_and(|drive| !drive.is_lost());
+            is_there && self.turns[position] == Turn::Taken && stages.logs && !stages.transforms()
+        })
     }
 
     /// Begins to merge what there is to merge.

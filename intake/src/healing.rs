@@ -5,7 +5,9 @@
 //! 2. That a key is gone is dropped by merges once nothing older of it is left: the whole rotation may have forgotten
 //!    it, and this one may have lost it with an older version of the key still there. What this one has up to the last
 //!    number of the whole one, and the whole one has not, was removed, and is hidden by masks.
-//! 3. Then the rotation is whole again for readers, and shelves that were left out since they are damaged are removed.
+//! 3. A damaged shelf that lost something is taken for one that is not there: all of it is given back. So is what a
+//!    file held of which nothing can be read.
+//! 4. Then the rotation is whole again for readers, and such files are dead, and removed.
 //!
 //! Changes that come meanwhile are in its logs. It is background work of [`crate::merging`]'s; if it fails or is cut
 //! short, it begins anew with the next occasion.
@@ -16,13 +18,14 @@ use crate::bytes::crc32c;
 use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::mask::Mask;
+use crate::mending::is_lossy;
 use crate::names::FileId;
-use crate::record::{Record, Sequence};
+use crate::record::{Record, Sequence, successor};
 use crate::shared::{CycleShared, Shared};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
-use crate::transform::{discard, publish, remove_shelf, superseded};
-use crate::view::{View, Want, successor};
+use crate::transform::{discard, publish, remove_shelf, remove_shelf_file, superseded};
+use crate::view::{View, Want};
 use std::sync::Arc;
 
 /// Keys of a page.
@@ -31,18 +34,21 @@ const PAGE: usize = 256;
 /// Writes what `cycle` lacks of `whole` to a shelf on `to`.
 pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<Drive>) -> Result<(), ReadError> {
     let view = cycle.view();
-    let left_out = cycle.left_out.lock().clone();
-    let files: Vec<FileId> = left_out.iter().map(|shelf| shelf.file).collect();
+    let lossy: Vec<_> = view.shelves.iter().filter(|shelf| is_lossy(shelf)).cloned().collect();
+    let unreadable = cycle.unreadable.lock().clone();
+    let unread = unreadable.iter().map(|shelf| shelf.file);
+    let files: Vec<FileId> = lossy.iter().map(|shelf| shelf.file).chain(unread).collect();
+    let rest = view.replaced(&files, None);
     // Below this number the whole one has everything that was not removed.
     let known = whole.last();
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
     let write = || {
         let mut builder = ShelfBuilder::begin(to, identity, access)?;
-        copy(&mut builder, &view, whole)?;
+        copy(&mut builder, &rest, whole)?;
         let records = builder.records();
         let mut masks = whole.all_masks();
-        masks.extend(removed(&view, whole, known)?);
+        masks.extend(removed(&rest, whole, known)?);
         masks.sort_unstable();
         masks.dedup();
         builder.finish(masks, superseded(cycle, &files))?;
@@ -53,14 +59,17 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
     cycle.undeleted.lock().extend(&files);
     cycle.change(|now| {
-        let mut now = now.replaced(&[], Some(shelf));
+        let mut now = now.replaced(&files, Some(shelf));
         // What was lost since is still lost.
         now.lost[0].retain(|part| !view.lost[0].contains(part));
         now
     });
-    cycle.left_out.lock().retain(|shelf| !files.contains(&shelf.file));
-    for shelf in &left_out {
+    cycle.unreadable.lock().retain(|shelf| !files.contains(&shelf.file));
+    for shelf in &lossy {
         remove_shelf(cycle, shelf);
+    }
+    for shelf in unreadable.iter().filter(|shelf| !shelf.is_kept) {
+        remove_shelf_file(cycle, &shelf.drive, shelf.file);
     }
     Ok(())
 }

@@ -50,7 +50,7 @@
 //!   shelves; each record is written once to a log, once to a shelf, and once for each tier of shelves that it is
 //!   merged into;
 //! - open files: one for each log and each shelf;
-//! - start: three reads for each shelf, and reading all logs.
+//! - start: three reads for each shelf, and reading all logs, and those shelves of which both ends are damaged.
 mod accepted;
 mod ack;
 mod bytes;
@@ -63,13 +63,16 @@ mod healing;
 mod intake;
 mod levelling;
 mod log;
+mod lost;
 mod mask;
 pub mod medium;
+mod mending;
 mod merging;
 mod names;
 mod opening;
 mod pool;
 mod queue;
+mod reading;
 mod record;
 mod replay;
 mod scan;
@@ -88,12 +91,12 @@ pub use error::{OpenError, PutError, ReadError, Refusal};
 pub use follower::{Applied, Follower, NoFollower};
 pub use intake::{Change, Intake, Opened};
 pub use log::Rot;
+pub use lost::Loss;
 pub use names::{DriveUuid, FileId, PoolUuid};
 pub use pool::LABEL;
 pub use queue::{Draft, Prepare};
 pub use record::{KEY_BYTES_MAX, Kind, Sequence};
 pub use replay::{Replay, Replayed};
 pub use scan::Scan;
-pub use shared::Loss;
 pub use status::{CycleStatus, DriveStatus, Status};
 pub use view::Stored;

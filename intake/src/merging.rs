@@ -8,35 +8,55 @@
 //!
 //! A rotation that lost something is healed first ([`crate::healing`]), if the other one has everything.
 //!
-//! A shelf that turns out to be damaged is read no more if the other rotation has everything, and the rotation is
-//! healed. Otherwise it is reported as a loss, and left as it is. Until it is healed, that keys are gone is not
-//! dropped: after a crash the damaged shelf is back.
+//! A shelf that turns out to be damaged is surveyed ([`crate::mending`]). What it lost is given back by the other
+//! rotation, or goes with it into the shelf that it is merged into. As long as nobody knows how old that was, that keys
+//! are gone is not dropped.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::healing::heal;
+use crate::lost::LostPart;
 use crate::mask::Mask;
-use crate::names::{FileId, Name};
+use crate::mending::{is_lossy, survey, suspects, worn};
+use crate::names::FileId;
 use crate::record::{Kind, Sequence};
-use crate::shared::{CycleShared, Loss, Shared, is_hidden};
+use crate::shared::{CycleShared, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::shelf::read::{Cursor, Shelf};
 use crate::transform::{discard, publish, remove_shelf, superseded};
-use crate::view::{LostPart, View};
+use crate::view::View;
 use engine::merge::{Choice, MergePolicy, ShelfFacts, TargetFacts, choose, target};
 use std::sync::Arc;
 
 /// A drive, and whether it takes writes.
 pub(crate) type Target = (Arc<Drive>, bool);
 
-/// Heals, merges and removes until nothing is left to do.
+/// How often a run begins again since a merge has met damage.
+const ROUNDS: usize = 4;
+
+/// Mends, heals, merges and removes until nothing is left to do.
 pub(crate) fn run(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
-    heal_if_needed(shared, cycle, drives);
-    while step(shared, cycle, drives) {}
-    // Merges may have met damage.
-    if !cycle.left_out.lock().is_empty() {
+    for _ in 0..ROUNDS {
+        survey(shared, cycle, Access::Background, u64::MAX);
         heal_if_needed(shared, cycle, drives);
+        mend(shared, cycle, drives);
+        while step(shared, cycle, drives) {}
+        if suspects(cycle).next().is_none() {
+            break;
+        }
+    }
+}
+
+/// Writes anew what is damaged.
+fn mend(shared: &Shared, cycle: &CycleShared, drives: &[Target]) {
+    let view = cycle.view();
+    for shelf in worn(shared, cycle, &view) {
+        let Some(to) = target_of(&view, &[Arc::clone(&shelf)], drives) else { continue };
+        match merge(shared, cycle, &[Arc::clone(&shelf)], &to) {
+            Ok(()) => tracing::info!(shelf = %shelf.file, "a damaged shelf was written anew"),
+            Err(error) => tracing::warn!(%error, shelf = %shelf.file, "a damaged shelf was not written anew"),
+        }
     }
 }
 
@@ -71,7 +91,9 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
         Some(Choice::Merge(inputs)) => {
             let inputs: Vec<_> = inputs.into_iter().map(|at| Arc::clone(shelves[at])).collect();
             let Some(to) = target_of(&view, &inputs, drives) else { return false };
-            merge(shared, cycle, &inputs, &to).inspect_err(|error| failed(shared, cycle, &inputs, error)).is_ok()
+            merge(shared, cycle, &inputs, &to)
+                .inspect_err(|error| tracing::warn!(%error, "shelves were not merged"))
+                .is_ok()
         }
     }
 }
@@ -94,7 +116,7 @@ fn facts(shared: &Shared, cycle: &CycleShared, view: &View, shelf: &Arc<Shelf>) 
     let undeleted = cycle.undeleted.lock();
     let is_needed = shelf.masks().iter().any(|mask| rest.may_need(mask))
         || shelf.superseded().iter().any(|file| undeleted.contains(file));
-    Ok(ShelfFacts { bytes: shelf.bytes, forgotten_bytes, removable: is_hidden && !is_needed })
+    Ok(ShelfFacts { bytes: shelf.bytes, forgotten_bytes, removable: is_hidden && !is_needed && !is_lossy(shelf) })
 }
 
 fn target_of(view: &View, inputs: &[Arc<Shelf>], drives: &[Target]) -> Option<Arc<Drive>> {
@@ -108,35 +130,6 @@ fn target_of(view: &View, inputs: &[Arc<Shelf>], drives: &[Target]) -> Option<Ar
     Some(Arc::clone(&drives[chosen.0 as usize].0))
 }
 
-/// A merge failed: the shelves that are to blame are read no more if what they held is elsewhere, and else left alone.
-fn failed(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], error: &ReadError) {
-    tracing::warn!(%error, "shelves were not merged");
-    if !matches!(error, ReadError::Damaged(_)) {
-        return;
-    }
-    for shelf in inputs {
-        if let Err(ReadError::Damaged(damage)) = shelf.verify(Access::Background, || Ok(())) {
-            if shared.is_elsewhere(cycle) {
-                leave_out(cycle, shelf);
-            } else {
-                cycle.damaged.lock().insert(shelf.file);
-            }
-            let (name, problem) = (Name::Shelf(shelf.file).to_string(), damage.to_string());
-            shared.lose_unless_elsewhere(cycle, Loss::File { name, drive: shelf.drive.uuid, problem });
-        }
-    }
-}
-
-/// The rotation does without `shelf` until it is healed.
-fn leave_out(cycle: &CycleShared, shelf: &Arc<Shelf>) {
-    cycle.left_out.lock().push(Arc::clone(shelf));
-    let keys = shelf.keys().map(|(first, last)| (first.to_vec(), last.to_vec()));
-    cycle.change(|view| {
-        let lost = LostPart { keys: keys.filter(|_| shelf.masks().is_empty()), max: shelf.sequences().1 };
-        view.replaced(&[shelf.file], None).without([lost])
-    });
-}
-
 fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<Drive>) -> Result<(), ReadError> {
     let files: Vec<FileId> = inputs.iter().map(|shelf| shelf.file).collect();
     let view = cycle.view();
@@ -147,9 +140,11 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
         let mut builder = ShelfBuilder::begin(to, identity, access)?;
         let mut cursors = inputs.iter().map(|shelf| shelf.cursor(&[], access)).collect::<Result<Vec<_>, _>>()?;
         let masks = view.all_masks();
+        let mut lost: Vec<_> = inputs.iter().flat_map(|shelf| shelf.lost()).collect();
         while let Some(newest) = newest(&cursors)? {
-            add_newest(&mut builder, &mut cursors, newest, &masks, &rest)?;
+            add_newest(&mut builder, &mut cursors, newest, (&masks, &mut lost), &rest)?;
         }
+        lost.into_iter().filter(|part| !part.is_hidden(&masks)).for_each(|part| builder.lose(part));
         let mut needed: Vec<Mask> = inputs.iter().flat_map(|shelf| shelf.masks()).cloned().collect();
         needed.sort_unstable();
         needed.dedup();
@@ -186,7 +181,7 @@ fn add_newest(
     builder: &mut ShelfBuilder<'_>,
     cursors: &mut [Cursor],
     newest: usize,
-    masks: &[Mask],
+    (masks, lost): (&[Mask], &mut Vec<LostPart>),
     rest: &Rest,
 ) -> Result<(), ReadError> {
     let Some((head, record)) = cursors[newest].head_and_record()? else { return Ok(()) };
@@ -195,6 +190,7 @@ fn add_newest(
         builder.add(&record, head.value_crc())?;
     }
     let key = record.key.to_vec();
+    lost.retain(|part| !part.is_answered_by(&key, record.sequence));
     for cursor in cursors {
         if cursor.record()?.is_some_and(|record| record.key == key) {
             cursor.advance()?;
@@ -205,8 +201,8 @@ fn add_newest(
 
 /// What lies outside of a merge, as far as it matters for what may be dropped.
 struct Rest {
-    /// A drive is missing that may hold anything, or a damaged shelf may be back; or the other rotation will need what
-    /// happened without it.
+    /// A drive is missing that may hold anything, or nobody knows how old what a damaged shelf lost was; or the other
+    /// rotation will need what happened without it.
     missing: bool,
     /// The smallest number outside.
     min: Option<Sequence>,
@@ -223,7 +219,7 @@ impl Rest {
         let min = shelves.chain(view.logs.iter().map(|log| log.first)).min();
         let may_need = |cycle: &CycleShared| {
             let view = cycle.view();
-            view.missing || view.behind || !cycle.left_out.lock().is_empty()
+            view.missing || view.behind || view.shelves.iter().any(|shelf| is_lossy(shelf))
         };
         Self { missing: shared.cycles.iter().any(may_need), min, max }
     }

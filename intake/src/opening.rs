@@ -14,15 +14,17 @@ use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::{OpenError, ReadError};
 use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET, Rot};
+use crate::lost::{Loss, LostPart};
 use crate::medium::{Directory, File};
+use crate::mending::note_opened;
 use crate::names::{DriveUuid, FileId, Identity, Name};
 use crate::pool::{self, Pool};
 use crate::record::{HEAD_BYTES, Sequence, decode};
-use crate::shared::{Loss, Shared};
+use crate::shared::{CycleShared, Shared, Unreadable};
 use crate::shelf::read::Shelf;
 use crate::table::{Index, LogTable};
 use crate::transform::remove;
-use crate::view::{LostPart, View};
+use crate::view::View;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,6 +44,8 @@ struct FoundLog {
 struct Found {
     logs: Vec<FoundLog>,
     shelves: Vec<Arc<Shelf>>,
+    /// Files with the name of a shelf of which nothing can be read, and why.
+    unreadable: Vec<(Unreadable, Damage)>,
     /// Files with the name of a log and the header of another.
     misnamed: Vec<(Arc<Drive>, FileId)>,
     /// A file cannot be read.
@@ -109,6 +113,7 @@ pub(crate) fn open(
             cycle.change(|view| view.without([LostPart { keys: None, max }]));
         }
     }
+    note_opened(&shared, max);
     // Only now it is known what each rotation has.
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
@@ -138,6 +143,7 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
     }
     let Found { lost_file, losses, .. } = found;
     let mut opened = OpenedCycle { drives, lost_file, losses, ..OpenedCycle::default() };
+    let kept = give_up(cycle, found.unreadable, &dead, &mut opened);
     for (drive, file) in found.misnamed {
         let name = Name::Log(file).to_string();
         match is_room(&drive, &name, &dead) {
@@ -146,13 +152,13 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
             Err(error) => opened.lose(&drive, name, error.to_string()),
         }
     }
-    // What a mask hides was given out, too, though the records may be gone: a number below it is never given again.
-    let masked = shelves.iter().flat_map(|shelf| shelf.masks()).map(|mask| mask.up_to);
-    let last = shelves.iter().map(|shelf| shelf.sequences().1).chain(masked).max().unwrap_or_default();
+    // What a mask hides was given out, too, and what is lost, though the records are gone: a number below it is never
+    // given again.
+    let last = shelves.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
     read_logs(found.logs, &dead, &mut opened);
     if !missing {
         // What is dead and not there is gone for good.
-        let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).collect();
+        let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).chain(kept).collect();
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
     let logs = opened.logs.iter().chain(&opened.dead).map(|table| table.index.read().last.max(before(table.first)));
@@ -165,6 +171,29 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
         view
     });
     Ok(opened)
+}
+
+/// Removes the shelves that cannot be read and are dead, and takes note of the others. What is dead and is kept is the
+/// answer.
+fn give_up(
+    cycle: &CycleShared,
+    unreadable: Vec<(Unreadable, Damage)>,
+    dead: &BTreeSet<FileId>,
+    opened: &mut OpenedCycle,
+) -> Vec<FileId> {
+    let mut kept = Vec::new();
+    for (shelf, damage) in unreadable {
+        let name = Name::Shelf(shelf.file);
+        match (dead.contains(&shelf.file), shelf.is_kept) {
+            (true, true) => kept.push(shelf.file),
+            (true, false) => remove(cycle, &shelf.drive, name),
+            (false, _) => {
+                opened.lose(&shelf.drive, name.to_string(), damage.to_string());
+                cycle.unreadable.lock().push(shelf);
+            }
+        }
+    }
+    kept
 }
 
 fn before(sequence: Sequence) -> Sequence {
@@ -191,13 +220,17 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
                         found.shelves.push(Arc::new(shelf));
                         continue;
                     }
-                    Err(ReadError::Damaged(damage)) => damage,
+                    Err(ReadError::Damaged(damage)) => {
+                        let is_kept = matches!(damage, Damage::Elsewhere | Damage::Version(_));
+                        found.unreadable.push((Unreadable { drive: Arc::clone(drive), file, is_kept }, damage));
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 }
             }
             Some(Name::Log(file)) => match found_log(drive, &name, identity(file))? {
                 Ok(log) => {
-                    found.logs.extend(log);
+                    found.logs.push(log);
                     continue;
                 }
                 Err(Damage::Elsewhere) => {
@@ -213,26 +246,17 @@ fn look(shared: &Shared, drive: &Arc<Drive>, found: &mut Found) -> Result<(), Re
     Ok(())
 }
 
-/// A log, nothing if it was never begun, or why it is none of ours.
-fn found_log(
-    drive: &Arc<Drive>,
-    name: &str,
-    identity: Identity,
-) -> Result<Result<Option<FoundLog>, Damage>, ReadError> {
+/// A log, or why it is none of ours.
+fn found_log(drive: &Arc<Drive>, name: &str, identity: Identity) -> Result<Result<FoundLog, Damage>, ReadError> {
     let medium = drive.directory.open(name)?;
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET) as usize];
     medium.read_at(&mut bytes, 0)?;
     let header = match LogHeader::decode(&bytes, identity) {
         Ok(header) => Some(header),
         Err(damage @ (Damage::Elsewhere | Damage::Version(_))) => return Ok(Err(damage)),
-        Err(_) if medium.bytes()? <= RECORDS_OFFSET => {
-            // Records come only after the header is durable.
-            drive.directory.remove(name)?;
-            return Ok(Ok(None));
-        }
         Err(_) => None,
     };
-    Ok(Ok(Some(FoundLog { drive: Arc::clone(drive), medium, header, file: identity.file })))
+    Ok(Ok(FoundLog { drive: Arc::clone(drive), medium, header, file: identity.file }))
 }
 
 /// Whether a file with the name of a log is room that a dead log left, in which none has been begun.
@@ -241,6 +265,13 @@ fn is_room(drive: &Drive, name: &str, dead: &BTreeSet<FileId>) -> Result<bool, R
     let mut bytes = vec![0; medium.bytes()?.min(RECORDS_OFFSET + HEAD_BYTES as u64) as usize];
     medium.read_at(&mut bytes, 0)?;
     Ok(log::is_room(&bytes, dead.iter().copied()))
+}
+
+/// Whether a log without a header, of which no later one says how long it was, never had a record: those come only
+/// after the header is durable. Or its header was torn while it overwrote that of a dead log.
+fn was_never_begun(log: &FoundLog, name: &str, dead: &BTreeSet<FileId>) -> bool {
+    let is_empty = log.medium.bytes().is_ok_and(|bytes| bytes <= RECORDS_OFFSET);
+    is_empty || is_room(&log.drive, name, dead).unwrap_or(false)
 }
 
 impl OpenedCycle {
@@ -256,12 +287,13 @@ fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut Ope
     found.sort_by_key(|log| (log.header.map(|header| header.first), log.file));
     let sealed: BTreeMap<FileId, u64> =
         found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
+    // Where a number is not known, it is none that was given after the last log was begun.
+    let given = before(found.iter().filter_map(|log| log.header).map(|header| header.first).max().unwrap_or_default());
     for log in found {
         let length = sealed.get(&log.file).copied();
         let is_dead = dead.contains(&log.file);
-        // A header that was torn while it overwrote that of a dead log.
         let name = Name::Log(log.file).to_string();
-        if log.header.is_none() && length.is_none() && is_room(&log.drive, &name, dead).unwrap_or(false) {
+        if log.header.is_none() && length.is_none() && was_never_begun(&log, &name, dead) {
             drop(log.drive.directory.remove(&name));
             continue;
         }
@@ -270,9 +302,9 @@ fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut Ope
                 opened.torn += torn;
                 // What a shelf has of it was read when it was whole.
                 for rot in rot.into_iter().filter(|_| !is_dead) {
-                    let max = table.index.read().last;
-                    let keys = rot.record.as_ref().map(|(key, _)| (key.clone(), key.clone()));
-                    opened.lost.push(LostPart { keys, max });
+                    let part = lost_part(&table, &rot, given);
+                    table.index.write().lost.push(part.clone());
+                    opened.lost.push(part);
                     opened.losses.push(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
                 }
                 opened.previous = Some(Previous { file: table.file, bytes: table.index.read().bytes });
@@ -281,6 +313,14 @@ fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut Ope
             }
             Err(error) => opened.lose(&log.drive, name, error.to_string()),
         }
+    }
+}
+
+/// What rot took, of which the number is at most `given` or one of its log, unless it is known.
+fn lost_part(table: &LogTable, rot: &Rot, given: Sequence) -> LostPart {
+    match &rot.record {
+        Some((key, sequence)) => LostPart { keys: Some((key.clone(), key.clone())), max: *sequence },
+        None => LostPart { keys: None, max: table.index.read().last.max(given) },
     }
 }
 

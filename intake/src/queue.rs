@@ -60,6 +60,8 @@ pub(crate) enum Message {
     Transformed { cycle: usize, log: LogId, attempt: Attempt, outcome: TransformOutcome },
     /// There is nothing more to merge.
     Merged { cycle: usize },
+    /// A shelf turned out to be damaged.
+    Damaged,
     /// A drive has woken, or has not.
     Awoke { cycle: usize, drive: PoolDrive, awake: bool },
     /// The log on duty is to be left; answered once it and all before it are shelves.

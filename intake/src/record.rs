@@ -52,6 +52,11 @@ impl Kind {
     }
 }
 
+/// The least key after `key`.
+pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
 /// A record that is borrowed from where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

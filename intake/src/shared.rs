@@ -1,76 +1,21 @@
 //! The common ground of readers, the writer and the threads behind it.
 
 use crate::config::Config;
-use crate::error::ReadError;
-use crate::log::Rot;
+use crate::drive::Drive;
+use crate::lost::Loss;
 use crate::mask::Mask;
 use crate::names::{DriveUuid, FileId, Identity, PoolUuid};
 use crate::queue::Queue;
 use crate::record::Sequence;
-use crate::shelf::read::Shelf;
 use crate::status::CycleStatus;
 use crate::view::View;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Losses that are held until they are taken; of more only the number is known.
 const LOSSES_MAX: usize = 65_536;
-
-/// Something that was acknowledged and cannot be read any more.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// One version of a key.
-    Version {
-        /// The key.
-        key: Vec<u8>,
-        /// Its number.
-        sequence: Sequence,
-    },
-    /// A place in a log; the records in it are not known.
-    Place {
-        /// The log.
-        file: FileId,
-        /// Its drive.
-        drive: DriveUuid,
-        /// Where, and how much.
-        rot: Rot,
-    },
-    /// A shelf.
-    Shelf {
-        /// Which one.
-        file: FileId,
-        /// Its drive.
-        drive: DriveUuid,
-        /// Its first and last key, and the number of its records.
-        keys: (Vec<u8>, Vec<u8>, u64),
-    },
-    /// A file that cannot be read as what its name says. It is left where it is.
-    File {
-        /// Its name.
-        name: String,
-        /// Its drive.
-        drive: DriveUuid,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version { key, sequence } => write!(f, "version {} of the key {}", sequence.0, key.escape_ascii()),
-            Self::Place { file, drive, rot } => write!(f, "a part of the log {file} on drive {drive}: {rot:?}"),
-            Self::Shelf { file, drive, keys: (first, last, records) } => {
-                let (first, last) = (first.escape_ascii(), last.escape_ascii());
-                write!(f, "the shelf {file} on drive {drive}: {records} records, of the keys {first} to {last}")
-            }
-            Self::File { name, drive, problem } => write!(f, "the file {name} on drive {drive}: {problem}"),
-        }
-    }
-}
 
 /// The losses that nobody has taken yet.
 #[derive(Debug, Default)]
@@ -79,16 +24,27 @@ pub(crate) struct Losses {
     pub(crate) latest: Vec<Loss>,
 }
 
+/// A file with the name of a shelf of which nothing can be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) drive: Arc<Drive>,
+    pub(crate) file: FileId,
+    /// What is in it is another file's, or of a version to come: it is left where it is.
+    pub(crate) is_kept: bool,
+}
+
 /// What all threads share of one rotation.
 #[derive(Default)]
 pub(crate) struct CycleShared {
     view: RwLock<Arc<View>>,
     /// Files that are dead, and whose removal is not known to be durable.
     pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
-    /// Shelves that turned out to be damaged: they are not merged.
+    /// Damaged shelves that cannot be read through: they are not merged.
     pub(crate) damaged: Mutex<BTreeSet<FileId>>,
-    /// Shelves that turned out to be damaged, and are in the view no more: the other rotation has what they held.
-    pub(crate) left_out: Mutex<Vec<Arc<Shelf>>>,
+    /// Files with the name of a shelf of which nothing can be read: dead once another rotation gave that back.
+    pub(crate) unreadable: Mutex<Vec<Unreadable>>,
+    /// Held by who surveys a damaged shelf.
+    pub(crate) surveying: Mutex<()>,
     pub(crate) status: Mutex<CycleStatus>,
 }
 
@@ -193,26 +149,4 @@ impl Shared {
 /// Whether any of `masks` hides this version.
 pub(crate) fn is_hidden(masks: &[Mask], key: &[u8], sequence: Sequence) -> bool {
     masks.iter().any(|mask| mask.hides(key, sequence))
-}
-
-impl Shared {
-    /// Reads from a rotation that has everything, or from the next one if that fails; if none has everything, from all
-    /// of them together.
-    pub(crate) fn read<T>(&self, read: impl Fn(&View) -> Result<T, ReadError>) -> Result<T, ReadError> {
-        let views: Vec<_> = self.cycles.iter().map(CycleShared::view).collect();
-        let mut failed = None;
-        for view in views.iter().filter(|view| view.is_whole()) {
-            match read(view) {
-                Ok(found) => return Ok(found),
-                Err(error) => {
-                    tracing::warn!(%error, "a read failed");
-                    failed = Some(error);
-                }
-            }
-        }
-        match failed {
-            Some(error) => Err(error),
-            None => read(&View::union(&views)),
-        }
-    }
 }

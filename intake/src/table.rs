@@ -6,6 +6,7 @@
 use crate::bytes::Damage;
 use crate::drive::Drive;
 use crate::error::ReadError;
+use crate::lost::LostPart;
 use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::FileId;
@@ -45,6 +46,8 @@ pub(crate) struct LogTable {
 pub(crate) struct Index {
     pub(crate) keys: BTreeMap<Box<[u8]>, Slot>,
     pub(crate) masks: Vec<Mask>,
+    /// What rot took.
+    pub(crate) lost: Vec<LostPart>,
     /// The largest number so far.
     pub(crate) last: Sequence,
     /// The length of the file that is known to be durable.

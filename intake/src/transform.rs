@@ -10,15 +10,15 @@
 
 use crate::drive::Drive;
 use crate::error::ReadError;
+use crate::lost::{Loss, LostPart};
 use crate::medium::is_full;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Sequence, decode};
-use crate::shared::{CycleShared, Loss, Shared, is_hidden};
+use crate::shared::{CycleShared, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::shelf::read::Shelf;
 use crate::table::LogTable;
-use crate::view::LostPart;
 use engine::shift::TransformOutcome;
 use std::io;
 use std::sync::Arc;
@@ -95,10 +95,13 @@ impl Transform<'_> {
                 }
                 match decode(&image[slot.offset as usize..], table.file.stamp()) {
                     Ok((head, record)) if head == slot.head => builder.add(&record, head.value_crc())?,
-                    _ => lose(shared, cycle, key, slot.head.sequence),
+                    _ => builder.lose(lose(shared, cycle, key, slot.head.sequence)),
                 }
                 progress.step()?;
             }
+            // Another rotation may have given it back.
+            let still = cycle.view();
+            index.lost.iter().filter(|part| still.has_lost(part)).for_each(|part| builder.lose(part.clone()));
             let superseded = superseded(cycle, &[table.file]);
             builder.finish(index.masks.clone(), superseded)?;
             publish(to, identity, Access::Stage, || progress.step())
@@ -131,10 +134,11 @@ fn target_outcome(error: &ReadError) -> TransformOutcome {
 }
 
 /// A record that was whole once cannot be read any more.
-fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) {
+fn lose(shared: &Shared, cycle: &CycleShared, key: &[u8], sequence: Sequence) -> LostPart {
     shared.lose_unless_elsewhere(cycle, Loss::Version { key: key.to_vec(), sequence });
     let lost = LostPart { keys: Some((key.to_vec(), key.to_vec())), max: sequence };
-    cycle.change(|view| view.without([lost]));
+    cycle.change(|view| view.without([lost.clone()]));
+    lost
 }
 
 /// The dead files that a new shelf has to know.
@@ -180,9 +184,14 @@ pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
 
 /// Removes a dead shelf as background work; `false` if it is still there.
 pub(crate) fn remove_shelf(cycle: &CycleShared, shelf: &Shelf) -> bool {
-    cycle.undeleted.lock().insert(shelf.file);
-    let removed = shelf.drive.background(|| {
-        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+    remove_shelf_file(cycle, &shelf.drive, shelf.file)
+}
+
+/// The same for a shelf that cannot be read.
+pub(crate) fn remove_shelf_file(cycle: &CycleShared, drive: &Drive, file: FileId) -> bool {
+    cycle.undeleted.lock().insert(file);
+    let removed = drive.background(|| {
+        remove(cycle, drive, Name::Shelf(file));
         Ok(())
     });
     removed.is_ok()

@@ -9,9 +9,10 @@
 //! larger one.
 
 use crate::error::ReadError;
+use crate::lost::LostPart;
 use crate::mask::Mask;
 use crate::names::FileId;
-use crate::record::{Kind, Record, Sequence};
+use crate::record::{Kind, Record, Sequence, successor};
 use crate::shelf::Trailers;
 use crate::shelf::read::{Cursor, Shelf};
 use crate::table::{LogTable, Slot};
@@ -34,22 +35,6 @@ pub struct Stored {
     pub value_bytes: u64,
     /// Nothing was lost that may have been newer.
     pub certain: bool,
-}
-
-/// A part of the contents that was lost: what had these keys, and numbers up to this one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LostPart {
-    /// The first and the last key; `None` is any.
-    pub(crate) keys: Option<(Vec<u8>, Vec<u8>)>,
-    pub(crate) max: Sequence,
-}
-
-impl LostPart {
-    /// Whether something newer than `sequence` may have been lost of `key`.
-    fn may_have(&self, key: &[u8], sequence: Sequence) -> bool {
-        let is_in = |(first, last): &(Vec<u8>, Vec<u8>)| first.as_slice() <= key && key <= last.as_slice();
-        sequence < self.max && self.keys.as_ref().is_none_or(is_in)
-    }
 }
 
 /// How much of a value is wanted.
@@ -145,6 +130,11 @@ impl View {
         !self.behind && !self.has_losses()
     }
 
+    /// Whether exactly this was lost, and not given back since.
+    pub(crate) fn has_lost(&self, part: &LostPart) -> bool {
+        self.lost.iter().any(|parts| parts.contains(part))
+    }
+
     /// Whether something was lost.
     pub(crate) fn has_losses(&self) -> bool {
         self.lost.iter().all(|parts| !parts.is_empty())
@@ -168,9 +158,20 @@ impl View {
         let mut view = self.clone();
         view.logs.retain(|log| !gone.contains(&log.file));
         view.shelves.retain(|old| !gone.contains(&old.file));
+        view.note_losses(shelf.iter());
         view.shelves.extend(shelf);
         view.settle();
         view
+    }
+
+    /// Takes note of what `shelves` say was lost.
+    pub(crate) fn note_losses<'a>(&mut self, shelves: impl Iterator<Item = &'a Arc<Shelf>>) {
+        assert!(self.lost.len() == 1, "losses are noted where they happen");
+        for part in shelves.flat_map(|shelf| shelf.lost()) {
+            if !self.lost[0].contains(&part) {
+                self.lost[0].push(part);
+            }
+        }
     }
 
     /// Leaves out the logs and shelves that have nothing above `known`; their masks stay.
@@ -382,11 +383,6 @@ impl View {
         }
         sources
     }
-}
-
-/// The least key after `key`.
-pub(crate) fn successor(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
 }
 
 /// The least key of all sources.

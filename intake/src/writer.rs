@@ -119,6 +119,7 @@ impl Writer {
                 self.cycles[cycle].transformed(log, attempt, outcome);
             }
             Message::Merged { cycle } => self.cycles[cycle].merged(),
+            Message::Damaged => self.cycles.iter_mut().for_each(Cycle::consider_merging),
             Message::Awoke { cycle, drive, awake } => self.cycles[cycle].awoke(drive, awake),
             Message::Flush(answerer) => {
                 let logs = self.cycles.iter().map(Cycle::logs_end).collect();

@@ -1,7 +1,7 @@
 """A decoder of what lies on the media, written from docs/format.md alone.
 
-Labels, stripe stacks with erasure decoding from any k of them, packs, staged files. It shares no code with Larder and
-is slow on purpose; tests hold Larder against it.
+Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves. It shares no code with
+Larder and is slow on purpose; tests hold Larder against it.
 """
 
 import struct
@@ -76,15 +76,18 @@ class Fields:
     def text(self):
         return self.take(self.number(4)).decode("utf-8")
 
+    def key(self):
+        return self.take(self.number(2))
+
     def pairs(self):
         return [(self.text(), self.text()) for _ in range(self.number(4))]
 
 
-def block(data, magic):
+def block(data, magic, versions=(2,)):
     need(len(data) == BLOCK and data[:8] == magic, f"a block {magic.decode()}")
     need(int.from_bytes(data[4092:], "little") == crc32c(data[:4092]), f"the checksum of {magic.decode()}")
     fields = Fields(data[:4092], 8)
-    need(fields.number(4) == 2, f"the version of {magic.decode()}")
+    need(fields.number(4) in versions, f"the version of {magic.decode()}")
     return fields
 
 
@@ -343,3 +346,100 @@ def staged(data, slot):
         identity = struct.pack("<QQQ", slot, found["nonce"], number)
         need(crc32c(identity, piece) == expected, f"block {number} of a staged file")
     return data[: found["bytes"]], found
+
+
+# --- Shelves ---------------------------------------------------------------------------------------------------------
+
+
+class Shelf:
+    """A whole shelf of any version: `records` is `{key: (kind, number, entry, value)}`, read from the root down."""
+
+    def __init__(self, data):
+        self.data = data
+        header = block(data[:BLOCK], b"LARDSHLF", (1,))
+        self.identity = header.take(48)
+        header.zeros(4092)
+        nonce, count = struct.unpack("<QQ", self.identity[32:])
+        self.stamp = nonce ^ ((count << 32 | count >> 32) & (1 << 64) - 1)
+        self.version = int.from_bytes(data[-BLOCK:][8:12], "little")
+        self.footer(data[-BLOCK:])
+        begin, length = self.tail_at
+        tail = data[begin : begin + length]
+        need(crc32c(tail) == self.tail_crc, "the checksum of the tail")
+        self.tail(Fields(tail))
+        self.edges(begin + length, tail)
+        self.records = {}
+        if self.root[1]:
+            self.node(*self.root, self.levels)
+        need(len(self.records) == self.count, "the number of records")
+        need(list(self.records) == sorted(self.records), "the order of keys")
+        numbers = [number for _, number, _, _ in self.records.values()] or [0]
+        need((min(numbers), max(numbers)) == self.numbers, "the smallest and the largest number")
+        ends = [int.from_bytes(key[-8:], "big") for key in self.records if len(key) >= 8]
+        need(self.version == 1 or (min(ends, default=2**64 - 1), max(ends, default=0)) == self.trailers, "the trailers")
+        least, last = min(self.records, default=b""), max(self.records, default=b"")
+        need((least, last) == self.keys, "the first and the last key")
+
+    def footer(self, data):
+        fields = block(data, b"LARDSHFT", (1, 2, 3))
+        need(fields.take(48) == self.identity, "the identity in the footer")
+        self.levels = fields.number(8)
+        self.root, self.tail_at = [(fields.number(8), fields.number(8)) for _ in range(2)]
+        self.tail_crc, self.count = fields.number(8), fields.number(8)
+        self.numbers = fields.number(8), fields.number(8)
+        self.trailers = (fields.number(8), fields.number(8)) if self.version > 1 else None
+        fields.zeros(4092)
+
+    def tail(self, fields):
+        self.masks = [(fields.number(8), fields.key(), fields.key()) for _ in range(fields.number(4))]
+        self.superseded = [fields.take(16) for _ in range(fields.number(4))]
+        self.keys = fields.key(), fields.key()
+        count = fields.number(4) if self.version > 2 else 0
+        self.lost = [(fields.number(8), fields.key(), fields.key()) for _ in range(count)]
+        need(len(fields.data) % 8 == 0 and len(fields.data) - fields.at < 8, "the length of the tail")
+        fields.zeros(len(fields.data))
+
+    def edges(self, end, tail):
+        """What lies behind the first tail, which ends at `end`."""
+        footer, up = self.data[-BLOCK:], lambda number: -(-number // BLOCK) * BLOCK
+        expected = footer
+        if self.version > 2:
+            first = bytes(up(end) - end) + footer
+            expected = first + tail + bytes(up(len(tail)) - len(tail)) + footer
+        need(self.data[end:] == expected, "tail and footer, once or twice, and zeros between them")
+
+    def node(self, at, length, level):
+        if level == 0:
+            return self.leaf(at, at + length)
+        fields = Fields(self.data[at : at + length])
+        need(fields.take(4) == b"LNOD" and fields.number(4) == level, "an inner node")
+        need(fields.number(8) == self.stamp, "the stamp of an inner node")
+        count, body, body_crc = fields.number(4), fields.number(4), fields.number(4)
+        need(fields.number(4) == crc32c(fields.data[:28]), "the checksum of an inner node's head")
+        need(body_crc == crc32c(fields.data[32 : 32 + body]), "the checksum of an inner node's body")
+        children = [(fields.number(8), fields.number(4), fields.key()) for _ in range(count)]
+        need(fields.at == 32 + body, "the bytes of an inner node's body")
+        fields.zeros(length)
+        for offset, bytes_of_child, first in children:
+            need(offset < at, "a child lies before its parent")
+            before = len(self.records)
+            self.node(offset, bytes_of_child, level - 1)
+            need(list(self.records)[before] == first, "the first key of a child")
+
+    def leaf(self, at, end):
+        while at < end:
+            head = Fields(self.data[at : at + 56])
+            need(head.take(4) == b"LREC", "a record")
+            kind, zero, key_bytes, entry_bytes, value_bytes, number, stamp, durable = struct.unpack(
+                "<BBHIIQQQ", head.take(36)
+            )
+            described, value_crc, gap, crc = struct.unpack("<IIII", head.take(16))
+            need(crc == crc32c(head.data[:52]), "the checksum of a head")
+            need(kind in (1, 2) and (zero, durable, gap) == (0, 0, 0) and stamp == self.stamp, "the fields of a head")
+            body = Fields(self.data, at + 56)
+            key, entry, value = body.take(key_bytes), body.take(entry_bytes), body.take(value_bytes)
+            need((described, value_crc) == (crc32c(key, entry), crc32c(value)), "the checksums of a record")
+            at = -(-body.at // 8) * 8
+            body.zeros(at)
+            self.records[key] = kind, number, entry, value
+        need(at == end, "a leaf ends with a record")

@@ -162,3 +162,15 @@ class Format(SystemTest):
         names = {key: decoder.crc64(b"pantry\0" + key.encode()) for key in objects}
         self.assertEqual(len({base64.b64encode(name.to_bytes(8, "big")) for name in names.values()}), 3)
         self.assertEqual(found, {names[key]: body for key, body in objects.items()})
+
+    def test_shelves_of_every_version_are_read_as_well(self):
+        corpus = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "intake", "corpus")
+        values = [bytes([i]) * (20 * i if i % 4 else 9000) for i in range(10)]
+        keys = [b"object %d" % i + (100 + i).to_bytes(8, "big") for i in range(10)]
+        expected = {key: (1, 1000 - i, b"entry", values[i]) for i, key in enumerate(keys)}
+        for version in (1, 2, 3):
+            shelf = decoder.Shelf(contents(os.path.join(corpus, f"shelf.v{version}")))
+            self.assertEqual((shelf.version, shelf.levels), (version, 1))
+            self.assertEqual(shelf.records, expected)
+            self.assertEqual((shelf.masks, shelf.lost), ([(5, b"a", b"b")], []))
+            self.assertEqual(shelf.superseded, [(8).to_bytes(8, "little") + (9).to_bytes(8, "little")])

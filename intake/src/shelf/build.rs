@@ -4,12 +4,15 @@
 
 use crate::bytes::crc32c;
 use crate::drive::Drive;
+use crate::lost::LostPart;
 use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Kind, Record};
 use crate::shelf::access::Access;
-use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, NODE_BYTES, Tail, encode_header, encode_node};
+use crate::shelf::format::{
+    Child, EDGE_BYTES, Extent, FOOTER_VERSION, Footer, NODE_BYTES, Tail, encode_header, encode_node,
+};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +40,8 @@ impl<'a> ShelfBuilder<'a> {
     pub(crate) fn begin(drive: &'a Drive, identity: Identity, access: Access) -> io::Result<Self> {
         let create = || drive.directory.create(&Name::Unfinished(identity.file).to_string());
         let file = access.run(drive, create)?;
-        let (footer, tail, levels) = (Footer::default(), Tail::default(), Vec::new());
+        let footer = Footer { version: FOOTER_VERSION, ..Footer::default() };
+        let (tail, levels) = (Tail::default(), Vec::new());
         let buffer = encode_header(identity);
         Ok(Self { drive, file, identity, buffer, written: 0, leaf: None, levels, footer, tail, access })
     }
@@ -73,6 +77,13 @@ impl<'a> ShelfBuilder<'a> {
         self.footer.records
     }
 
+    /// Takes note of what its sources had, and nobody can read any more.
+    pub(crate) fn lose(&mut self, part: LostPart) {
+        if !self.tail.lost.contains(&part) {
+            self.tail.lost.push(part);
+        }
+    }
+
     /// Completes the shelf and makes it durable, still under the name of one that is not complete.
     pub(crate) fn finish(mut self, masks: Vec<Mask>, superseded: Vec<FileId>) -> io::Result<()> {
         self.end_leaf()?;
@@ -81,10 +92,15 @@ impl<'a> ShelfBuilder<'a> {
         let tail = self.tail.encode();
         self.footer.tail = Extent { offset: self.offset(), bytes: tail.len() as u32 };
         self.footer.tail_crc = crc32c(&tail);
-        self.buffer.extend_from_slice(&tail);
-        self.buffer.extend_from_slice(&self.footer.encode(self.identity));
+        let footer = self.footer.encode(self.identity);
+        for _ in 0..2 {
+            self.buffer.extend_from_slice(&tail);
+            let begin = self.offset().next_multiple_of(EDGE_BYTES);
+            self.buffer.resize((begin - self.written) as usize, 0);
+            self.buffer.extend_from_slice(&footer);
+        }
         self.flush(1)?;
-        assert!(self.written >= 2 * EDGE_BYTES, "a shelf has two edges");
+        assert!(self.written == self.footer.places().end, "footers lie where they are looked for");
         self.access.run(self.drive, || {
             self.drive.sync(self.file.as_ref())?;
             self.drive.sync_names()

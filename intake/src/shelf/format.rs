@@ -1,6 +1,7 @@
 //! The bytes of a shelf around its records: header, inner nodes, tail, footer.
 
 use crate::bytes::{BLOCK_BYTES, Damage, Fields, aligned, block, crc32c, open_block, open_block_of, put_text};
+use crate::lost::LostPart;
 use crate::mask::Mask;
 use crate::names::{FileId, Identity};
 use crate::record::Sequence;
@@ -8,11 +9,15 @@ use crate::record::Sequence;
 /// The version of headers.
 const VERSION: u32 = 1;
 
-/// The version of footers that is written: version 1, which is read as well, has no trailers.
-const FOOTER_VERSION: u32 = 2;
+/// The version of footers that is written. Versions 1 and 2 are read as well: they stand once, as their tails do, which
+/// say nothing of what was lost. Version 1 has no trailers.
+pub(super) const FOOTER_VERSION: u32 = 3;
+
+/// The first version of which footer and tail stand twice.
+const TWICE: u32 = 3;
 
 const HEADER: [u8; 8] = *b"LARDSHLF";
-const FOOTER: [u8; 8] = *b"LARDSHFT";
+pub(super) const FOOTER: [u8; 8] = *b"LARDSHFT";
 const NODE: [u8; 4] = *b"LNOD";
 
 /// Bytes of the header and of the footer.
@@ -23,6 +28,9 @@ pub(super) const NODE_BYTES: usize = 16 << 10;
 
 /// Bytes of the head of an inner node.
 const NODE_HEAD_BYTES: usize = 32;
+
+/// Bytes of an inner node that are believed.
+const BODY_BYTES_MAX: u32 = 1 << 20;
 
 /// Levels of inner nodes at most: two children each would be enough for any file.
 const LEVELS_MAX: u8 = 40;
@@ -78,6 +86,15 @@ pub(super) fn encode_node(children: &[Child], level: u8, stamp: u64) -> Vec<u8> 
     node
 }
 
+/// The length of the inner node that `bytes` begin with, if its head is one of the file of `stamp`.
+pub(super) fn node_bytes(bytes: &[u8], stamp: u64) -> Option<u64> {
+    let head = bytes.get(..NODE_HEAD_BYTES - 4).filter(|head| head.starts_with(&NODE))?;
+    let mut fields = Fields(&bytes[8..]);
+    let (found, _, length, _) = (fields.u64().ok()?, fields.u32().ok()?, fields.u32().ok()?, fields.u32().ok()?);
+    let is_whole = fields.u32().ok()? == crc32c(head) && found == stamp && length <= BODY_BYTES_MAX;
+    is_whole.then(|| aligned(NODE_HEAD_BYTES + length as usize) as u64)
+}
+
 /// The children of the inner node `bytes`, which must be of `level` and of the file of `stamp`.
 pub(super) fn decode_node(bytes: &[u8], level: u8, stamp: u64) -> Result<Vec<Child>, Damage> {
     let mut fields = Fields(bytes);
@@ -114,13 +131,15 @@ pub(super) fn decode_node(bytes: &[u8], level: u8, stamp: u64) -> Result<Vec<Chi
     Ok(children)
 }
 
-/// The tail: masks, and the files that are superseded.
+/// The tail: masks, the files that are superseded, and what was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tail {
     pub(super) masks: Vec<Mask>,
     pub(super) superseded: Vec<FileId>,
     /// The first and the last key; empty if there are no records.
     pub(super) keys: (Vec<u8>, Vec<u8>),
+    /// What the sources of this shelf had, and nobody could read any more.
+    pub(super) lost: Vec<LostPart>,
 }
 
 impl Tail {
@@ -132,11 +151,20 @@ impl Tail {
         self.superseded.iter().for_each(|file| file.put(&mut out));
         put_text(&mut out, &self.keys.0);
         put_text(&mut out, &self.keys.1);
+        out.extend_from_slice(&(self.lost.len() as u32).to_le_bytes());
+        for part in &self.lost {
+            out.extend_from_slice(&part.max.0.to_le_bytes());
+            // No key is empty, so two empty ones stand for any.
+            let (first, last) = part.keys.as_ref().map_or((&[][..], &[][..]), |(first, last)| (first, last));
+            put_text(&mut out, first);
+            put_text(&mut out, last);
+        }
         out.resize(aligned(out.len()), 0);
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+    /// The tail of a shelf whose footer has `version`.
+    pub(super) fn decode(bytes: &[u8], version: u32) -> Result<Self, Damage> {
         let mut fields = Fields(bytes);
         let mut tail = Self::default();
         for _ in 0..fields.u32()? {
@@ -146,6 +174,12 @@ impl Tail {
             tail.superseded.push(FileId::take(&mut fields)?);
         }
         tail.keys = (fields.text()?.to_vec(), fields.text()?.to_vec());
+        let lost = if version < TWICE { 0 } else { fields.u32()? };
+        for _ in 0..lost {
+            let max = Sequence(fields.u64()?);
+            let keys = (fields.text()?.to_vec(), fields.text()?.to_vec());
+            tail.lost.push(LostPart { keys: Some(keys).filter(|(_, last)| !last.is_empty()), max });
+        }
         fields.end()?;
         Ok(tail)
     }
@@ -164,7 +198,7 @@ pub(crate) struct Trailers {
 
 impl Trailers {
     /// Of no keys.
-    const NONE: Self = Self { min: u64::MAX, max: 0 };
+    pub(super) const NONE: Self = Self { min: u64::MAX, max: 0 };
     /// Of any.
     const ANY: Self = Self { min: 0, max: u64::MAX };
 
@@ -198,6 +232,8 @@ impl Default for Trailers {
 /// The footer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Footer {
+    /// Its format.
+    pub(super) version: u32,
     /// Levels of inner nodes; 0 is a leaf as the root.
     pub(super) levels: u8,
     /// The root; of 0 bytes if there are no records.
@@ -213,7 +249,7 @@ pub(super) struct Footer {
 
 impl Footer {
     pub(super) fn encode(&self, identity: Identity) -> Vec<u8> {
-        block(FOOTER, FOOTER_VERSION, |out| {
+        block(FOOTER, self.version, |out| {
             identity.put(out);
             out.extend_from_slice(&u64::from(self.levels).to_le_bytes());
             for extent in [self.root, self.tail] {
@@ -228,8 +264,8 @@ impl Footer {
         })
     }
 
-    /// The footer of a file that has `length` bytes.
-    pub(super) fn decode(bytes: &[u8], identity: Identity, length: u64) -> Result<Self, Damage> {
+    /// The footer `bytes`, which lie at `at`.
+    pub(super) fn decode(bytes: &[u8], identity: Identity, at: u64) -> Result<Self, Damage> {
         let (version, mut fields) = open_block_of(bytes, FOOTER)?;
         if !(1..=FOOTER_VERSION).contains(&version) {
             return Err(Damage::Version(version));
@@ -248,9 +284,33 @@ impl Footer {
             _ => Trailers { min: fields.u64()?, max: fields.u64()? },
         };
         fields.end()?;
-        if tail.offset.checked_add(u64::from(tail.bytes) + EDGE_BYTES) != Some(length) {
-            return Err(Damage::Field("length"));
+        let footer = Self { version, levels, root, tail, tail_crc, records, sequences, trailers };
+        // No file is so long that a sum of these overflows.
+        if tail.offset > i64::MAX as u64 || !footer.places().footers.contains(&at) {
+            return Err(Damage::Field("place"));
         }
-        Ok(Self { levels, root, tail, tail_crc, records, sequences, trailers })
+        Ok(footer)
     }
+
+    /// Where footer and tail lie, and both again.
+    pub(super) fn places(&self) -> Places {
+        let (begin, bytes) = (self.tail.offset, u64::from(self.tail.bytes));
+        if self.version < TWICE {
+            return Places { tails: [begin; 2], footers: [begin + bytes; 2], end: begin + bytes + EDGE_BYTES };
+        }
+        let first = (begin + bytes).next_multiple_of(EDGE_BYTES);
+        let again = first + EDGE_BYTES;
+        let second = (again + bytes).next_multiple_of(EDGE_BYTES);
+        Places { tails: [begin, again], footers: [first, second], end: second + EDGE_BYTES }
+    }
+}
+
+/// Where the tails and the footers of a shelf lie. Of the second ones none shares a page of 4 KiB with anything else,
+/// so that a page that is damaged, or an end that is cut off, leaves one of each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    pub(super) tails: [u64; 2],
+    pub(super) footers: [u64; 2],
+    /// The length of the file.
+    pub(super) end: u64,
 }

@@ -1,58 +1,201 @@
 //! Reading a shelf: one key, or keys in order.
+//!
+//! A shelf that turns out to be damaged says so ([`Shelf::is_suspect`]), and is from then on another one, which is read
+//! by a survey ([`crate::shelf::salvage`]): [`Shelf::surveyed`]. So no reader sees one whose contents change.
 
-use crate::bytes::{Damage, crc32c};
+use crate::bytes::Damage;
 use crate::drive::Drive;
 use crate::error::ReadError;
+use crate::lost::{Loss, LostPart};
 use crate::mask::Mask;
 use crate::medium::File;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Head, Record, Sequence, decode};
 use crate::shelf::access::Access;
-use crate::shelf::format::{Child, EDGE_BYTES, Extent, Footer, Tail, check_header, decode_node};
+use crate::shelf::edges::{self, Edges};
+use crate::shelf::format::{Child, Extent, Footer, Tail, decode_node};
+use crate::shelf::salvage::{Survey, Surveyed};
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Bytes of a node that are believed: a leaf of one record with the longest key, entry and value.
 const NODE_BYTES_MAX: u32 = 1 << 30;
 
-/// A shelf that is whole.
+/// A shelf.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     pub(crate) file: FileId,
     pub(crate) drive: Arc<Drive>,
     /// Bytes of the file.
     pub(crate) bytes: u64,
-    medium: Box<dyn File>,
+    medium: Arc<dyn File>,
+    identity: Identity,
     footer: Footer,
     tail: Tail,
+    /// Where its records lie, if its nodes are not used.
+    survey: Option<Survey>,
+    /// How much of its edges is damaged.
+    wear: Wear,
+    /// Something of it was read that is damaged; and that was said.
+    suspect: AtomicBool,
+    reported: AtomicBool,
+    /// No number that was lost is above this one.
+    bound: AtomicU64,
+}
+
+/// How much of the edges is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wear {
+    None,
+    Some,
+    /// No footer can be read, so nobody knows how many records there were.
+    Footer,
+    /// No tail can be read, so nobody knows what was forgotten.
+    Tail,
 }
 
 impl Shelf {
-    /// Opens a shelf: three reads.
+    /// Opens a shelf: three reads, unless so much of it is damaged that it has to be surveyed.
     pub(crate) fn open(drive: &Arc<Drive>, medium: Box<dyn File>, identity: Identity) -> Result<Self, ReadError> {
+        let medium = Arc::<dyn File>::from(medium);
         let bytes = medium.bytes()?;
-        if bytes < 2 * EDGE_BYTES {
-            return Err(Damage::Short.into());
+        let edges = edges::read(medium.as_ref(), identity, bytes)?;
+        let header = edges.header;
+        let mut shelf = Self::of(drive, &medium, identity, bytes, edges);
+        if shelf.wear == Wear::Footer {
+            if let Err(damage @ (Damage::Elsewhere | Damage::Version(_))) = header {
+                return Err(damage.into());
+            }
+            let survey = shelf.survey(Access::Stage)?;
+            match survey.footer {
+                None if survey.records == 0 => return Err(header.err().unwrap_or(Damage::Field("footer")).into()),
+                None => return Ok(shelf.with(survey)),
+                Some(footer) => {
+                    let edges = Edges::of(medium.as_ref(), identity, bytes, header, footer)?;
+                    shelf = Self::of(drive, &medium, identity, bytes, edges);
+                }
+            }
         }
-        let mut edge = [0; EDGE_BYTES as usize];
-        medium.read_at(&mut edge, 0)?;
-        check_header(&edge, identity)?;
-        medium.read_at(&mut edge, bytes - EDGE_BYTES)?;
-        let footer = Footer::decode(&edge, identity, bytes)?;
-        let mut tail = vec![0; footer.tail.bytes as usize];
-        medium.read_at(&mut tail, footer.tail.offset)?;
-        if crc32c(&tail) != footer.tail_crc {
-            return Err(Damage::Checksum.into());
+        if shelf.wear == Wear::Tail { shelf.surveyed(Access::Stage) } else { Ok(shelf) }
+    }
+
+    fn of(drive: &Arc<Drive>, medium: &Arc<dyn File>, identity: Identity, bytes: u64, edges: Edges) -> Self {
+        let wear = match (&edges.footer, &edges.tail) {
+            (Some(_), Some(_)) if edges.is_whole => Wear::None,
+            (Some(_), Some(_)) => Wear::Some,
+            (Some(_), None) => Wear::Tail,
+            (None, _) => Wear::Footer,
+        };
+        let footer = edges.footer.unwrap_or_default();
+        let bytes = edges.footer.map_or(bytes, |footer| footer.places().end);
+        let (drive, medium, tail) = (Arc::clone(drive), Arc::clone(medium), edges.tail.unwrap_or_default());
+        let (suspect, reported, bound) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(u64::MAX));
+        let (file, survey) = (identity.file, None);
+        Self { file, drive, bytes, medium, identity, footer, tail, survey, wear, suspect, reported, bound }
+    }
+
+    /// The same, which is read without its nodes from now on: what of it cannot be read is known, and lost. Reads all.
+    pub(crate) fn surveyed(&self, access: Access) -> Result<Self, ReadError> {
+        let survey = self.survey(access)?;
+        let Self { file, bytes, identity, footer, wear, .. } = *self;
+        let (drive, medium, tail) = (Arc::clone(&self.drive), Arc::clone(&self.medium), self.tail.clone());
+        let (suspect, reported) = (AtomicBool::new(false), AtomicBool::new(false));
+        let bound = AtomicU64::new(self.bound.load(Ordering::Relaxed));
+        let shelf =
+            Self { file, drive, bytes, medium, identity, footer, tail, survey: None, wear, suspect, reported, bound };
+        Ok(shelf.with(survey))
+    }
+
+    fn survey(&self, access: Access) -> Result<Survey, ReadError> {
+        let Self { identity, wear, .. } = *self;
+        let (drive, medium, bytes) = (self.drive.as_ref(), self.medium.as_ref(), self.medium.bytes()?);
+        let footer = Some(&self.footer).filter(|_| wear != Wear::Footer);
+        let tail = Some(&self.tail).filter(|_| matches!(wear, Wear::None | Wear::Some));
+        Surveyed { drive, medium, identity, bytes, footer, tail, access }.survey()
+    }
+
+    /// The same, read by `survey`.
+    fn with(mut self, mut survey: Survey) -> Self {
+        if self.wear == Wear::Footer {
+            (self.footer.sequences, self.footer.trailers) = (survey.sequences, survey.trailers);
+            self.footer.tail.offset = self.bytes;
         }
-        let tail = Tail::decode(&tail)?;
-        Ok(Self { file: identity.file, drive: Arc::clone(drive), bytes, medium, footer, tail })
+        if matches!(self.wear, Wear::Footer | Wear::Tail) {
+            self.tail.keys = std::mem::take(&mut survey.keys);
+        }
+        // All runs are children of one node, which is not in the file.
+        self.footer.root = Extent { offset: 0, bytes: survey.runs.len().min(1) as u32 };
+        (self.footer.levels, self.footer.records) = (1, survey.records);
+        self.survey = Some(survey);
+        self
+    }
+
+    /// Whether it turned out to be damaged, and is read as before nevertheless.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Acquire)
+    }
+
+    /// The same, only once.
+    pub(crate) fn turned_suspect(&self) -> bool {
+        self.is_suspect() && !self.reported.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether something of it is damaged, so that it is to be written anew.
+    pub(crate) fn is_worn(&self) -> bool {
+        self.wear != Wear::None || self.survey.is_some()
+    }
+
+    /// Whether nobody can say which keys it forgot.
+    pub(crate) fn is_blind(&self) -> bool {
+        matches!(self.wear, Wear::Footer | Wear::Tail)
+    }
+
+    /// What was lost, be it by itself or by what it was made of.
+    pub(crate) fn lost(&self) -> Vec<LostPart> {
+        let found = self.survey.iter().flat_map(|survey| &survey.lost);
+        let bound = Sequence(self.bound.load(Ordering::Relaxed));
+        found.chain(&self.tail.lost).map(|part| LostPart { max: part.max.min(bound), ..part.clone() }).collect()
+    }
+
+    /// What a survey found to be lost, for people.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
+        let Some(survey) = &self.survey else { return Vec::new() };
+        let (file, drive, missing) = (self.file, self.drive.uuid, survey.missing.unwrap_or(0));
+        let loss = |part: &LostPart| match &part.keys {
+            Some((key, last)) if key == last => Loss::Version { key: key.clone(), sequence: part.max },
+            keys => {
+                let (first, last) = keys.clone().unwrap_or_default();
+                Loss::Shelf { file, drive, keys: (first, last, missing) }
+            }
+        };
+        survey.lost.iter().map(loss).collect()
+    }
+
+    /// No number above `last` was given when it was lost.
+    pub(crate) fn bound(&self, last: Sequence) {
+        self.bound.fetch_min(last.0, Ordering::Relaxed);
+    }
+
+    /// The largest number that it says was given.
+    pub(crate) fn last(&self) -> Sequence {
+        let masks = self.tail.masks.iter().map(|mask| mask.up_to);
+        let lost = self.tail.lost.iter().map(|part| part.max);
+        masks.chain(lost).fold(self.footer.sequences.1, Sequence::max)
+    }
+
+    /// It was found to be damaged.
+    fn damaged(&self, damage: Damage) -> ReadError {
+        self.suspect.store(true, Ordering::Release);
+        damage.into()
     }
 
     /// Opens a shelf that is complete but has not its name yet.
     pub(crate) fn open_unfinished(drive: &Arc<Drive>, identity: Identity) -> Result<Self, ReadError> {
         let medium = drive.directory.open(&Name::Unfinished(identity.file).to_string())?;
-        Self::open(drive, medium, identity)
+        let shelf = Self::open(drive, medium, identity)?;
+        if shelf.is_worn() { Err(Damage::Checksum.into()) } else { Ok(shelf) }
     }
 
     /// Reads all of it, as a proof that it can be read. `step` is called for each record.
@@ -150,14 +293,18 @@ impl Shelf {
         Ok(bytes)
     }
 
-    fn node(&self, window: &mut Window, extent: Extent, level: u8) -> Result<Vec<Child>, ReadError> {
-        Ok(decode_node(self.read(window, extent)?, level, self.file.stamp())?)
+    fn node(&self, window: &mut Window, extent: Extent, level: u8) -> Result<Arc<Vec<Child>>, ReadError> {
+        if let Some(survey) = &self.survey {
+            return Ok(Arc::clone(&survey.runs));
+        }
+        let children = decode_node(self.read(window, extent)?, level, self.file.stamp());
+        children.map(Arc::new).map_err(|damage| self.damaged(damage))
     }
 
     fn read<'a>(&self, window: &'a mut Window, extent: Extent) -> Result<&'a [u8], ReadError> {
         let end = extent.offset.checked_add(extent.bytes.into()).filter(|end| *end <= self.footer.tail.offset);
         let Some(end) = end.filter(|_| extent.bytes <= NODE_BYTES_MAX) else {
-            return Err(Damage::Field("place of a node").into());
+            return Err(self.damaged(Damage::Field("place of a node")));
         };
         if window.begin > extent.offset || window.begin + (window.bytes.len() as u64) < end {
             let ahead = extent.offset + u64::from(window.access.read_bytes());
@@ -168,7 +315,8 @@ impl Shelf {
             let read = window.access.run(&self.drive, || self.medium.read_at(&mut window.bytes, extent.offset));
             if let Err(error) = read {
                 window.bytes.clear();
-                return Err(error.into());
+                let is_short = error.kind() == io::ErrorKind::UnexpectedEof;
+                return Err(if is_short { self.damaged(Damage::Short) } else { error.into() });
             }
         }
         let from = (extent.offset - window.begin) as usize;
@@ -188,7 +336,7 @@ pub(crate) struct Cursor {
     shelf: Arc<Shelf>,
     window: Window,
     /// The inner nodes above the leaf from the root down, and the next child of each.
-    path: Vec<(Vec<Child>, usize)>,
+    path: Vec<(Arc<Vec<Child>>, usize)>,
     leaf: Vec<u8>,
     at: usize,
     /// The head of the record at this place, once that was verified.
@@ -207,7 +355,7 @@ impl Cursor {
         if let Some(head) = self.head.get() {
             return Ok(Some((head, head.verified(bytes)?)));
         }
-        let (head, record) = decode(bytes, self.shelf.file.stamp())?;
+        let (head, record) = decode(bytes, self.shelf.file.stamp()).map_err(|damage| self.shelf.damaged(damage))?;
         self.head.set(Some(head));
         Ok(Some((head, record)))
     }
