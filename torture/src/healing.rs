@@ -399,7 +399,6 @@ impl Healing<'_> {
         let began = disk::clock::monotonic();
         let settled = async || {
             budgets_hold(self.running);
-            absent::look(self.running).await;
             if began.elapsed() > FULL_FOR {
                 self.make_room().await;
             }
@@ -422,6 +421,8 @@ impl Healing<'_> {
     }
 
     async fn is_settled(&self) -> bool {
+        // A drive that the rack has taken back may be written to, even while everything is scrubbed.
+        absent::look(self.running).await;
         let catalog = &self.running.context.catalog;
         let staged = catalog.staged_usage().await.map_or(1, |usage| usage.count);
         let quarantined = catalog.unreadable_usage().await.map_or(0, |(count, _)| count);

@@ -430,6 +430,12 @@ fn a_stack_that_cannot_show_whose_it_is_is_reported_and_nothing_is_left_beside_i
 #[test]
 fn a_bad_sector_at_an_end_of_a_stack_costs_no_drive() {
     sound(8_829_530_503);
+    sound(10_111_325_153);
+}
+
+#[test]
+fn what_cannot_migrate_for_months_wakes_no_group_every_ten_minutes() {
+    sound(10_111_284_766);
 }
 
 #[test]
@@ -477,6 +483,7 @@ fn nothing_is_demanded_that_no_operator_and_no_server_can_do() {
         7_175_632_079,
         9_949_325_383,
         9_483_574_839,
+        7_466_657_957,
     ] {
         sound(seed);
     }
