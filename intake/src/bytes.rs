@@ -6,7 +6,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// Where the checksum of a block lies.
-const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
+pub(crate) const SEAL_OFFSET: usize = BLOCK_BYTES - 4;
 
 /// The reason why bytes are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

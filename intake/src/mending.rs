@@ -8,6 +8,9 @@
 //! 3. If it lost something, and the other rotation has everything, that one gives it back instead
 //!    ([`crate::healing`]), and nothing is lost.
 //!
+//! A shelf with records out of their order stays as it is instead: a survey leaves out what does not follow, and that
+//! may be most of it.
+//!
 //! A pool that is only looked at is surveyed, and nothing is written.
 
 use crate::lost::LostPart;
@@ -58,6 +61,9 @@ pub(crate) fn suspects(cycle: &CycleShared) -> impl Iterator<Item = Arc<Shelf>> 
 /// From now on readers read `shelf` as it was `surveyed`.
 fn replace(shared: &Shared, cycle: &CycleShared, shelf: &Arc<Shelf>, surveyed: Shelf) {
     let (losses, mut is_there) = (surveyed.losses(), false);
+    if surveyed.is_disordered() {
+        cycle.damaged.lock().insert(shelf.file);
+    }
     tracing::warn!(shelf = %shelf.file, losses = losses.len(), "a shelf is damaged, and is read without its nodes");
     cycle.change(|view| {
         is_there = view.shelves.iter().any(|other| Arc::ptr_eq(other, shelf));
@@ -85,6 +91,8 @@ pub(crate) fn note_opened(shared: &Shared, last: Sequence) {
         });
     }
     for cycle in &shared.cycles {
+        let disordered = cycle.view().shelves.clone().into_iter().filter(|shelf| shelf.is_disordered());
+        cycle.damaged.lock().extend(disordered.map(|shelf| shelf.file));
         for loss in cycle.view().shelves.iter().flat_map(|shelf| shelf.losses()) {
             shared.lose_unless_elsewhere(cycle, loss);
         }

@@ -378,3 +378,19 @@ fn a_log_that_is_cut_off_or_emptied_is_missed_if_the_next_one_names_it() {
         pool.check_both(&world, false, &format!("log cut off at {length}"));
     }
 }
+
+/// A late page over an early one: what the survey cannot put in order is not thrown away.
+#[test]
+fn a_shelf_with_records_out_of_order_is_not_replaced() {
+    let pool = pool(1, 20, 400);
+    let world = pool.damaged(|bytes| {
+        let last = bytes.len() / 2 / 4096 * 4096;
+        bytes.copy_within(last..last + 4096, 8192);
+    });
+    for seed in [8, 9] {
+        let intake = open(&world, seed);
+        unreadable(&intake, &pool, "out of order");
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(shelves(&world, pool.drive).contains(&pool.name), "the damaged shelf stays");
+    }
+}

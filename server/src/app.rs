@@ -296,13 +296,15 @@ impl Boot<'_> {
         let claim = self.claim()?;
         let (catalog, log) = self.catalog().await?;
         let journal = self.journal(&catalog)?;
+        let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
+        let lineage = Arc::new(Lineage::new(self.config.accept_older_catalog));
+        journal_keeper::lead_on((&catalog, journal.as_ref().ok()), &lineage, &staging, wall_ms()).await?;
         IntakeLog::claim(log.as_deref(), &catalog, self.config.accept_older_catalog).await?;
         let clock = boot::clock(&catalog, wall_ms(), self.config.time_scale).await?;
         if let Some(log) = &log {
             log.count_starts(&catalog, clock.now()).await?;
         }
         let (hardware, drives) = self.hardware(&spec, &clock)?;
-        let (staging, small, spool) = self.workshop(&catalog, log.clone()).await?;
         let mut context = Context {
             clock,
             wall: Arc::new(wall_ms),
@@ -315,7 +317,7 @@ impl Boot<'_> {
             small,
             spool,
             holds: Holds::default(),
-            lineage: Arc::new(Lineage::new(self.config.accept_older_catalog)),
+            lineage,
             recall_order: Arc::default(),
             pin_of: self.pins(),
             counters: Arc::new(WorldCounters::default()),
@@ -328,7 +330,6 @@ impl Boot<'_> {
         context.trace =
             self.trace(&Header { trace: TRACE_FORMAT, spec: spec.clone(), policy: policy.clone(), seed })?;
         let world = boot::boot(spec.clone(), policy, seed, &context, Arc::clone(&hardware)).await?;
-        journal_keeper::lead_on(&context, journal.as_ref().ok()).await;
         if let Some(log) = &log {
             log.follow(world.clone());
         }

@@ -5,12 +5,15 @@
 use crate::backup::in_a_thread;
 use crate::context::Context;
 use crate::drive_copies::DriveCopies;
-use catalog::{Journal, SnapshotError, SnapshotTotals};
+use crate::error::ServerError;
+use crate::lineage::{self, Lineage};
+use catalog::{Catalog, Journal, SnapshotError, SnapshotTotals};
 use disk::clock;
 use engine::snapshots::{JournalSize, Snapshots};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use workshop::Staging;
 
 /// The interval at which it is looked whether a snapshot or a copy is due.
 const LOOK: Duration = Duration::from_secs(10);
@@ -31,8 +34,11 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
         // A catalog that is not the newest, or not whole, is no place to begin anew from.
         let is_newest = context.lineage.may_remove();
         if is_newest && snapshots.is_due(now(), size) {
-            let made = snapshot(&context, &journal).await;
+            let made = snapshot(context.catalog.clone(), Arc::clone(&journal), (context.wall)()).await;
             snapshots.ended(now(), made.is_ok());
+            if made.is_ok() {
+                context.catalog.release_log();
+            }
             context.counters.has_snapshot_failed.store(made.is_err(), Ordering::Relaxed);
             match made {
                 Ok(totals) => tracing::info!(
@@ -49,22 +55,35 @@ pub(crate) async fn keep(context: Context, journal: Arc<Journal>, mut copies: Dr
 }
 
 /// A catalog that was recovered has batches that neither its journal nor the log in front of it has, so that nothing in
-/// them follows on one another. Before it acknowledges anything, a snapshot is made that what comes leads on from; only
-/// then the log may forget what the catalog was recovered from. Where there can be no snapshot, the server serves
-/// without one.
-pub(crate) async fn lead_on(context: &Context, journal: Option<&Arc<Journal>>) {
-    if !context.catalog.holds_log() || !context.lineage.may_remove() {
-        return;
+/// them follows on one another. Before it changes at all, a snapshot is made that what comes leads on from; only then
+/// the log may forget what the catalog was recovered from. A kill before that changes nothing: the next start makes it.
+/// If it fails, the log is held until there is one ([`keep`]). A catalog that is not the newest, or not whole, has
+/// none: its run releases the log (`lineage.rs`).
+///
+/// # Errors
+/// [`ServerError`] if catalog or workshop cannot be read.
+pub(crate) async fn lead_on(
+    (catalog, journal): (&Catalog, Option<&Arc<Journal>>),
+    lineage: &Lineage,
+    staging: &Staging,
+    now_ms: u64,
+) -> Result<(), ServerError> {
+    if !catalog.holds_log() || !lineage::is_newest(lineage, catalog, staging).await? {
+        return Ok(());
     }
-    if let Some(journal) = journal
-        && let Err(error) = snapshot(context, journal).await
-    {
-        tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
+    let Some(journal) = journal else {
+        catalog.release_log();
+        return Ok(());
+    };
+    match snapshot(catalog.clone(), Arc::clone(journal), now_ms).await {
+        Ok(_) => catalog.release_log(),
+        Err(error) => {
+            tracing::warn!(%error, "no snapshot of the recovered catalog could be written; it is tried again");
+        }
     }
-    context.catalog.release_log();
+    Ok(())
 }
 
-async fn snapshot(context: &Context, journal: &Arc<Journal>) -> Result<SnapshotTotals, SnapshotError> {
-    let (catalog, journal, now_ms) = (context.catalog.clone(), Arc::clone(journal), (context.wall)());
+async fn snapshot(catalog: Catalog, journal: Arc<Journal>, now_ms: u64) -> Result<SnapshotTotals, SnapshotError> {
     in_a_thread(async move { journal.snapshot(&catalog, now_ms).await }).await
 }

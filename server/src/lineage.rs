@@ -29,7 +29,7 @@
 //! `accept_older_catalog` in `larder.toml` ends all that for whoever has lost the newer catalog.
 
 use crate::error::ServerError;
-use catalog::Catalog;
+use catalog::{Catalog, CatalogError};
 use model::DriveId;
 use model::sabotage::{Sabotage, is_on};
 use parking_lot::Mutex;
@@ -158,6 +158,27 @@ impl Lineage {
     }
 }
 
+/// True if a workshop with the marks of these runs was used last with `catalog`, which remembers `known` of its own.
+async fn is_used_last(catalog: &Catalog, known: Option<&[u64]>, marked: &BTreeSet<u64>) -> Result<bool, CatalogError> {
+    // Where the record of the runs is damaged, the drives have to show it.
+    let is_last = marked.is_empty() || known.is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
+    Ok(is_last || catalog.adopted_marks().await?.iter().any(|run| marked.contains(run)))
+}
+
+/// At boot, before anything is written: true if `catalog` is whole and the newest one, as far as it and the workshop
+/// show.
+///
+/// # Errors
+/// [`ServerError`].
+pub(crate) async fn is_newest(lineage: &Lineage, catalog: &Catalog, staging: &Staging) -> Result<bool, ServerError> {
+    if catalog.incomplete().is_some() {
+        return Ok(false);
+    }
+    let shows_nothing = catalog.behind_log().is_none() && catalog.found_older().await?.is_none();
+    let (marked, known) = (staging.marked_runs().await?, catalog.runs().await?);
+    Ok(lineage.accepted || (shows_nothing && is_used_last(catalog, known.as_deref(), &marked).await?))
+}
+
 /// At boot, before anything is given out, removed or staged: judges the catalog's age and begins a run. The runs before
 /// it that this catalog remembers, the last one last.
 ///
@@ -175,15 +196,11 @@ pub(crate) async fn begin_run(
             catalog.retain_log();
         }
         lineage.note_incomplete(flaw);
+        catalog.release_log();
     }
     let Survey { slots_end, marked_runs: marked } = staging.survey().await?;
     let known = catalog.runs().await?;
-    // Where the record of the runs is damaged, the drives have to show it.
-    let mut is_last =
-        marked.is_empty() || known.as_ref().is_none_or(|runs| runs.iter().any(|run| marked.contains(run)));
-    if !is_last {
-        is_last = catalog.adopted_marks().await?.iter().any(|run| marked.contains(run));
-    }
+    let is_last = is_used_last(catalog, known.as_deref(), &marked).await?;
     let runs = known.unwrap_or_default();
     if lineage.accepted {
         catalog.set_aside(false);
@@ -205,6 +222,8 @@ pub(crate) async fn begin_run(
         // The mark stays: it is the newer catalog's, which is known by it when it comes back.
         let marked = || "the workshop is marked by a run that a newer one knows".to_owned();
         catalog.set_aside(true);
+        // From the mark on, which comes with the next batch, what was there before is retained for the newest one.
+        catalog.release_log();
         lineage.note(found_before.unwrap_or_else(marked));
         catalog.set_runs(&with_this).await?;
         return Ok(runs);
@@ -228,6 +247,7 @@ pub(crate) async fn found_newer(lineage: &Lineage, catalog: &Catalog, staging: &
     }
     assert_ne!(run, lineage.run(), "what this run has written is no sign of a newer catalog");
     catalog.set_aside(true);
+    catalog.release_log();
     lineage.note(why.clone());
     let marked = async {
         catalog.set_found_older(Some(&why)).await?;

@@ -30,10 +30,11 @@ pub(super) struct Edges {
 pub(super) fn read(medium: &dyn File, identity: Identity, bytes: u64) -> Result<Edges, ReadError> {
     let header = check_header(&piece(medium, 0, EDGE_BYTES.min(bytes))?, identity);
     let last = bytes.saturating_sub(EDGE_BYTES);
-    let at_end = Footer::decode(&piece(medium, last, bytes - last)?, identity, last).ok();
-    let found = match at_end {
-        Some(footer) => Some(footer),
-        None => find(medium, identity, bytes.saturating_sub(SEARCH_BYTES), bytes)?,
+    let found = match Footer::decode(&piece(medium, last, bytes - last)?, identity, last) {
+        Ok(footer) => Some(footer),
+        // A shelf of a version to come is left alone. Only here: further back the bytes may be a value's.
+        Err(damage @ Damage::Version(_)) => return Err(damage.into()),
+        Err(_) => find(medium, identity, bytes.saturating_sub(SEARCH_BYTES), bytes)?,
     };
     match found {
         Some(footer) => Edges::of(medium, identity, bytes, header, footer),

@@ -127,7 +127,7 @@ impl Shelf {
         }
         // All runs are children of one node, which is not in the file.
         self.footer.root = Extent { offset: 0, bytes: survey.runs.len().min(1) as u32 };
-        (self.footer.levels, self.footer.records) = (1, survey.records);
+        self.footer.levels = 1;
         self.survey = Some(survey);
         self
     }
@@ -145,6 +145,12 @@ impl Shelf {
     /// Whether something of it is damaged, so that it is to be written anew.
     pub(crate) fn is_worn(&self) -> bool {
         self.wear != Wear::None || self.survey.is_some()
+    }
+
+    /// Whether its survey met records out of their order, and left out whole ones perhaps: nothing is written in its
+    /// place.
+    pub(crate) fn is_disordered(&self) -> bool {
+        self.survey.as_ref().is_some_and(|survey| survey.is_disordered)
     }
 
     /// Whether nobody can say which keys it forgot.
@@ -207,7 +213,7 @@ impl Shelf {
             step()?;
             cursor.advance()?;
         }
-        if records == self.footer.records { Ok(()) } else { Err(Damage::Field("number of records").into()) }
+        if records == self.records() { Ok(()) } else { Err(Damage::Field("number of records").into()) }
     }
 
     pub(crate) fn masks(&self) -> &[Mask] {
@@ -221,7 +227,7 @@ impl Shelf {
 
     /// Its first and last key; `None` if it has no records.
     pub(crate) fn keys(&self) -> Option<(&[u8], &[u8])> {
-        (self.footer.records > 0).then_some((self.tail.keys.0.as_slice(), self.tail.keys.1.as_slice()))
+        (self.records() > 0).then_some((self.tail.keys.0.as_slice(), self.tail.keys.1.as_slice()))
     }
 
     /// Its smallest and its largest number.
@@ -229,8 +235,9 @@ impl Shelf {
         self.footer.sequences
     }
 
+    /// The records that can be read, as far as is known: after a survey fewer than were written, which the footer says.
     pub(crate) fn records(&self) -> u64 {
-        self.footer.records
+        self.survey.as_ref().map_or(self.footer.records, |survey| survey.records)
     }
 
     /// Whether `key` lies between its first and its last key, and ends as its keys do.

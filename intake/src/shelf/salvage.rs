@@ -52,6 +52,8 @@ pub(super) struct Survey {
     pub(super) keys: (Vec<u8>, Vec<u8>),
     /// A footer that was met on the way.
     pub(super) footer: Option<Footer>,
+    /// Whether a key was not above all before: something was written to a place that is not its own.
+    pub(super) is_disordered: bool,
 }
 
 /// A shelf that is surveyed.
@@ -108,6 +110,7 @@ impl Surveyed<'_> {
             survey.lost = vec![LostPart { keys: self.tail.map(|tail| tail.keys.clone()), max: self.max() }];
         }
         survey.lost.append(&mut lines.known);
+        survey.is_disordered = lines.is_disordered;
         Ok(survey)
     }
 

@@ -1,7 +1,7 @@
 //! Tests of shelves: what was put in comes out, and no damage makes the decoder panic or invent a record.
 
 use super::*;
-use crate::bytes::crc32c;
+use crate::bytes::{BLOCK_BYTES, SEAL_OFFSET, crc32c};
 use crate::medium::memory::World;
 use crate::names::{DriveUuid, Name, PoolUuid};
 use crate::record::Kind;
@@ -182,4 +182,44 @@ fn a_bit_of_a_shelf_of_any_version_costs_its_record_at_most() {
             assert!(gone.iter().all(|(key, (number, _))| is_known(key, *number)), "version {version}, bit in {at}");
         }
     }
+}
+
+/// What a survey found is read again by the next one, beside what is damaged since.
+#[test]
+fn a_shelf_that_is_damaged_again_after_its_survey_loses_both_and_says_so() {
+    let world = World::new(1);
+    let drive = write(&world, &example(), Vec::new());
+    let (name, bytes) = world.files(0).remove(0);
+    let heads: Vec<usize> = (0..bytes.len() - 4).step_by(8).filter(|at| bytes[*at..].starts_with(b"LREC")).collect();
+    let open = || Shelf::open(&drive, drive.directory.open(&name).expect("memory works"), identity());
+    let survey = |shelf: &Shelf| shelf.surveyed(Access::Direct).expect("memory works");
+    // In the value of one record, and then in the head of another.
+    world.corrupt(0, &name, |bytes| bytes[heads[4] + 5_000] ^= 1);
+    let once = survey(&open().expect("its edges are whole"));
+    assert_eq!((once.records(), once.lost().len()), (9, 1));
+    world.corrupt(0, &name, |bytes| bytes[heads[7] + 1] ^= 1);
+    let twice = survey(&once);
+    let keys: Vec<_> = example().into_iter().collect();
+    for (number, (key, (sequence, _))) in keys.iter().enumerate() {
+        let is_lost = twice.lost().iter().any(|part| part.may_have(key, Sequence(sequence - 1)));
+        assert_eq!(is_lost, [4, 7].contains(&number), "record {number}");
+    }
+    assert_eq!(twice.records(), 8);
+}
+
+#[test]
+fn a_shelf_of_a_version_to_come_is_not_taken_for_a_damaged_one() {
+    let world = World::new(1);
+    let drive = write(&world, &example(), Vec::new());
+    let (name, _) = world.files(0).remove(0);
+    world.corrupt(0, &name, |bytes| {
+        let last = bytes.len() - BLOCK_BYTES;
+        let block = &mut bytes[last..];
+        block[8..12].copy_from_slice(&(FOOTER_VERSION + 1).to_le_bytes());
+        let seal = crc32c(&block[..SEAL_OFFSET]).to_le_bytes();
+        block[SEAL_OFFSET..].copy_from_slice(&seal);
+    });
+    let opened = Shelf::open(&drive, drive.directory.open(&name).expect("memory works"), identity());
+    let is_version = |error| matches!(error, ReadError::Damaged(Damage::Version(found)) if found > FOOTER_VERSION);
+    assert!(opened.err().is_some_and(is_version));
 }
