@@ -535,8 +535,16 @@ impl Config {
     /// # Errors
     /// When it cannot be read, or as [`Config::parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::at(path, "", None, &format!("cannot be read: {error}")))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let what = match error.kind() {
+                std::io::ErrorKind::InvalidData => {
+                    "is no text; restore it from a backup, or make it an empty file, by which every setting has its default"
+                        .to_owned()
+                }
+                _ => format!("cannot be read: {error}"),
+            };
+            ConfigError::at(path, "", None, &what)
+        })?;
         Self::parse(path, &text)
     }
 

@@ -10,7 +10,6 @@ STOPPED = ("stopped",)
 CUT = "the log of a killed server ends early: what was acknowledged after that is called a torn end and is gone"
 OLDER = "the log of a killed server is another or gone: the index alone serves, and answers what it knew before the log"
 ROT = "a record that rotted for good is taken for one on a drive that is away: 503 for ever instead of 500"
-NO_TEXT = "the refusal says that the file is no UTF-8, and not what to do"
 
 EACH = "bit byte sector page garbage halved emptied grown deleted"
 
@@ -27,11 +26,12 @@ OUTCOMES = (
     ("intake (all of it)", "older oldest", STOPPED, "told"),
     ("label of the intake", "bit byte sector page garbage halved emptied deleted", BOTH, "refused"),
     ("catalog.db", "bit byte sector page halved emptied deleted", BOTH, "refused"),
-    ("catalog.db", "garbage", KILLED, "refused"),
-    ("runs", "page halved emptied deleted oldest", BOTH, "refused"),
+    ("catalog.db", "garbage", BOTH, "refused"),
+    ("catalog.db, header", "sector", STOPPED, "refused"),
+    ("runs", "byte sector page garbage halved emptied grown deleted oldest", BOTH, "refused"),
     ("identity", EACH, BOTH, "refused"),
     ("rack.toml", EACH, BOTH, "refused"),
-    ("larder.toml", "bit page halved deleted", BOTH, "refused"),
+    ("larder.toml", "bit byte sector page garbage halved grown deleted", BOTH, "refused"),
     ("credentials", "bit halved", BOTH, "denied"),
     ("credentials", "byte sector page garbage emptied grown deleted", BOTH, "refused"),
     ("pool: label", "bit byte sector page garbage halved emptied", BOTH, "refused"),
@@ -56,11 +56,7 @@ FAULTS = (
     ("pool: shelf", "deleted", BOTH, "NEEDLESS", "a shelf that is gone from one drive counts as lost: others have it"),
     ("pool: drive with a shelf", "oldest", BOTH, "NEEDLESS", "shelves that an old copy of a drive lacks count as lost"),
     ("catalog.db", "oldest", BOTH, "OLD LOST", "an older index is served, with an error in the log, and answers 404"),
-    ("catalog.db", "garbage", STOPPED, "VAGUE", "the refusal names another directory as the fix, not `larder recover`"),
-    ("catalog.db, header", "sector", STOPPED, "VAGUE", "as of garbage: the refusal does not name `larder recover`"),
     ("catalog.db-wal", "oldest", KILLED, "SPOILED", "an older log is written into catalog.db before the start refuses"),
-    ("runs", "byte sector garbage grown", BOTH, "VAGUE", NO_TEXT),
-    ("larder.toml", "byte sector garbage grown", BOTH, "VAGUE", NO_TEXT),
 )
 
 

@@ -4,7 +4,8 @@ use crate::error::StoreError;
 use rusqlite::ErrorCode;
 use std::path::Path;
 
-pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one";
+pub(super) const MEND_FOREIGN: &str = "point Larder at its own data directory, or at an empty one; or, if it is this \
+     rack's and was damaged, make it again from its journal with `larder recover --replace`";
 pub(super) const MEND_DAMAGED: &str =
     "restore it from a backup, or make it again from its journal with `larder recover --replace`";
 

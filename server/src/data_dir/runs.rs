@@ -7,7 +7,7 @@
 //! Lines are appended and synced, never changed. A damaged or incomplete line is ignored: media with the mark of that
 //! run are refused until the operator consents (`larder take-over`). If the file is missing, so are all marked media.
 
-use super::error::{DataDirError, damaged, failed};
+use super::error::{DataDirError, failed, refused};
 use super::identity::{crc32c, random_uuid, uuid_from};
 use disk::owner::RunId;
 use disk::private::FILE_MODE;
@@ -31,6 +31,9 @@ pub(super) struct RunsFile {
     pub(super) accepted_ms: u64,
 }
 
+/// What to do about a file that is damaged.
+const MEND: &str = "put the file back from a backup, or move it away and run `larder take-over`";
+
 impl RunsFile {
     /// Reads the runs of the data directory `path`. If the file is missing there are none; it is created if `made`.
     ///
@@ -47,14 +50,15 @@ impl RunsFile {
                 }
                 return Ok(Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 });
             }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(refused(&path, format!("is no text; {MEND}")));
+            }
             Err(error) => return Err(failed(&format!("reading {}", path.display()), error)),
         };
         let mut lines = text.split_inclusive('\n').filter_map(body);
         let directory = lines.next().and_then(|first| uuid_from(first.strip_prefix("directory ")?));
         let Some(directory) = directory else {
-            let fix = "has a damaged first line; put the file back from a backup, or move it away and run `larder \
-                        take-over`";
-            return Err(damaged(&path, fix));
+            return Err(refused(&path, format!("has a damaged first line; {MEND}")));
         };
         let mut file = Self { path, directory: directory.0, runs: Vec::new(), accepted_ms: 0 };
         for line in lines {
