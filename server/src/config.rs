@@ -538,7 +538,7 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let what = match error.kind() {
                 std::io::ErrorKind::InvalidData => {
-                    "is no text; restore it from a backup, or make it an empty file, by which every setting has its default"
+                    "is no text; restore it from a backup, or empty it, so that every setting has its default"
                         .to_owned()
                 }
                 _ => format!("cannot be read: {error}"),
