@@ -16,9 +16,9 @@
 //! 4. A shelf is written under another name, synced, read back ([`read`]) and only then named. So what has its name was
 //!    whole once.
 //!
-//! Every record and every inner node has its checksum, and says which file it belongs to. So a shelf with wrong bytes in
-//! it, wherever they are, loses no record that is whole and in its place ([`salvage`]); it is written anew as background
-//! work.
+//! Every record and every inner node has its checksum, and says which file it belongs to. So a shelf with wrong bytes
+//! in it, wherever they are, loses no record that is whole and in its place ([`salvage`]); it is written anew as
+//! background work.
 
 pub(crate) mod access;
 pub(crate) mod build;
