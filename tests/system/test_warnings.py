@@ -331,9 +331,9 @@ class OfThePool(Warnings):
         shelves = lambda: glob.glob(os.path.join(data, "pool", "*", "*.shelf"))
         server.until("each rotation has a shelf", lambda _: len(shelves()) == 2)
         self.assertEqual(server.stop(), 0)
+        # Nothing of it can be read.
         with open(shelves()[0], "r+b") as shelf:
-            shelf.seek(-4096, os.SEEK_END)
-            shelf.write(bytes(4096))
+            shelf.write(bytes(os.path.getsize(shelf.name)))
         shim.arm("fail", [("create", ".new", 1)], faults.FOREVER, errno.ENOSPC)
         server = self.serve(data, shim.environment())
         self.warns(server, "pool_incomplete")
