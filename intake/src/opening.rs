@@ -44,7 +44,7 @@ struct FoundLog {
 struct Found {
     logs: Vec<FoundLog>,
     shelves: Vec<Arc<Shelf>>,
-    /// Files with the name of a shelf of which nothing can be read, and why.
+    /// Wholly unreadable files with the name of a shelf, and why.
     unreadable: Vec<(Unreadable, Damage)>,
     /// Files with the name of a log and the header of another.
     misnamed: Vec<(Arc<Drive>, FileId)>,

@@ -24,7 +24,7 @@ pub(crate) struct Losses {
     pub(crate) latest: Vec<Loss>,
 }
 
-/// A file with the name of a shelf of which nothing can be read.
+/// A wholly unreadable file with the name of a shelf.
 #[derive(Clone, Debug)]
 pub(crate) struct Unreadable {
     pub(crate) drive: Arc<Drive>,
@@ -41,7 +41,7 @@ pub(crate) struct CycleShared {
     pub(crate) undeleted: Mutex<BTreeSet<FileId>>,
     /// Damaged shelves that cannot be read through: they are not merged.
     pub(crate) damaged: Mutex<BTreeSet<FileId>>,
-    /// Files with the name of a shelf of which nothing can be read: dead once another rotation gave that back.
+    /// Wholly unreadable files with the name of a shelf: dead once another rotation gave their records back.
     pub(crate) unreadable: Mutex<Vec<Unreadable>>,
     /// Held by who surveys a damaged shelf.
     pub(crate) surveying: Mutex<()>,

@@ -147,7 +147,7 @@ impl IntakeLog {
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
-    /// As [`IntakeLog::look_at`], where what is missing of it is given up, with the catalog that knew of it.
+    /// As [`IntakeLog::look_at`]; its missing files were given up with the catalog that knew them.
     ///
     /// # Errors
     /// [`ServerError`].

@@ -43,7 +43,7 @@ pub(super) fn read(medium: &dyn File, identity: Identity, bytes: u64) -> Result<
 }
 
 impl Edges {
-    /// The edges of a shelf of which `footer` was found.
+    /// The edges of the shelf with this `footer`.
     pub(super) fn of(
         medium: &dyn File,
         identity: Identity,

@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 /// say nothing of what was lost. Version 1 has no trailers.
 pub(super) const FOOTER_VERSION: u32 = 3;
 
-/// The first version of which footer and tail stand twice.
+/// The first version with two footers and two tails.
 const TWICE: u32 = 3;
 
 const HEADER: [u8; 8] = *b"LARDSHLF";

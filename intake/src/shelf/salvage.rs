@@ -4,11 +4,11 @@
 //! their checksums. So a shelf is read without its nodes, its tail or its footer, and what of it is damaged costs
 //! itself alone:
 //!
-//! 1. A record of which no more than the value is damaged is a key of which one version is lost.
+//! 1. A record with a damaged value and a whole key is one lost version of that key.
 //! 2. What lies between two whole records and is no inner node is a **gap**: what had keys between theirs may be lost.
 //! 3. If a footer says how many records there were, and all of them were found, a gap was an inner node.
 //!
-//! What is lost is never more than what lies in no gap, and never less than what was damaged.
+//! A whole record is never lost to a gap, and a damaged one always counts as lost.
 //!
 //! **What only tails say is not found.** If both tails are damaged, ranges that were forgotten may show again: records
 //! that nobody refers to, for a caller who has a catalog. And dead files that were not removed yet may count again.
@@ -131,7 +131,7 @@ struct Lines {
     is_gap: bool,
     /// Whether a key was not above all before.
     is_disordered: bool,
-    /// Records of which no more than the value is damaged.
+    /// Records with a damaged value and a whole key.
     described: u64,
 }
 
