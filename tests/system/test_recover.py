@@ -570,6 +570,29 @@ class RecoverAgain(SystemTest):
         self.assertEqual(self.records(data), records)
         self.is_unchanged(data, before)
 
+    @unittest.skipIf(faults.why_not(), faults.why_not())
+    def test_a_first_start_that_is_killed_before_its_snapshot_is_there_changes_nothing(self):
+        data, objects, gone = self.used()
+        lose(data)
+        self.recovers(data)
+        records = self.records(data)
+        shim = faults.Faults(self.root)
+        for op, count in (("create", 1), ("create", 2), ("write", 2), ("sync", 1), ("rename", 1)):
+            with self.subTest(op=op, count=count):
+                case = os.path.join(self.root, "case")
+                shutil.copytree(data, case)
+                shim.arm("before", [(op, "journal/", count)])
+                command = [BINARY, "serve", "--data", case, "--port", "0"]
+                ended = subprocess.run(command, env=shim.environment(), capture_output=True, timeout=20)
+                shim.disarm()
+                self.assertEqual((ended.returncode, shim.hits()), (-signal.SIGKILL, 1), ended.stderr)
+                report = self.recovers(case, "--replace")
+                self.assertEqual((report["behind_log"], report["staged"]), (None, 0), shim.hit())
+                self.assertEqual(self.records(case), records)
+                server = self.serves(case, objects, gone)
+                server.kill()
+                shutil.rmtree(case)
+
     def test_without_a_workshop_any_number_of_runs_gives_what_the_drives_have(self):
         data, objects, _ = self.used()
         cold = {key: body for key, body in objects.items() if key.startswith("cold/") and len(body) > 5_000}
