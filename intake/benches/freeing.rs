@@ -29,8 +29,8 @@ fn key(number: u64) -> Vec<u8> {
 fn filled(folder: &Path) -> Intake {
     let began = Instant::now();
     let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
-    let directory = DirectoryOfFiles::open(folder).expect("it is new");
-    let (intake, _) = Intake::open(vec![Box::new(directory)], Config::new(1, clock)).expect("it is new");
+    let open = |name| Box::new(DirectoryOfFiles::open(&folder.join(name)).expect("it is new"));
+    let (intake, _) = Intake::open(open("manifest"), vec![open("intake")], Config::new(1, clock)).expect("it is new");
     let put =
         |number| Change::Put { key: key(number), entry: vec![1; 64], value: vec![number as u8; VALUE_BYTES].into() };
     let all: Vec<u64> = (0..RECORDS).collect();

@@ -57,8 +57,8 @@ fn main() {
     let folder = tempfile::tempdir_in(root).expect("the directory can be used");
     let began = Instant::now();
     let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
-    let directory = DirectoryOfFiles::open(&folder.path().join("intake")).expect("it is new");
-    let (intake, _) = Intake::open(vec![Box::new(directory)], Config::new(1, clock)).expect("it is new");
+    let open = |name| Box::new(DirectoryOfFiles::open(&folder.path().join(name)).expect("it is new"));
+    let (intake, _) = Intake::open(open("manifest"), vec![open("intake")], Config::new(1, clock)).expect("it is new");
     let (mut rates, mut bares) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         bares.push(bare(&folder.path().join("bare")).expect("the disk has room"));

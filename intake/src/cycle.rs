@@ -6,6 +6,7 @@
 use crate::drive::{Drive, Spare, Turn};
 use crate::log::{LogHeader, Previous, RECORDS_OFFSET};
 use crate::lost::{Loss, LostPart};
+use crate::manifest::Entry;
 use crate::medium::{File, is_full};
 use crate::merging;
 use crate::names::{FileId, Name};
@@ -411,6 +412,7 @@ impl Cycle {
         }
         let index = RwLock::new(Index { bytes: RECORDS_OFFSET, ..Index::default() });
         let table = Arc::new(LogTable { file: identity.file, drive, medium, first, index });
+        self.name_log(&table, reused)?;
         self.tables.insert(log, Arc::clone(&table));
         self.common().change(|view| {
             let mut view = view.clone();
@@ -419,6 +421,23 @@ impl Cycle {
         });
         self.open = Some(OpenLog { log, drive: position, table, bytes: RECORDS_OFFSET, charged: 0 });
         Ok(())
+    }
+
+    /// Names a log that was made in the manifest, and the one before as it was left. It may lie in the room of `reused`.
+    fn name_log(&self, table: &Arc<LogTable>, reused: Option<FileId>) -> io::Result<()> {
+        let left = self.common().view().logs.last().map(|left| Entry::of_log(left, true));
+        let named = self.shared.note(|manifest| {
+            manifest.extend(left.into_iter().collect());
+            reused.into_iter().for_each(|reused| manifest.drop(reused));
+            manifest.name(Entry::of_log(table, false));
+        });
+        // It has no records, and the next start takes it for a draft if it is still there.
+        named.inspect_err(|_| self.begin_remove(&table.drive, table.file))
+    }
+
+    /// The log on duty, for the manifest.
+    pub(crate) fn open_entry(&self, sealed: bool) -> Option<Entry> {
+        self.open.as_ref().map(|open| Entry::of_log(&open.table, sealed))
     }
 
     /// The log on duty. If its file could not be made, for want of room, that is tried again.
@@ -570,9 +589,15 @@ impl Cycle {
         let is_known = |table: &Arc<LogTable>| {
             table.index.read().last <= covered && table.first > wanted && !table.drive.is_asleep()
         };
-        let (gone, retained) = self.retained.drain(..).partition(is_known);
+        let (mut gone, retained) = self.retained.drain(..).partition::<Vec<_>, _>(is_known);
         self.retained = retained;
-        let gone: Vec<Arc<LogTable>> = gone;
+        let files: Vec<FileId> = gone.iter().map(|table| table.file).collect();
+        if !files.is_empty()
+            && let Err(error) = self.shared.note(|manifest| manifest.bury(&files))
+        {
+            tracing::warn!(%error, "dead logs are not removed");
+            self.retained.append(&mut gone);
+        }
         for table in gone {
             self.common().undeleted.lock().insert(table.file);
             if !self.keep(&table) {

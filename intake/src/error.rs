@@ -86,6 +86,16 @@ pub enum OpenError {
     /// Every rotation lacks a drive, or cannot read one.
     #[error("a drive of the pool is missing or cannot be read, and what was acknowledged last may be there alone")]
     LacksDrives,
+    /// Files that the manifest names are missing or another's, or have lost changes that the caller needs, and no other
+    /// rotation has everything. [`crate::Config::accepts_losses`] gives them up.
+    #[error("the pool lacks {}", .0.join(", "))]
+    Incomplete(Vec<String>),
+    /// The manifest is missing, damaged or older than the files.
+    #[error("the manifest of the pool {0}")]
+    Manifest(String),
+    /// The home cannot be used.
+    #[error("the directory of the manifest: {0}")]
+    Home(io::Error),
     /// No drive takes writes.
     #[error("no drive of the pool takes writes")]
     NoDrive,

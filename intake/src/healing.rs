@@ -43,6 +43,7 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
     let known = whole.last();
     let identity = shared.new_file(to.uuid);
     let access = Access::Background;
+    let (drives, there) = cycle.members();
     let write = || {
         let mut builder = ShelfBuilder::begin(to, identity, access)?;
         copy(&mut builder, &rest, whole)?;
@@ -52,7 +53,10 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
         masks.sort_unstable();
         masks.dedup();
         builder.finish(masks, superseded(cycle, &files))?;
-        let shelf = publish(to, identity, access, || Ok(()))?;
+        let shelf = publish(shared, to, identity, access, &|| Ok(()), |manifest| {
+            manifest.give_up(&files);
+            manifest.heal(&drives, &there);
+        })?;
         tracing::info!(records, shelf = %identity.file, "a rotation has back what it lost");
         Ok::<_, ReadError>(shelf)
     };

@@ -79,12 +79,18 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty.
+    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty. Its manifest is in
+    /// `home`, which is none of them, and is best not on one of their disks.
     ///
     /// # Errors
-    /// If drives do not belong together, none can be used, or a log that the caller needs cannot be read.
-    pub fn open(directories: Vec<Box<dyn Directory>>, config: Config) -> Result<(Self, Opened), OpenError> {
-        Self::open_with(directories, config, |_| Ok(NoFollower))
+    /// If drives do not belong together, none can be used, something is missing that the manifest names, or a log that
+    /// the caller needs cannot be read.
+    pub fn open(
+        home: Box<dyn Directory>,
+        directories: Vec<Box<dyn Directory>>,
+        config: Config,
+    ) -> Result<(Self, Opened), OpenError> {
+        Self::open_with(home, directories, config, |_| Ok(NoFollower))
     }
 
     /// The same with a follower, which `catch_up` makes, who gets what was found first.
@@ -92,12 +98,13 @@ impl Intake {
     /// # Errors
     /// The same, and those of `catch_up`.
     pub fn open_with<F: Follower>(
+        home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
         config: Config,
         catch_up: impl FnOnce(&mut Replay) -> Result<F, ReadError>,
     ) -> Result<(Self, Opened), OpenError> {
         config.check();
-        let (shared, cycles) = opening::open(directories, config)?;
+        let (shared, cycles) = opening::open(home, directories, config)?;
         let mut opened = opened(&shared, &cycles).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let follower = catch_up(&mut opened.replay).map_err(|error| OpenError::Drive { drive: 0, error })?;
         let lacking = Lacking::of_all(&shared).map_err(|error| OpenError::Drive { drive: 0, error })?;
@@ -106,6 +113,7 @@ impl Intake {
             cycles: Vec::new(),
             follower: Box::new(follower),
             flushes: Vec::new(),
+            lengths_due: None,
         };
         writer.boot(cycles, lacking);
         if !writer.cycles.iter().any(Cycle::lives) {

@@ -19,7 +19,7 @@ use crate::accepted::Accepted;
 use crate::bytes::crc32c;
 use crate::drive::Drive;
 use crate::error::ReadError;
-use crate::log;
+use crate::log::{self, Known};
 use crate::opening::image;
 use crate::record::{Record, Sequence};
 use crate::shared::{CycleShared, Shared};
@@ -83,7 +83,7 @@ fn records_after(table: &LogTable, known: Sequence) -> Result<Vec<Accepted>, Rea
         return Ok(Vec::new());
     }
     let image = image(table.medium.as_ref())?;
-    let contents = log::read(&image, table.file.stamp(), Some(table.index.read().bytes), 0);
+    let contents = log::read(&image, table.file.stamp(), Known::sealed(table.index.read().bytes), 0);
     let after = contents.records.into_iter().filter(|(_, head)| head.sequence > known);
     after.map(|(offset, head)| Ok(Accepted::again(&table.record(&image[offset as usize..])?, head))).collect()
 }
@@ -112,7 +112,7 @@ pub(crate) fn write_shelf(
         }
         let records = builder.records();
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
-        let shelf = publish(to, identity, Access::Stage, || Ok(()))?;
+        let shelf = publish(shared, to, identity, Access::Stage, &|| Ok(()), |_| ())?;
         tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
         Ok::<_, ReadError>(shelf)
     };

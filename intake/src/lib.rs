@@ -6,9 +6,10 @@
 //! # use intake::medium::memory::World;
 //! # use intake::{Change, Config, Intake, Kind};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let (directories, clock) = (World::new(1).directories(), || model::Time::ZERO);
-//! // One directory for each drive: `medium::files::DirectoryOfFiles::open(path)`. The bits are random.
-//! let (intake, _) = Intake::open(directories, Config::new(0x5eed, clock))?;
+//! # let (world, clock) = (World::new(1), || model::Time::ZERO);
+//! // One directory for each drive, and one for the manifest: `medium::files::DirectoryOfFiles::open(path)`. The bits
+//! // are random.
+//! let (intake, _) = Intake::open(world.home(), world.directories(), Config::new(0x5eed, clock))?;
 //! intake.put(b"key", b"the caller's metadata", b"value")?;
 //!
 //! // A condition, checked in the order of numbers; and the answer as a future, or by waiting.
@@ -53,6 +54,7 @@
 //! - start: three reads for each shelf, and reading all logs, and those shelves of which both ends are damaged.
 mod accepted;
 mod ack;
+mod audit;
 mod bytes;
 mod config;
 mod cycle;
@@ -64,6 +66,7 @@ mod intake;
 mod levelling;
 mod log;
 mod lost;
+mod manifest;
 mod mask;
 pub mod medium;
 mod mending;

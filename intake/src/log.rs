@@ -10,10 +10,10 @@
 //!
 //! **A torn tail differs from rot.** A crash leaves any part of the last batch, since only that was not synced. So a
 //! damaged place is a torn tail, and cut off with all that follows it, if no whole record says that bytes beyond it had
-//! been synced, and the next log does not say that this one was longer. Otherwise what is damaged had been
-//! acknowledged: it is rot, and reported with what it costs, and what lies behind it is read. Rot in the very last
-//! batch of a log that was not left in order cannot be told from a torn tail; the number of bytes that were cut is
-//! reported.
+//! been synced, and neither the next log nor the manifest says that this one was longer. Otherwise what is damaged had
+//! been acknowledged: it is rot, and reported with what it costs, and what lies behind it is read. Rot in what was
+//! written less than a second before a crash, by which the manifest may be behind, cannot be told from a torn tail; the
+//! number of bytes that were cut is reported.
 
 use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::names::{FileId, Identity};
@@ -119,16 +119,35 @@ enum Found {
     Nothing,
 }
 
-/// Reads a log. `image` is the file with its header, `sealed` its length if a later log says it, `room` how much of the
-/// file a dead log left.
-pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>, room: u64) -> Contents {
-    let end = sealed.map_or(image.len(), |sealed| image.len().min(sealed as usize));
+/// The length of a log, as others know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// It is not longer: a later log says so, or the manifest.
+    pub(crate) sealed: Option<u64>,
+    /// So much of it was synced, as the manifest says.
+    pub(crate) synced: u64,
+}
+
+impl Known {
+    /// It is as long as this.
+    pub(crate) fn sealed(bytes: u64) -> Self {
+        Self { sealed: Some(bytes), synced: bytes }
+    }
+
+    fn durable(self) -> u64 {
+        self.sealed.unwrap_or(0).max(self.synced)
+    }
+}
+
+/// Reads a log. `image` is the file with its header, `room` how much of the file a dead log left.
+pub(crate) fn read(image: &[u8], stamp: u64, known: Known, room: u64) -> Contents {
+    let end = known.sealed.map_or(image.len(), |_| image.len().min(known.durable() as usize));
     let image = &image[..end];
     let mut contents = Contents::default();
     let (mut at, mut last) = (BLOCK_BYTES, None);
     // As far as this log is known to have been written, be it in part.
     let mut written = if image.len() as u64 > room { image.len() } else { 0 };
-    let mut durable = sealed.unwrap_or(0);
+    let mut durable = known.durable();
     while at < image.len() {
         let found = look(&image[at..], stamp);
         if let Found::Whole(head) | Found::Body(head, _) = &found {
@@ -157,9 +176,10 @@ pub(crate) fn read(image: &[u8], stamp: u64, sealed: Option<u64>, room: u64) -> 
         at += length;
     }
     contents.bytes = (at.min(image.len())) as u64;
-    if let Some(missing) = sealed.filter(|sealed| *sealed > image.len() as u64) {
-        let offset = (image.len() as u64).max(RECORDS_OFFSET);
-        contents.rot.push(Rot { offset, bytes: missing - offset, record: None });
+    // Something is missing at the end, or older than what comes before it.
+    if known.durable() > contents.bytes.max(RECORDS_OFFSET) {
+        let offset = contents.bytes.max(RECORDS_OFFSET);
+        contents.rot.push(Rot { offset, bytes: known.durable() - offset, record: None });
     }
     contents.cut(durable);
     contents.torn = (written as u64).saturating_sub(contents.bytes);

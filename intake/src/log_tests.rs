@@ -55,10 +55,10 @@ fn a_header_comes_back_and_belongs_to_one_file() {
 #[test]
 fn a_log_cut_anywhere_keeps_every_whole_record_before() {
     let (image, begins) = log(&mut Rng::for_thing(1, 0), 5);
-    let whole = read(&image, STAMP, None, 0);
+    let whole = read(&image, STAMP, Known::default(), 0);
     assert_eq!((whole.records.len(), whole.torn, whole.rot.len()), (15, 0, 0));
     for cut in BLOCK_BYTES..image.len() {
-        let contents = read(&image[..cut], STAMP, None, 0);
+        let contents = read(&image[..cut], STAMP, Known::default(), 0);
         assert!(contents.rot.is_empty(), "a cut is a torn tail");
         let batches = begins.iter().filter(|begin| **begin <= cut).count() - 1;
         assert!(contents.records.len() >= 3 * batches, "nothing that was synced is lost");
@@ -71,18 +71,18 @@ fn a_log_cut_anywhere_keeps_every_whole_record_before() {
 fn damage_in_the_last_batch_is_a_torn_tail_and_damage_before_it_is_rot() {
     let mut rng = Rng::for_thing(2, 0);
     let (image, begins) = log(&mut rng, 5);
-    let whole = read(&image, STAMP, None, 0);
+    let whole = read(&image, STAMP, Known::default(), 0);
     for at in BLOCK_BYTES..image.len() {
         let mut damaged = image.clone();
         damaged[at] ^= 1 << rng.below(8);
-        let contents = read(&damaged, STAMP, None, 0);
+        let contents = read(&damaged, STAMP, Known::default(), 0);
         let hit = whole.records.iter().rposition(|(offset, _)| *offset as usize <= at).expect("it is in a record");
         if at >= begins[4] {
             assert!(contents.rot.is_empty());
             assert_eq!(contents.records, whole.records[..hit]);
             assert_eq!(contents.bytes, whole.records[hit].0);
             // The next log says that this one was complete: then it is rot after all.
-            let contents = read(&damaged, STAMP, Some(image.len() as u64), 0);
+            let contents = read(&damaged, STAMP, Known::sealed(image.len() as u64), 0);
             assert_eq!((contents.rot.len(), contents.records.len()), (1, 14));
         } else {
             assert_eq!(contents.rot.len(), 1, "byte {at}");
@@ -96,13 +96,13 @@ fn damage_in_the_last_batch_is_a_torn_tail_and_damage_before_it_is_rot() {
 #[test]
 fn rot_of_a_value_names_its_key() {
     let (mut image, _) = log(&mut Rng::for_thing(3, 0), 3);
-    let whole = read(&image, STAMP, None, 0);
+    let whole = read(&image, STAMP, Known::default(), 0);
     let (offset, head) = whole.records[1];
     assert!(head.value_bytes > 0);
     let record = decode(&image[offset as usize..], STAMP).map(|(_, record)| record.key.to_vec());
     let key = record.expect("it is whole");
     image[offset as usize + crate::record::HEAD_BYTES + key.len() + 2] ^= 1;
-    let contents = read(&image, STAMP, None, 0);
+    let contents = read(&image, STAMP, Known::default(), 0);
     assert_eq!(contents.rot[0].record, Some((key, head.sequence)));
     assert_eq!(contents.described, [(offset, head)], "what it says is known");
     assert_eq!(contents.records.len(), whole.records.len() - 1);
@@ -111,7 +111,7 @@ fn rot_of_a_value_names_its_key() {
 #[test]
 fn a_log_that_is_shorter_than_the_next_one_says_has_lost_something() {
     let (image, begins) = log(&mut Rng::for_thing(4, 0), 3);
-    let contents = read(&image[..begins[1]], STAMP, Some(image.len() as u64), 0);
+    let contents = read(&image[..begins[1]], STAMP, Known::sealed(image.len() as u64), 0);
     assert_eq!(contents.records.len(), 3);
     assert_eq!(contents.rot, [Rot { offset: begins[1] as u64, bytes: (image.len() - begins[1]) as u64, record: None }]);
 }
@@ -127,7 +127,7 @@ fn the_rest_of_a_longer_batch_that_failed_is_no_record() {
     // In the place of the last batch, a shorter one that is newer.
     record.encode(STAMP, begins[2] as u64, crc32c(&value), &mut newer);
     image[begins[2]..begins[2] + newer.len()].copy_from_slice(&newer);
-    let contents = read(&image, STAMP, None, 0);
+    let contents = read(&image, STAMP, Known::default(), 0);
     assert_eq!(contents.records.len(), 7);
     assert_eq!(contents.records[6].1.sequence, Sequence(99));
 }
@@ -136,7 +136,7 @@ fn the_rest_of_a_longer_batch_that_failed_is_no_record() {
 fn arbitrary_damage_never_panics_and_never_invents() {
     let mut rng = Rng::for_thing(6, 0);
     let (image, _) = log(&mut rng, 6);
-    let whole = read(&image, STAMP, None, 0);
+    let whole = read(&image, STAMP, Known::default(), 0);
     for _ in 0..3_000 {
         let mut damaged = image.clone();
         for _ in 0..=rng.below(6) {
@@ -150,8 +150,8 @@ fn arbitrary_damage_never_panics_and_never_invents() {
                 }
             }
         }
-        let sealed = (rng.below(2) == 0).then_some(image.len() as u64);
-        let contents = read(&damaged, STAMP, sealed, 0);
+        let known = if rng.below(2) == 0 { Known::sealed(image.len() as u64) } else { Known::default() };
+        let contents = read(&damaged, STAMP, known, 0);
         assert!(contents.records.iter().all(|record| whole.records.contains(record)));
     }
 }
@@ -192,10 +192,10 @@ fn in_used_room(log: &[u8]) -> Vec<u8> {
 #[test]
 fn what_a_dead_log_left_is_neither_record_nor_torn_tail_nor_rot() {
     let (image, begins) = log(&mut Rng::for_thing(7, 0), 5);
-    let whole = read(&image, STAMP, None, 0);
+    let whole = read(&image, STAMP, Known::default(), 0);
     let room = in_used_room(&image).len() as u64;
     for cut in BLOCK_BYTES..image.len() {
-        let contents = read(&in_used_room(&image[..cut]), STAMP, None, room);
+        let contents = read(&in_used_room(&image[..cut]), STAMP, Known::default(), room);
         assert!(contents.rot.is_empty(), "what is not there was not acknowledged");
         let batches = begins.iter().filter(|begin| **begin <= cut).count() - 1;
         assert!(contents.records.len() >= 3 * batches, "nothing that was synced is lost");
@@ -214,7 +214,7 @@ fn damage_before_the_last_batch_is_rot_in_used_room_as_well() {
     for at in BLOCK_BYTES..begins[4] {
         let mut damaged = used.clone();
         damaged[at] ^= 1 << rng.below(8);
-        let contents = read(&damaged, STAMP, None, used.len() as u64);
+        let contents = read(&damaged, STAMP, Known::default(), used.len() as u64);
         assert_eq!((contents.rot.len(), contents.records.len(), contents.torn), (1, 14, 0), "byte {at}");
     }
 }

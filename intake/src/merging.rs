@@ -85,7 +85,12 @@ fn step(shared: &Shared, cycle: &CycleShared, drives: &[Target]) -> bool {
     match choose(policy, &facts) {
         None => false,
         Some(Choice::Remove(at)) => {
-            cycle.change(|view| view.replaced(&[shelves[at].file], None));
+            let file = shelves[at].file;
+            if let Err(error) = shared.note(|manifest| manifest.bury(&[file])) {
+                tracing::warn!(%error, "a shelf was not removed");
+                return false;
+            }
+            cycle.change(|view| view.replaced(&[file], None));
             remove_shelf(cycle, shelves[at])
         }
         Some(Choice::Merge(inputs)) => {
@@ -150,7 +155,7 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
         needed.dedup();
         needed.retain(|mask| rest.may_need(mask));
         builder.finish(needed, superseded(cycle, &files))?;
-        publish(to, identity, access, || Ok(()))
+        publish(shared, to, identity, access, &|| Ok(()), |manifest| manifest.give_up(&files))
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
     // A shelf on a drive that is lost before it is removed is not to come back.

@@ -9,12 +9,14 @@
 //! Memory and time are bounded by the logs (one image at a time, and all indexes) and by the number of shelves, not by
 //! what lies in shelves.
 
+use crate::audit::{self, Lack, has_records};
 use crate::bytes::Damage;
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::{OpenError, ReadError};
-use crate::log::{self, LogHeader, Previous, RECORDS_OFFSET, Rot};
+use crate::log::{self, Known, LogHeader, Previous, RECORDS_OFFSET, Rot};
 use crate::lost::{Loss, LostPart};
+use crate::manifest::{Entry, Manifest, Slots, Standing, State};
 use crate::medium::{Directory, File};
 use crate::mending::note_opened;
 use crate::names::{DriveUuid, FileId, Identity, Name};
@@ -68,28 +70,42 @@ pub(crate) struct OpenedCycle {
     pub(crate) torn: u64,
     pub(crate) missing: Vec<DriveUuid>,
     /// What rot took.
-    lost: Vec<LostPart>,
+    pub(crate) lost: Vec<LostPart>,
     /// A file cannot be read, so nobody knows what it held.
     lost_file: bool,
     /// What cannot be read.
-    losses: Vec<Loss>,
+    pub(crate) losses: Vec<Loss>,
+    /// What the manifest names, and is not there.
+    pub(crate) absent: Vec<Entry>,
+    /// What it lacks that only another rotation can make good.
+    pub(crate) lacks: Vec<Lack>,
+    /// Files of which the manifest cannot know.
+    pub(crate) strange: Vec<String>,
+    /// Shelves that do not count.
+    pub(crate) gone: Vec<Arc<Shelf>>,
+    /// Shelves of which nothing can be read and that are dead.
+    unread: Vec<Unreadable>,
 }
 
-/// Opens the pool in `directories`.
+/// Opens the pool in `directories`, whose manifest is in `home`.
 pub(crate) fn open(
+    home: Box<dyn Directory>,
     directories: Vec<Box<dyn Directory>>,
     config: Config,
 ) -> Result<(Arc<Shared>, Vec<OpenedCycle>), OpenError> {
-    let Pool { uuid, members, drives, unwritable } = pool::open(&directories, config.entropy)?;
+    let pool = pool::open(&directories, config.entropy)?;
+    let (slots, kept) = Slots::open(home, pool.uuid, config.is_look).map_err(OpenError::Home)?;
+    let (manifest, problem) = audit::manifest(kept, pool.has_manifest(), &config)?;
+    let Pool { uuid, members, drives, unwritable, .. } = &pool;
     let cycles = members.iter().map(|member| usize::from(member.cycle) + 1).max().unwrap_or(1);
-    let shared = Arc::new(Shared::new(config, uuid, cycles));
+    let shared = Arc::new(Shared::new(config, *uuid, cycles));
     let mut there = BTreeMap::new();
     for (at, (directory, uuid)) in directories.into_iter().zip(drives).enumerate() {
-        let drive = Arc::new(Drive::new(uuid, directory));
+        let drive = Arc::new(Drive::new(*uuid, directory));
         if unwritable.contains(&at) {
             drive.set_lost();
         }
-        there.insert(uuid, drive);
+        there.insert(*uuid, drive);
     }
     let lacks_one = |number: usize| {
         let mut members = members.iter().filter(|member| usize::from(member.cycle) == number);
@@ -103,8 +119,7 @@ pub(crate) fn open(
         let members = members.iter().filter(|member| usize::from(member.cycle) == number);
         let drives: Vec<_> = members.map(|member| (member.uuid, there.get(&member.uuid).cloned())).collect();
         let missing = drives.iter().filter(|(_, drive)| drive.is_none()).map(|(uuid, _)| *uuid).collect();
-        let drives = drives.into_iter().map(|(_, drive)| drive).collect();
-        opened.push(OpenedCycle { missing, ..open_cycle(&shared, number, drives)? });
+        opened.push(OpenedCycle { missing, ..open_cycle(&shared, number, drives, manifest.as_ref())? });
     }
     // Whatever there was until now may have been on a drive that is not there.
     let max = Sequence(shared.last.load(Ordering::Relaxed));
@@ -114,6 +129,17 @@ pub(crate) fn open(
         }
     }
     note_opened(&shared, max);
+    audit::check(&shared, &opened)?;
+    audit::begin(&shared, slots, manifest, &opened)?;
+    if !shared.config.is_look {
+        pool.note_manifest(there.values());
+    }
+    if let Some(problem) = problem {
+        tracing::error!("the manifest of the pool {problem}; it is made anew of what is there");
+    }
+    for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
+        opened.clear_away(cycle);
+    }
     // Only now it is known what each rotation has.
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
@@ -121,7 +147,13 @@ pub(crate) fn open(
     Ok((shared, opened))
 }
 
-fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -> Result<OpenedCycle, OpenError> {
+fn open_cycle(
+    shared: &Shared,
+    number: usize,
+    members: Vec<(DriveUuid, Option<Arc<Drive>>)>,
+    manifest: Option<&Manifest>,
+) -> Result<OpenedCycle, OpenError> {
+    let drives: Vec<_> = members.iter().map(|(_, drive)| drive.clone()).collect();
     let mut found = Found::default();
     for (at, drive) in drives.iter().enumerate() {
         let Some(drive) = drive else { continue };
@@ -133,36 +165,26 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
             }
         }
     }
-    let missing = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
-    let dead: BTreeSet<FileId> = found.shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
     let cycle = &shared.cycles[number];
+    assert!(cycle.drives.set(members).is_ok(), "a rotation is opened once");
+    let missing = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
+    let lost_file = found.lost_file;
+    let mut opened = OpenedCycle { drives, lost_file, losses: std::mem::take(&mut found.losses), ..Default::default() };
+    let (shelves, dead) = opened.sort_out(cycle, &mut found, manifest);
     cycle.undeleted.lock().extend(&dead);
-    let (gone, shelves) = found.shelves.into_iter().partition::<Vec<_>, _>(|shelf| dead.contains(&shelf.file));
-    for shelf in gone {
-        remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
-    }
-    let Found { lost_file, losses, .. } = found;
-    let mut opened = OpenedCycle { drives, lost_file, losses, ..OpenedCycle::default() };
-    let kept = give_up(cycle, found.unreadable, &dead, &mut opened);
-    for (drive, file) in found.misnamed {
-        let name = Name::Log(file).to_string();
-        match is_room(&drive, &name, &dead) {
-            Ok(true) => drop(drive.directory.remove(&name)),
-            Ok(false) => opened.lose(&drive, name, Damage::Elsewhere.to_string()),
-            Err(error) => opened.lose(&drive, name, error.to_string()),
-        }
-    }
+    let kept = opened.give_up(cycle, found.unreadable, &dead, manifest);
+    opened.look_at_misnamed(found.misnamed, &dead, manifest);
     // What a mask hides was given out, too, and what is lost, though the records are gone: a number below it is never
     // given again.
     let last = shelves.iter().map(|shelf| shelf.last()).max().unwrap_or_default();
-    read_logs(found.logs, &dead, &mut opened);
+    read_logs(shared, found.logs, &dead, manifest, &mut opened);
     if !missing {
         // What is dead and not there is gone for good.
         let there: BTreeSet<FileId> = opened.dead.iter().map(|table| table.file).chain(kept).collect();
         cycle.undeleted.lock().retain(|file| there.contains(file));
     }
     let logs = opened.logs.iter().chain(&opened.dead).map(|table| table.index.read().last.max(before(table.first)));
-    let last = logs.max().unwrap_or_default().max(last);
+    let last = logs.max().unwrap_or_default().max(last).max(manifest.map(Manifest::last).unwrap_or_default());
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
         let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
@@ -173,27 +195,120 @@ fn open_cycle(shared: &Shared, number: usize, drives: Vec<Option<Arc<Drive>>>) -
     Ok(opened)
 }
 
-/// Removes the shelves that cannot be read and are dead, and takes note of the others. What is dead and is kept is the
-/// answer.
-fn give_up(
-    cycle: &CycleShared,
-    unreadable: Vec<(Unreadable, Damage)>,
-    dead: &BTreeSet<FileId>,
-    opened: &mut OpenedCycle,
-) -> Vec<FileId> {
-    let mut kept = Vec::new();
-    for (shelf, damage) in unreadable {
-        let name = Name::Shelf(shelf.file);
-        match (dead.contains(&shelf.file), shelf.is_kept) {
-            (true, true) => kept.push(shelf.file),
-            (true, false) => remove(cycle, &shelf.drive, name),
-            (false, _) => {
-                opened.lose(&shelf.drive, name.to_string(), damage.to_string());
-                cycle.unreadable.lock().push(shelf);
+impl OpenedCycle {
+    /// The shelves that count, and the files that are dead. Takes note of what is absent.
+    fn sort_out(
+        &mut self,
+        cycle: &CycleShared,
+        found: &mut Found,
+        manifest: Option<&Manifest>,
+    ) -> (Vec<Arc<Shelf>>, BTreeSet<FileId>) {
+        let standing = |drive: &Drive, file| audit::standing(manifest, drive, file);
+        let logs = found.logs.iter().map(|log| log.file).chain(found.misnamed.iter().map(|(_, file)| *file));
+        let shelves = found.shelves.iter().map(|shelf| shelf.file);
+        let unreadable = found.unreadable.iter().map(|(shelf, _)| shelf.file);
+        let there: Vec<FileId> = logs.chain(shelves).chain(unreadable).collect();
+        let absent = audit::absent(manifest, &cycle.members().1, &there);
+        let (mut shelves, mut drafts) = (Vec::new(), Vec::new());
+        for shelf in found.shelves.drain(..) {
+            match standing(&shelf.drive, shelf.file) {
+                Standing::Alive => shelves.push(shelf),
+                Standing::Dead => self.gone.push(shelf),
+                Standing::Draft | Standing::Left => drafts.push(shelf),
+                Standing::Strange => {
+                    self.strange.push(Name::Shelf(shelf.file).to_string());
+                    shelves.push(shelf);
+                }
             }
         }
+        // Where something is absent, who knows what the others have.
+        if absent.is_empty() {
+            self.gone.append(&mut drafts)
+        } else {
+            shelves.append(&mut drafts)
+        }
+        let mut dead: BTreeSet<FileId> = shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
+        for log in &found.logs {
+            match standing(&log.drive, log.file) {
+                Standing::Dead | Standing::Left => drop(dead.insert(log.file)),
+                Standing::Strange => self.strange.push(Name::Log(log.file).to_string()),
+                Standing::Alive | Standing::Draft => {}
+            }
+        }
+        let (superseded, shelves) = shelves.into_iter().partition::<Vec<_>, _>(|shelf| dead.contains(&shelf.file));
+        self.gone.extend(superseded);
+        let drives = self.drives.clone();
+        absent.into_iter().filter(|entry| !dead.contains(&entry.file)).for_each(|entry| self.miss(&drives, entry));
+        (shelves, dead)
     }
-    kept
+
+    /// Takes note of the shelves that cannot be read. What is dead and is kept is the answer.
+    fn give_up(
+        &mut self,
+        cycle: &CycleShared,
+        unreadable: Vec<(Unreadable, Damage)>,
+        dead: &BTreeSet<FileId>,
+        manifest: Option<&Manifest>,
+    ) -> Vec<FileId> {
+        let mut kept = Vec::new();
+        for (shelf, damage) in unreadable {
+            let entry = manifest.and_then(|manifest| manifest.entry(shelf.file));
+            let is_dead = dead.contains(&shelf.file) || entry.is_some_and(|entry| entry.state == State::Dead);
+            match (is_dead, shelf.is_kept) {
+                (true, true) => kept.push(shelf.file),
+                (true, false) => self.unread.push(shelf),
+                (false, _) => {
+                    self.lose(&shelf.drive, Name::Shelf(shelf.file).to_string(), damage.to_string(), entry);
+                    cycle.unreadable.lock().push(shelf);
+                }
+            }
+        }
+        kept
+    }
+
+    /// Files with the name of a log and the header of another: room that a dead log left, or lost.
+    fn look_at_misnamed(
+        &mut self,
+        misnamed: Vec<(Arc<Drive>, FileId)>,
+        dead: &BTreeSet<FileId>,
+        manifest: Option<&Manifest>,
+    ) {
+        for (drive, file) in misnamed {
+            let name = Name::Log(file).to_string();
+            let entry = manifest.and_then(|manifest| manifest.entry(file)).filter(|entry| has_records(entry));
+            match is_room(&drive, &name, dead) {
+                Ok(true) if entry.is_none() => drop(drive.directory.remove(&name)),
+                Ok(_) => self.lose(&drive, name, Damage::Elsewhere.to_string(), entry),
+                Err(error) => self.lose(&drive, name, error.to_string(), entry),
+            }
+            self.absent.extend(entry.cloned());
+        }
+    }
+
+    /// Removes what does not count.
+    fn clear_away(&mut self, cycle: &CycleShared) {
+        for shelf in self.gone.drain(..) {
+            remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+        }
+        for shelf in self.unread.drain(..) {
+            remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
+        }
+    }
+
+    /// Takes note of a file that cannot be read, of which the manifest has `entry`.
+    fn lose(&mut self, drive: &Drive, name: String, problem: String, entry: Option<&Entry>) {
+        match entry {
+            Some(entry) => {
+                self.lost.push(entry.lost_part());
+                if entry.state == State::Live {
+                    let what = format!("{name} (in {}: {problem})", drive.directory.place());
+                    self.lacks.push(Lack { what, last: entry.last });
+                }
+            }
+            None => self.lost_file = true,
+        }
+        self.losses.push(Loss::File { name, drive: drive.uuid, problem });
+    }
 }
 
 fn before(sequence: Sequence) -> Sequence {
@@ -274,34 +389,40 @@ fn was_never_begun(log: &FoundLog, name: &str, dead: &BTreeSet<FileId>) -> bool 
     is_empty || is_room(&log.drive, name, dead).unwrap_or(false)
 }
 
-impl OpenedCycle {
-    /// Takes note of a file that cannot be read.
-    fn lose(&mut self, drive: &Drive, name: String, problem: String) {
-        self.lost_file = true;
-        self.losses.push(Loss::File { name, drive: drive.uuid, problem });
-    }
-}
-
 /// Reads logs, oldest first.
-fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut OpenedCycle) {
+fn read_logs(
+    shared: &Shared,
+    mut found: Vec<FoundLog>,
+    dead: &BTreeSet<FileId>,
+    manifest: Option<&Manifest>,
+    opened: &mut OpenedCycle,
+) {
     found.sort_by_key(|log| (log.header.map(|header| header.first), log.file));
     let sealed: BTreeMap<FileId, u64> =
         found.iter().filter_map(|log| log.header?.previous).map(|previous| (previous.file, previous.bytes)).collect();
     // Where a number is not known, it is none that was given after the last log was begun.
     let given = before(found.iter().filter_map(|log| log.header).map(|header| header.first).max().unwrap_or_default());
     for log in found {
-        let length = sealed.get(&log.file).copied();
+        let entry = manifest.and_then(|manifest| manifest.entry(log.file));
+        let known = known(sealed.get(&log.file).copied(), entry);
         let is_dead = dead.contains(&log.file);
         let name = Name::Log(log.file).to_string();
-        if log.header.is_none() && length.is_none() && was_never_begun(&log, &name, dead) {
+        let may_be_empty = known.sealed.is_none() && entry.is_none_or(|entry| !has_records(entry));
+        if log.header.is_none() && may_be_empty && was_never_begun(&log, &name, dead) {
             drop(log.drive.directory.remove(&name));
             continue;
         }
-        match read_log(&log, length) {
+        match read_log(&log, known) {
             Ok((table, torn, rot)) => {
                 opened.torn += torn;
                 // What a shelf has of it was read when it was whole.
                 for rot in rot.into_iter().filter(|_| !is_dead) {
+                    let given = entry.map_or(given, |entry| entry.last);
+                    if shared.config.needs_all && rot.record.is_none() {
+                        let place = log.drive.directory.place();
+                        let what = format!("a part of {name} (in {place}, at byte {})", rot.offset);
+                        opened.lacks.push(Lack { what, last: given.max(table.index.read().last) });
+                    }
                     let part = lost_part(&table, &rot, given);
                     table.index.write().lost.push(part.clone());
                     opened.lost.push(part);
@@ -311,9 +432,16 @@ fn read_logs(mut found: Vec<FoundLog>, dead: &BTreeSet<FileId>, opened: &mut Ope
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };
                 tables.push(Arc::new(table));
             }
-            Err(error) => opened.lose(&log.drive, name, error.to_string()),
+            Err(error) => opened.lose(&log.drive, name, error.to_string(), entry),
         }
     }
+}
+
+/// The length of a log, as a later one has it, and its entry in the manifest.
+fn known(sealed: Option<u64>, entry: Option<&Entry>) -> Known {
+    let synced = entry.map_or(0, |entry| entry.bytes);
+    let sealed = sealed.max(entry.filter(|entry| entry.sealed).map(|entry| entry.bytes));
+    Known { sealed, synced }
 }
 
 /// What rot took, of which the number is at most `given` or one of its log, unless it is known.
@@ -325,11 +453,11 @@ fn lost_part(table: &LogTable, rot: &Rot, given: Sequence) -> LostPart {
 }
 
 /// The index of a log, bytes of its torn tail, and its rot.
-fn read_log(log: &FoundLog, sealed: Option<u64>) -> Result<(LogTable, u64, Vec<Rot>), ReadError> {
+fn read_log(log: &FoundLog, known: Known) -> Result<(LogTable, u64, Vec<Rot>), ReadError> {
     let image = image(log.medium.as_ref())?;
     let stamp = log.file.stamp();
     let room = log.header.map_or(0, |header| header.room);
-    let contents = log::read(&image, stamp, sealed, room);
+    let contents = log::read(&image, stamp, known, room);
     let mut index = Index { bytes: contents.bytes, ..Index::default() };
     for (offset, head) in contents.records {
         let (_, record) = decode(&image[offset as usize..], stamp)?;

@@ -3,17 +3,25 @@
 //! Every label lists all members in their order, so that a drive that is missing is known to be. A drive without a
 //! label joins the pool: the list grows, and gets the next version. The highest version counts. A drive that is missing
 //! stays a member; until it is back, nothing is dropped that what it holds might need to be hidden.
+//!
+//! A label says whether the pool has a manifest ([`crate::manifest`]), by its format version: one that is missing
+//! afterwards is known to be. Software that knows of no manifest refuses such a label.
 
-use crate::bytes::{BLOCK_BYTES, Damage, block, open_block};
+use crate::bytes::{BLOCK_BYTES, Damage, block, open_block_of};
 use crate::config::{COPIES_FROM_DRIVES, DRIVES_MAX};
+use crate::drive::Drive;
 use crate::error::{OpenError, ReadError};
 use crate::medium::Directory;
 use crate::names::{DriveUuid, PoolUuid};
 use engine::shift::rotations;
 use std::io;
+use std::sync::Arc;
 
-/// The format version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+/// The format version of labels of a pool that has a manifest.
+const VERSION: u32 = 2;
+
+/// The version of labels before there is a manifest. All else is the same.
+const BEFORE_MANIFEST: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LARDPOOL";
 
@@ -40,11 +48,13 @@ struct Label {
     drive: DriveUuid,
     version: u64,
     members: Vec<Member>,
+    has_manifest: bool,
 }
 
 impl Label {
     fn encode(&self) -> Vec<u8> {
-        block(MAGIC, VERSION, |out| {
+        let version = if self.has_manifest { VERSION } else { BEFORE_MANIFEST };
+        block(MAGIC, version, |out| {
             out.extend_from_slice(&self.pool.0.to_le_bytes());
             out.extend_from_slice(&self.drive.0.to_le_bytes());
             out.extend_from_slice(&self.version.to_le_bytes());
@@ -57,7 +67,10 @@ impl Label {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        let mut fields = open_block(bytes, MAGIC, VERSION)?;
+        let (format, mut fields) = open_block_of(bytes, MAGIC)?;
+        if ![BEFORE_MANIFEST, VERSION].contains(&format) {
+            return Err(Damage::Version(format));
+        }
         let (pool, drive, version) = (PoolUuid(fields.u128()?), DriveUuid(fields.u128()?), fields.u64()?);
         let count = fields.u32()? as usize;
         if count == 0 || count > DRIVES_MAX {
@@ -72,7 +85,7 @@ impl Label {
         if !is_member || members.iter().any(|member| member.cycle > 1) {
             return Err(Damage::Field("list of members"));
         }
-        Ok(Self { pool, drive, version, members })
+        Ok(Self { pool, drive, version, members, has_manifest: format == VERSION })
     }
 }
 
@@ -111,6 +124,28 @@ pub(crate) struct Pool {
     pub(crate) drives: Vec<DriveUuid>,
     /// Directories whose labels could not be written: they take no writes.
     pub(crate) unwritable: Vec<usize>,
+    /// The newest label.
+    label: Label,
+}
+
+impl Pool {
+    /// Whether a label says that there is a manifest.
+    pub(crate) fn has_manifest(&self) -> bool {
+        self.label.has_manifest
+    }
+
+    /// Says so from now on, once there is one, on the drives that are `there`.
+    pub(crate) fn note_manifest<'a>(&self, there: impl Iterator<Item = &'a Arc<Drive>>) {
+        if self.label.has_manifest {
+            return;
+        }
+        for drive in there.filter(|drive| !drive.is_lost()) {
+            let label = Label { drive: drive.uuid, has_manifest: true, ..self.label.clone() };
+            if let Err(error) = write(drive.directory.as_ref(), &label) {
+                tracing::error!(drive = %drive.uuid, %error, "the label of a drive cannot be written");
+            }
+        }
+    }
 }
 
 /// Reads the labels of `directories`, and writes those that are missing or old.
@@ -129,6 +164,7 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
     check(&labels)?;
     let newest = labels.iter().flatten().max_by_key(|label| label.version).cloned();
     let Some(mut newest) = newest else { unreachable!("a pool that was made has labels") };
+    newest.has_manifest = labels.iter().flatten().any(|label| label.has_manifest);
     let mut drives = Vec::new();
     for (drive, label) in labels.iter().enumerate() {
         let uuid = match label {
@@ -142,9 +178,10 @@ pub(crate) fn open(directories: &[Box<dyn Directory>], entropy: u128) -> Result<
         return Err(OpenError::Drives { drives: newest.members.len(), limit: DRIVES_MAX });
     }
     newest.version = newest.version.max(MAKING + 1);
-    let mut pool = Pool { uuid: newest.pool, members: newest.members.clone(), drives, unwritable: Vec::new() };
+    let (uuid, members, label) = (newest.pool, newest.members.clone(), newest);
+    let mut pool = Pool { uuid, members, drives, unwritable: Vec::new(), label };
     for (drive, label) in labels.iter().enumerate() {
-        let current = Label { drive: pool.drives[drive], ..newest.clone() };
+        let current = Label { drive: pool.drives[drive], ..pool.label.clone() };
         if label.as_ref() != Some(&current)
             && let Err(error) = write(directories[drive].as_ref(), &current)
         {
@@ -170,8 +207,8 @@ fn make(directories: &[Box<dyn Directory>], entropy: u128) -> Result<Vec<Option<
     let members: Vec<_> = (0..directories.len()).map(member).collect();
     let mut labels = Vec::new();
     for (drive, directory) in directories.iter().enumerate() {
-        let label =
-            Label { pool: PoolUuid(entropy), drive: members[drive].uuid, version: MAKING, members: members.clone() };
+        let (pool, drive_uuid, members) = (PoolUuid(entropy), members[drive].uuid, members.clone());
+        let label = Label { pool, drive: drive_uuid, version: MAKING, members, has_manifest: false };
         write(directory.as_ref(), &label).map_err(|error| OpenError::Drive { drive, error: error.into() })?;
         labels.push(Some(label));
     }

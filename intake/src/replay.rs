@@ -5,7 +5,7 @@
 //! Memory: the heads of all logs, and the key and entry of one change.
 
 use crate::error::ReadError;
-use crate::log;
+use crate::log::{self, Known};
 use crate::opening::image;
 use crate::record::{HEAD_BYTES, Head, Kind, Sequence};
 use crate::table::LogTable;
@@ -44,7 +44,7 @@ impl Replay {
                 continue;
             }
             let image = image(table.medium.as_ref())?;
-            let contents = log::read(&image, table.file.stamp(), Some(bytes), 0);
+            let contents = log::read(&image, table.file.stamp(), Known::sealed(bytes), 0);
             for (offset, head) in contents.records.into_iter().chain(contents.described) {
                 if head.sequence > covered {
                     changes.insert(head.sequence, (Arc::clone(table), offset, head));

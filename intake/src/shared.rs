@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::lost::Loss;
+use crate::manifest::{Keeper, Manifest, State};
 use crate::mask::Mask;
 use crate::names::{DriveUuid, FileId, Identity, PoolUuid};
 use crate::queue::Queue;
@@ -11,8 +12,9 @@ use crate::status::CycleStatus;
 use crate::view::View;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Losses that are held until they are taken; of more only the number is known.
 const LOSSES_MAX: usize = 65_536;
@@ -45,10 +47,22 @@ pub(crate) struct CycleShared {
     pub(crate) unreadable: Mutex<Vec<Unreadable>>,
     /// Held by who surveys a damaged shelf.
     pub(crate) surveying: Mutex<()>,
+    /// Dead files that are gone, durably: the next change of the manifest leaves them out.
+    pub(crate) removed: Mutex<Vec<FileId>>,
+    /// All its drives; `None` is one that is missing.
+    pub(crate) drives: OnceLock<Vec<(DriveUuid, Option<Arc<Drive>>)>>,
     pub(crate) status: Mutex<CycleStatus>,
 }
 
 impl CycleShared {
+    /// All its drives, and those of them that are there.
+    pub(crate) fn members(&self) -> (Vec<DriveUuid>, Vec<DriveUuid>) {
+        let drives = self.drives.get().map_or(&[][..], Vec::as_slice);
+        let is_there = |drive: &Option<Arc<Drive>>| drive.as_ref().is_some_and(|drive| !drive.is_lost());
+        let there = drives.iter().filter(|(_, drive)| is_there(drive)).map(|(uuid, _)| *uuid).collect();
+        (drives.iter().map(|(uuid, _)| *uuid).collect(), there)
+    }
+
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read())
     }
@@ -66,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) pool: PoolUuid,
     pub(crate) queue: Queue,
     pub(crate) cycles: Vec<CycleShared>,
+    /// Set once everything was looked at, and before anything is written.
+    pub(crate) keeper: OnceLock<Mutex<Keeper>>,
     pub(crate) losses: Mutex<Losses>,
     /// The last number that was given.
     pub(crate) last: AtomicU64,
@@ -92,7 +108,8 @@ impl Shared {
         let (last, next_file) = (AtomicU64::new(0), AtomicU64::new(0));
         let covered = AtomicU64::new(config.covered.map_or(u64::MAX, |covered| covered.0));
         let (losses, counts, retained) = (Mutex::default(), Counts::default(), AtomicU64::new(0));
-        Self { config, pool, queue, cycles, losses, last, covered, retained, counts, next_file }
+        let keeper = OnceLock::new();
+        Self { config, pool, queue, cycles, keeper, losses, last, covered, retained, counts, next_file }
     }
 
     /// The last change up to which the caller knows all.
@@ -131,6 +148,42 @@ impl Shared {
 }
 
 impl Shared {
+    /// Changes the manifest, durably.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`], whatever is wrong with the home: no drive of the pool is to blame, and it may
+    /// pass.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
+        let mut removed = Vec::new();
+        self.cycles.iter().for_each(|cycle| removed.append(&mut cycle.removed.lock()));
+        self.keeping(|keeper| {
+            keeper.change(|manifest| {
+                manifest.files.retain(|entry| entry.state != State::Dead || !removed.contains(&entry.file));
+                change(manifest);
+            })
+        })
+    }
+
+    /// Writes down how long open logs are.
+    ///
+    /// # Errors
+    /// Those of [`Self::note`].
+    pub(crate) fn note_lengths(&self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
+        self.keeping(|keeper| keeper.extend(change))
+    }
+
+    /// Whether a change of the manifest that failed may last.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.keeper.get().is_some_and(|keeper| keeper.lock().is_uncertain())
+    }
+
+    fn keeping(&self, keep: impl FnOnce(&mut Keeper) -> io::Result<()>) -> io::Result<()> {
+        let keeper = self.keeper.get().ok_or(io::ErrorKind::StorageFull)?;
+        keep(&mut keeper.lock()).map_err(|error| {
+            io::Error::new(io::ErrorKind::StorageFull, format!("the manifest of the pool cannot be written: {error}"))
+        })
+    }
+
     /// Takes note of what the rotation `of` cannot read: a loss, unless another one has everything.
     pub(crate) fn lose_unless_elsewhere(&self, of: &CycleShared, loss: Loss) {
         if self.is_elsewhere(of) {

@@ -2,15 +2,17 @@
 //!
 //! 1. The log is read from front to back into memory.
 //! 2. Of each key the newest version is written to a new shelf, unless it is masked; that it is gone is a version, too.
-//! 3. The shelf is synced, read back, named, and the name synced. From now on the sources are dead, and the shelf says
-//!    so itself: a crash on either side of this step leaves the same contents.
-//! 4. Readers get the new view. Only then are the sources removed.
+//! 3. The shelf is synced, read back, named, and the name synced.
+//! 4. One change of the manifest names the shelf and gives up its sources: a crash on either side of this step leaves
+//!    the same contents. The shelf says of itself what it replaces, too, for a pool whose manifest was lost.
+//! 5. Readers get the new view. Only then are the sources removed.
 //!
 //! Memory: one log, and what building a shelf takes.
 
 use crate::drive::Drive;
 use crate::error::ReadError;
 use crate::lost::{Loss, LostPart};
+use crate::manifest::{Entry, Manifest};
 use crate::medium::is_full;
 use crate::names::{FileId, Identity, Name};
 use crate::record::{Sequence, decode};
@@ -104,7 +106,9 @@ impl Transform<'_> {
             index.lost.iter().filter(|part| still.has_lost(part)).for_each(|part| builder.lose(part.clone()));
             let superseded = superseded(cycle, &[table.file]);
             builder.finish(index.masks.clone(), superseded)?;
-            publish(to, identity, Access::Stage, || progress.step())
+            publish(shared, to, identity, Access::Stage, &|| progress.step(), |manifest| {
+                manifest.give_up(&[table.file])
+            })
         };
         write().inspect_err(|_| discard(to, identity.file))
     }
@@ -146,12 +150,15 @@ pub(crate) fn superseded(cycle: &CycleShared, sources: &[FileId]) -> Vec<FileId>
     cycle.undeleted.lock().iter().chain(sources).copied().collect()
 }
 
-/// Reads a shelf back, and gives it its name.
+/// Reads a shelf back, gives it its name, and names it in the manifest, with what else `change` says: from then on it
+/// counts.
 pub(crate) fn publish(
+    shared: &Shared,
     drive: &Arc<Drive>,
     identity: Identity,
     access: Access,
-    step: impl Fn() -> io::Result<()>,
+    step: &dyn Fn() -> io::Result<()>,
+    change: impl FnOnce(&mut Manifest),
 ) -> Result<Arc<Shelf>, ReadError> {
     let shelf = Arc::new(Shelf::open_unfinished(drive, identity)?);
     shelf.verify(access, step)?;
@@ -160,6 +167,17 @@ pub(crate) fn publish(
         drive.directory.rename(&old, &new)?;
         drive.sync_names()
     })?;
+    let named = shared.note(|manifest| {
+        manifest.name(Entry::of_shelf(&shelf));
+        change(manifest);
+    });
+    if let Err(error) = named {
+        // A crash may show it as long as a slot may name it. Otherwise the next start takes it for a draft, too.
+        if !shared.is_uncertain() {
+            drive.directory.remove(&new).ok();
+        }
+        return Err(error.into());
+    }
     Ok(shelf)
 }
 
@@ -177,6 +195,7 @@ pub(crate) fn remove(cycle: &CycleShared, drive: &Drive, name: Name) {
     match drive.directory.remove(&name.to_string()).and_then(|()| drive.sync_names()) {
         Ok(()) => {
             cycle.undeleted.lock().remove(&file);
+            cycle.removed.lock().push(file);
         }
         Err(error) => tracing::warn!(%error, %name, "a dead file cannot be removed"),
     }

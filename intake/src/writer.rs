@@ -19,6 +19,7 @@ use crate::drive::{Drive, Pending};
 use crate::error::{PutError, ReadError};
 use crate::follower::{Applied, Follower};
 use crate::levelling::{Lacking, write_shelf};
+use crate::manifest::EXTENT_AGE;
 use crate::medium::is_full;
 use crate::opening::OpenedCycle;
 use crate::queue::{Draft, Message, Submission, Work};
@@ -74,6 +75,8 @@ pub(crate) struct Writer {
     pub(crate) follower: Box<dyn Follower>,
     /// Who waits until the logs before these, one for each rotation, are shelves.
     pub(crate) flushes: Vec<(Vec<LogId>, Answerer)>,
+    /// When the manifest is to have the lengths of logs that have grown.
+    pub(crate) lengths_due: Option<Time>,
 }
 
 impl Writer {
@@ -91,8 +94,31 @@ impl Writer {
                 Work::End => break,
             }
             self.answer_flushes();
+            self.note_lengths();
         }
+        self.note_last_lengths();
         self.cycles.iter_mut().for_each(Cycle::end);
+    }
+
+    /// Writes down how long the open logs are, if they have grown for so long.
+    fn note_lengths(&mut self) {
+        let now = (self.shared.config.clock)();
+        let Some(due) = self.lengths_due.filter(|due| now >= *due) else { return };
+        let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(false)).collect();
+        let noted = self.shared.note_lengths(|manifest| manifest.extend(entries));
+        // What fails is tried again. Only a crash would show that it is missing.
+        self.lengths_due = noted.is_err().then_some(due + EXTENT_AGE);
+        if let Err(error) = noted {
+            tracing::warn!(%error, "lengths of logs are not written down");
+        }
+    }
+
+    /// The same at the end: nothing grows any more.
+    fn note_last_lengths(&self) {
+        let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(true)).collect();
+        if let Err(error) = self.shared.note_lengths(|manifest| manifest.extend(entries)) {
+            tracing::warn!(%error, "lengths of logs are not written down");
+        }
     }
 
     /// How long the writer may sleep.
@@ -102,7 +128,8 @@ impl Writer {
         let due = self.cycles.iter().map(|cycle| deadline(cycle).since(now)).min().unwrap_or(IDLE);
         let hangs = self.cycles.iter().any(Cycle::is_busy).then_some(self.shared.config.deadline);
         let readers = self.cycles.iter().any(Cycle::sleeps).then_some(ROUSED);
-        due.min(hangs.unwrap_or(IDLE)).min(readers.unwrap_or(IDLE))
+        let lengths = self.lengths_due.map(|due| due.since(now));
+        [hangs, readers, lengths].into_iter().flatten().fold(due, Duration::min)
     }
 
     fn look_around(&mut self) {
@@ -276,6 +303,8 @@ impl Writer {
                 None => self.look_around(),
             }
         }
+        let now = (self.shared.config.clock)();
+        self.lengths_due.get_or_insert(now + EXTENT_AGE);
         self.cycles[to].iter_mut().for_each(Cycle::appended);
         for message in later {
             self.take(message);

@@ -16,7 +16,7 @@ use std::time::Duration;
 #[test]
 fn a_look_sees_everything_and_changes_nothing() {
     let world = World::new(1);
-    let (intake, _) = Intake::open(world.directories(), config(1)).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), config(1)).expect("it is new");
     let mut written = BTreeMap::new();
     put_many(&intake, &mut written, 0..100);
     intake.flush().expect("there is room");
@@ -24,7 +24,7 @@ fn a_look_sees_everything_and_changes_nothing() {
     drop(intake);
     let before = world.files(0);
     let over = vec![Box::new(Overlay::over(world.directory(0))) as Box<dyn Directory>];
-    let (look, opened) = Intake::open(over, Config { is_look: true, ..config(2) }).expect("it is there");
+    let (look, opened) = Intake::open(world.home(), over, Config { is_look: true, ..config(2) }).expect("it is there");
     assert_eq!((opened.last, opened.torn_bytes), (Sequence(200), 0));
     let found = look.scan(b"", None).map(|item| item.map(|(key, stored)| (key, stored.sequence)));
     assert_eq!(found.collect::<Result<BTreeMap<_, _>, _>>().expect("nothing is damaged"), written);
@@ -54,7 +54,8 @@ fn conditions_are_checked_in_the_order_of_numbers_against_what_follows() {
     let world = World::new(1);
     let table = Table::default();
     let follower = Catalog(Arc::clone(&table));
-    let (intake, _) = Intake::open_with(world.directories(), config(1), |_| Ok(follower)).expect("it is new");
+    let (intake, _) =
+        Intake::open_with(world.home(), world.directories(), config(1), |_| Ok(follower)).expect("it is new");
     let intake = Arc::new(intake);
     // Of many that create the same key at once, one succeeds.
     let threads: Vec<_> = (0..8u64)
@@ -97,7 +98,7 @@ fn conditions_are_checked_in_the_order_of_numbers_against_what_follows() {
 fn a_caller_who_never_catches_up_is_refused_and_never_waits_for_ever() {
     let world = World::new(4);
     let follows = Config { covered: Some(Sequence(0)), ..config(1) };
-    let (intake, _) = Intake::open(world.directories(), follows).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), follows).expect("it is new");
     let value = vec![7; 1_000];
     let mut accepted = 0;
     let refused = loop {
@@ -120,7 +121,7 @@ fn a_caller_who_never_catches_up_is_refused_and_never_waits_for_ever() {
 fn what_the_caller_does_not_know_is_replayed_in_order_and_its_logs_are_retained() {
     let world = World::new(4);
     let follows = |covered| Config { covered: Some(Sequence(covered)), ..config(covered + 2) };
-    let (intake, opened) = Intake::open(world.directories(), follows(0)).expect("it is new");
+    let (intake, opened) = Intake::open(world.home(), world.directories(), follows(0)).expect("it is new");
     assert_eq!(opened.replay.count(), 0);
     put_many(&intake, &mut BTreeMap::new(), 0..300);
     intake.delete(b"key/00003").expect("it works");
@@ -128,7 +129,7 @@ fn what_the_caller_does_not_know_is_replayed_in_order_and_its_logs_are_retained(
     intake.covered(Sequence(100));
     drop(intake);
     for covered in [100, 250, 301] {
-        let (_, opened) = Intake::open(world.directories(), follows(covered)).expect("it is there");
+        let (_, opened) = Intake::open(world.home(), world.directories(), follows(covered)).expect("it is there");
         assert_eq!(opened.last, Sequence(301));
         let replayed: Vec<_> = opened.replay.map(|change| change.expect("the logs can be read")).collect();
         assert!(replayed.iter().map(|change| change.sequence.0).eq(covered + 1..=301), "from {covered}");
@@ -140,7 +141,7 @@ fn what_the_caller_does_not_know_is_replayed_in_order_and_its_logs_are_retained(
 fn with_four_drives_no_drive_does_two_things_and_idle_ones_sleep() {
     let world = World::new(4);
     let config = Config { idle_timeout: Some(Duration::from_millis(1)), ..config(3) };
-    let (intake, _) = Intake::open(world.directories(), config).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), config).expect("it is new");
     let mut written = BTreeMap::new();
     for round in 0..20 {
         put_many(&intake, &mut written, 50 * round..50 * round + 50);
@@ -157,7 +158,7 @@ fn with_four_drives_no_drive_does_two_things_and_idle_ones_sleep() {
 #[test]
 fn what_is_overwritten_and_forgotten_gives_its_room_back() {
     let world = World::new(1);
-    let (intake, _) = Intake::open(world.directories(), config(4)).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), config(4)).expect("it is new");
     let bytes = |world: &World| world.files(0).iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
     for _ in 0..40 {
         put_many(&intake, &mut BTreeMap::new(), 0..50);
@@ -186,7 +187,7 @@ const ROOM_BYTES_MAX: usize = 2 * (12 << 10);
 #[test]
 fn a_log_lies_in_the_room_that_a_dead_one_left() {
     let (world, mut reference) = (World::new(1), BTreeMap::new());
-    let (intake, _) = Intake::open(world.directories(), config(6)).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), config(6)).expect("it is new");
     for round in 0..30 {
         put_many(&intake, &mut reference, round * 50..(round + 1) * 50);
         intake.flush().expect("it works");
@@ -197,7 +198,7 @@ fn a_log_lies_in_the_room_that_a_dead_one_left() {
     let made = world.made(0, ".log");
     assert!(made <= 15, "{made} files for 30 logs and more");
     drop(intake);
-    let (intake, opened) = Intake::open(world.directories(), config(7)).expect("it is there");
+    let (intake, opened) = Intake::open(world.home(), world.directories(), config(7)).expect("it is there");
     assert_eq!((opened.torn_bytes, intake.take_losses()), (0, Vec::new()), "what a dead log left is no torn tail");
     assert_eq!(intake.scan(b"", None).count(), reference.len());
 }
@@ -206,7 +207,7 @@ fn a_log_lies_in_the_room_that_a_dead_one_left() {
 fn a_queue_that_is_full_slows_and_then_refuses() {
     let world = World::new(1);
     let config = Config { queue_bytes: 10_000, ..config(5) };
-    let (intake, _) = Intake::open(world.directories(), config).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), config).expect("it is new");
     world.set_fault(0, intake::medium::memory::Fault::Hang);
     let change = || Change::Put { key: b"key".to_vec(), entry: Vec::new(), value: vec![1; 1000].into() };
     let mut acks = Vec::new();
@@ -234,7 +235,9 @@ fn real_files_are_found_again_and_kept_from_others() {
     let open = |seed| {
         let directory = |name: &str| DirectoryOfFiles::open(&folder.path().join(name));
         let directories = ["a", "b", "c", "d"].map(|name| Box::new(directory(name).expect("it is free")) as _);
-        Intake::open(directories.into(), config(seed)).expect("it works").0
+        Intake::open(Box::new(directory("home").expect("it is free")), directories.into(), config(seed))
+            .expect("it works")
+            .0
     };
     let mut written = BTreeMap::new();
     for seed in 1..4 {

@@ -5,7 +5,7 @@ mod common;
 
 use common::{config, wait_until};
 use intake::medium::memory::World;
-use intake::{Config, Intake, ReadError, Sequence};
+use intake::{Config, Intake, OpenError, ReadError, Sequence};
 use model::{Rng, Time};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,7 +36,7 @@ fn setting(seed: u64) -> Config {
 }
 
 fn open(world: &World, seed: u64) -> Intake {
-    Intake::open(world.directories(), setting(seed)).expect("the pool can be opened").0
+    Intake::open(world.home(), world.directories(), setting(seed)).expect("the pool can be opened").0
 }
 
 /// Keys of the older shelf which the newer one says are forgotten.
@@ -141,6 +141,17 @@ impl Pool {
 
     /// Opens `world`, twice, and looks at all keys before and after it was mended.
     fn check(&self, world: &World, damage: &Range<usize>, mends: bool, what: &str) {
+        self.check_opened(&open, world, damage, (mends, what));
+    }
+
+    /// The same with what opens it.
+    fn check_opened(
+        &self,
+        open: &dyn Fn(&World, u64) -> Intake,
+        world: &World,
+        damage: &Range<usize>,
+        (mends, what): (bool, &str),
+    ) {
         let may_be_lost = self.may_be_lost(damage);
         let check = |intake: &Intake, when: &str| {
             let gone = unreadable(intake, self, what);
@@ -179,7 +190,7 @@ impl Pool {
         drop(intake);
         let half = if self.drive < 3 { 0..3 } else { 3..6 };
         let half = half.map(|drive| world.directory(drive)).collect();
-        let (half, _) = Intake::open(half, setting(10)).expect("half of it is there");
+        let (half, _) = Intake::open(world.home(), half, setting(10)).expect("half of it is there");
         assert_eq!(unreadable(&half, self, what).len(), 0, "{what}, alone");
     }
 
@@ -246,7 +257,15 @@ fn a_shelf_that_is_cut_off_loses_what_was_cut_off_and_one_that_grew_nothing() {
     }
     for length in [0, 1, 100, 4095] {
         let world = pool.damaged(|bytes| bytes.truncate(length));
-        pool.check(&world, &(0..usize::MAX), false, &format!("cut off at {length}"));
+        // Nothing of it is left, as if it were missing.
+        let refused = Intake::open(world.home(), world.directories(), setting(7)).err();
+        let names_it = |error: &OpenError| error.to_string().contains(&pool.name);
+        assert!(matches!(&refused, Some(error @ OpenError::Incomplete(_)) if names_it(error)), "{refused:?}");
+        let accepting = |world: &World, seed| {
+            let setting = Config { accepts_losses: seed == 8, ..setting(seed) };
+            Intake::open(world.home(), world.directories(), setting).expect("it is accepted once").0
+        };
+        pool.check_opened(&accepting, &world, &(0..usize::MAX), (false, &format!("cut off at {length}")));
     }
 }
 

@@ -13,7 +13,7 @@ type Written = BTreeMap<Vec<u8>, Sequence>;
 
 fn open(world: &World, seed: u64) -> Intake {
     let config = Config { deadline: Duration::from_secs(1), ..config(seed) };
-    Intake::open(world.directories(), config).expect("the pool can be opened").0
+    Intake::open(world.home(), world.directories(), config).expect("the pool can be opened").0
 }
 
 /// The keys whose newest version cannot be read. No other version is taken for it.
@@ -93,7 +93,7 @@ fn with_two_copies_a_drive_that_breaks_takes_nothing() {
         world.set_fault(next, Fault::None);
         // It stays so when it is opened without that drive, and with it again.
         let there: Vec<_> = (0..6).filter(|drive| *drive != broken).map(|drive| world.directory(drive)).collect();
-        let (intake, opened) = Intake::open(there, config(21)).expect("five are there");
+        let (intake, opened) = Intake::open(world.home(), there, config(21)).expect("five are there");
         assert_eq!(opened.missing.len(), 1);
         assert_eq!(unreadable(&intake, &written), Vec::<Vec<u8>>::new());
         put_many(&intake, &mut written, 50..120);
@@ -114,7 +114,7 @@ fn a_drive_that_is_missing_is_known_to_be_and_comes_back_without_old_versions() 
     intake.flush().expect("the drives work");
     drop(intake);
     let three: Vec<_> = (0..3).map(|drive| world.directory(drive)).collect();
-    let (intake, opened) = Intake::open(three, config(31)).expect("three are there");
+    let (intake, opened) = Intake::open(world.home(), three, config(31)).expect("three are there");
     assert_eq!(opened.missing.len(), 1);
     let gone = unreadable(&intake, &written);
     assert!(!gone.is_empty());
@@ -148,7 +148,7 @@ fn what_is_gone_stays_gone_when_a_missing_drive_comes_back_after_merges() {
     }
     drop(intake);
     let binary = Config { fan_in: 2, ..config(71) };
-    let (intake, opened) = Intake::open(vec![world.directory(0)], binary).expect("one is there");
+    let (intake, opened) = Intake::open(world.home(), vec![world.directory(0)], binary).expect("one is there");
     assert_eq!(opened.missing.len(), 1);
     for key in written.keys().take(4) {
         intake.delete(key).expect("one is there");
@@ -191,7 +191,8 @@ fn a_drive_that_fills_is_left_and_one_alone_refuses_until_there_is_room() {
 
 /// Opens one rotation of `world` alone, as if the drives of the other one were gone.
 fn open_half(world: &World, drives: std::ops::Range<usize>, seed: u64) -> Intake {
-    Intake::open(drives.map(|drive| world.directory(drive)).collect(), config(seed)).expect("half of it is there").0
+    let drives = drives.map(|drive| world.directory(drive)).collect();
+    Intake::open(world.home(), drives, config(seed)).expect("half of it is there").0
 }
 
 #[test]
@@ -286,12 +287,12 @@ fn rot_is_named_and_all_else_is_read() {
 fn a_change_whose_value_has_rotted_is_replayed_all_the_same() {
     let world = World::new(1);
     let follows = |seed| Config { covered: Some(Sequence(0)), ..config(seed) };
-    let (intake, _) = Intake::open(world.directories(), follows(65)).expect("it is new");
+    let (intake, _) = Intake::open(world.home(), world.directories(), follows(65)).expect("it is new");
     put_many(&intake, &mut Written::new(), 0..30);
     drop(intake);
     let name = world.files(0).into_iter().map(|(name, _)| name).find(|name| name.contains(".log"));
     world.corrupt(0, &name.expect("there is a log"), |bytes| bytes[6100] ^= 1);
-    let (intake, opened) = Intake::open(world.directories(), follows(66)).expect("it is there");
+    let (intake, opened) = Intake::open(world.home(), world.directories(), follows(66)).expect("it is there");
     assert_eq!(intake.take_losses().len(), 1);
     let replayed: Vec<u64> = opened.replay.map(|change| change.expect("it can be read").sequence.0).collect();
     assert_eq!(replayed, (1..=30).collect::<Vec<u64>>(), "only the value of one of them is gone");

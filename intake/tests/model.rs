@@ -19,7 +19,7 @@ fn crash_often(seed: u64, drives: usize) {
     let world = World::new(drives);
     let mut run = Run::new();
     {
-        let (intake, _) = Intake::open(world.directories(), config(seed)).expect("it is new");
+        let (intake, _) = Intake::open(world.home(), world.directories(), config(seed)).expect("it is new");
         for _ in 0..OPERATIONS {
             run.step(&intake, &world, &mut rng);
         }
@@ -37,7 +37,8 @@ fn crash_often(seed: u64, drives: usize) {
 fn reopen(world: &World, allowed: &[Reference], seed: u64, rng: &mut Rng, depth: u32) {
     let begin = world.position();
     let run = {
-        let (intake, opened) = Intake::open(world.directories(), config(seed)).expect("a crash leaves a pool");
+        let (intake, opened) =
+            Intake::open(world.home(), world.directories(), config(seed)).expect("a crash leaves a pool");
         let found = contents(&intake);
         assert!(allowed.contains(&found), "seed {seed}: {} keys, none of {} states", found.len(), allowed.len());
         assert_eq!(intake.take_losses(), [], "a crash is no rot");
@@ -92,10 +93,11 @@ fn a_crash_of_two_rotations_leaves_every_acknowledged_change_and_no_other() {
 fn a_pool_can_be_made_again_wherever_making_it_was_cut_short() {
     let mut rng = Rng::for_thing(7, 7);
     let world = World::new(6);
-    drop(Intake::open(world.directories(), config(1)).expect("it is new"));
+    drop(Intake::open(world.home(), world.directories(), config(1)).expect("it is new"));
     for position in 0..=world.position() {
         let after = world.crash(position, &mut rng);
-        let (intake, opened) = Intake::open(after.directories(), config(2)).expect("a crash leaves a pool, or none");
+        let (intake, opened) =
+            Intake::open(after.home(), after.directories(), config(2)).expect("a crash leaves a pool, or none");
         assert_eq!((opened.missing.len(), opened.copies, contents(&intake).len()), (0, 2, 0), "at {position}");
     }
 }
@@ -111,7 +113,7 @@ fn crash_and_compare(seed: u64) {
     let world = World::new(6);
     let mut run = Run::new();
     {
-        let (intake, _) = Intake::open(world.directories(), config(seed)).expect("it is new");
+        let (intake, _) = Intake::open(world.home(), world.directories(), config(seed)).expect("it is new");
         for _ in 0..100 {
             run.step(&intake, &world, &mut rng);
         }
@@ -119,12 +121,14 @@ fn crash_and_compare(seed: u64) {
     for round in 0..60 {
         let position = world.position() / 2 + rng.below(world.position() as u64 / 2) as usize;
         let after = world.crash(position, &mut rng);
-        let (intake, _) = Intake::open(after.directories(), config(1000 + round)).expect("a crash leaves a pool");
+        let (intake, _) =
+            Intake::open(after.home(), after.directories(), config(1000 + round)).expect("a crash leaves a pool");
         let found = contents(&intake);
         drop(intake);
         for half in [0..3, 3..6] {
             let there = half.map(|drive| after.directory(drive)).collect();
-            let (intake, opened) = Intake::open(there, config(2000 + round)).expect("half of it is there");
+            let (intake, opened) =
+                Intake::open(after.home(), there, config(2000 + round)).expect("half of it is there");
             assert_eq!(opened.missing.len(), 3);
             let numbers = |contents: &Reference| contents.values().map(|(sequence, ..)| sequence.0).collect::<Vec<_>>();
             assert_eq!(numbers(&contents(&intake)), numbers(&found), "round {round}");

@@ -69,6 +69,7 @@ const WORKSHOP: &str = "workshop";
 pub(crate) const JOURNAL: &str = "journal";
 const DRIVES: &str = "drives";
 const POOL: &str = "pool";
+pub(crate) const MANIFEST: &str = "manifest";
 const MOUNTS: &str = "mounts";
 /// Holds the rack's uuid while `init` works, so that labels it left on drives elsewhere are known for its own.
 const UNFINISHED: &str = "unfinished";
@@ -309,6 +310,11 @@ impl DataDir {
     pub fn emulated_pool_drive(&self, index: usize) -> Option<PoolDriveId> {
         let drive = self.rack.pool.get(index)?;
         (drive.path.is_none() && !self.has_devices()).then_some(PoolDriveId(index as u32))
+    }
+
+    /// The directory of the pool's manifest: apart from the pool, so that it is not lost with it.
+    pub fn manifest(&self) -> PathBuf {
+        self.path.join(MANIFEST)
     }
 
     /// The drives of the pool that are whole disks, on which their directories are.

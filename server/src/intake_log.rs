@@ -123,10 +123,11 @@ impl IntakeLog {
             return Ok(None);
         }
         let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
-        Self::at(dir, &places, |directories, entropy| {
+        Self::at(dir, &places, |home, directories, entropy| {
             let deadline = deadline.filter(|_| directories.len() > 1);
-            Self::open_in(directories, entropy, |config| {
-                (config.needs_all, config.idle_timeout) = (needs_all, idle_timeout);
+            Self::open_in(home, directories, entropy, |config| {
+                (config.needs_all, config.accepts_losses) = (needs_all, is_given_up);
+                config.idle_timeout = idle_timeout;
                 config.deadline = deadline.unwrap_or(config.deadline);
             })
         })
@@ -143,7 +144,8 @@ impl IntakeLog {
             return Err(missing(&places));
         }
         let needs_all = SqliteStore::needs_log(dir.catalog());
-        let look = |directories, entropy| Self::look(directories, entropy, needs_all);
+        let look =
+            |home, directories, entropy| Self::look(home, directories, entropy, |config| config.needs_all = needs_all);
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
@@ -153,14 +155,15 @@ impl IntakeLog {
     /// [`ServerError`].
     pub(crate) fn look_at_what_is_left(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
         let places = IntakePlaces::of(dir);
-        let look = |directories, entropy| Self::look(directories, entropy, false);
+        let look =
+            |home, directories, entropy| Self::look(home, directories, entropy, |config| config.accepts_losses = true);
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
         dir: &DataDir,
         places: &IntakePlaces,
-        open: impl Fn(Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
+        open: impl Fn(Box<dyn Directory>, Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
     ) -> Result<Arc<Self>, ServerError> {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy)
@@ -176,14 +179,17 @@ impl IntakeLog {
             Ok(Box::new(PoolDirectory { files, drive, power: power.clone() }))
         };
         let opened = places.directories(open_one).and_then(|(found, unmounted)| {
-            let log = open(found, u128::from_le_bytes(entropy)).map_err(in_places)?;
+            let home = Box::new(DirectoryOfFiles::open(&dir.manifest())?);
+            let log = open(home, found, u128::from_le_bytes(entropy)).map_err(in_places)?;
             let (disks, started) = (Arc::clone(places.disks()), places.started().to_vec());
             let shown = places.shown();
             Ok(Arc::new(Self { places: shown, unmounted, power: power.clone(), powered, disks, started, ..log }))
         });
         opened.map_err(|error| {
-            if error.kind() == io::ErrorKind::NotConnected {
-                return missing(places);
+            match error.kind() {
+                io::ErrorKind::NotConnected => return missing(places),
+                io::ErrorKind::InvalidData => return incomplete(&error),
+                _ => {}
             }
             let mend = "see that it is a directory that can be read and written, on a disk that has some room";
             ServerError::Refused(format!("opening the log of small objects {error}; {mend}"))
@@ -194,10 +200,16 @@ impl IntakeLog {
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    fn look(directories: Vec<Box<dyn Directory>>, entropy: u128, needs_all: bool) -> io::Result<Self> {
+    fn look(
+        home: Box<dyn Directory>,
+        directories: Vec<Box<dyn Directory>>,
+        entropy: u128,
+        set: impl FnOnce(&mut Config),
+    ) -> io::Result<Self> {
         let over = |directory| Box::new(Overlay::over(directory)) as Box<dyn Directory>;
-        Self::open_in(directories.into_iter().map(over).collect(), entropy, |config| {
-            (config.is_look, config.needs_all) = (true, needs_all);
+        Self::open_in(over(home), directories.into_iter().map(over).collect(), entropy, |config| {
+            config.is_look = true;
+            set(config);
         })
     }
 
@@ -275,18 +287,24 @@ impl IntakeLog {
     /// # Errors
     /// If it cannot be used; the message says why.
     pub fn over(
+        home: Box<dyn Directory>,
         directories: Vec<Box<dyn Directory>>,
         entropy: u128,
         set: impl FnOnce(&mut Config),
     ) -> io::Result<Self> {
-        Self::open_in(directories, entropy, set)
+        Self::open_in(home, directories, entropy, set)
     }
 
     /// Opens the intake in these directories, or makes it, with what `set` sets.
     ///
     /// # Errors
     /// If it cannot be used; the message says why.
-    fn open_in(directories: Vec<Box<dyn Directory>>, entropy: u128, set: impl FnOnce(&mut Config)) -> io::Result<Self> {
+    fn open_in(
+        home: Box<dyn Directory>,
+        directories: Vec<Box<dyn Directory>>,
+        entropy: u128,
+        set: impl FnOnce(&mut Config),
+    ) -> io::Result<Self> {
         let clock = || Time::ZERO + disk::clock::monotonic().saturating_duration_since(epoch());
         let mut config = Config::new(entropy, clock);
         config.batch_bytes = BATCH_BYTES;
@@ -294,9 +312,10 @@ impl IntakeLog {
         // The catalog says by its own number what it has: everything that is still in logs is shown to it.
         config.covered = Some(intake::Sequence(0));
         set(&mut config);
-        let opened = Intake::open(directories, config);
+        let opened = Intake::open(home, directories, config);
         let (intake, Opened { replay, torn_bytes, pool, .. }) = opened.map_err(|error| match error {
             OpenError::LacksDrives => io::Error::new(io::ErrorKind::NotConnected, error),
+            OpenError::Incomplete(_) | OpenError::Manifest(_) => io::Error::new(io::ErrorKind::InvalidData, error),
             OpenError::Drive { drive, error: ReadError::Damaged(damage) } => io::Error::other(format!(
                 "its file intake.pool on drive {drive} of the pool is damaged ({damage}): restore it from a copy of \
                  the data directory; it never changes but when a drive joins the pool"
@@ -352,6 +371,15 @@ fn missing(places: &IntakePlaces) -> ServerError {
          both it and catalog.db from one backup; if it is lost, set accept_older_catalog = true in larder.toml and \
          start again",
         places.shown()
+    ))
+}
+
+/// The refusal to go on without what the manifest names.
+fn incomplete(error: &io::Error) -> ServerError {
+    ServerError::Refused(format!(
+        "{error}; put back what is missing, or restore the log, the directory manifest and catalog.db from one backup; \
+         if it is lost, set accept_older_catalog = true in larder.toml and start again: what was in it is answered \
+         with an error then"
     ))
 }
 
@@ -647,9 +675,10 @@ mod tests {
     }
 
     fn open(dir: &Path) -> (SqliteStore, Arc<IntakeLog>) {
-        let one = |_, place: &Path| Ok(Box::new(DirectoryOfFiles::open(place)?) as Box<dyn Directory>);
+        let one = |_, place: &Path| -> io::Result<Box<dyn Directory>> { Ok(Box::new(DirectoryOfFiles::open(place)?)) };
         let (directories, _) = IntakePlaces::at(dir, vec![dir.join("intake")]).directories(one).unwrap();
-        let log = Arc::new(IntakeLog::open_in(directories, u128::from(getrandom::u64().unwrap()), |_| ()).unwrap());
+        let (home, entropy) = (one(0, &dir.join("manifest")).unwrap(), u128::from(getrandom::u64().unwrap()));
+        let log = Arc::new(IntakeLog::open_in(home, directories, entropy, |_| ()).unwrap());
         let store = SqliteStore::open_with_log(dir.join("catalog"), SqliteOptions::default(), log.clone());
         (store.unwrap(), log)
     }

@@ -85,14 +85,15 @@ fn put_all(settings: &Settings, intake: &Intake) -> Vec<f64> {
 
 fn main() {
     let settings = Settings::parsed();
-    let opened = |dir: &String| -> Box<dyn Directory> {
-        Box::new(DirectoryOfFiles::open(&Path::new(dir).join("intake")).expect("the directory can be used"))
+    let opened = |dir: &String, name: &str| -> Box<dyn Directory> {
+        Box::new(DirectoryOfFiles::open(&Path::new(dir).join(name)).expect("the directory can be used"))
     };
-    let directories: Vec<_> = settings.dirs.iter().map(opened).collect();
+    let directories: Vec<_> = settings.dirs.iter().map(|dir| opened(dir, "intake")).collect();
+    let home = opened(&settings.dirs[0], "manifest");
     let started = Instant::now();
     let clock = move || Time::from_nanos(started.elapsed().as_nanos() as u64);
     let config = Config { log_bytes: settings.log_bytes, ..Config::new(u128::from(settings.seed) + 1, clock) };
-    let (intake, _) = Intake::open(directories, config).expect("the directories are new");
+    let (intake, _) = Intake::open(home, directories, config).expect("the directories are new");
     let began = Instant::now();
     let took = put_all(&settings, &intake);
     let seconds = began.elapsed().as_secs_f64();

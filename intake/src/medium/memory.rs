@@ -75,23 +75,32 @@ enum Data {
 }
 
 impl World {
-    /// `drives` empty drives, which are awake.
+    /// `drives` empty drives, which are awake, and a home.
     pub fn new(drives: usize) -> Self {
         let world = Self::default();
-        world.0.state.lock().drives = vec![DriveState { awake: true, ..DriveState::default() }; drives];
+        world.0.state.lock().drives = vec![DriveState { awake: true, ..DriveState::default() }; drives + 1];
         world
     }
 
-    /// A drive. `drive` must be below the number of drives.
+    /// A drive. `drive` must be below the number of drives, or the home.
     pub fn directory(&self, drive: usize) -> Box<dyn Directory> {
         assert!(drive < self.0.state.lock().drives.len(), "drive {drive} is there");
         Box::new(MemoryDirectory { world: self.clone(), drive })
     }
 
-    /// All drives.
+    /// All drives; the home is none of them.
     pub fn directories(&self) -> Vec<Box<dyn Directory>> {
-        let drives = self.0.state.lock().drives.len();
-        (0..drives).map(|drive| self.directory(drive)).collect()
+        (0..self.home_drive()).map(|drive| self.directory(drive)).collect()
+    }
+
+    /// The home of an intake, where its manifest is kept.
+    pub fn home(&self) -> Box<dyn Directory> {
+        self.directory(self.home_drive())
+    }
+
+    /// The number by which faults and files of the home are asked for.
+    pub fn home_drive(&self) -> usize {
+        self.0.state.lock().drives.len() - 1
     }
 
     /// Entries of the journal so far.

@@ -5,9 +5,12 @@
 //! - the draft is one file, closed and synced, before anything is moved;
 //! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
 //!   never lies beside the log of another;
+//! - the manifest of the pool goes with it: what the new catalog needs and the pool lacks was found by the recovery, and
+//!   a start takes the rest as it is;
 //! - the new catalog gets its name by one rename, the last step. In between there is no catalog: a start says so, and
 //!   names the recovery, which begins again.
 
+use crate::data_dir::MANIFEST;
 use crate::error::ServerError;
 use disk::clock::wall_ms;
 use std::fs::{self, File};
@@ -54,6 +57,9 @@ pub(super) fn publish(place: &Path, draft: &Path) -> Result<Option<String>, Serv
         let (from, to) = (with_end(place, end), with_end(&aside, end));
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
+    let (from, to) =
+        (place.with_file_name(MANIFEST), place.with_file_name(format!("{MANIFEST}.replaced-{}", wall_ms())));
+    unless_missing("moving", &from, fs::rename(&from, &to))?;
     sync_directory(place)?;
     fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
     sync_directory(place)?;

@@ -99,7 +99,7 @@ const LOG_BYTES: u64 = 48 * KIB;
 impl OwnLog {
     /// The log on `pool`, and `catalog` behind it, whose pool that is.
     fn open(pool: World, catalog: MemoryStore, entropy: u128) -> (Self, MemoryStore) {
-        let log = IntakeLog::over(pool.directories(), entropy, |config| {
+        let log = IntakeLog::over(pool.home(), pool.directories(), entropy, |config| {
             (config.log_bytes, config.fan_in) = (LOG_BYTES, 3);
         });
         let log = Arc::new(log.unwrap());

@@ -110,9 +110,10 @@ fn redb_serves_damage(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<boo
 fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<dyn Error>> {
     let began = Instant::now();
     let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
-    let directory: Box<dyn Directory> = Box::new(DirectoryOfFiles::open(path)?);
+    let open = |name| DirectoryOfFiles::open(&path.join(name));
+    let (home, drive): (Box<dyn Directory>, Box<dyn Directory>) = (Box::new(open("manifest")?), Box::new(open("intake")?));
     let config = Config { log_bytes: 1 << 30, queue_bytes: 1 << 30, ..Config::new(7, clock) };
-    let (intake, _) = Intake::open(vec![directory], config)?;
+    let (intake, _) = Intake::open(home, vec![drive], config)?;
     let acks: Result<Vec<_>, _> = records
         .iter()
         .map(|(key, value)| {

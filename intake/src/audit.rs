@@ -1,0 +1,160 @@
+//! Compares the files of a pool with its manifest, when the pool is opened.
+//!
+//! 1. A file that is named counts, unless the manifest says that it is dead. One that is not named is a draft of the
+//!    last run, or was left by one before; or nobody knows whose it is, and the manifest is older than the pool.
+//! 2. What is named and is not there is **absent**: it is lost, and what it held is answered with an error, until it is
+//!    there again or another rotation has given it back. What has its name and is something else is absent as well.
+//! 3. A pool that lacks something which no other rotation has is not opened, unless that is accepted
+//!    ([`crate::Config::accepts_losses`]). Nothing has been changed by then but drafts, which are removed.
+//! 4. The new manifest names all that is there, and what is absent.
+//!
+//! A pool from before there were manifests is taken as it is.
+
+use crate::config::Config;
+use crate::drive::Drive;
+use crate::error::OpenError;
+use crate::log::RECORDS_OFFSET;
+use crate::lost::Loss;
+use crate::manifest::{Entry, FileKind, Keeper, Kept, Manifest, Slots, Standing, State};
+use crate::names::{DriveUuid, FileId};
+use crate::opening::OpenedCycle;
+use crate::record::Sequence;
+use crate::shared::{CycleShared, Shared};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a rotation lacks, and up to which number another one must have everything in its place.
+#[derive(Debug)]
+pub(crate) struct Lack {
+    pub(crate) what: String,
+    pub(crate) last: Sequence,
+}
+
+/// The manifest to go by; `None` if there has never been one, or it is given up.
+pub(crate) fn manifest(
+    kept: Kept,
+    has_one: bool,
+    config: &Config,
+) -> Result<(Option<Manifest>, Option<String>), OpenError> {
+    let problem = match kept {
+        Kept::Whole(manifest) => return Ok((Some(manifest), None)),
+        Kept::None if !has_one => return Ok((None, None)),
+        Kept::None => "is missing".to_owned(),
+        Kept::Damaged(damage) => format!("is damaged: {damage}"),
+    };
+    // Whoever knows what there must be misses it himself.
+    if config.needs_all && !config.accepts_losses {
+        return Err(OpenError::Manifest(problem));
+    }
+    Ok((None, Some(problem)))
+}
+
+/// What `manifest` says of a file on `drive`.
+pub(crate) fn standing(manifest: Option<&Manifest>, drive: &Drive, file: FileId) -> Standing {
+    manifest.map_or(Standing::Alive, |manifest| manifest.standing(drive.uuid, file))
+}
+
+/// What is named as alive, or as lost, on `drives` that can be read, and is none of the files that are `there`.
+pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &[FileId]) -> Vec<Entry> {
+    let is_absent = |entry: &&Entry| {
+        let is_wanted = match entry.state {
+            State::Live | State::Lost => entry.kind == FileKind::Shelf || has_records(entry),
+            State::Retained | State::Replaced | State::Dead => false,
+        };
+        is_wanted && drives.contains(&entry.drive) && !there.contains(&entry.file)
+    };
+    manifest.iter().flat_map(|manifest| &manifest.files).filter(is_absent).cloned().collect()
+}
+
+/// Refuses a pool that lacks what no other rotation has, or whose manifest is older.
+pub(crate) fn check(shared: &Shared, opened: &[OpenedCycle]) -> Result<(), OpenError> {
+    if shared.config.accepts_losses {
+        return Ok(());
+    }
+    let strange: Vec<_> = opened.iter().flat_map(|cycle| cycle.strange.iter().cloned()).collect();
+    if !strange.is_empty() {
+        let problem = format!("is older than the files of the pool: it does not know {}", strange.join(", "));
+        return Err(OpenError::Manifest(problem));
+    }
+    let mut lacking = Vec::new();
+    for (cycle, opened) in shared.cycles.iter().zip(opened) {
+        let is_elsewhere = |lack: &Lack| {
+            let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
+            others.into_iter().any(|view| view.is_whole() && view.last() >= lack.last)
+        };
+        lacking.extend(opened.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
+    }
+    if lacking.is_empty() { Ok(()) } else { Err(OpenError::Incomplete(lacking)) }
+}
+
+/// Begins the manifest of this run: what `book` says of drives that are not there, and what was found on the others.
+pub(crate) fn begin(
+    shared: &Shared,
+    slots: Slots,
+    book: Option<Manifest>,
+    opened: &[OpenedCycle],
+) -> Result<(), OpenError> {
+    let last = Sequence(shared.last.load(Ordering::Relaxed));
+    let is_first = book.is_none();
+    let mut manifest = book.unwrap_or_else(|| Manifest { pool: shared.pool, ..Manifest::default() });
+    for (cycle, opened) in shared.cycles.iter().zip(opened) {
+        let (all, there) = cycle.members();
+        if is_first {
+            let away = all.iter().filter(|drive| !there.contains(drive));
+            manifest.unknown.extend(away.map(|drive| (*drive, last)));
+        }
+        manifest.unknown.retain(|(drive, _)| !there.contains(drive));
+        name_all(&mut manifest, cycle, opened, &there, last);
+    }
+    manifest.begin_run(shared.config.entropy as u64);
+    let keeper = Keeper::begin(slots, manifest).map_err(OpenError::Home)?;
+    assert!(shared.keeper.set(Mutex::new(keeper)).is_ok(), "a pool is opened once");
+    Ok(())
+}
+
+/// Names all files on drives of `cycle` that are `there`.
+fn name_all(manifest: &mut Manifest, cycle: &CycleShared, opened: &OpenedCycle, there: &[DriveUuid], last: Sequence) {
+    let unreadable = cycle.unreadable.lock();
+    let damaged: Vec<Entry> = unreadable
+        .iter()
+        .map(|shelf| {
+            let (kind, drive, file) = (FileKind::Shelf, shelf.drive.uuid, shelf.file);
+            let unknown = Entry { kind, state: State::Live, drive, file, bytes: 0, sealed: true, last, keys: None };
+            Entry { state: State::Lost, ..manifest.entry(file).cloned().unwrap_or(unknown) }
+        })
+        .collect();
+    manifest.files.retain(|entry| !there.contains(&entry.drive));
+    let view = cycle.view();
+    let shelves = view.shelves.iter().map(|shelf| Entry::of_shelf(shelf));
+    let logs = opened.logs.iter().map(|table| Entry::of_log(table, true));
+    let retained = opened.dead.iter().map(|table| Entry { state: State::Retained, ..Entry::of_log(table, true) });
+    let dead = opened.gone.iter().map(|shelf| Entry { state: State::Dead, ..Entry::of_shelf(shelf) });
+    let absent = opened.absent.iter().map(|entry| Entry { state: State::Lost, ..entry.clone() });
+    for entry in shelves.chain(logs).chain(retained).chain(dead).chain(damaged).chain(absent) {
+        if there.contains(&entry.drive) {
+            manifest.name(entry);
+        }
+    }
+}
+
+/// Whether a log that is alive has records, as far as is known.
+pub(crate) fn has_records(entry: &Entry) -> bool {
+    matches!(entry.state, State::Live | State::Lost) && entry.bytes > RECORDS_OFFSET
+}
+
+impl OpenedCycle {
+    /// Takes note of what is absent.
+    pub(crate) fn miss(&mut self, drives: &[Option<Arc<Drive>>], entry: Entry) {
+        let name = entry.kind.name(entry.file).to_string();
+        let place = drives.iter().flatten().find(|drive| drive.uuid == entry.drive);
+        let place = place.map(|drive| drive.directory.place()).unwrap_or_default();
+        if entry.state == State::Live {
+            let what = format!("{name} (missing in {place})");
+            self.lacks.push(Lack { what, last: entry.last });
+        }
+        self.lost.push(entry.lost_part());
+        self.losses.push(Loss::File { name, drive: entry.drive, problem: "it is missing".into() });
+        self.absent.push(entry);
+    }
+}
