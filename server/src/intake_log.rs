@@ -24,6 +24,7 @@ use disk::device::PoolDisks;
 use futures::future::BoxFuture;
 use intake::medium::Directory;
 use intake::medium::files::DirectoryOfFiles;
+use intake::medium::memory::World;
 use intake::medium::overlay::Overlay;
 use intake::{
     Ack, Change, Config, ENTRY_BYTES_MAX, Intake, Kind, OpenError, Opened, PoolUuid, PutError, ReadError, Replay,
@@ -123,7 +124,8 @@ impl IntakeLog {
             return Ok(None);
         }
         let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
-        Self::at(dir, &places, |home, directories, entropy| {
+        Self::at(dir, &places, |directories, entropy| {
+            let home = Box::new(DirectoryOfFiles::open(&dir.manifest())?);
             let deadline = deadline.filter(|_| directories.len() > 1);
             Self::open_in(home, directories, entropy, |config| {
                 (config.needs_all, config.accepts_losses) = (needs_all, is_given_up);
@@ -144,8 +146,9 @@ impl IntakeLog {
             return Err(missing(&places));
         }
         let needs_all = SqliteStore::needs_log(dir.catalog());
-        let look =
-            |home, directories, entropy| Self::look(home, directories, entropy, |config| config.needs_all = needs_all);
+        let look = |directories, entropy| {
+            Self::look(home_of_look(dir)?, directories, entropy, |config| config.needs_all = needs_all)
+        };
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
@@ -155,15 +158,16 @@ impl IntakeLog {
     /// [`ServerError`].
     pub(crate) fn look_at_what_is_left(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
         let places = IntakePlaces::of(dir);
-        let look =
-            |home, directories, entropy| Self::look(home, directories, entropy, |config| config.accepts_losses = true);
+        let look = |directories, entropy| {
+            Self::look(home_of_look(dir)?, directories, entropy, |config| config.accepts_losses = true)
+        };
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
         dir: &DataDir,
         places: &IntakePlaces,
-        open: impl Fn(Box<dyn Directory>, Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
+        open: impl Fn(Vec<Box<dyn Directory>>, u128) -> io::Result<Self>,
     ) -> Result<Arc<Self>, ServerError> {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy)
@@ -179,8 +183,7 @@ impl IntakeLog {
             Ok(Box::new(PoolDirectory { files, drive, power: power.clone() }))
         };
         let opened = places.directories(open_one).and_then(|(found, unmounted)| {
-            let home = Box::new(DirectoryOfFiles::open(&dir.manifest())?);
-            let log = open(home, found, u128::from_le_bytes(entropy)).map_err(in_places)?;
+            let log = open(found, u128::from_le_bytes(entropy)).map_err(in_places)?;
             let (disks, started) = (Arc::clone(places.disks()), places.started().to_vec());
             let shown = places.shown();
             Ok(Arc::new(Self { places: shown, unmounted, power: power.clone(), powered, disks, started, ..log }))
@@ -372,6 +375,12 @@ fn missing(places: &IntakePlaces) -> ServerError {
          start again",
         places.shown()
     ))
+}
+
+/// The home of an intake that is only looked at: nothing is made if there is none.
+fn home_of_look(dir: &DataDir) -> io::Result<Box<dyn Directory>> {
+    let place = dir.manifest();
+    if place.exists() { Ok(Box::new(DirectoryOfFiles::open(&place)?)) } else { Ok(World::new(0).home()) }
 }
 
 /// The refusal to go on without what the manifest names.
