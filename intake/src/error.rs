@@ -48,9 +48,12 @@ pub enum ReadError {
     /// The drive failed.
     #[error("the drive failed: {0}")]
     Drive(#[from] io::Error),
-    /// It is not there, but may have been on what was lost.
+    /// It is not there, but may have been on what was lost for good.
     #[error("it may have been on what was lost")]
     Lost,
+    /// It is not there, but may be on a drive that is missing.
+    #[error("it may be on a drive of the pool that is missing")]
+    Away,
     /// What lies there is not what was written.
     #[error("what was read is damaged: {0}")]
     Damaged(#[from] Damage),

@@ -227,6 +227,7 @@ impl View {
         let is_there = |version: &Version| version.kind == Kind::Put && version.stored.sequence > hidden;
         match version.filter(is_there) {
             Some(version) => Ok(Some(version.stored)),
+            None if self.may_have_lost(key, sequence) && self.missing => Err(ReadError::Away),
             None if self.may_have_lost(key, sequence) => Err(ReadError::Lost),
             None => Ok(None),
         }

@@ -26,7 +26,7 @@ fn unreadable(intake: &Intake, written: &Written) -> Vec<Vec<u8>> {
                 assert!(!stored.certain, "an older version is not taken for the newest");
                 gone.push(key.clone());
             }
-            Err(ReadError::Lost) => gone.push(key.clone()),
+            Err(ReadError::Lost | ReadError::Away) => gone.push(key.clone()),
             other => panic!("{key:?}: {other:?}"),
         }
     }

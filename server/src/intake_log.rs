@@ -357,7 +357,8 @@ impl IntakeLog {
         let done = tokio::task::spawn_blocking(move || read(&intake)).await;
         done.map_err(io::Error::other)?.map_err(|error| match error {
             ReadError::Drive(error) => error,
-            other => io::Error::other(other),
+            error @ ReadError::Away => io::Error::other(error),
+            error @ (ReadError::Lost | ReadError::Damaged(_)) => io::Error::new(io::ErrorKind::InvalidData, error),
         })
     }
 }

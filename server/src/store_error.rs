@@ -3,6 +3,7 @@
 use crate::recall::RecallError;
 use crate::refusals::Why;
 use catalog::CatalogError;
+use disk::DriveError;
 use engine::Rejection;
 use s3::store::ServiceError;
 use std::time::Duration;
@@ -55,10 +56,11 @@ pub(crate) fn stage_error(error: StageError) -> ServiceError {
 }
 
 pub(crate) fn damaged(error: &workshop::ReadError) -> ServiceError {
-    match error.slot() {
-        Some(_) => ServiceError::Damaged(error.to_string()),
-        None => ServiceError::Unavailable { reason: error.to_string() },
+    let is_for_good = matches!(error, workshop::ReadError::Drive(DriveError::Medium { .. }));
+    if is_for_good || error.slot().is_some() {
+        return ServiceError::Damaged(error.to_string());
     }
+    ServiceError::Unavailable { reason: error.to_string() }
 }
 
 pub(crate) fn recall_error(error: RecallError) -> ServiceError {

@@ -59,6 +59,9 @@ pub enum Removal {
 }
 
 /// Staged files as records, sorted by the names of their objects.
+///
+/// An error of the kind [`io::ErrorKind::InvalidData`] says that a record is damaged, or lost for good; one of any other
+/// kind may pass.
 pub trait SmallRecords: Send + Sync + 'static {
     /// The length of the record at `at` in bytes; `None` if there is none.
     fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>>;
@@ -269,7 +272,11 @@ fn put_at(bytes: &mut Vec<u8>, end: u64, offset: u64, data: &[u8]) -> bool {
 }
 
 fn failed(name: &FileName, source: io::Error) -> DriveError {
-    DriveError::Io { context: format!("the record of {name}"), source }
+    let context = format!("the record of {name}");
+    if source.kind() == io::ErrorKind::InvalidData {
+        return DriveError::Medium { context, error: source.to_string() };
+    }
+    DriveError::Io { context, source }
 }
 
 #[async_trait]
