@@ -292,6 +292,11 @@ impl Intake {
         self.shared.cycles.iter().any(|cycle| cycle.view().is_whole())
     }
 
+    /// Whether a drive is missing or has failed, and what cannot be read may be on it.
+    pub fn lacks_drive(&self) -> bool {
+        self.shared.cycles.iter().any(|cycle| cycle.view().missing)
+    }
+
     fn submission(&self, change: Change, prepare: Option<Prepare>) -> Result<(Submission, Ack), PutError> {
         let (kind, key, entry, value) = match change {
             Change::Put { key, entry, value } => (Kind::Put, key, entry, value),

@@ -532,6 +532,10 @@ impl SmallRecords for IntakeLog {
     fn are_all_known(&self) -> bool {
         self.intake.is_whole()
     }
+
+    fn lacks_drive(&self) -> bool {
+        self.intake.lacks_drive()
+    }
 }
 
 impl<'a> Part<'a> {

@@ -1,7 +1,6 @@
 """What can be damaged in a data directory, and how: for the cells of the damage matrix (`damage_matrix.py`).
 
-The log of small objects has the segments `*.log`, which become shelves. A manifest will be a kind of its own once the
-product writes one.
+The log of small objects has the segments `*.log`, which become shelves; the manifest names both.
 """
 
 import os
@@ -149,6 +148,8 @@ KINDS = {
     "log": Kind(among(newest, *INTAKE, match=r"\.log$"), counted_up, ("intake",), places=in_log),
     "log that is a shelf": Kind(superseded, counted_up, ("intake",)),
     "label of the intake": Kind(at(*INTAKE, "intake.pool"), named_new, ("intake",)),
+    "slot of the manifest": Kind(among(newest, "manifest", match=r"\.manifest-"), counted_up, ("manifest",)),
+    "manifest (all of it)": Kind(at("manifest"), named_new, ("manifest",), folder=True),
     "snapshot": Kind(among(largest, *JOURNAL, match=r"\.snapshot$"), counted_up, ("journal",)),
     "segment": Kind(among(largest, *JOURNAL, match=r"\.journal$"), counted_up, ("journal",)),
     "catalog.db": Kind(at("catalog.db"), lambda path: f"{path}.damaged-1", places=in_database),
@@ -184,6 +185,7 @@ GROUPS = {
     "drive": ("label of a drive", "owner mark of a drive"),
     "workshop": ("owner mark of the workshop", "staged file", "run mark", "workshop (all of it)", "staged (all of it)"),
     "intake": ("owner mark of the intake", "label of the intake", "intake (all of it)"),
+    "manifest": ("slot of the manifest", "manifest (all of it)"),
     "journal": ("snapshot", "segment", "journal (all of it)"),
     "catalog": CATALOG,
     "data directory": ("runs", "identity", "rack.toml", "credentials"),

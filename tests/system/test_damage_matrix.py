@@ -49,6 +49,9 @@ class Matrix(unittest.TestCase):
     def test_intake(self):
         self.holds("intake", 45)
 
+    def test_manifest(self):
+        self.holds("manifest", 25)
+
     def test_journal(self):
         self.holds("journal", 50)
 

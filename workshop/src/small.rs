@@ -80,6 +80,10 @@ pub trait SmallRecords: Send + Sync + 'static {
     fn are_all_known(&self) -> bool {
         true
     }
+    /// True if a drive is missing, and a record that cannot be read may be on it.
+    fn lacks_drive(&self) -> bool {
+        false
+    }
 }
 
 /// In memory, for virtual time.

@@ -94,8 +94,8 @@ impl Verification<'_> {
 
     async fn slots(&mut self, page: Vec<StagedSlot>, gone: &BTreeSet<u64>) {
         self.room().await;
-        let is_whole = self.ground.small.as_ref().is_none_or(|small| small.records().are_all_known());
-        let mend = if is_whole { LOST } else { UNMOUNTED };
+        let lacks_drive = self.ground.small.as_ref().is_some_and(|small| small.records().lacks_drive());
+        let mend = if lacks_drive { UNMOUNTED } else { LOST };
         let this = &*self;
         let looked = futures::stream::iter(page).map(|staged| async move {
             let found = this.staged_file(&staged).await;
