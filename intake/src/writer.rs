@@ -98,6 +98,7 @@ impl Writer {
         }
         self.note_last_lengths();
         self.cycles.iter_mut().for_each(Cycle::end);
+        self.note_removed();
     }
 
     /// Writes down how long the open logs are, if they have grown for so long.
@@ -113,7 +114,16 @@ impl Writer {
         }
     }
 
-    /// The same at the end: nothing grows any more.
+    /// Leaves out of the manifest what is gone.
+    fn note_removed(&self) {
+        if self.shared.cycles.iter().any(|cycle| !cycle.removed.lock().is_empty())
+            && let Err(error) = self.shared.note(|_| ())
+        {
+            tracing::warn!(%error, "dead files are still in the manifest");
+        }
+    }
+
+    /// The same as [`Self::note_lengths`] at the end: nothing grows any more.
     fn note_last_lengths(&self) {
         let entries: Vec<_> = self.cycles.iter().filter_map(|cycle| cycle.open_entry(true)).collect();
         if let Err(error) = self.shared.note_lengths(|manifest| manifest.extend(entries)) {

@@ -1,6 +1,6 @@
 """A decoder of what lies on the media, written from docs/format.md alone.
 
-Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves. It shares no code with
+Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves, manifests. It shares no code with
 Larder and is slow on purpose; tests hold Larder against it.
 """
 
@@ -443,3 +443,33 @@ class Shelf:
             body.zeros(at)
             self.records[key] = kind, number, entry, value
         need(at == end, "a leaf ends with a record")
+
+
+# --- Manifests -------------------------------------------------------------------------------------------------------
+
+
+def manifest(data):
+    """A slot: the generation, the runs, the unknown drives, and the files by their names."""
+    front = Fields(data)
+    need(front.take(8) == b"LARDMNFT" and front.number(4) == 1, "a manifest")
+    length = front.number(4)
+    need(16 < length <= len(data), "the length of a manifest")
+    need(int.from_bytes(data[length - 4 : length], "little") == crc32c(data[: length - 4]), "the checksum of a manifest")
+    fields = Fields(data[: length - 4], 16)
+    found = {"pool": fields.number(16), "generation": fields.number(8)}
+    runs, unknown, files = (fields.number(4) for _ in range(3))
+    found["runs"] = [fields.number(8) for _ in range(runs)]
+    found["unknown"] = [(fields.number(16), fields.number(8)) for _ in range(unknown)]
+    found["files"] = dict(_named(fields) for _ in range(files))
+    need(fields.at == length - 4, "the end of a manifest")
+    return found
+
+
+def _named(fields):
+    kind, state, is_whole, has_keys = (fields.number(1) for _ in range(4))
+    need(kind <= 1 and state <= 4 and is_whole <= 1 and has_keys <= 1, "the fields of a file")
+    file = {"state": ("live", "retained", "replaced", "lost", "dead")[state], "grows": not is_whole}
+    file["drive"], nonce, count = fields.number(16), fields.number(8), fields.number(8)
+    file["bytes"], file["last"] = fields.number(8), fields.number(8)
+    file["keys"] = (fields.key(), fields.key()) if has_keys else None
+    return f"{nonce:016x}-{count:016x}.{('log', 'shelf')[kind]}", file

@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import re
+import time
 import zlib
 
 import decoder
@@ -174,3 +175,36 @@ class Format(SystemTest):
             self.assertEqual(shelf.records, expected)
             self.assertEqual((shelf.masks, shelf.lost), ([(5, b"a", b"b")], []))
             self.assertEqual(shelf.superseded, [(8).to_bytes(8, "little") + (9).to_bytes(8, "little")])
+
+    def test_the_manifest_names_the_files_of_a_pool_and_says_how_long_they_are(self):
+        server = self.rack("nas8", STAYING)
+        client = server.filled({f"small/{number}": noise(3000, number) for number in range(20)})
+        killed = self.named(server, "kill")
+        [(log, file)] = killed.items()
+        self.assertEqual((file["state"], file["grows"], file["keys"]), ("live", True, None))
+        self.assertGreater(file["bytes"], 20 * 3000)
+        self.assertLessEqual(file["bytes"], os.path.getsize(log))
+        server = self.serve(server.data)
+        server.client().put_object(Bucket="pantry", Key="more", Body=noise(3000, "more"))
+        stopped = self.named(server, "stop")
+        self.assertIn(log, stopped)
+        self.assertTrue(all(file["state"] == "live" and not file["grows"] for file in stopped.values()), stopped)
+        last = max(stopped.values(), key=lambda file: file["last"])
+        self.assertGreater(last["last"], file["last"])
+        least, greatest = last["keys"]
+        self.assertTrue(least <= b"npantry\0\xffmore\0\1" < greatest or last["keys"] is None, last)
+
+    def named(self, server, end):
+        """The files that the manifest names when the server has ended, by their paths; they are what there is."""
+        time.sleep(1.5)
+        getattr(server, end)()
+        slots = [decoder.manifest(contents(path)) for path in glob.glob(f"{server.data}/manifest/*.manifest-[01]")]
+        self.assertEqual(len(slots), 2)
+        newest = max(slots, key=lambda slot: slot["generation"])
+        intake = os.path.join(server.data, "workshop", "intake")
+        there = [path for kind in ("log", "shelf") for path in glob.glob(f"{intake}/*.{kind}")]
+        named = {os.path.join(intake, name): file for name, file in newest["files"].items()}
+        gone = {path for path in set(named) - set(there) if named[path]["state"] == "dead"}
+        self.assertTrue(end == "kill" or not gone, gone)
+        self.assertEqual(set(named) - gone, set(there))
+        return named
