@@ -4,7 +4,7 @@
 
 use disk::stack::{
     Blob, Flaw, Footer, Header, Inspection, Policy, Provenance, Report, StackError, StackOutcome, StackReader,
-    StackWriter, Written, inspect, inspect_deeply, remove, stack_bytes, stack_name, verify,
+    StackWriter, Written, inspect, inspect_deeply, remove, scrub, stack_bytes, stack_name, verify,
 };
 use disk::{DirectoryDrive, Drive, IoMode, MemoryCall, MemoryDrive, REQUEST_BYTES, RackUuid};
 use model::{BlobId, ClassId, Code, DriveId, GroupId, Rng};
@@ -102,6 +102,12 @@ impl Rig {
 
     fn flip(&self, stack: usize, offset: u64) {
         self.memory[stack].flip_bit(&stack_name(self.blob.id, stack as u8), offset, 0x10);
+    }
+
+    /// Makes the fragments of these stripes of the first run unreadable, each by a bad sector.
+    fn spoil(&self, stack: usize, stripes: std::ops::Range<u64>) {
+        let name = stack_name(self.blob.id, stack as u8);
+        stripes.for_each(|stripe| self.memory[stack].make_unreadable(&name, 4096 + stripe * 4096 + 70, 512));
     }
 
     fn lose(&self, stack: usize) {
@@ -250,6 +256,44 @@ async fn one_block_that_can_be_read_shows_that_the_drive_is_well() {
         rig.memory[1].make_unreadable(&name, 0, good);
         rig.memory[1].make_unreadable(&name, good + 4096, end - good - 4096);
         assert_eq!(rig.reads_right(Policy::All).await[1], StackOutcome::StackBad, "byte {good} is read");
+    }
+}
+
+#[tokio::test]
+async fn fragments_that_cannot_be_read_are_repaired_also_if_nothing_else_was_asked_for() {
+    for stripes in [1, 2, 20] {
+        let rig = Rig::written(SMALL, stripes * STRIPE).await;
+        rig.spoil(1, 0..stripes);
+        let drives: Vec<_> = rig.drives().into_iter().map(Some).collect();
+        let found = scrub(rig.blob, &drives, 0..rig.blob.payload_bytes).await;
+        assert_eq!(found.outcomes[1], StackOutcome::Repaired { fragments: stripes as u32 }, "{stripes} stripes");
+        assert!(found.flaws.is_empty() && found.payload.is_ok(), "{:?}, {:?}", found.flaws, found.payload);
+        assert_eq!(rig.reads_right(Policy::All).await, vec![StackOutcome::Fine; 5], "{stripes} stripes");
+    }
+}
+
+#[tokio::test]
+async fn a_stack_of_which_a_request_fails_still_has_the_rest() {
+    let rig = Rig::written(SMALL, 600 * STRIPE).await;
+    // All of the first request to stack 1; and of a later stripe as many others as may be bad.
+    rig.spoil(1, 0..300);
+    (2..4).for_each(|stack| rig.flip(stack, 4096 + 500 * 4096));
+    for policy in [Policy::K, Policy::All] {
+        rig.reads_right(policy).await;
+    }
+    assert_eq!(rig.reads_right(Policy::All).await, vec![StackOutcome::Fine; 5]);
+}
+
+#[tokio::test]
+async fn a_drive_that_dies_while_it_is_read_is_no_fault_of_its_stack() {
+    for stripes in [1, 20] {
+        let rig = Rig::written(SMALL, stripes * STRIPE).await;
+        let mut reader = rig.open(Policy::All).await.result.unwrap();
+        rig.memory[1].make_unreadable(&stack_name(rig.blob.id, 1), 0, stack_bytes(SMALL, stripes * STRIPE));
+        let mut sink = Vec::new();
+        reader.read(0..rig.blob.payload_bytes, &mut sink).await.unwrap();
+        assert!(matches!(reader.outcomes()[1], StackOutcome::Failed(_)), "{:?}", reader.outcomes());
+        assert!(sink == payload(0..rig.blob.payload_bytes));
     }
 }
 

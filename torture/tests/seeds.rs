@@ -434,6 +434,11 @@ fn a_bad_sector_at_an_end_of_a_stack_costs_no_drive() {
 }
 
 #[test]
+fn a_stack_of_which_no_fragment_can_be_read_is_repaired_if_its_drive_is_well() {
+    sound(8_727_156_389);
+}
+
+#[test]
 fn what_cannot_migrate_for_months_wakes_no_group_every_ten_minutes() {
     sound(10_111_284_766);
 }

@@ -146,9 +146,9 @@ pub(super) fn is_local(error: &DriveError) -> bool {
     matches!(error, DriveError::Medium { .. } | DriveError::Io { .. })
 }
 
-/// True if some block of the stack in the file `name` can be read, so that an error at its ends is the stack's and not
-/// the drive's. Blocks that are rarely the bad ones come first: a bad one takes a drive seconds. The smallest stack has
-/// four blocks, and each of them is asked for.
+/// True if some block of the stack in the file `name` can be read, so that an error elsewhere in it is the stack's and
+/// not the drive's. Blocks that are rarely the bad ones come first: a bad one takes a drive seconds. The smallest stack
+/// has four blocks, and each of them is asked for.
 pub(super) async fn answers(blob: &Blob, name: &FileName, drive: &Arc<dyn Drive>) -> bool {
     let (block, footer_at) = (BLOCK_BYTES as u64, Shape::new(blob.code, blob.payload_bytes).footer_offset());
     for offset in [footer_at / 2 / block * block, block, footer_at - block, footer_at, 0] {
@@ -234,8 +234,12 @@ impl FetchOrder {
                 Err(error) => return Fetch::Failed(error),
             }
         }
-        // A drive of which not one fragment can be read counts as failed, unless only one was requested and its header
-        // could be.
-        if answered || self.batch.stripes == 1 { Fetch::Read { buffer, good } } else { Fetch::Failed(first_error) }
+        // Where not one fragment can be read, that may be their sectors or the drive: another block of the stack tells.
+        // If it can be read, these fragments are bad and no others: other stripes may need the rest of the stack.
+        if answered || answers(&self.blob, &self.name, &self.drive).await {
+            Fetch::Read { buffer, good }
+        } else {
+            Fetch::Failed(first_error)
+        }
     }
 }
