@@ -14,15 +14,35 @@ use crate::config::Config;
 use crate::drive::Drive;
 use crate::error::OpenError;
 use crate::log::RECORDS_OFFSET;
-use crate::lost::Loss;
+use crate::lost::{Loss, LostPart};
 use crate::manifest::{Entry, FileKind, Keeper, Kept, Manifest, Slots, Standing, State};
 use crate::names::{DriveUuid, FileId};
-use crate::opening::OpenedCycle;
 use crate::record::Sequence;
 use crate::shared::{CycleShared, Shared};
+use crate::shelf::read::Shelf;
+use crate::table::LogTable;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// What was found of one rotation, beside what counts.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What the manifest names, and is not there.
+    pub(crate) absent: Vec<Entry>,
+    /// What it lacks that only another rotation can make good.
+    pub(crate) lacks: Vec<Lack>,
+    /// Files of which the manifest cannot know.
+    pub(crate) strange: Vec<String>,
+    /// Shelves that do not count.
+    pub(crate) gone: Vec<Arc<Shelf>>,
+    /// What was lost, for readers and for people.
+    pub(crate) lost: Vec<LostPart>,
+    pub(crate) losses: Vec<Loss>,
+}
+
+/// What was found of one rotation: beside that its logs, and those that are dead.
+pub(crate) type Found<'a> = (&'a Findings, [&'a [Arc<LogTable>]; 2]);
 
 /// What a rotation lacks, and up to which number another one must have everything in its place.
 #[derive(Debug)]
@@ -68,22 +88,22 @@ pub(crate) fn absent(manifest: Option<&Manifest>, drives: &[DriveUuid], there: &
 }
 
 /// Refuses a pool that lacks what no other rotation has, or whose manifest is older.
-pub(crate) fn check(shared: &Shared, opened: &[OpenedCycle]) -> Result<(), OpenError> {
+pub(crate) fn check(shared: &Shared, found: &[Found<'_>]) -> Result<(), OpenError> {
     if shared.config.accepts_losses {
         return Ok(());
     }
-    let strange: Vec<_> = opened.iter().flat_map(|cycle| cycle.strange.iter().cloned()).collect();
+    let strange: Vec<_> = found.iter().flat_map(|(found, _)| found.strange.iter().cloned()).collect();
     if !strange.is_empty() {
         let problem = format!("is older than the files of the pool: it does not know {}", strange.join(", "));
         return Err(OpenError::Manifest(problem));
     }
     let mut lacking = Vec::new();
-    for (cycle, opened) in shared.cycles.iter().zip(opened) {
+    for (cycle, (found, _)) in shared.cycles.iter().zip(found) {
         let is_elsewhere = |lack: &Lack| {
             let others = shared.cycles.iter().filter(|other| !std::ptr::eq(*other, cycle)).map(CycleShared::view);
             others.into_iter().any(|view| view.is_whole() && view.last() >= lack.last)
         };
-        lacking.extend(opened.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
+        lacking.extend(found.lacks.iter().filter(|lack| !is_elsewhere(lack)).map(|lack| lack.what.clone()));
     }
     if lacking.is_empty() { Ok(()) } else { Err(OpenError::Incomplete(lacking)) }
 }
@@ -93,19 +113,19 @@ pub(crate) fn begin(
     shared: &Shared,
     slots: Slots,
     book: Option<Manifest>,
-    opened: &[OpenedCycle],
+    found: &[Found<'_>],
 ) -> Result<(), OpenError> {
     let last = Sequence(shared.last.load(Ordering::Relaxed));
     let is_first = book.is_none();
     let mut manifest = book.unwrap_or_else(|| Manifest { pool: shared.pool, ..Manifest::default() });
-    for (cycle, opened) in shared.cycles.iter().zip(opened) {
+    for (cycle, found) in shared.cycles.iter().zip(found) {
         let (all, there) = cycle.members();
         if is_first {
             let away = all.iter().filter(|drive| !there.contains(drive));
             manifest.unknown.extend(away.map(|drive| (*drive, last)));
         }
         manifest.unknown.retain(|(drive, _)| !there.contains(drive));
-        name_all(&mut manifest, cycle, opened, &there, last);
+        name_all(&mut manifest, cycle, *found, (&there, last));
     }
     manifest.begin_run(shared.config.entropy as u64);
     let keeper = Keeper::begin(slots, manifest).map_err(OpenError::Home)?;
@@ -114,7 +134,12 @@ pub(crate) fn begin(
 }
 
 /// Names all files on drives of `cycle` that are `there`.
-fn name_all(manifest: &mut Manifest, cycle: &CycleShared, opened: &OpenedCycle, there: &[DriveUuid], last: Sequence) {
+fn name_all(
+    manifest: &mut Manifest,
+    cycle: &CycleShared,
+    (found, [logs, dead]): Found<'_>,
+    (there, last): (&[DriveUuid], Sequence),
+) {
     let unreadable = cycle.unreadable.lock();
     let damaged: Vec<Entry> = unreadable
         .iter()
@@ -127,11 +152,11 @@ fn name_all(manifest: &mut Manifest, cycle: &CycleShared, opened: &OpenedCycle, 
     manifest.files.retain(|entry| !there.contains(&entry.drive));
     let view = cycle.view();
     let shelves = view.shelves.iter().map(|shelf| Entry::of_shelf(shelf));
-    let logs = opened.logs.iter().map(|table| Entry::of_log(table, true));
-    let retained = opened.dead.iter().map(|table| Entry { state: State::Retained, ..Entry::of_log(table, true) });
-    let dead = opened.gone.iter().map(|shelf| Entry { state: State::Dead, ..Entry::of_shelf(shelf) });
-    let absent = opened.absent.iter().map(|entry| Entry { state: State::Lost, ..entry.clone() });
-    for entry in shelves.chain(logs).chain(retained).chain(dead).chain(damaged).chain(absent) {
+    let logs = logs.iter().map(|table| Entry::of_log(table, true));
+    let retained = dead.iter().map(|table| Entry { state: State::Retained, ..Entry::of_log(table, true) });
+    let gone = found.gone.iter().map(|shelf| Entry { state: State::Dead, ..Entry::of_shelf(shelf) });
+    let absent = found.absent.iter().map(|entry| Entry { state: State::Lost, ..entry.clone() });
+    for entry in shelves.chain(logs).chain(retained).chain(gone).chain(damaged).chain(absent) {
         if there.contains(&entry.drive) {
             manifest.name(entry);
         }
@@ -143,7 +168,7 @@ pub(crate) fn has_records(entry: &Entry) -> bool {
     matches!(entry.state, State::Live | State::Lost) && entry.bytes > RECORDS_OFFSET
 }
 
-impl OpenedCycle {
+impl Findings {
     /// Takes note of what is absent.
     pub(crate) fn miss(&mut self, drives: &[Option<Arc<Drive>>], entry: Entry) {
         let name = entry.kind.name(entry.file).to_string();

@@ -423,7 +423,8 @@ impl Cycle {
         Ok(())
     }
 
-    /// Names a log that was made in the manifest, and the one before as it was left. It may lie in the room of `reused`.
+    /// Names a log that was made in the manifest, and the one before as it was left. It may lie in the room of
+    /// `reused`.
     fn name_log(&self, table: &Arc<LogTable>, reused: Option<FileId>) -> io::Result<()> {
         let left = self.common().view().logs.last().map(|left| Entry::of_log(left, true));
         let named = self.shared.note(|manifest| {

@@ -79,8 +79,8 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty. Its manifest is in
-    /// `home`, which is none of them, and is best not on one of their disks.
+    /// Opens the pool in `directories`, one for each drive, in any order; makes it if they are empty. Its manifest is
+    /// in `home`, which is none of them, and is best not on one of their disks.
     ///
     /// # Errors
     /// If drives do not belong together, none can be used, something is missing that the manifest names, or a log that

@@ -12,8 +12,8 @@
 //!   Until then it is a draft, whatever its name.
 //!
 //! **On the medium** are two slots with the same contents: a generation, and a checksum of all. A change is written to
-//! both, one after the other, each synced; what only moves lengths on is written to one of them, in turn. The valid slot
-//! of the higher generation counts. A slot that is damaged or torn costs nothing, therefore.
+//! both, one after the other, each synced; what only moves lengths on is written to one of them, in turn. The valid
+//! slot of the higher generation counts. A slot that is damaged or torn costs nothing, therefore.
 
 use crate::bytes::{Damage, Fields, crc32c, put_text};
 use crate::lost::LostPart;

@@ -9,7 +9,7 @@
 //! Memory and time are bounded by the logs (one image at a time, and all indexes) and by the number of shelves, not by
 //! what lies in shelves.
 
-use crate::audit::{self, Lack, has_records};
+use crate::audit::{self, Findings, Lack, has_records};
 use crate::bytes::Damage;
 use crate::config::Config;
 use crate::drive::Drive;
@@ -69,20 +69,9 @@ pub(crate) struct OpenedCycle {
     /// Bytes of torn tails.
     pub(crate) torn: u64,
     pub(crate) missing: Vec<DriveUuid>,
-    /// What rot took.
-    pub(crate) lost: Vec<LostPart>,
     /// A file cannot be read, so nobody knows what it held.
     lost_file: bool,
-    /// What cannot be read.
-    pub(crate) losses: Vec<Loss>,
-    /// What the manifest names, and is not there.
-    pub(crate) absent: Vec<Entry>,
-    /// What it lacks that only another rotation can make good.
-    pub(crate) lacks: Vec<Lack>,
-    /// Files of which the manifest cannot know.
-    pub(crate) strange: Vec<String>,
-    /// Shelves that do not count.
-    pub(crate) gone: Vec<Arc<Shelf>>,
+    findings: Findings,
     /// Shelves of which nothing can be read and that are dead.
     unread: Vec<Unreadable>,
 }
@@ -129,8 +118,10 @@ pub(crate) fn open(
         }
     }
     note_opened(&shared, max);
-    audit::check(&shared, &opened)?;
-    audit::begin(&shared, slots, manifest, &opened)?;
+    let found: Vec<_> =
+        opened.iter().map(|cycle| (&cycle.findings, [cycle.logs.as_slice(), cycle.dead.as_slice()])).collect();
+    audit::check(&shared, &found)?;
+    audit::begin(&shared, slots, manifest, &found)?;
     if !shared.config.is_look {
         pool.note_manifest(there.values());
     }
@@ -142,7 +133,7 @@ pub(crate) fn open(
     }
     // Only now it is known what each rotation has.
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
-        opened.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
+        opened.findings.losses.drain(..).for_each(|loss| shared.lose_unless_elsewhere(cycle, loss));
     }
     Ok((shared, opened))
 }
@@ -169,7 +160,8 @@ fn open_cycle(
     assert!(cycle.drives.set(members).is_ok(), "a rotation is opened once");
     let missing = drives.iter().any(|drive| drive.as_ref().is_none_or(|drive| drive.is_lost()));
     let lost_file = found.lost_file;
-    let mut opened = OpenedCycle { drives, lost_file, losses: std::mem::take(&mut found.losses), ..Default::default() };
+    let mut opened = OpenedCycle { drives, lost_file, ..Default::default() };
+    opened.findings.losses.append(&mut found.losses);
     let (shelves, dead) = opened.sort_out(cycle, &mut found, manifest);
     cycle.undeleted.lock().extend(&dead);
     let kept = opened.give_up(cycle, found.unreadable, &dead, manifest);
@@ -188,7 +180,7 @@ fn open_cycle(
     shared.last.fetch_max(last.0, Ordering::Relaxed);
     cycle.change(|_| {
         let mut view = View { logs: opened.logs.clone(), shelves, missing, ..View::default() };
-        view.lost[0].append(&mut opened.lost);
+        view.lost[0].append(&mut opened.findings.lost);
         view.settle();
         view
     });
@@ -213,17 +205,17 @@ impl OpenedCycle {
         for shelf in found.shelves.drain(..) {
             match standing(&shelf.drive, shelf.file) {
                 Standing::Alive => shelves.push(shelf),
-                Standing::Dead => self.gone.push(shelf),
+                Standing::Dead => self.findings.gone.push(shelf),
                 Standing::Draft | Standing::Left => drafts.push(shelf),
                 Standing::Strange => {
-                    self.strange.push(Name::Shelf(shelf.file).to_string());
+                    self.findings.strange.push(Name::Shelf(shelf.file).to_string());
                     shelves.push(shelf);
                 }
             }
         }
         // Where something is absent, who knows what the others have.
         if absent.is_empty() {
-            self.gone.append(&mut drafts)
+            self.findings.gone.append(&mut drafts)
         } else {
             shelves.append(&mut drafts)
         }
@@ -231,14 +223,17 @@ impl OpenedCycle {
         for log in &found.logs {
             match standing(&log.drive, log.file) {
                 Standing::Dead | Standing::Left => drop(dead.insert(log.file)),
-                Standing::Strange => self.strange.push(Name::Log(log.file).to_string()),
+                Standing::Strange => self.findings.strange.push(Name::Log(log.file).to_string()),
                 Standing::Alive | Standing::Draft => {}
             }
         }
         let (superseded, shelves) = shelves.into_iter().partition::<Vec<_>, _>(|shelf| dead.contains(&shelf.file));
-        self.gone.extend(superseded);
+        self.findings.gone.extend(superseded);
         let drives = self.drives.clone();
-        absent.into_iter().filter(|entry| !dead.contains(&entry.file)).for_each(|entry| self.miss(&drives, entry));
+        absent
+            .into_iter()
+            .filter(|entry| !dead.contains(&entry.file))
+            .for_each(|entry| self.findings.miss(&drives, entry));
         (shelves, dead)
     }
 
@@ -281,13 +276,13 @@ impl OpenedCycle {
                 Ok(_) => self.lose(&drive, name, Damage::Elsewhere.to_string(), entry),
                 Err(error) => self.lose(&drive, name, error.to_string(), entry),
             }
-            self.absent.extend(entry.cloned());
+            self.findings.absent.extend(entry.cloned());
         }
     }
 
     /// Removes what does not count.
     fn clear_away(&mut self, cycle: &CycleShared) {
-        for shelf in self.gone.drain(..) {
+        for shelf in self.findings.gone.drain(..) {
             remove(cycle, &shelf.drive, Name::Shelf(shelf.file));
         }
         for shelf in self.unread.drain(..) {
@@ -299,15 +294,15 @@ impl OpenedCycle {
     fn lose(&mut self, drive: &Drive, name: String, problem: String, entry: Option<&Entry>) {
         match entry {
             Some(entry) => {
-                self.lost.push(entry.lost_part());
+                self.findings.lost.push(entry.lost_part());
                 if entry.state == State::Live {
                     let what = format!("{name} (in {}: {problem})", drive.directory.place());
-                    self.lacks.push(Lack { what, last: entry.last });
+                    self.findings.lacks.push(Lack { what, last: entry.last });
                 }
             }
             None => self.lost_file = true,
         }
-        self.losses.push(Loss::File { name, drive: drive.uuid, problem });
+        self.findings.losses.push(Loss::File { name, drive: drive.uuid, problem });
     }
 }
 
@@ -421,12 +416,12 @@ fn read_logs(
                     if shared.config.needs_all && rot.record.is_none() {
                         let place = log.drive.directory.place();
                         let what = format!("a part of {name} (in {place}, at byte {})", rot.offset);
-                        opened.lacks.push(Lack { what, last: given.max(table.index.read().last) });
+                        opened.findings.lacks.push(Lack { what, last: given.max(table.index.read().last) });
                     }
                     let part = lost_part(&table, &rot, given);
                     table.index.write().lost.push(part.clone());
-                    opened.lost.push(part);
-                    opened.losses.push(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
+                    opened.findings.lost.push(part);
+                    opened.findings.losses.push(Loss::Place { file: log.file, drive: log.drive.uuid, rot });
                 }
                 opened.previous = Some(Previous { file: table.file, bytes: table.index.read().bytes });
                 let tables = if is_dead { &mut opened.dead } else { &mut opened.logs };

@@ -1,7 +1,7 @@
 """A decoder of what lies on the media, written from docs/format.md alone.
 
-Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves, manifests. It shares no code with
-Larder and is slow on purpose; tests hold Larder against it.
+Labels, stripe stacks with erasure decoding from any k of them, packs, staged files, shelves, manifests. It shares no
+code with Larder and is slow on purpose; tests hold Larder against it.
 """
 
 import struct
@@ -454,7 +454,8 @@ def manifest(data):
     need(front.take(8) == b"LARDMNFT" and front.number(4) == 1, "a manifest")
     length = front.number(4)
     need(16 < length <= len(data), "the length of a manifest")
-    need(int.from_bytes(data[length - 4 : length], "little") == crc32c(data[: length - 4]), "the checksum of a manifest")
+    sealed = int.from_bytes(data[length - 4 : length], "little")
+    need(sealed == crc32c(data[: length - 4]), "the checksum of a manifest")
     fields = Fields(data[: length - 4], 16)
     found = {"pool": fields.number(16), "generation": fields.number(8)}
     runs, unknown, files = (fields.number(4) for _ in range(3))

@@ -21,8 +21,8 @@ from store import DirectoryStore  # noqa: E402
 
 NO_OBSPY = None if optional("obspy") else "obspy is not installed (examples/seismic/requirements.txt)"
 RAW_BYTES = 1_000_000
-# Two days fit below the critical threshold, and the third is above it. Ten files are processed by then, about as many as
-# have to leave; so one file more or less, as timing has it, does not hide the difference between the orders.
+# Two days fit below the critical threshold, and the third is above it. Ten files are processed by then, about as many
+# as have to leave; so one file more or less, as timing has it, does not hide the difference between the orders.
 SMALL = {"rack": "pelican-mini", "capacity": "20 MB", "spool": "20 MB", "time_scale": 50}
 SEASON = season.Season(days=6, stations=6, campaign=1, week=6)
 

@@ -60,8 +60,8 @@ pub enum Removal {
 
 /// Staged files as records, sorted by the names of their objects.
 ///
-/// An error of the kind [`io::ErrorKind::InvalidData`] says that a record is damaged, or lost for good; one of any other
-/// kind may pass.
+/// An error of the kind [`io::ErrorKind::InvalidData`] says that a record is damaged, or lost for good; one of any
+/// other kind may pass.
 pub trait SmallRecords: Send + Sync + 'static {
     /// The length of the record at `at` in bytes; `None` if there is none.
     fn bytes(&self, at: &NamedSlot) -> BoxFuture<'_, io::Result<Option<u64>>>;

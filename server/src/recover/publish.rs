@@ -5,8 +5,8 @@
 //! - the draft is one file, closed and synced, before anything is moved;
 //! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
 //!   never lies beside the log of another;
-//! - the manifest of the pool goes with it: what the new catalog needs and the pool lacks was found by the recovery, and
-//!   a start takes the rest as it is;
+//! - the manifest of the pool goes with it: what the new catalog needs and the pool lacks was found by the recovery,
+//!   and a start takes the rest as it is;
 //! - the new catalog gets its name by one rename, the last step. In between there is no catalog: a start says so, and
 //!   names the recovery, which begins again.
 

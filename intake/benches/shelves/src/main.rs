@@ -111,7 +111,7 @@ fn shelf(path: &Path, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(u64, f64), Box<
     let began = Instant::now();
     let clock = move || Time::from_nanos(began.elapsed().as_nanos() as u64);
     let open = |name| DirectoryOfFiles::open(&path.join(name));
-    let (home, drive): (Box<dyn Directory>, Box<dyn Directory>) = (Box::new(open("manifest")?), Box::new(open("intake")?));
+    let (home, drive) = (Box::new(open("manifest")?), Box::new(open("intake")?) as Box<dyn Directory>);
     let config = Config { log_bytes: 1 << 30, queue_bytes: 1 << 30, ..Config::new(7, clock) };
     let (intake, _) = Intake::open(home, vec![drive], config)?;
     let acks: Result<Vec<_>, _> = records
