@@ -62,9 +62,12 @@ pub enum StoreError {
     /// The medium is full; nothing was changed.
     #[error("the catalog's disk is full; free some room on it")]
     Full,
-    /// The file is not a catalog of this version, or damaged.
+    /// The file is not a catalog of this version.
     #[error("{0}")]
     Unusable(String),
+    /// The file is damaged, or another's.
+    #[error("{0}")]
+    Damaged(String),
     /// Any other error.
     #[error("catalog: {0}")]
     Failed(String),

@@ -130,8 +130,8 @@ impl SqliteStore {
     /// Opens the catalog file at `path`, or creates it.
     ///
     /// # Errors
-    /// [`StoreError::Unusable`] if it is another kind of file, damaged, written by a newer Larder or open elsewhere;
-    /// the message names the path and says what to do.
+    /// [`StoreError::Damaged`] if it is another kind of file or damaged, [`StoreError::Unusable`] if it was written by a
+    /// newer Larder or is open elsewhere; the message names the path and says what to do.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, SqliteOptions::default())
     }
@@ -212,6 +212,12 @@ impl SqliteStore {
     pub fn needs_log(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         path.exists() && file::open_read_only(path).is_ok_and(|file| schema::needs_log(&file).unwrap_or(false))
+    }
+
+    /// The same, and true of a file that cannot be read.
+    pub fn may_need_log(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        path.exists() && file::open_read_only(path).map_or(true, |file| schema::needs_log(&file).unwrap_or(true))
     }
 
     /// Opens the catalog file at `path`, which must exist, to look at it, and walks through it once: records that are
@@ -303,7 +309,7 @@ impl Store for SqliteStore {
     fn check_pages(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(async {
             match self.pool.read(|reader| reader.check_pages(PAGE_FAULTS_MAX)).await {
-                Err(StoreError::Unusable(error)) => Ok(vec![error]),
+                Err(StoreError::Damaged(error)) => Ok(vec![error]),
                 other => other,
             }
         })

@@ -56,7 +56,7 @@ pub fn quickstart(options: &Quickstart) -> anyhow::Result<()> {
 }
 
 fn reused(options: &Quickstart) -> anyhow::Result<DataDir> {
-    let dir = DataDir::open(&options.data.data)?;
+    let dir = DataDir::open_to_serve(&options.data.data)?;
     if let Some(wanted) = &options.rack {
         let (_, wanted) = read_rack(wanted)?;
         if wanted.name != dir.rack().name {
@@ -130,7 +130,7 @@ pub fn init(options: &Init) -> anyhow::Result<()> {
 /// `larder serve`.
 pub fn serve(options: &Serve) -> anyhow::Result<()> {
     let Data { data } = &options.data;
-    let dir = DataDir::open(data)?;
+    let dir = DataDir::open_to_serve(data)?;
     let config = configured(&dir, options.port)?;
     let shown = data.display().to_string();
     let (setup, port, message) = (config.clone(), port_notice(&dir, options.port)?, dir.stored_endpoint());

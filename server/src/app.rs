@@ -18,6 +18,7 @@ use crate::error::ServerError;
 use crate::exchange::DiskExchange;
 use crate::holds::Holds;
 use crate::host_room::HostRoom;
+use crate::index;
 use crate::intake_log::{IntakeLog, Purpose};
 use crate::journal_keeper;
 use crate::lineage::Lineage;
@@ -33,7 +34,7 @@ use crate::status_service::StatusService;
 use crate::trace_file;
 use crate::users::Users;
 use crate::world::WorldHandle;
-use catalog::{Catalog, ClockAnchor, CommitLog, Journal, Sequence, SqliteOptions, SqliteStore};
+use catalog::{Catalog, ClockAnchor, Journal, Sequence, SqliteOptions};
 use disk::clock::{self, wall_ms};
 use disk::device::{DeviceRack, RackDrive};
 use disk::owner::Claim;
@@ -283,12 +284,8 @@ impl Boot<'_> {
             holds_log: true,
             ..SqliteOptions::default()
         };
-        let log = IntakeLog::of(self.dir, self.purpose())?;
-        let store = match &log {
-            Some(log) => SqliteStore::open_with_log(self.dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
-            None => SqliteStore::open_with(self.dir.catalog(), options),
-        };
-        Ok((Catalog::open(Arc::new(store?)).await?, log))
+        let (store, log) = index::open(self.dir, self.purpose(), options).await?;
+        Ok((Catalog::open(Arc::new(store)).await?, log))
     }
 
     async fn boot(&self) -> Result<RunningServer, ServerError> {

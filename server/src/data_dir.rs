@@ -179,16 +179,30 @@ impl DataDir {
     /// # Errors
     /// When there is none that is complete and sound, or another process works in it.
     pub fn open(path: &Path) -> Result<Self, DataDirError> {
-        let dir = Self::open_to_recover(path)?;
-        if let Some(lost) = [WORKSHOP, CATALOG].map(|part| dir.path.join(part)).into_iter().find(|part| !part.exists())
-        {
-            return Err(lost_part(&lost, "is missing"));
-        }
-        // SQLite takes an empty file for a new one.
-        if fs::metadata(dir.catalog()).is_ok_and(|file| file.len() == 0) {
-            return Err(lost_part(&dir.catalog(), "is empty"));
-        }
+        let dir = Self::open_to_serve(path)?;
+        dir.lost_catalog().map_or(Ok(()), Err)?;
         Ok(dir)
+    }
+
+    /// The same, but that the catalog may be missing: it is made again from the workshop, if that has all of it.
+    ///
+    /// # Errors
+    /// As [`DataDir::open`].
+    pub fn open_to_serve(path: &Path) -> Result<Self, DataDirError> {
+        let dir = Self::open_to_recover(path)?;
+        let workshop = dir.workshop();
+        if workshop.exists() { Ok(dir) } else { Err(lost_part(&workshop, "is missing")) }
+    }
+
+    /// The reason why there is no catalog, if there is none.
+    pub(crate) fn lost_catalog(&self) -> Option<DataDirError> {
+        let catalog = self.catalog();
+        match fs::metadata(&catalog) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(lost_part(&catalog, "is missing")),
+            // SQLite takes an empty file for a new one.
+            Ok(file) if file.len() == 0 => Some(lost_part(&catalog, "is empty")),
+            _ => None,
+        }
     }
 
     /// The same, but that the catalog and the workshop may be missing.

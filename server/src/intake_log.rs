@@ -120,7 +120,7 @@ impl IntakeLog {
         if !make && !is_missing && !places.is_made() {
             return Ok(None);
         }
-        let needs_all = !is_given_up && SqliteStore::needs_log(dir.catalog());
+        let needs_all = !is_given_up && SqliteStore::may_need_log(dir.catalog());
         Self::at(dir, &places, |directories, entropy| {
             let home = Box::new(DirectoryOfFiles::open(&dir.manifest())?);
             let deadline = deadline.filter(|_| directories.len() > 1);
@@ -142,7 +142,7 @@ impl IntakeLog {
         if is_missing(dir, &places) {
             return Err(missing(&places));
         }
-        let needs_all = SqliteStore::needs_log(dir.catalog());
+        let needs_all = SqliteStore::may_need_log(dir.catalog());
         let look = |directories, entropy| {
             Self::look(home_of_look(dir)?, directories, entropy, |config| config.needs_all = needs_all)
         };
@@ -157,6 +157,18 @@ impl IntakeLog {
         let places = IntakePlaces::of(dir);
         let look = |directories, entropy| {
             Self::look(home_of_look(dir)?, directories, entropy, |config| config.accepts_losses = true)
+        };
+        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
+    }
+
+    /// As [`IntakeLog::look_at`], where the catalog is lost: all of it is needed. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub(crate) fn look_at_all(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
+        let places = IntakePlaces::of(dir);
+        let look = |directories, entropy| {
+            Self::look(home_of_look(dir)?, directories, entropy, |config| config.needs_all = true)
         };
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }

@@ -21,6 +21,7 @@ pub mod exchange;
 mod habits;
 pub mod holds;
 mod host_room;
+mod index;
 pub mod intake_log;
 mod intake_places;
 mod journal_keeper;

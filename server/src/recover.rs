@@ -41,9 +41,9 @@ use catalog::{
     check_snapshot, load_snapshot,
 };
 use disk::clock::wall_ms;
-use disk::{Drive, RackUuid};
+use disk::{DirectoryDrive, Drive, RackUuid};
 use futures::future::BoxFuture;
-use publish::{COPIES, DRAFT, ORDER, io_error, publish, remove_drafts};
+use publish::{COPIES, DRAFT, Manifest, ORDER, io_error, publish, remove_drafts};
 use sources::{ReadLog, Workshop, make_what_is_missing};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -119,9 +119,53 @@ async fn recover(
         count_starts(rack, &catalog).await?;
     }
     make_what_is_missing(dir)?;
-    report.replaced = publish(&place, &draft)?;
+    report.replaced = publish(&place, &draft, Manifest::Goes)?;
     dir.give_what_root_made()?;
     Ok(report)
+}
+
+/// Makes the catalog of `dir` again from the workshop alone, if that leads to the last acknowledged batch: from the
+/// newest snapshot, the journal, and the log, the last batch of which always stays there. What there was is kept under
+/// another name, which is the answer, and stays as it is if the workshop lacks something (`None`). No drive is woken.
+///
+/// # Errors
+/// [`ServerError`]; the catalog is as it was, or missing, and the next try makes it.
+pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, ServerError> {
+    let (place, draft) = (dir.catalog(), dir.catalog().with_file_name(DRAFT));
+    remove_drafts(&place)?;
+    let found = files_in(&dir.workshop().join(JOURNAL))?;
+    let watch = |step: Step<'_>| {
+        if let Step::Unusable(what) = step {
+            tracing::warn!("{what}");
+        }
+    };
+    let whole = usable(dir, &found, Source::Journal, &watch);
+    let Some((_, newest, _)) = whole.into_iter().max_by_key(|(checked, _, _)| checked.sequence) else {
+        return Ok(None);
+    };
+    let segments: Vec<PathBuf> = found.segments.into_iter().map(|(_, path)| path).collect();
+    let loaded = load_snapshot(&newest, &segments, &draft).map_err(|error| unusable(&newest, &error.to_string()))?;
+    let is_complete = loaded.damaged == 0 && is_led_to_by(dir, &draft).await?;
+    if !is_complete {
+        remove_drafts(&place)?;
+        return Ok(None);
+    }
+    let kept = publish(&place, &draft, Manifest::Stays)?;
+    dir.give_what_root_made()?;
+    Ok(Some(kept.unwrap_or_default()))
+}
+
+/// Whether the draft, with what the log of `dir` has beyond it, has everything; it is ready to be the catalog then.
+async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
+    let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
+    let mut report = Report::default();
+    let (catalog, _) = opened(draft, Some(&log), &mut report).await?;
+    if report.behind_log.is_some() || catalog.incomplete().is_some() {
+        return Ok(false);
+    }
+    let staged = Arc::new(DirectoryDrive::open(&dir.workshop().join("staged"))?) as Arc<dyn Drive>;
+    finish(dir.rack_uuid(), &catalog, Some(staged), &mut report).await?;
+    Ok(true)
 }
 
 /// What the recovered catalog begins with.

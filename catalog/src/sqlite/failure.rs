@@ -14,14 +14,19 @@ pub(super) fn unusable(path: &Path, what: &str, mend: &str) -> StoreError {
     StoreError::Unusable(format!("{} {what}; {mend}", path.display()))
 }
 
+/// The same of a file that is damaged.
+pub(super) fn damaged(path: &Path, what: &str, mend: &str) -> StoreError {
+    StoreError::Damaged(format!("{} {what}; {mend}", path.display()))
+}
+
 /// An error of SQLite with the file at `path`.
 pub(super) fn store_error(path: &Path, error: &rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::NotADatabase) => unusable(path, "is not a catalog of Larder", MEND_FOREIGN),
-        Some(ErrorCode::DatabaseCorrupt) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        Some(ErrorCode::NotADatabase) => damaged(path, "is not a catalog of Larder", MEND_FOREIGN),
+        Some(ErrorCode::DatabaseCorrupt) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         // What Larder writes has the types that it asks for.
-        None if is_of_another_type(error) => unusable(path, &format!("is damaged ({error})"), MEND_DAMAGED),
+        None if is_of_another_type(error) => damaged(path, &format!("is damaged ({error})"), MEND_DAMAGED),
         _ => StoreError::Failed(format!("{}: {error}", path.display())),
     }
 }

@@ -7,7 +7,7 @@
 //! file stays **incomplete** until an operator accepts it, and callers can refuse to take a missing record for a
 //! deleted one.
 
-use super::failure::{MEND_DAMAGED, store_error, unusable};
+use super::failure::{MEND_DAMAGED, damaged, store_error};
 use super::path::{beside, sync_directory};
 use super::schema::{copy_version, make_new};
 use super::statements::{highest_sequence, read_expected, read_sequence, write_sequence};
@@ -87,7 +87,7 @@ fn digest_of_file(connection: &Connection) -> rusqlite::Result<(KeyDigest, bool)
 /// Writes the file at `path` anew from what can be read of it. `connection` is on it, and its log is folded in.
 ///
 /// # Errors
-/// [`StoreError::Unusable`] if it cannot be walked to its end; then nothing was changed.
+/// [`StoreError::Damaged`] if it cannot be walked to its end; then nothing was changed.
 pub(super) fn rewrite(connection: Connection, path: &Path, flaw: &str) -> Result<(), StoreError> {
     let say = |error: rusqlite::Error| store_error(path, &error);
     let failed = |error: std::io::Error| StoreError::Failed(format!("{}: {error}", path.display()));
@@ -140,7 +140,7 @@ fn copy(from: &Connection, into: &Path) -> Result<(), StoreError> {
         to.execute_batch("COMMIT")
     };
     copied().map_err(|error| match store_error(into, &error) {
-        StoreError::Unusable(why) => unusable(into, &why, MEND_DAMAGED),
+        StoreError::Damaged(why) => damaged(into, &why, MEND_DAMAGED),
         other => other,
     })?;
     to.close().map_err(|(_, error)| say(error))

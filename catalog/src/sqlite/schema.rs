@@ -1,6 +1,6 @@
 //! The table, the marks by which the file is known as a catalog, and its permissions.
 
-use super::failure::{MEND_FOREIGN, store_error, unusable};
+use super::failure::{MEND_FOREIGN, damaged, store_error, unusable};
 use super::path::{beside, sync_directory};
 use crate::error::StoreError;
 use rusqlite::Connection;
@@ -75,7 +75,7 @@ pub(super) fn check_identity(connection: &Connection, path: &Path, with_log: boo
     let pragma = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let application = pragma("application_id").map_err(|error| store_error(path, &error))?;
     if application != APPLICATION_ID {
-        return Err(unusable(path, "is not a catalog of Larder", MEND_FOREIGN));
+        return Err(damaged(path, "is not a catalog of Larder", MEND_FOREIGN));
     }
     match pragma("user_version").map_err(|error| store_error(path, &error))? {
         FORMAT_VERSION => Ok(()),

@@ -24,7 +24,7 @@ fn put(key: &[u8], value: &[u8]) -> Batch {
 
 fn refusal(path: &Path) -> String {
     match SqliteStore::open(path).err() {
-        Some(StoreError::Unusable(message)) => message,
+        Some(StoreError::Unusable(message) | StoreError::Damaged(message)) => message,
         other => panic!("{other:?}"),
     }
 }

@@ -5,8 +5,8 @@
 //! - the draft is one file, closed and synced, before anything is moved;
 //! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
 //!   never lies beside the log of another;
-//! - the manifest of the pool goes with it: what the new catalog needs and the pool lacks was found by the recovery,
-//!   and a start takes the rest as it is;
+//! - the manifest of the pool goes with it, if the recovery took the pool as it is: what the new catalog needs and the
+//!   pool lacks was found by it;
 //! - the new catalog gets its name by one rename, the last step. In between there is no catalog: a start says so, and
 //!   names the recovery, which begins again.
 
@@ -39,11 +39,20 @@ pub(super) fn remove_drafts(place: &Path) -> Result<(), ServerError> {
     unless_missing("removing", &copies, fs::remove_dir_all(&copies))
 }
 
+/// What becomes of the manifest of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manifest {
+    /// The pool has all that it names.
+    Stays,
+    /// The pool was taken as it is.
+    Goes,
+}
+
 /// Gives the draft, which is closed, the name of the catalog. Where the one that was there is now.
 ///
 /// # Errors
 /// [`ServerError`]; another recovery begins again then.
-pub(super) fn publish(place: &Path, draft: &Path) -> Result<Option<String>, ServerError> {
+pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<Option<String>, ServerError> {
     let log = with_end(draft, "-wal");
     if fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         let why = format!("{} could not be closed: see that its disk has some room", draft.display());
@@ -57,9 +66,11 @@ pub(super) fn publish(place: &Path, draft: &Path) -> Result<Option<String>, Serv
         let (from, to) = (with_end(place, end), with_end(&aside, end));
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
-    let (from, to) =
-        (place.with_file_name(MANIFEST), place.with_file_name(format!("{MANIFEST}.replaced-{}", wall_ms())));
-    unless_missing("moving", &from, fs::rename(&from, &to))?;
+    if manifest == Manifest::Goes {
+        let to = place.with_file_name(format!("{MANIFEST}.replaced-{}", wall_ms()));
+        let from = place.with_file_name(MANIFEST);
+        unless_missing("moving", &from, fs::rename(&from, &to))?;
+    }
     sync_directory(place)?;
     fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
     sync_directory(place)?;
@@ -112,7 +123,7 @@ mod tests {
         }
         fs::write(&draft, b"new").unwrap();
         fs::write(with_end(&draft, LOCK), b"").unwrap();
-        assert_eq!(publish(&place, &draft).unwrap(), None, "there was none");
+        assert_eq!(publish(&place, &draft, Manifest::Goes).unwrap(), None, "there was none");
         assert_eq!(fs::read(&place).unwrap(), b"new");
         let left = names(root.path());
         assert_eq!(left.iter().filter(|name| name.contains(".replaced-")).count(), 3, "{left:?}");
@@ -127,7 +138,7 @@ mod tests {
         fs::write(&place, b"old").unwrap();
         fs::write(&draft, b"new").unwrap();
         fs::write(with_end(&draft, "-wal"), b"more").unwrap();
-        assert!(publish(&place, &draft).unwrap_err().to_string().contains("could not be closed"));
+        assert!(publish(&place, &draft, Manifest::Goes).unwrap_err().to_string().contains("could not be closed"));
         assert_eq!(fs::read(&place).unwrap(), b"old");
     }
 }

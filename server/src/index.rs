@@ -1,0 +1,62 @@
+//! The catalog's file is an index of what the journal and the log say. If it is missing, damaged, incomplete or behind
+//! the log, a start makes it again from them, if they lead to the last acknowledged batch. What there was is kept under
+//! another name.
+//!
+//! Invariants:
+//! - nothing is made again before the old file is closed, and the log is only read meanwhile;
+//! - what the workshop cannot make whole is left as it is: a start refuses it, or goes on with it as with an older
+//!   catalog ([`crate::lineage`]);
+//! - an operator who accepts an older catalog gets that one.
+
+use crate::data_dir::DataDir;
+use crate::error::ServerError;
+use crate::intake_log::{IntakeLog, Purpose};
+use crate::recover;
+use catalog::{CatalogError, CommitLog, SqliteOptions, SqliteStore, Store, StoreError};
+use std::sync::Arc;
+
+/// The catalog's file, and the log in front of it, if there is one.
+type Opened = (SqliteStore, Option<Arc<IntakeLog>>);
+
+/// Opens the catalog of `dir`, and its log; makes the catalog again before, if that is called for and can be done.
+///
+/// # Errors
+/// [`ServerError`].
+pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<Opened, ServerError> {
+    let opened = open_once(dir, purpose, options);
+    let Some(why) = flaw(&opened, purpose) else { return opened };
+    // Closed, before anything is made in its place.
+    drop(opened);
+    match recover::from_workshop(dir).await {
+        Ok(Some(kept)) => {
+            let kept = if kept.is_empty() { String::new() } else { format!("; what there was is kept as {kept}") };
+            tracing::warn!("the catalog was made again from its journal and its log, and lacks nothing{kept}: {why}");
+        }
+        Ok(None) => tracing::error!("the journal and the log do not lead to the newest state of the catalog: {why}"),
+        Err(error) => tracing::error!("the catalog cannot be made again from its journal and its log: {error}"),
+    }
+    open_once(dir, purpose, options)
+}
+
+fn open_once(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<Opened, ServerError> {
+    if let Some(lost) = dir.lost_catalog() {
+        return Err(lost.into());
+    }
+    let log = IntakeLog::of(dir, purpose)?;
+    let store = match &log {
+        Some(log) => SqliteStore::open_with_log(dir.catalog(), options, Arc::clone(log) as Arc<dyn CommitLog>),
+        None => SqliteStore::open_with(dir.catalog(), options),
+    };
+    Ok((store?, log))
+}
+
+/// The flaw of a catalog that is to be made again.
+fn flaw(opened: &Result<Opened, ServerError>, purpose: Purpose) -> Option<String> {
+    match opened {
+        Ok((store, _)) if !purpose.is_given_up => store.behind_log().or(store.incomplete()).map(str::to_owned),
+        Ok(_) => None,
+        Err(error @ ServerError::DataDir(_)) => Some(error.to_string()),
+        Err(error @ ServerError::Catalog(CatalogError::Store(StoreError::Damaged(_)))) => Some(error.to_string()),
+        Err(_) => None,
+    }
+}
