@@ -223,6 +223,7 @@ impl Catalog {
             self.change_of::<Returned>(returned(), note_back).await?,
             self.change_of::<GivenUp>(given_up(), |known| _ = known.remove(&drive.0)).await?,
             self.change_of_initialised(|known| known.retain(|place, _| *place != drive.0)).await?,
+            self.change_of_retiring(|known| _ = known.remove(&drive.0)).await?,
         ] {
             checks.push(check);
             writes.push(write);
@@ -230,11 +231,6 @@ impl Catalog {
         if back.is_none() {
             writes.extend(self.forget_health(drive).await?);
             writes.extend(self.forget_habits(drive).await?);
-        }
-        if self.retiring_drives().await?.contains(&drive) {
-            let (check, write) = self.change_of_retiring(|known| known.retain(|place, _| *place != drive.0)).await?;
-            checks.push(check);
-            writes.push(write);
         }
         if self.apply(Batch::new(checks, writes)).await? { Ok(Some(lost_bytes)) } else { Err(CatalogError::Conflict) }
     }

@@ -184,6 +184,11 @@ fn a_drive_that_was_given_up_and_turns_takes_its_share_until_it_is_pulled() {
 }
 
 #[test]
+fn a_drive_that_takes_the_place_of_a_retired_one_is_not_retired_after_a_misread() {
+    sound(8_727_164_079);
+}
+
+#[test]
 fn a_drive_that_the_rack_gave_up_before_the_last_start_may_turn_when_it_is_lost() {
     sound(9_011_412_384);
 }

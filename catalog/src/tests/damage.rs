@@ -2,7 +2,7 @@
 
 use super::{blob, bucket, catalog_in, from_workshop, object, put, sound};
 use crate::{Catalog, CatalogError, Displaced, KeyRange, ListRequest, Member, MemoryStore, Place, PutCondition, Store};
-use model::BlobId;
+use model::{BlobId, DriveId};
 use std::sync::Arc;
 
 async fn with_store() -> (Catalog, MemoryStore) {
@@ -95,6 +95,24 @@ async fn whoever_replaces_a_record_with_one_wrong_bit_knows_what_hung_on_it() {
 }
 
 #[tokio::test]
+async fn a_drive_that_takes_the_place_of_a_retired_one_is_not_retired_though_the_record_has_one_wrong_bit() {
+    for at in [1, usize::MAX] {
+        let (catalog, store) = with_store().await;
+        let (replaced, other) = (DriveId(7), DriveId(3));
+        catalog.retire_drive(replaced, 5).await.unwrap();
+        catalog.retire_drive(other, 6).await.unwrap();
+        catalog.fail_drive(replaced, 7).await.unwrap();
+        store.corrupt(&crate::key::meta("retiring-drives"), |bytes| {
+            let last = bytes.len() - 1;
+            bytes[at.min(last)] ^= 4;
+        });
+        assert_eq!(catalog.replace_drive(replaced, [1; 16]).await.unwrap(), Some(0));
+        assert_eq!(catalog.retiring_drives().await.unwrap(), [other]);
+        sound(&catalog).await;
+    }
+}
+
+#[tokio::test]
 async fn a_damaged_member_does_not_keep_its_pack_from_moving() {
     let (catalog, store) = with_store().await;
     let (good, slot) = put(&catalog, "good", 5, 1).await;
@@ -118,7 +136,7 @@ async fn boot_reads_on_behind_damaged_records_of_every_kind() {
     catalog.begin_blob(&stored).await.unwrap();
     catalog.commit_blob(&stored, &[Member { version, offset: 0, bytes: 5 }]).await.unwrap();
     catalog.begin_blob(&blob(catalog.next_blob_id(7).await.unwrap(), 1, 50, 1)).await.unwrap();
-    catalog.fail_drive(model::DriveId(7), 5).await.unwrap();
+    catalog.fail_drive(DriveId(7), 5).await.unwrap();
     catalog.delete_object("b", "k").await.unwrap();
     for entry in store.scan(KeyRange::all(), usize::MAX).await.unwrap() {
         if entry.key[0] != b'M' && !(entry.key[0] == b'A' && entry.key[1] == b'0') {
@@ -134,7 +152,7 @@ async fn boot_reads_on_behind_damaged_records_of_every_kind() {
     assert_eq!(catalog.dead_totals().await.unwrap(), []);
     assert_eq!(catalog.upload_usage().await.unwrap().uploads, 0);
     assert_eq!((catalog.users().await.unwrap(), catalog.buckets().await.unwrap()), (vec![], vec![]));
-    assert_eq!(catalog.failed_drives().await.unwrap(), [(model::DriveId(7), 0)], "a failed drive stays one");
+    assert_eq!(catalog.failed_drives().await.unwrap(), [(DriveId(7), 0)], "a failed drive stays one");
     assert!(catalog.quarantined().len() >= 6, "{:?}", catalog.quarantined());
     assert!(catalog.next_slot().await.unwrap() > 2, "the other copy of the counter counts");
     assert_ne!(catalog.next_blob_id(7).await.unwrap(), BlobId::new(1, 7));

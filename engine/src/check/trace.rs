@@ -198,6 +198,7 @@ impl Line {
 /// The judge of one trace. See the head of this file.
 pub struct TraceCheck {
     now: Time,
+    booted: bool,
     watts: model::Watts,
     limited: Vec<Limited>,
     turning: Vec<Turning>,
@@ -275,6 +276,7 @@ impl TraceCheck {
         });
         Self {
             now: Time::ZERO,
+            booted: false,
             watts: spec.profile.watts,
             limited: limited.collect(),
             turning: vec![Turning::No; spec.drives.len()],
@@ -349,22 +351,26 @@ impl TraceCheck {
             Event::DriveMayReturn { drive } => self.cut_off[drive.index()] = false,
             Event::DriveRetiring { drive } => self.rebuilds.drive_retiring(*drive),
             Event::OnDrivePage { drive, blobs, .. } => self.rebuilds.listed(*drive, blobs),
-            Event::DriveReplaced { drive, .. } => {
-                self.rebuilds.drive_replaced(*drive);
-                self.cut_off[drive.index()] = false;
-                self.initialised[drive.index()] = false;
-            }
-            Event::DriveReturned { drive, .. } => {
-                self.rebuilds.drive_returned(*drive);
-                self.cut_off[drive.index()] = false;
-                self.initialised[drive.index()] = false;
-            }
+            Event::DriveReplaced { drive, .. } => self.taken_in(*drive, false),
+            Event::DriveReturned { drive, .. } => self.taken_in(*drive, true),
+            Event::Booted => self.booted = true,
             Event::Mounted { drive, .. } => self.mounted[drive.index()] = true,
             Event::DriveReported(report) => self.initialised[report.drive.index()] = report.initialised,
             Event::StackMoved { op, .. } | Event::SourceUnreadable { op, .. } => self.out_of_service(*op),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Another drive takes the place of one that failed, or that one is `back`. While the rack boots that is said of
+    /// drives that were taken in earlier: it shows what was lost with them, and the rest was reported as it is by now.
+    fn taken_in(&mut self, drive: DriveId, back: bool) {
+        self.rebuilds.drive_lacks(drive, back);
+        if self.booted {
+            self.rebuilds.drive_taken_in(drive);
+            self.cut_off[drive.index()] = false;
+            self.initialised[drive.index()] = false;
+        }
     }
 
     /// True of an answer to an older attempt than the last, and of one that is repeated after a newer one was asked

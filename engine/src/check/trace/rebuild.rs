@@ -100,15 +100,18 @@ impl Rebuilds {
         self.returned.remove(&drive);
     }
 
-    pub fn drive_replaced(&mut self, drive: DriveId) {
-        self.failed.remove(&drive);
-        self.retiring.remove(&drive);
+    /// `drive` is in the place of one that failed, or is that one and `back`: it lacks stacks that count on it.
+    pub fn drive_lacks(&mut self, drive: DriveId, back: bool) {
         self.replaced.insert(drive);
+        if back {
+            self.returned.insert(drive);
+        }
     }
 
-    pub fn drive_returned(&mut self, drive: DriveId) {
-        self.drive_replaced(drive);
-        self.returned.insert(drive);
+    /// `drive` is in service from now on, and nobody has said of it that it is to be empty.
+    pub fn drive_taken_in(&mut self, drive: DriveId) {
+        self.failed.remove(&drive);
+        self.retiring.remove(&drive);
     }
 
     pub fn drive_retiring(&mut self, drive: DriveId) {

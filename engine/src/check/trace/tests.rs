@@ -3,7 +3,7 @@
 use super::*;
 use crate::action::Outcome;
 use crate::drive_list::DriveList;
-use crate::event::BlobOnDrive;
+use crate::event::{BlobOnDrive, DriveReport};
 use crate::policy::{RackPolicy, ReadPolicy};
 use crate::testing::quiet_policy;
 use alloc::boxed::Box;
@@ -26,7 +26,14 @@ fn policy(overtake_limit: u64) -> RackPolicy {
     policy
 }
 
+/// The judge of a rack that has booted.
 fn judge(overtake_limit: u64) -> TraceCheck {
+    let mut judge = judge_of_boot(overtake_limit);
+    judge.event(Time::ZERO, &Event::Booted).unwrap();
+    judge
+}
+
+fn judge_of_boot(overtake_limit: u64) -> TraceCheck {
     let (spec, layout) = pelican();
     TraceCheck::new(&spec, &layout, &policy(overtake_limit))
 }
@@ -363,6 +370,40 @@ fn a_stack_is_looked_for_in_its_place_only_where_it_may_lie() {
     let page = Event::OnDrivePage { drive, attempt: Attempt(1), blobs: vec![left], next: None };
     judge.event(Time::ZERO, &page).unwrap();
     assert_eq!(begin(&mut judge, 1, look), Ok(()));
+}
+
+#[test]
+fn a_drive_that_was_replaced_before_it_was_retired_is_still_emptied_after_a_start() {
+    let (_, layout) = pelican();
+    let drive = layout.groups[0].drives[0];
+    let mut copy = rebuild_of_group_0(&layout);
+    let Transfer::Rebuild { stacks, need, .. } = &mut copy else { panic!("not a rebuild") };
+    (*stacks, *need) = (vec![(0, drive)], 1);
+    let mut judge = judge_of_boot(0);
+    let mut event = |event: &Event| judge.event(Time::ZERO, event).unwrap();
+    event(&Event::DriveRetiring { drive });
+    event(&Event::DriveReplaced { drive, lost_bytes: 1 });
+    event(&Event::Booted);
+    assert_eq!(begin(&mut judge, 1, copy.clone()), Ok(()), "it holds what was written since it was replaced");
+    // Now it is emptied and given up, and another takes its place: of that one nobody has said that it is to be empty.
+    judge.event(Time::ZERO, &Event::DriveFailed { drive, pulled: true }).unwrap();
+    judge.event(Time::ZERO, &Event::DriveReplaced { drive, lost_bytes: 1 }).unwrap();
+    let fault = TraceFault::Rebuild { op: OpId(2), fault: RebuildFault::ReadsLost(drive) };
+    assert_eq!(begin(&mut judge, 2, copy), Err(fault));
+}
+
+#[test]
+fn what_a_start_says_of_a_drive_that_was_replaced_does_not_undo_that_its_group_was_initialised_with_it() {
+    let (spec, layout) = pelican();
+    let drive = layout.groups[0].drives[0];
+    let mut judge = judge_of_boot(0);
+    let (capacity_bytes, used_bytes, day) = (spec.capacity_bytes(drive), 0, 0);
+    let report = DriveReport { drive, capacity_bytes, used_bytes, day, starts: 0, present: true, initialised: true };
+    judge.event(Time::ZERO, &Event::DriveReported(report)).unwrap();
+    judge.event(Time::ZERO, &Event::DriveReplaced { drive, lost_bytes: 1 }).unwrap();
+    judge.event(Time::ZERO, &Event::Booted).unwrap();
+    let remember = Action::PersistInitialised { group: GroupId(0), drives: vec![drive] };
+    assert_eq!(judge.action(&remember), Err(TraceFault::Initialised(GroupId(0), drive)));
 }
 
 #[test]
