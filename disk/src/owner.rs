@@ -177,7 +177,7 @@ pub struct Claim {
     /// Refused media, with the reason.
     refused: Mutex<BTreeMap<PathBuf, OwnerError>>,
     /// The locks of media that stay mounted.
-    held: Mutex<Vec<OwnerLock>>,
+    held: Mutex<BTreeMap<PathBuf, OwnerLock>>,
 }
 
 impl Claim {

@@ -35,9 +35,6 @@ OUTCOMES = (
     ("manifest (all of it)", "emptied deleted", KILLED, "refused"),
     ("manifest (all of it)", "oldest", BOTH, "refused"),
     ("label of the intake", "bit byte sector page garbage halved emptied deleted", BOTH, "refused"),
-    ("catalog.db", "bit byte sector page halved emptied deleted", BOTH, "refused"),
-    ("catalog.db", "garbage", BOTH, "refused"),
-    ("catalog.db, header", "sector", STOPPED, "refused"),
     ("runs", "byte sector page garbage halved emptied grown deleted oldest", BOTH, "refused"),
     ("identity", EACH, BOTH, "refused"),
     ("rack.toml", EACH, BOTH, "refused"),
@@ -49,10 +46,7 @@ OUTCOMES = (
     ("pool: drive with a shelf", "duplicated", BOTH, "refused"),
 )
 # Row, damages, states, violations and why.
-FAULTS = (
-    ("catalog.db", "oldest", BOTH, "OLD LOST", "an older index is served, with an error in the log, and answers 404"),
-    ("catalog.db-wal", "oldest", KILLED, "SPOILED", "an older log is written into catalog.db before the start refuses"),
-)
+FAULTS = ()
 
 
 def by_cell(entries):

@@ -39,13 +39,17 @@ impl Claim {
         acquired
     }
 
-    /// Acquires the medium in `directory` until this claim is dropped, for media that stay mounted. Blocks.
+    /// Acquires the medium in `directory` until this claim is dropped, for media that stay mounted. One that is held
+    /// already stays so. Blocks.
     ///
     /// # Errors
     /// As [`Claim::acquire`].
     pub fn hold(&self, directory: &Path) -> Result<(), DriveError> {
+        if self.held.lock().contains_key(directory) {
+            return Ok(());
+        }
         let lock = self.acquire(directory)?;
-        self.held.lock().push(lock);
+        self.held.lock().insert(directory.to_owned(), lock);
         Ok(())
     }
 
