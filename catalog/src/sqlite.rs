@@ -130,8 +130,8 @@ impl SqliteStore {
     /// Opens the catalog file at `path`, or creates it.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] if it is another kind of file or damaged, [`StoreError::Unusable`] if it was written by a
-    /// newer Larder or is open elsewhere; the message names the path and says what to do.
+    /// [`StoreError::Damaged`] if it is another kind of file or damaged, [`StoreError::Unusable`] if it was written by
+    /// a newer Larder or is open elsewhere; the message names the path and says what to do.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         Self::open_with(path, SqliteOptions::default())
     }

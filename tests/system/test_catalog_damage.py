@@ -174,6 +174,8 @@ class CatalogDamageTest(SystemTest):
             with opened(server.data) as damaged:
                 damaged.execute("DELETE FROM kv WHERE k = ?", (key,))
                 damaged.commit()
+            # Or it would be made again from there.
+            shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
             for _ in range(2):
                 server = self.serve(server.data)
                 [warning] = self.warns(server, "catalog_incomplete")

@@ -232,9 +232,13 @@ class Refused(SystemTest):
         path = os.path.join(server.data, "catalog.db")
         with sqlite3.connect(path) as database:
             self.assertEqual(database.execute("pragma integrity_check").fetchone(), ("ok",))
-        os.rename(path, path + ".away")
+        journal = os.path.join(server.data, "workshop", "journal")
+        for lost in (path, journal):
+            os.rename(lost, lost + ".away")
         self.refused(server.data, "catalog.db")
-        os.rename(path + ".away", path)
+        for lost in (path, journal):
+            shutil.rmtree(lost, ignore_errors=True)
+            os.rename(lost + ".away", lost)
         self.reads(self.serve(server.data).client(), "pantry", {"k": b"x"})
 
     def test_a_killed_init_is_completed_by_the_next(self):
