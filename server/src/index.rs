@@ -27,15 +27,21 @@ pub(crate) async fn open(dir: &DataDir, purpose: Purpose, options: SqliteOptions
     let Some(why) = flaw(&opened, purpose) else { return opened };
     // Closed, before anything is made in its place.
     drop(opened);
-    match recover::from_workshop(dir).await {
-        Ok(Some(kept)) => {
-            let kept = if kept.is_empty() { String::new() } else { format!("; what there was is kept as {kept}") };
-            tracing::warn!("the catalog was made again from its journal and its log, and lacks nothing{kept}: {why}");
-        }
-        Ok(None) => tracing::error!("the journal and the log do not lead to the newest state of the catalog: {why}"),
-        Err(error) => tracing::error!("the catalog cannot be made again from its journal and its log: {error}"),
+    let made = recover::from_workshop(dir).await;
+    if let Ok(Some(kept)) = &made {
+        let kept = if kept.is_empty() { String::new() } else { format!("; what there was is kept as {kept}") };
+        tracing::warn!("the catalog was made again from its journal and its log, and lacks nothing{kept}: {why}");
     }
-    open_once(dir, purpose, options)
+    match (open_once(dir, purpose, options), made) {
+        (Err(first), Err(error)) => Err(ServerError::Refused(format!(
+            "{first}; nor can a start make it again from its journal and its log: {error}"
+        ))),
+        (opened, Err(error)) => {
+            tracing::error!(%error, "the catalog cannot be made again from its journal and its log");
+            opened
+        }
+        (opened, _) => opened,
+    }
 }
 
 fn open_once(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<Opened, ServerError> {

@@ -167,6 +167,8 @@ class Refused(SystemTest):
         server.until_cold()
         self.assertEqual(server.stop(), 0)
         data = server.data
+        # Or the catalog would be made again from there.
+        shutil.rmtree(os.path.join(data, "workshop", "journal"))
         flip = lambda text: text[:30] + bytes([text[30] ^ 1]) + text[31:]
         for name, change in [
             ("identity", flip),
