@@ -131,6 +131,7 @@ impl StaleWatch {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use alloc::vec::Vec;
 
     const HOUR: Duration = Duration::from_hours(1);
     const WEEK: Duration = Duration::from_hours(7 * 24);
