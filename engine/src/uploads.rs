@@ -11,6 +11,10 @@
 //! 3. Marks and the served time are kept in the catalog, so that a restart forgets at most what was served since they
 //!    were kept last. What it forgets makes uploads younger, never older.
 //!
+//! What open uploads take is counted as they change. After a change that was not answered the count is in doubt, and is
+//! made anew from the catalog, again and again until that succeeds: one that is too large keeps staged data from moving,
+//! since that counts as parts, and it refuses new parts for which there is room.
+//!
 //! Invariants: nothing is stale before servers have run for the whole limit since its last part was begun; at most
 //! `MARKS_MAX` marks are kept.
 
@@ -23,6 +27,11 @@ use serde::{Deserialize, Serialize};
 const OPEN_PERMILLE: u64 = 750;
 /// When to ask again for room in that share.
 pub const SHARE_RETRY_AFTER: Duration = Duration::from_mins(1);
+
+/// The pause after a first count that failed.
+const RECOUNT_MIN: Duration = Duration::from_secs(1);
+/// The longest: who was told to ask for room again finds that it was counted meanwhile.
+const RECOUNT_MAX: Duration = SHARE_RETRY_AFTER;
 
 /// Marks are so much of the limit apart, or more: an upload is aborted that much later than it might be.
 const MARKS_PER_LIMIT: u32 = 8;
@@ -59,6 +68,13 @@ pub struct Persisted {
 /// The bytes that the parts of all open uploads may take of a workshop.
 pub fn open_bytes_max(capacity_bytes: u64) -> u64 {
     (u128::from(capacity_bytes) * u128::from(OPEN_PERMILLE) / 1000) as u64
+}
+
+/// How long to wait before what open uploads take is counted again, after so many counts in a row have failed. A count
+/// reads no more than the catalog.
+pub fn recount_after(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    RECOUNT_MIN.saturating_mul(doubled).min(RECOUNT_MAX)
 }
 
 /// Watches for stale uploads. See the head of this file.
@@ -115,6 +131,7 @@ impl StaleWatch {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use alloc::vec::Vec;
 
     const HOUR: Duration = Duration::from_hours(1);
     const WEEK: Duration = Duration::from_hours(7 * 24);
@@ -180,6 +197,13 @@ mod tests {
             assert_eq!(stale.is_some(), limit < 2 * WEEK, "{limit:?}");
             assert!(watch.known.marks.len() <= MARKS_MAX);
         }
+    }
+
+    #[test]
+    fn a_count_that_fails_is_made_again_soon_and_for_ever() {
+        let pauses_s: Vec<u64> = (1..9).map(|failures| recount_after(failures).as_secs()).collect();
+        assert_eq!(pauses_s, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert_eq!(recount_after(u32::MAX), RECOUNT_MAX);
     }
 
     #[test]

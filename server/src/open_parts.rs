@@ -1,9 +1,9 @@
 //! The bytes of the parts of open uploads: those that the catalog knows, and those that are coming.
 //!
 //! They take room in the workshop and cannot migrate, so the engine must not count them. What a commit that was not
-//! answered has done to them is not known: then they are counted anew, from the catalog. Whoever changes the
-//! catalog's parts holds `OpenParts::changing` until the change is counted here as well, so that a count is of one
-//! moment.
+//! answered has done to them is not known: then the count is in doubt, and they are counted anew, from the catalog,
+//! until that succeeds. Whoever changes the catalog's parts holds `OpenParts::changing` until the change is counted here
+//! as well, so that a count is of one moment.
 
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard};
@@ -19,6 +19,8 @@ pub struct OpenParts {
 struct Count {
     coming_bytes: u64,
     known_bytes: u64,
+    /// What the catalog knows may be something else, and somebody counts it anew.
+    in_doubt: bool,
 }
 
 impl Count {
@@ -68,16 +70,44 @@ impl OpenParts {
         count.known_bytes = count.known_bytes.saturating_sub(bytes);
     }
 
+    /// What the catalog knows may be something else, by a change that was not answered and is still held to be
+    /// `changing`. True if nobody counts it anew yet: then the caller has to, until that succeeds.
+    #[must_use]
+    pub(crate) fn doubt(&self) -> bool {
+        !std::mem::replace(&mut self.count.lock().in_doubt, true)
+    }
+
     /// Held while the catalog's parts change, until that is counted.
     pub(crate) async fn changing(&self) -> RwLockReadGuard<'_, ()> {
         self.changes.read().await
     }
 
-    /// The catalog knows as many bytes as `count` finds. No part is committed meanwhile, nor closed.
+    /// The catalog knows as many bytes as `count` finds, which ends every doubt. No part is committed meanwhile, nor
+    /// closed.
     pub(crate) async fn recount<E>(&self, count: impl Future<Output = Result<u64, E>>) -> Result<(), E> {
         let _nothing_changes = self.changes.write().await;
         let known_bytes = count.await?;
-        self.count.lock().known_bytes = known_bytes;
+        let mut known = self.count.lock();
+        (known.known_bytes, known.in_doubt) = (known_bytes, false);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn one_counts_anew_until_a_count_succeeds() {
+        let open = OpenParts::default();
+        open.coming(7);
+        open.committed(7);
+        assert!(open.doubt(), "nobody counts yet");
+        assert!(!open.doubt(), "somebody does");
+        let failed = open.recount(async { Err(()) }).now_or_never();
+        assert_eq!((failed, open.bytes(), open.doubt()), (Some(Err(())), 7, false), "and goes on");
+        let counted = open.recount(async { Ok::<_, ()>(3) }).now_or_never();
+        assert_eq!((counted, open.bytes(), open.doubt()), (Some(Ok(())), 3, true));
     }
 }

@@ -11,7 +11,7 @@ use crate::pacing::ClientHere;
 use crate::store_error::{catalog_error, damaged, stage_error, workshop_full};
 use bytes::Bytes;
 use catalog::{CatalogError, Checksum, Object, Part, Place, PlacedObject, Upload, UploadListRequest, VersionId};
-use engine::uploads::{Ends, SHARE_RETRY_AFTER, StaleWatch, open_bytes_max};
+use engine::uploads::{Ends, SHARE_RETRY_AFTER, StaleWatch, open_bytes_max, recount_after};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use s3::store::{Completion, ObjectStore, PartId, PutSink, ServiceError, ServiceFuture};
@@ -121,20 +121,27 @@ impl ObjectService {
         self.free(parts.iter().map(|part| part.slot.into()).collect());
     }
 
-    /// The error of a change to parts, which are counted anew unless it is certain that nothing has changed.
+    /// The error of a change to parts, which are counted anew unless it is certain that nothing has changed. Whoever
+    /// made the change still holds `OpenParts::changing`.
     fn parts_error(&self, error: CatalogError) -> ServiceError {
-        if !is_refusal(&error) {
+        if !is_refusal(&error) && self.context.counters.open_parts.doubt() {
             let service = self.clone();
-            (self.context.spawn)(Box::pin(async move {
-                let Context { catalog, counters, .. } = &service.context;
-                let count = async { Ok::<_, CatalogError>(catalog.upload_usage().await?.bytes) };
-                if let Err(error) = counters.open_parts.recount(count).await {
-                    tracing::warn!(%error, "the parts of open uploads could not be counted anew");
-                }
-                service.report_usage();
-            }));
+            (self.context.spawn)(Box::pin(async move { service.count_parts().await }));
         }
         catalog_error(error)
+    }
+
+    /// Counts the parts of open uploads anew, again and again until that succeeds.
+    async fn count_parts(&self) {
+        let Context { catalog, counters, .. } = &self.context;
+        for failures in 1.. {
+            let count = async { Ok::<_, CatalogError>(catalog.upload_usage().await?.bytes) };
+            let counted = counters.open_parts.recount(count).await;
+            self.report_usage();
+            let Err(error) = counted else { return };
+            tracing::warn!(%error, "the parts of open uploads could not be counted anew; it is tried again");
+            tokio::time::sleep(recount_after(failures)).await;
+        }
     }
 
     pub(crate) async fn complete_now(

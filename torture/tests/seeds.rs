@@ -449,6 +449,11 @@ fn what_cannot_migrate_for_months_wakes_no_group_every_ten_minutes() {
 }
 
 #[test]
+fn what_is_staged_migrates_though_the_parts_of_uploads_could_not_be_counted_at_first() {
+    sound(8_727_172_541);
+}
+
+#[test]
 fn a_stack_that_was_taken_for_lost_is_not_left_where_it_was() {
     sound(6_833_982_833);
 }

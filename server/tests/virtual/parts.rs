@@ -1,6 +1,6 @@
 //! Uploads in parts: as the server keeps them, from the workshop to the rack and back.
 
-use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, SECOND, Site, content};
+use crate::site::{BUCKET, HOUR, KIB, Larder, MIB, MINUTE, SECOND, Site, content};
 use bytes::Bytes;
 use catalog::{
     Bucket, Checksum, ChecksumKind, ChosenPart, Object, Place, PutCondition, Upload, UploadListRequest, VersionId,
@@ -193,6 +193,31 @@ fn parts_of_open_uploads_have_a_share_of_the_workshop_and_leave_the_rest_to_othe
         larder.complete(&whole).await.unwrap();
         assert_eq!(larder.context.counters.open_parts.bytes(), 0, "and none of an object");
     });
+}
+
+#[test]
+fn what_is_open_is_counted_until_that_succeeds_once_a_completion_was_not_answered() {
+    let mut site = Site::nas8();
+    let (facts, faults) = (site.facts(), site.store_faults.clone());
+    site.run(async |larder| {
+        let upload = larder.begin("o", 1, vec![MIB; 2]).await.unwrap();
+        for number in 1..=2 {
+            larder.put_part(&upload, number).await.unwrap();
+        }
+        faults.break_at_next_commit();
+        let completed = larder.complete(&upload).await;
+        assert!(matches!(completed, Err(ServiceError::Unavailable { .. })), "{completed:?}");
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(larder.context.counters.open_parts.bytes(), 2 * MIB, "nobody knows better");
+        faults.mend();
+        tokio::time::sleep(2 * MINUTE).await;
+        assert_eq!(larder.context.counters.open_parts.bytes(), 0, "it is an object");
+        larder.put("small", 1, KIB).await.unwrap();
+        larder.settle().await;
+        assert_eq!((larder.get("o").await.unwrap(), larder.get("small").await.unwrap()), (1, 1));
+        larder.audit(&facts).await;
+    });
+    assert_eq!(facts.staged_files(), 0, "all of it has moved");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! An object's bytes are a function of its key and a serial number, which its ETag has together with its length; so
 //! every answer can be checked without a copy of anything.
 
-use crate::steps::{OwnRecords, Power, Powered, PoweredRecords, PoweredStore, Silence};
+use crate::steps::{OwnRecords, Power, Powered, PoweredRecords, PoweredStore, Silence, StoreFaults};
 use bytes::Bytes;
 use catalog::{Bucket, Catalog, ListRequest, MemoryLog, MemoryStore, Object, Place, PutCondition, Store};
 use disk::label::RackUuid;
@@ -59,6 +59,7 @@ pub struct Site {
     pub seed: u64,
     pub power: Power,
     pub catalog: MemoryStore,
+    pub store_faults: StoreFaults,
     /// The log in front of it.
     pub log: MemoryLog,
     /// In its place, the intake's own log on drives of a pool in memory.
@@ -202,6 +203,7 @@ impl Site {
             read_ahead: true,
             seed: 1,
             power: Power::default(),
+            store_faults: StoreFaults::default(),
             catalog: MemoryStore::new().with_log(Arc::new(log.clone())).unwrap(),
             log,
             own_log: None,
@@ -328,7 +330,8 @@ impl Site {
 
     async fn boot(&self, started: Instant) -> Larder {
         let base_ms = self.wall_ms;
-        let store = PoweredStore { store: self.catalog.clone(), power: self.power.clone(), reads: Arc::default() };
+        let (power, faults) = (self.power.clone(), self.store_faults.clone());
+        let store = PoweredStore { store: self.catalog.clone(), power, reads: Arc::default(), faults };
         let uncounted = Arc::default();
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
         if !self.unseen && catalog.initialised_drives().await.unwrap().is_empty() {

@@ -2,7 +2,7 @@
 //! and one after.
 
 use async_trait::async_trait;
-use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreFuture};
+use catalog::{Batch, Entry, KeyRange, MemoryStore, Sealed, Sequence, Store, StoreError, StoreFuture};
 use disk::{Buffer, Drive, DriveError, DriveFuture, FileName, MemoryDrive, Space};
 use futures::future::BoxFuture;
 use model::Smart;
@@ -10,7 +10,7 @@ use server::intake_log::IntakeLog;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::{Notify, watch};
 use workshop::{NamedSlot, Removal, SmallRecord, SmallRecords};
@@ -280,12 +280,49 @@ impl SmallRecords for OwnRecords {
     }
 }
 
+/// What is wrong with a site's store. Clones share it.
+#[derive(Clone, Default)]
+pub struct StoreFaults(Arc<Faults>);
+
+#[derive(Default)]
+struct Faults {
+    /// The next commit is done and not answered, and from then on nothing is listed.
+    breaks: AtomicBool,
+    /// Nothing is listed.
+    broken: AtomicBool,
+}
+
+impl StoreFaults {
+    /// It breaks with the next commit, which is done all the same.
+    pub fn break_at_next_commit(&self) {
+        self.0.breaks.store(true, Ordering::Relaxed);
+    }
+
+    /// Nothing is wrong any more.
+    pub fn mend(&self) {
+        self.0.breaks.store(false, Ordering::Relaxed);
+        self.0.broken.store(false, Ordering::Relaxed);
+    }
+
+    fn is_broken(&self) -> bool {
+        self.0.broken.load(Ordering::Relaxed)
+    }
+
+    /// True if the commit that is done now breaks it.
+    fn break_now(&self) -> bool {
+        let breaks = self.0.breaks.swap(false, Ordering::Relaxed);
+        self.0.broken.fetch_or(breaks, Ordering::Relaxed);
+        breaks
+    }
+}
+
 /// A store in memory under a site's power.
 pub struct PoweredStore {
     pub store: MemoryStore,
     pub power: Power,
     /// How often it was asked for records.
     pub reads: Arc<AtomicU64>,
+    pub faults: StoreFaults,
 }
 
 impl Store for PoweredStore {
@@ -317,6 +354,9 @@ impl Store for PoweredStore {
 
     fn scan(&self, range: KeyRange, limit: usize) -> StoreFuture<'_, Vec<Entry>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
+        if self.faults.is_broken() {
+            return Box::pin(async { Err(StoreError::Failed("the listing fails".into())) });
+        }
         self.store.scan(range, limit)
     }
 
@@ -325,7 +365,7 @@ impl Store for PoweredStore {
             self.power.step().await;
             let answer = self.store.commit(batch).await;
             self.power.step().await;
-            answer
+            if self.faults.break_now() { Err(StoreError::Failed("no answer".into())) } else { answer }
         })
     }
 }

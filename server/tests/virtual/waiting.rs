@@ -95,7 +95,8 @@ fn a_get_asks_the_catalog_twice_wherever_the_object_lies() {
     let mut site = Site::nas8();
     let reads = Arc::new(AtomicU64::new(0));
     // A handle of its own: the world asks the catalog as well, while groups wake.
-    let store = PoweredStore { store: site.catalog.clone(), power: site.power.clone(), reads: Arc::clone(&reads) };
+    let (store, power, faults) = (site.catalog.clone(), site.power.clone(), site.store_faults.clone());
+    let store = PoweredStore { store, power, reads: Arc::clone(&reads), faults };
     site.run(async |larder| {
         let catalog = Catalog::open(Arc::new(store)).await.unwrap();
         let context = Context { catalog, ..larder.context.clone() };
