@@ -12,8 +12,8 @@
 //!    were kept last. What it forgets makes uploads younger, never older.
 //!
 //! What open uploads take is counted as they change. After a change that was not answered the count is in doubt, and is
-//! made anew from the catalog, again and again until that succeeds: one that is too large keeps staged data from moving,
-//! since that counts as parts, and it refuses new parts for which there is room.
+//! made anew from the catalog, again and again until that succeeds: one that is too large keeps staged data from
+//! moving, since that counts as parts, and it refuses new parts for which there is room.
 //!
 //! Invariants: nothing is stale before servers have run for the whole limit since its last part was begun; at most
 //! `MARKS_MAX` marks are kept.

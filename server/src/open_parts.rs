@@ -2,8 +2,8 @@
 //!
 //! They take room in the workshop and cannot migrate, so the engine must not count them. What a commit that was not
 //! answered has done to them is not known: then the count is in doubt, and they are counted anew, from the catalog,
-//! until that succeeds. Whoever changes the catalog's parts holds `OpenParts::changing` until the change is counted here
-//! as well, so that a count is of one moment.
+//! until that succeeds. Whoever changes the catalog's parts holds `OpenParts::changing` until the change is counted
+//! here as well, so that a count is of one moment.
 
 use parking_lot::Mutex;
 use tokio::sync::{RwLock, RwLockReadGuard};

@@ -187,7 +187,8 @@ class Format(SystemTest):
         server = self.serve(server.data)
         server.client().put_object(Bucket="pantry", Key="more", Body=noise(3000, "more"))
         stopped = self.named(server, "stop")
-        self.assertIn(log, stopped)
+        [shelf] = [file for path, file in stopped.items() if path.endswith(".shelf")]
+        self.assertEqual((shelf["last"], shelf["keys"][0]), (file["last"], b"c"), "what the log had is a shelf")
         self.assertTrue(all(file["state"] == "live" and not file["grows"] for file in stopped.values()), stopped)
         last = max(stopped.values(), key=lambda file: file["last"])
         self.assertGreater(last["last"], file["last"])
