@@ -112,6 +112,8 @@ pub(crate) struct LogUse {
     pub(crate) forgets_nothing: AtomicBool,
     /// This is not the newest copy of the store: its batches are logged aside.
     pub(crate) is_aside: AtomicBool,
+    /// When the store was opened, the log ended with batches that a copy which is not the newest one logged aside.
+    pub(crate) ended_aside: AtomicBool,
     /// The log does not lead to the store, and is to forget nothing before the store is kept otherwise.
     pub(crate) is_held: AtomicBool,
 }

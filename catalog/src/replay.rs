@@ -84,6 +84,7 @@ impl<R: Records> Committer<R> {
         let leads_here = replayed.behind.is_none() && !is_ahead;
         (self.newest, self.is_log_aside) = (if leads_here { zero } else { newest }, is_log_aside);
         self.log_use.is_aside.store(replayed.behind.is_some(), Ordering::Relaxed);
+        self.log_use.ended_aside.store(is_log_aside, Ordering::Relaxed);
         if is_log_aside && replayed.behind.is_some() {
             log.retain();
         }

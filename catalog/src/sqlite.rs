@@ -193,6 +193,12 @@ impl SqliteStore {
         Ok(Self { pool, lookups, writer, overlay, counters, incomplete, behind_log, log_use, followers, _lock: lock })
     }
 
+    /// True if the log ended with batches of a copy that is not the newest one when this was opened: somebody has used
+    /// that since.
+    pub fn log_ended_aside(&self) -> bool {
+        self.log_use.ended_aside.load(Ordering::Relaxed)
+    }
+
     /// Makes a new file at `path`, and has `fill` fill its records, which are empty.
     ///
     /// # Errors

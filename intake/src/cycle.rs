@@ -429,7 +429,9 @@ impl Cycle {
         let left = self.common().view().logs.last().map(|left| Entry::of_log(left, true));
         let named = self.shared.note(|manifest| {
             manifest.extend(left.into_iter().collect());
-            reused.into_iter().for_each(|reused| manifest.drop(reused));
+            if let Some(reused) = reused {
+                manifest.drop(reused);
+            }
             manifest.name(Entry::of_log(table, false));
         });
         // It has no records, and the next start takes it for a draft if it is still there.

@@ -24,7 +24,7 @@ use crate::record::{Record, Sequence, successor};
 use crate::shared::{CycleShared, Shared};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
-use crate::transform::{discard, publish, remove_shelf, remove_shelf_file, superseded};
+use crate::transform::{Finished, discard, remove_shelf, remove_shelf_file, superseded};
 use crate::view::{View, Want};
 use std::sync::Arc;
 
@@ -53,10 +53,13 @@ pub(crate) fn heal(shared: &Shared, cycle: &CycleShared, whole: &View, to: &Arc<
         masks.sort_unstable();
         masks.dedup();
         builder.finish(masks, superseded(cycle, &files))?;
-        let shelf = publish(shared, to, identity, access, &|| Ok(()), |manifest| {
-            manifest.give_up(&files);
-            manifest.heal(&drives, &there);
-        })?;
+        let shelf = Finished { shared, drive: to, identity, access }.publish(
+            || Ok(()),
+            |manifest| {
+                manifest.give_up(&files);
+                manifest.heal(&drives, &there);
+            },
+        )?;
         tracing::info!(records, shelf = %identity.file, "a rotation has back what it lost");
         Ok::<_, ReadError>(shelf)
     };

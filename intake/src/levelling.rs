@@ -26,7 +26,7 @@ use crate::shared::{CycleShared, Shared};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::table::LogTable;
-use crate::transform::{discard, publish, superseded};
+use crate::transform::{Finished, discard, superseded};
 use crate::view::{View, Want};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ pub(crate) fn write_shelf(
         }
         let records = builder.records();
         builder.finish(source.all_masks(), superseded(cycle, &[]))?;
-        let shelf = publish(shared, to, identity, Access::Stage, &|| Ok(()), |_| ())?;
+        let shelf = Finished { shared, drive: to, identity, access: Access::Stage }.publish(|| Ok(()), |_| ())?;
         tracing::info!(records, shelf = %identity.file, "a rotation has what only the other one had taken");
         Ok::<_, ReadError>(shelf)
     };

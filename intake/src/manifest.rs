@@ -208,7 +208,9 @@ impl Manifest {
     pub(crate) fn extend(&mut self, entries: Vec<Entry>) {
         for entry in entries {
             let old = self.files.iter_mut().find(|old| old.file == entry.file && old.state == State::Live);
-            old.into_iter().for_each(|old| *old = entry.clone());
+            if let Some(old) = old {
+                *old = entry;
+            }
         }
     }
 

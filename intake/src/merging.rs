@@ -24,7 +24,7 @@ use crate::shared::{CycleShared, Shared, is_hidden};
 use crate::shelf::access::Access;
 use crate::shelf::build::ShelfBuilder;
 use crate::shelf::read::{Cursor, Shelf};
-use crate::transform::{discard, publish, remove_shelf, superseded};
+use crate::transform::{Finished, discard, remove_shelf, superseded};
 use crate::view::View;
 use engine::merge::{Choice, MergePolicy, ShelfFacts, TargetFacts, choose, target};
 use std::sync::Arc;
@@ -155,7 +155,7 @@ fn merge(shared: &Shared, cycle: &CycleShared, inputs: &[Arc<Shelf>], to: &Arc<D
         needed.dedup();
         needed.retain(|mask| rest.may_need(mask));
         builder.finish(needed, superseded(cycle, &files))?;
-        publish(shared, to, identity, access, &|| Ok(()), |manifest| manifest.give_up(&files))
+        Finished { shared, drive: to, identity, access }.publish(|| Ok(()), |manifest| manifest.give_up(&files))
     };
     let shelf = write().inspect_err(|_| discard(to, identity.file))?;
     // A shelf on a drive that is lost before it is removed is not to come back.

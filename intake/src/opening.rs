@@ -215,9 +215,9 @@ impl OpenedCycle {
         }
         // Where something is absent, who knows what the others have.
         if absent.is_empty() {
-            self.findings.gone.append(&mut drafts)
+            self.findings.gone.append(&mut drafts);
         } else {
-            shelves.append(&mut drafts)
+            shelves.append(&mut drafts);
         }
         let mut dead: BTreeSet<FileId> = shelves.iter().flat_map(|shelf| shelf.superseded()).copied().collect();
         for log in &found.logs {

@@ -106,9 +106,8 @@ impl Transform<'_> {
             index.lost.iter().filter(|part| still.has_lost(part)).for_each(|part| builder.lose(part.clone()));
             let superseded = superseded(cycle, &[table.file]);
             builder.finish(index.masks.clone(), superseded)?;
-            publish(shared, to, identity, Access::Stage, &|| progress.step(), |manifest| {
-                manifest.give_up(&[table.file])
-            })
+            let finished = Finished { shared, drive: to, identity, access: Access::Stage };
+            finished.publish(|| progress.step(), |manifest| manifest.give_up(&[table.file]))
         };
         write().inspect_err(|_| discard(to, identity.file))
     }
@@ -150,35 +149,43 @@ pub(crate) fn superseded(cycle: &CycleShared, sources: &[FileId]) -> Vec<FileId>
     cycle.undeleted.lock().iter().chain(sources).copied().collect()
 }
 
-/// Reads a shelf back, gives it its name, and names it in the manifest, with what else `change` says: from then on it
-/// counts.
-pub(crate) fn publish(
-    shared: &Shared,
-    drive: &Arc<Drive>,
-    identity: Identity,
-    access: Access,
-    step: &dyn Fn() -> io::Result<()>,
-    change: impl FnOnce(&mut Manifest),
-) -> Result<Arc<Shelf>, ReadError> {
-    let shelf = Arc::new(Shelf::open_unfinished(drive, identity)?);
-    shelf.verify(access, step)?;
-    let (old, new) = (Name::Unfinished(identity.file).to_string(), Name::Shelf(identity.file).to_string());
-    access.run(drive, || {
-        drive.directory.rename(&old, &new)?;
-        drive.sync_names()
-    })?;
-    let named = shared.note(|manifest| {
-        manifest.name(Entry::of_shelf(&shelf));
-        change(manifest);
-    });
-    if let Err(error) = named {
-        // A crash may show it as long as a slot may name it. Otherwise the next start takes it for a draft, too.
-        if !shared.is_uncertain() {
-            drive.directory.remove(&new).ok();
+/// A shelf that is complete, and has not its name yet.
+pub(crate) struct Finished<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) drive: &'a Arc<Drive>,
+    pub(crate) identity: Identity,
+    pub(crate) access: Access,
+}
+
+impl Finished<'_> {
+    /// Reads it back, gives it its name, and names it in the manifest, with what else `change` says: from then on it
+    /// counts. `step` is called for each record.
+    pub(crate) fn publish(
+        &self,
+        step: impl Fn() -> io::Result<()>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<Arc<Shelf>, ReadError> {
+        let Self { shared, drive, identity, access } = *self;
+        let shelf = Arc::new(Shelf::open_unfinished(drive, identity)?);
+        shelf.verify(access, step)?;
+        let (old, new) = (Name::Unfinished(identity.file).to_string(), Name::Shelf(identity.file).to_string());
+        access.run(drive, || {
+            drive.directory.rename(&old, &new)?;
+            drive.sync_names()
+        })?;
+        let named = shared.note(|manifest| {
+            manifest.name(Entry::of_shelf(&shelf));
+            change(manifest);
+        });
+        if let Err(error) = named {
+            // A crash may show it as long as a slot may name it. Otherwise the next start takes it for a draft, too.
+            if !shared.is_uncertain() {
+                drive.directory.remove(&new).ok();
+            }
+            return Err(error.into());
         }
-        return Err(error.into());
+        Ok(shelf)
     }
-    Ok(shelf)
 }
 
 /// Removes what a shelf that failed has left; if that fails as well, it is removed at the next start.

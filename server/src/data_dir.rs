@@ -227,7 +227,11 @@ impl DataDir {
         let claim = Mutex::new(claim_of(&path, rack_uuid, Access::Read, READERS_LOCKS)?);
         let dir = Self { path, described, rack, rack_uuid, credentials, claim, _lock: lock };
         // Staged files and recalls have always been private.
-        rights::close(&dir.path, &CLOSED, &[Path::new(WORKSHOP), &Path::new(WORKSHOP).join(JOURNAL)]);
+        rights::close(
+            &dir.path,
+            &CLOSED,
+            &[Path::new(WORKSHOP), &Path::new(WORKSHOP).join(JOURNAL), Path::new(MANIFEST)],
+        );
         Ok(dir)
     }
 

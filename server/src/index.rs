@@ -60,9 +60,9 @@ fn open_once(dir: &DataDir, purpose: Purpose, options: SqliteOptions) -> Result<
 fn flaw(opened: &Result<Opened, ServerError>, purpose: Purpose) -> Option<String> {
     match opened {
         Ok((store, _)) if !purpose.is_given_up => store.behind_log().or(store.incomplete()).map(str::to_owned),
-        Ok(_) => None,
-        Err(error @ ServerError::DataDir(_)) => Some(error.to_string()),
-        Err(error @ ServerError::Catalog(CatalogError::Store(StoreError::Damaged(_)))) => Some(error.to_string()),
-        Err(_) => None,
+        Err(error @ (ServerError::DataDir(_) | ServerError::Catalog(CatalogError::Store(StoreError::Damaged(_))))) => {
+            Some(error.to_string())
+        }
+        Ok(_) | Err(_) => None,
     }
 }

@@ -144,7 +144,10 @@ impl IntakeLog {
         }
         let needs_all = SqliteStore::may_need_log(dir.catalog());
         let look = |directories, entropy| {
-            Self::look(home_of_look(dir)?, directories, entropy, |config| config.needs_all = needs_all)
+            Self::look(home_of_look(dir)?, directories, entropy, |config| {
+                // A catalog that has everything knows what is missing.
+                (config.needs_all, config.accepts_losses) = (needs_all, !needs_all);
+            })
         };
         if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
     }

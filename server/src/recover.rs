@@ -101,7 +101,7 @@ async fn recover(
     watch(Step::Base(report.base));
     {
         let workshop = Workshop::of(dir)?;
-        let (catalog, known_until) = opened(&draft, workshop.log.as_ref(), &mut report).await?;
+        let Opened { catalog, known_until, .. } = opened(&draft, workshop.log.as_ref(), &mut report).await?;
         let order = Arc::new(SqliteStore::open(place.with_file_name(ORDER))?);
         let may_be_older = report.base.is_some_and(|base| base.source != Source::Journal);
         let based = Based { catalog: &catalog, known_until, may_be_older };
@@ -126,7 +126,8 @@ async fn recover(
 
 /// Makes the catalog of `dir` again from the workshop alone, if that leads to the last acknowledged batch: from the
 /// newest snapshot, the journal, and the log, the last batch of which always stays there. What there was is kept under
-/// another name, which is the answer, and stays as it is if the workshop lacks something (`None`). No drive is woken.
+/// another name, which is the answer, and stays as it is if the workshop lacks something, or an older catalog has been
+/// used since and has acknowledged what this one would not have (`None`). No drive is woken.
 ///
 /// # Errors
 /// [`ServerError`]; the catalog is as it was, or missing, and the next try makes it.
@@ -159,11 +160,11 @@ pub(crate) async fn from_workshop(dir: &DataDir) -> Result<Option<String>, Serve
 async fn is_led_to_by(dir: &DataDir, draft: &Path) -> Result<bool, ServerError> {
     let Some(log) = IntakeLog::look_at_all(dir)? else { return Ok(false) };
     let mut report = Report::default();
-    let (catalog, _) = opened(draft, Some(&log), &mut report).await?;
-    if report.behind_log.is_some() || catalog.incomplete().is_some() {
+    let Opened { catalog, is_in_use_aside, .. } = opened(draft, Some(&log), &mut report).await?;
+    if is_in_use_aside || report.behind_log.is_some() || catalog.incomplete().is_some() {
         return Ok(false);
     }
-    let staged = Arc::new(DirectoryDrive::open(&dir.workshop().join("staged"))?) as Arc<dyn Drive>;
+    let staged = Arc::new(DirectoryDrive::open(dir.workshop().join("staged"))?) as Arc<dyn Drive>;
     finish(dir.rack_uuid(), &catalog, Some(staged), &mut report).await?;
     Ok(true)
 }
@@ -256,13 +257,18 @@ fn unusable(path: &Path, why: &str) -> ServerError {
     ServerError::Refused(format!("{}: {why}", path.display()))
 }
 
-/// The draft as a catalog, with what `log` has beyond it; and the number of the last batch that it knows. From here on
-/// nothing is logged.
-async fn opened(
-    draft: &Path,
-    log: Option<&Arc<IntakeLog>>,
-    report: &mut Report,
-) -> Result<(Catalog, Sequence), ServerError> {
+/// The draft as a catalog.
+struct Opened {
+    catalog: Catalog,
+    /// The number of the last batch that it knows.
+    known_until: Sequence,
+    /// The log ends with what an older catalog has acknowledged, which this one has not.
+    is_in_use_aside: bool,
+}
+
+/// The draft as a catalog, with what `log` has beyond it. From here on nothing is logged.
+async fn opened(draft: &Path, log: Option<&Arc<IntakeLog>>, report: &mut Report) -> Result<Opened, ServerError> {
+    let mut is_in_use_aside = false;
     let mut options = SqliteOptions {
         sequence_min: Sequence(wall_ms() << SEQUENCE_BITS),
         accept_incomplete: true,
@@ -272,6 +278,7 @@ async fn opened(
         let read = Arc::new(ReadLog(Arc::clone(log)));
         let store = SqliteStore::open_with_log(draft, options, read)?;
         report.behind_log = store.behind_log().map(str::to_owned);
+        is_in_use_aside = store.log_ended_aside();
         options.sequence_min = options.sequence_min.max(log.last_replayed());
     }
     let store = Arc::new(SqliteStore::open_with(draft, options)?);
@@ -281,7 +288,7 @@ async fn opened(
         // Its own batches have higher numbers than those that it lacks, so that the log does not show it any more.
         catalog.set_found_older(Some(why)).await?;
     }
-    Ok((catalog, known_until))
+    Ok(Opened { catalog, known_until, is_in_use_aside })
 }
 
 /// Step 4, and what a catalog has beyond its records. `staged` is the disk of staged files, if that is not lost.

@@ -94,13 +94,18 @@ class OlderCatalog(SystemTest):
 
     def test_the_journal_makes_the_newest_catalog_again_though_a_server_has_begun_with_the_older_one(self):
         data, _, acknowledged = self.backed_up()
+        journal = os.path.join(data, "workshop", "journal")
         for starts in (0, 2):
             self.copy(data, "catalog.older", "catalog.db")
+            # Without it the older one is used, and with it the newest is made again.
+            os.rename(journal, journal + ".away")
             for _ in range(starts):
                 server = self.serve(data)
                 server.until_asleep()
                 self.assertTrue(any("larder recover --replace" in line for line in server.status()["warnings"]))
                 self.assertEqual(server.stop(), 0)
+            shutil.rmtree(journal, ignore_errors=True)
+            os.rename(journal + ".away", journal)
             made = larder("recover", "--replace", "--data", data)
             self.assertEqual(made.returncode, 0, made.stderr)
             self.assertEqual(self.verified(data, "--deep")["findings"], [], starts)
@@ -111,6 +116,8 @@ class OlderCatalog(SystemTest):
     def test_nothing_that_the_newer_catalog_knows_is_lost_by_using_the_older_one(self):
         data, before, acknowledged = self.backed_up()
         self.copy(data, "catalog.older", "catalog.db")
+        # Or the newest would be made again from there.
+        shutil.rmtree(os.path.join(data, "workshop", "journal"))
         server = self.serve(data)
         status = self.used_as_if_nothing_had_been(server, before)
         [warning] = self.warns(server, "catalog_older")
@@ -243,6 +250,8 @@ class OlderCatalog(SystemTest):
         self.copy(server.data, "catalog.db", "catalog.newer")
         self.copy(server.data, "catalog.older", "catalog.db")
         fork = {}
+        # Or the newest would be made again from there.
+        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
         for turn in range(3):
             fork |= self.used_as_older(server.data, turn, {**before, **fork})
         self.copy(server.data, "catalog.newer", "catalog.db")

@@ -26,6 +26,10 @@ impl Overlay {
 }
 
 impl Directory for Overlay {
+    fn place(&self) -> String {
+        self.below.place()
+    }
+
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names: BTreeSet<String> = self.below.list()?.into_iter().collect();
         for (name, file) in &*self.changes.lock() {
