@@ -250,8 +250,6 @@ class OlderCatalog(SystemTest):
         self.copy(server.data, "catalog.db", "catalog.newer")
         self.copy(server.data, "catalog.older", "catalog.db")
         fork = {}
-        # Or the newest would be made again from there.
-        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
         for turn in range(3):
             fork |= self.used_as_older(server.data, turn, {**before, **fork})
         self.copy(server.data, "catalog.newer", "catalog.db")
@@ -307,6 +305,8 @@ class OlderCatalog(SystemTest):
         self.copy(server.data, "catalog.db", "catalog.newer")
         self.copy(server.data, "catalog.older", "catalog.db")
         self.assertIn("catalog-file", {finding["kind"] for finding in self.verified(server.data)["findings"]})
+        # Or the newest would be made again from there.
+        shutil.rmtree(os.path.join(server.data, "workshop", "journal"))
         fork = {}
         for turn in range(3):
             fork |= self.used_as_older(server.data, turn, {**before, **fork})

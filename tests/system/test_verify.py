@@ -80,7 +80,7 @@ class Verify(SystemTest):
         for name in os.listdir(os.path.join(server.data, "workshop", "intake")):
             if name.endswith((".log", ".shelf")):
                 os.remove(os.path.join(server.data, "workshop", "intake", name))
-        self.assertEqual(set(self.kinds(server.data)), {"staged-missing"})
+        self.assertEqual(set(self.kinds(server.data)), {"staged-damaged"})
 
     def test_a_rack_that_never_held_anything_is_clean(self):
         data = self.made("nas8", **BRISK)
