@@ -171,6 +171,18 @@ impl Pool {
         assert_eq!(check(&open(world, 9), "opened again"), gone, "{what}");
     }
 
+    /// Opens `world`, in which nothing is left of the shelf, as if it were missing: that is to be accepted, once.
+    fn check_refused(&self, world: &World, what: &str) {
+        let refused = Intake::open(world.home(), world.directories(), setting(7)).err();
+        let names_it = |error: &OpenError| error.to_string().contains(&self.name);
+        assert!(matches!(&refused, Some(error @ OpenError::Incomplete(_)) if names_it(error)), "{what}: {refused:?}");
+        let accepting = |world: &World, seed| {
+            let setting = Config { accepts_losses: seed == 8, ..setting(seed) };
+            Intake::open(world.home(), world.directories(), setting).expect("it is accepted once").0
+        };
+        self.check_opened(&accepting, world, &(0..usize::MAX), (false, what));
+    }
+
     /// Opens `world`, in which one of two rotations is damaged, twice; and then that rotation alone.
     fn check_both(&self, world: &World, mends: bool, what: &str) {
         let check = |intake: &Intake, when: &str| {
@@ -244,28 +256,20 @@ fn a_shelf_that_is_cut_off_loses_what_was_cut_off_and_one_that_grew_nothing() {
     let mut rng = Rng::new(4);
     let pool = pool(1, 12, 60);
     let ends = [pool.enough, pool.enough - 1, pool.enough - 4096, pool.bytes.len() - 1, pool.bytes.len() - 4096];
-    for length in (4096..pool.bytes.len()).step_by(997).chain(ends) {
+    for length in (4096..pool.bytes.len()).step_by(997).chain(ends).chain([0, 1, 100, 4095]) {
         let world = pool.damaged(|bytes| bytes.truncate(length));
-        let mends = pool.records[0].0.end <= length;
-        pool.check(&world, &(length..usize::MAX), mends, &format!("cut off at {length}"));
+        let what = format!("cut off at {length}");
+        if pool.records[0].0.end <= length {
+            pool.check(&world, &(length..usize::MAX), true, &what);
+        } else {
+            pool.check_refused(&world, &what);
+        }
     }
     for length in [1, 7, 8, 511, 4096, 10_000, 3 << 20, 10 << 20] {
         let world = pool.damaged(|bytes| bytes.extend((0..length).map(|_| rng.next_u64() as u8)));
         pool.check(&world, &(0..0), true, &format!("grown by {length}"));
         let world = pool.damaged(|bytes| bytes.resize(bytes.len() + length, 0));
         pool.check(&world, &(0..0), true, &format!("grown by {length} zeros"));
-    }
-    for length in [0, 1, 100, 4095] {
-        let world = pool.damaged(|bytes| bytes.truncate(length));
-        // Nothing of it is left, as if it were missing.
-        let refused = Intake::open(world.home(), world.directories(), setting(7)).err();
-        let names_it = |error: &OpenError| error.to_string().contains(&pool.name);
-        assert!(matches!(&refused, Some(error @ OpenError::Incomplete(_)) if names_it(error)), "{refused:?}");
-        let accepting = |world: &World, seed| {
-            let setting = Config { accepts_losses: seed == 8, ..setting(seed) };
-            Intake::open(world.home(), world.directories(), setting).expect("it is accepted once").0
-        };
-        pool.check_opened(&accepting, &world, &(0..usize::MAX), (false, &format!("cut off at {length}")));
     }
 }
 
