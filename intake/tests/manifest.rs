@@ -135,7 +135,7 @@ fn a_log_that_ends_early_has_lost_what_was_behind_that() {
     // The file may be longer, since a log before it was.
     let (last, _) = pool.written.iter().max_by_key(|(_, sequence)| **sequence).expect("there are some");
     let end = whole.windows(last.len()).position(|bytes| bytes == last).expect("it is in the log");
-    for left in [0, 100, 4096, 4097, (4096 + end) / 2, end] {
+    for left in [0, 100, 4096, 4097, usize::midpoint(4096, end), end] {
         let world = pool.world.crash(pool.world.position(), &mut Rng::new(2));
         world.corrupt(0, &name, |bytes| bytes.truncate(left));
         let what = format!("{left} of more than {end} bytes are left");
@@ -213,7 +213,9 @@ fn a_manifest_that_is_gone_damaged_or_older_is_noticed() {
             assert_eq!(unreadable(&intake, &pool.written, name).len(), 0);
         }
         let world = again();
-        slots.iter().for_each(|name| damage(&world, name));
+        for name in &slots {
+            damage(&world, name);
+        }
         let refused = try_open(&world, needy(10)).err();
         assert!(matches!(refused, Some(OpenError::Manifest(_))), "{refused:?}");
         // Who knows what there must be goes on, and has one again.

@@ -413,8 +413,8 @@ class RecoverAgain(SystemTest):
         return server.data, objects, gone
 
     def sources(self, data):
-        """What every file of a data directory has, but for those of the catalog, the manifest, which is moved aside with
-        the old one, and the lock, which has the number of the process that holds it; and the directories."""
+        """What every file of a data directory has, but for those of the catalog, the manifest, which is moved aside
+        with the old one, and the lock, which has the number of the process that holds it; and the directories."""
         found = {}
         for folder, names, files in os.walk(data):
             names[:] = [name for name in names if folder != data or not name.startswith("manifest")]

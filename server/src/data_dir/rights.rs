@@ -1,8 +1,8 @@
 //! Removes other users' access to a data directory when it is opened: an older version or a copy can have left some.
 //!
-//! This covers the directory, its files, the manifest and the workshop. A start touches no drive, so drives follow at their first
-//! mount in a run (`disk::owner`), and drives of the pool when they are opened. The catalog and the credentials do it
-//! themselves, since they also warn that keys may be known.
+//! This covers the directory, its files, the manifest and the workshop. A start touches no drive, so drives follow at
+//! their first mount in a run (`disk::owner`), and drives of the pool when they are opened. The catalog and the
+//! credentials do it themselves, since they also warn that keys may be known.
 
 use disk::private::close_to_others;
 use std::fs;
