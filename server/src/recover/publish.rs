@@ -5,10 +5,10 @@
 //! - the draft is one file, closed and synced, before anything is moved;
 //! - the old file goes first, and what belongs to it next, so that it is never there without its log, and the draft
 //!   never lies beside the log of another;
-//! - the manifest of the pool goes with it, if the recovery took the pool as it is: what the new catalog needs and the
-//!   pool lacks was found by it;
-//! - the new catalog gets its name by one rename, the last step. In between there is no catalog: a start says so, and
-//!   names the recovery, which begins again.
+//! - the new catalog gets its name by one rename. In between there is no catalog: a start makes it again, or names the
+//!   recovery, which begins again;
+//! - the manifest of the pool goes last, if the recovery took the pool as it is: what the new catalog needs and the pool
+//!   lacks was found by it. Until then a start refuses a pool that lacks something.
 
 use crate::data_dir::MANIFEST;
 use crate::error::ServerError;
@@ -66,13 +66,13 @@ pub(super) fn publish(place: &Path, draft: &Path, manifest: Manifest) -> Result<
         let (from, to) = (with_end(place, end), with_end(&aside, end));
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
+    sync_directory(place)?;
+    fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
     if manifest == Manifest::Goes {
         let to = place.with_file_name(format!("{MANIFEST}.replaced-{}", wall_ms()));
         let from = place.with_file_name(MANIFEST);
         unless_missing("moving", &from, fs::rename(&from, &to))?;
     }
-    sync_directory(place)?;
-    fs::rename(draft, place).map_err(|error| io_error("naming", draft, error))?;
     sync_directory(place)?;
     remove_drafts(place)?;
     Ok(was_there.then(|| aside.display().to_string()))
