@@ -7,8 +7,8 @@
 //!   never lies beside the log of another;
 //! - the new catalog gets its name by one rename. In between there is no catalog: a start makes it again, or names the
 //!   recovery, which begins again;
-//! - the manifest of the pool goes last, if the recovery took the pool as it is: what the new catalog needs and the pool
-//!   lacks was found by it. Until then a start refuses a pool that lacks something.
+//! - the manifest of the pool goes last, if the recovery took the pool as it is: what the new catalog needs and the
+//!   pool lacks was found by it. Until then a start refuses a pool that lacks something.
 
 use crate::data_dir::MANIFEST;
 use crate::error::ServerError;
