@@ -1,12 +1,12 @@
 //! Compares the files of a pool with its manifest, when the pool is opened.
 //!
 //! 1. A file that is named counts, unless the manifest says that it is dead. One that is not named is a draft of the
-//!    last run, or was left by one before; or nobody knows whose it is, and the manifest is older than the pool.
+//!    last run, or a leftover of an earlier one; or its run is unknown, and the manifest is older than the pool.
 //! 2. What is named and is not there is **absent**: it is lost, and what it held is answered with an error, until it is
 //!    there again or another rotation has given it back. What has its name and is something else is absent as well.
 //! 3. A pool that lacks something which no other rotation has is not opened, unless that is accepted
 //!    ([`crate::Config::accepts_losses`]). Nothing has been changed by then but drafts, which are removed.
-//! 4. The new manifest names all that is there, and what is absent.
+//! 4. The new manifest names all files that are there, and the absent ones.
 //!
 //! A pool from before there were manifests is taken as it is.
 
@@ -32,7 +32,7 @@ pub(crate) struct Findings {
     pub(crate) absent: Vec<Entry>,
     /// What it lacks that only another rotation can make good.
     pub(crate) lacks: Vec<Lack>,
-    /// Files of which the manifest cannot know.
+    /// Files of runs that the manifest does not know.
     pub(crate) strange: Vec<String>,
     /// Shelves that do not count.
     pub(crate) gone: Vec<Arc<Shelf>>,
@@ -63,7 +63,7 @@ pub(crate) fn manifest(
         Kept::None => "is missing".to_owned(),
         Kept::Damaged(damage) => format!("is damaged: {damage}"),
     };
-    // Whoever knows what there must be misses it himself.
+    // Without `needs_all` the caller knows each key, and notices a missing one.
     if config.needs_all && !config.accepts_losses {
         return Err(OpenError::Manifest(problem));
     }
@@ -169,7 +169,7 @@ pub(crate) fn has_records(entry: &Entry) -> bool {
 }
 
 impl Findings {
-    /// Takes note of what is absent.
+    /// Takes note of an absent file.
     pub(crate) fn miss(&mut self, drives: &[Option<Arc<Drive>>], entry: Entry) {
         let name = entry.kind.name(entry.file).to_string();
         let place = drives.iter().flatten().find(|drive| drive.uuid == entry.drive);

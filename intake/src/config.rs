@@ -52,8 +52,8 @@ pub struct Config {
     /// The pool is not opened, and nothing on it is changed, while every rotation lacks a drive: what was acknowledged
     /// last may be there alone. Not set.
     pub needs_all: bool,
-    /// Files that the manifest names and nobody has, or a manifest that is older or gone, are given up: what was lost
-    /// with them is answered with an error. Not set: such a pool is not opened.
+    /// Missing files of the manifest, and a manifest that is older or gone, are given up: a read of a key that they may
+    /// have held is an error. Not set: such a pool is not opened.
     pub accepts_losses: bool,
 }
 

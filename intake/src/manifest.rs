@@ -2,7 +2,7 @@
 //!
 //! A directory does not show what is missing from it. The manifest names each log and each shelf, with its length and
 //! what it held, so that a file that is missing, emptied, cut short, older than it was or another's is noticed when the
-//! pool is opened, and what is lost with it is known.
+//! pool is opened, and the loss has bounds.
 //!
 //! **Invariants**
 //! - A file is named before anything that was acknowledged lies in it alone, and until its removal may begin.
@@ -171,7 +171,7 @@ pub(crate) enum Standing {
     Draft,
     /// It is not named: an earlier run made it, and it is dead.
     Left,
-    /// It is not named, and nothing is known of whoever made it: the manifest is older.
+    /// It is not named, and its run is unknown: the manifest is older.
     Strange,
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct Manifest {
     pub(crate) generation: u64,
     /// The nonces of the runs that made files, the last one last.
     pub(crate) runs: Vec<u64>,
-    /// Drives that were missing when the manifest was made, and the last number by then: nobody knows what they hold.
+    /// Drives that were missing when the manifest was made, and the last number by then: their files are unknown.
     pub(crate) unknown: Vec<(DriveUuid, Sequence)>,
     pub(crate) files: Vec<Entry>,
 }
@@ -229,7 +229,7 @@ impl Manifest {
         self.files.iter_mut().filter(|entry| files.contains(&entry.file)).for_each(|entry| entry.state = State::Dead);
     }
 
-    /// The rotation of these `drives`, of which some are `there`, has everything again.
+    /// The rotation of these `drives` has everything again; some of them are `there`.
     pub(crate) fn heal(&mut self, drives: &[DriveUuid], there: &[DriveUuid]) {
         self.files.retain(|entry| entry.state != State::Lost || !drives.contains(&entry.drive));
         let is_away = |entry: &Entry| drives.contains(&entry.drive) && !there.contains(&entry.drive);
@@ -408,7 +408,7 @@ impl Slots {
 pub(crate) struct Keeper {
     manifest: Manifest,
     slots: Slots,
-    /// A write failed; nobody knows what a slot holds.
+    /// A write failed, so the contents of a slot are unknown.
     is_uncertain: bool,
 }
 
@@ -438,7 +438,7 @@ impl Keeper {
         })
     }
 
-    /// The same for lengths of open logs, of which the last may be lost with one slot.
+    /// The same for lengths of open logs. One slot gets them, so the newest may be lost with it.
     pub(crate) fn extend(&mut self, change: impl FnOnce(&mut Manifest)) -> io::Result<()> {
         let mut changed = self.manifest.clone();
         change(&mut changed);

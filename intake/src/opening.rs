@@ -72,7 +72,7 @@ pub(crate) struct OpenedCycle {
     /// A file cannot be read, so nobody knows what it held.
     lost_file: bool,
     findings: Findings,
-    /// Shelves of which nothing can be read and that are dead.
+    /// Dead shelves that are wholly unreadable.
     unread: Vec<Unreadable>,
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn open(
         pool.note_manifest(there.values());
     }
     if let Some(problem) = problem {
-        tracing::error!("the manifest of the pool {problem}; it is made anew of what is there");
+        tracing::error!("the manifest of the pool {problem}; it is made anew from the files that are there");
     }
     for (cycle, opened) in shared.cycles.iter().zip(&mut opened) {
         opened.clear_away(cycle);
@@ -188,7 +188,7 @@ fn open_cycle(
 }
 
 impl OpenedCycle {
-    /// The shelves that count, and the files that are dead. Takes note of what is absent.
+    /// The shelves that count, and the files that are dead. Takes note of absent files.
     fn sort_out(
         &mut self,
         cycle: &CycleShared,
@@ -290,7 +290,7 @@ impl OpenedCycle {
         }
     }
 
-    /// Takes note of a file that cannot be read, of which the manifest has `entry`.
+    /// Takes note of an unreadable file. `entry` is its entry in the manifest.
     fn lose(&mut self, drive: &Drive, name: String, problem: String, entry: Option<&Entry>) {
         match entry {
             Some(entry) => {

@@ -4,8 +4,8 @@
 //!
 //! Invariants:
 //! - nothing is made again before the old file is closed, and the log is only read meanwhile;
-//! - what the workshop cannot make whole is left as it is: a start refuses it, or goes on with it as with an older
-//!   catalog ([`crate::lineage`]);
+//! - if the workshop does not lead to the newest state, the file stays as it is: a start refuses it, or treats it as
+//!   an older catalog ([`crate::lineage`]);
 //! - an operator who accepts an older catalog gets that one.
 
 use crate::data_dir::DataDir;

@@ -145,7 +145,7 @@ impl IntakeLog {
         let needs_all = SqliteStore::may_need_log(dir.catalog());
         let look = |directories, entropy| {
             Self::look(home_of_look(dir)?, directories, entropy, |config| {
-                // A catalog that has everything knows what is missing.
+                // A complete catalog knows each object that is missing.
                 (config.needs_all, config.accepts_losses) = (needs_all, !needs_all);
             })
         };
@@ -396,12 +396,12 @@ fn home_of_look(dir: &DataDir) -> io::Result<Box<dyn Directory>> {
     if place.exists() { Ok(Box::new(DirectoryOfFiles::open(&place)?)) } else { Ok(World::new(0).home()) }
 }
 
-/// The refusal to go on without what the manifest names.
+/// The refusal of a pool that lacks files of its manifest.
 fn incomplete(error: &io::Error) -> ServerError {
     ServerError::Refused(format!(
-        "{error}; put back what is missing, or restore the log, the directory manifest and catalog.db from one backup; \
-         if it is lost, set accept_older_catalog = true in larder.toml and start again: what was in it is answered \
-         with an error then"
+        "{error}; put the missing files back, or restore the log, the directory manifest and catalog.db from one \
+         backup; if they are lost, set accept_older_catalog = true in larder.toml and start again: the objects in them \
+         are answered with an error then"
     ))
 }
 

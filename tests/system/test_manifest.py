@@ -1,4 +1,4 @@
-"""A file that the manifest names and nobody has: the start stops, or goes on and answers with an error."""
+"""A missing file of the manifest stops the start, or its objects are answered with an error."""
 
 import glob
 import os
