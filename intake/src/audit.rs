@@ -15,7 +15,7 @@ use crate::drive::Drive;
 use crate::error::OpenError;
 use crate::log::RECORDS_OFFSET;
 use crate::lost::{Loss, LostPart};
-use crate::manifest::{Entry, FileKind, Keeper, Kept, Manifest, Slots, Standing, State};
+use crate::manifest::{Entry, FileKind, Manifest, ManifestWriter, Persisted, Slots, Standing, State};
 use crate::names::{DriveUuid, FileId};
 use crate::record::Sequence;
 use crate::shared::{CycleShared, Shared};
@@ -53,15 +53,15 @@ pub(crate) struct Lack {
 
 /// The manifest to go by; `None` if there has never been one, or it is given up.
 pub(crate) fn manifest(
-    kept: Kept,
+    persisted: Persisted,
     has_one: bool,
     config: &Config,
 ) -> Result<(Option<Manifest>, Option<String>), OpenError> {
-    let problem = match kept {
-        Kept::Whole(manifest) => return Ok((Some(manifest), None)),
-        Kept::None if !has_one => return Ok((None, None)),
-        Kept::None => "is missing".to_owned(),
-        Kept::Damaged(damage) => format!("is damaged: {damage}"),
+    let problem = match persisted {
+        Persisted::Whole(manifest) => return Ok((Some(manifest), None)),
+        Persisted::None if !has_one => return Ok((None, None)),
+        Persisted::None => "is missing".to_owned(),
+        Persisted::Damaged(damage) => format!("is damaged: {damage}"),
     };
     // Without `needs_all` the caller knows each key, and notices a missing one.
     if config.needs_all && !config.accepts_losses {
@@ -128,7 +128,7 @@ pub(crate) fn begin(
         name_all(&mut manifest, cycle, *found, (&there, last));
     }
     manifest.begin_run(shared.config.entropy as u64);
-    let keeper = Keeper::begin(slots, manifest).map_err(OpenError::Home)?;
+    let keeper = ManifestWriter::begin(slots, manifest).map_err(OpenError::Home)?;
     assert!(shared.keeper.set(Mutex::new(keeper)).is_ok(), "a pool is opened once");
     Ok(())
 }

@@ -321,7 +321,7 @@ impl Manifest {
 
 /// The result of looking for a manifest.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum Persisted {
     /// It is there.
     Whole(Manifest),
     /// There is none.
@@ -344,7 +344,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// Those of `pool` in `home`, and what they hold.
-    pub(crate) fn open(home: Box<dyn Directory>, pool: PoolUuid, is_look: bool) -> io::Result<(Self, Kept)> {
+    pub(crate) fn open(home: Box<dyn Directory>, pool: PoolUuid, is_look: bool) -> io::Result<(Self, Persisted)> {
         let mut slots = Self { home, pool, files: [None, None], next: 0, is_look };
         let (mut newest, mut damage): (Option<Manifest>, _) = (None, None);
         for slot in 0..2 {
@@ -358,7 +358,7 @@ impl Slots {
                 _ => {}
             }
         }
-        let kept = newest.map(Kept::Whole).or(damage.map(Kept::Damaged)).unwrap_or(Kept::None);
+        let kept = newest.map(Persisted::Whole).or(damage.map(Persisted::Damaged)).unwrap_or(Persisted::None);
         Ok((slots, kept))
     }
 
@@ -405,14 +405,14 @@ impl Slots {
 
 /// The manifest of an open pool.
 #[derive(Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct ManifestWriter {
     manifest: Manifest,
     slots: Slots,
     /// A write failed, so the contents of a slot are unknown.
     is_uncertain: bool,
 }
 
-impl Keeper {
+impl ManifestWriter {
     /// Keeps `manifest` in `slots` from now on.
     pub(crate) fn begin(slots: Slots, manifest: Manifest) -> io::Result<Self> {
         let mut keeper = Self { manifest, slots, is_uncertain: true };
@@ -500,14 +500,14 @@ mod tests {
         manifest
     }
 
-    fn kept(world: &World) -> Kept {
+    fn kept(world: &World) -> Persisted {
         Slots::open(world.home(), PoolUuid(3), false).expect("the home works").1
     }
 
-    fn begun(world: &World) -> Keeper {
+    fn begun(world: &World) -> ManifestWriter {
         let (slots, kept) = Slots::open(world.home(), PoolUuid(3), false).expect("the home works");
-        assert!(matches!(kept, Kept::None));
-        Keeper::begin(slots, manifest()).expect("there is room")
+        assert!(matches!(kept, Persisted::None));
+        ManifestWriter::begin(slots, manifest()).expect("there is room")
     }
 
     #[test]
@@ -522,14 +522,14 @@ mod tests {
         for name in &names {
             for at in (0..length).step_by(3) {
                 world.corrupt(world.home_drive(), name, |bytes| bytes[at] ^= 4);
-                assert!(matches!(kept(&world), Kept::Whole(found) if found == expected), "byte {at}");
+                assert!(matches!(kept(&world), Persisted::Whole(found) if found == expected), "byte {at}");
                 world.corrupt(world.home_drive(), name, |bytes| bytes[at] ^= 4);
             }
         }
         for name in &names {
             world.corrupt(world.home_drive(), name, |bytes| bytes.truncate(40));
         }
-        assert!(matches!(kept(&world), Kept::Damaged(_)));
+        assert!(matches!(kept(&world), Persisted::Damaged(_)));
     }
 
     #[test]
@@ -541,14 +541,14 @@ mod tests {
                 manifest.files[0].bytes = bytes;
             };
             keeper.extend(extend).expect("there is room");
-            let Kept::Whole(found) = kept(&world) else { panic!("it is there") };
+            let Persisted::Whole(found) = kept(&world) else { panic!("it is there") };
             assert_eq!(&found, keeper.manifest());
         }
         let before = world.position();
         keeper.extend(|manifest| manifest.files[0].bytes = 8_000).expect("there is room");
         for position in before..=world.position() {
             let left = world.crash(position, &mut model::Rng::new(position as u64));
-            let Kept::Whole(found) = kept(&left) else { panic!("one slot is whole") };
+            let Persisted::Whole(found) = kept(&left) else { panic!("one slot is whole") };
             assert!([7_000, 8_000].contains(&found.files[0].bytes));
         }
     }

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::drive::Drive;
 use crate::lost::Loss;
-use crate::manifest::{Keeper, Manifest, State};
+use crate::manifest::{Manifest, ManifestWriter, State};
 use crate::mask::Mask;
 use crate::names::{DriveUuid, FileId, Identity, PoolUuid};
 use crate::queue::Queue;
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) cycles: Vec<CycleShared>,
     /// Set once everything was looked at, and before anything is written.
-    pub(crate) keeper: OnceLock<Mutex<Keeper>>,
+    pub(crate) keeper: OnceLock<Mutex<ManifestWriter>>,
     pub(crate) losses: Mutex<Losses>,
     /// The last number that was given.
     pub(crate) last: AtomicU64,
@@ -177,7 +177,7 @@ impl Shared {
         self.keeper.get().is_some_and(|keeper| keeper.lock().is_uncertain())
     }
 
-    fn keeping(&self, keep: impl FnOnce(&mut Keeper) -> io::Result<()>) -> io::Result<()> {
+    fn keeping(&self, keep: impl FnOnce(&mut ManifestWriter) -> io::Result<()>) -> io::Result<()> {
         let keeper = self.keeper.get().ok_or(io::ErrorKind::StorageFull)?;
         keep(&mut keeper.lock()).map_err(|error| {
             io::Error::new(io::ErrorKind::StorageFull, format!("the manifest of the pool cannot be written: {error}"))
