@@ -25,9 +25,9 @@ const BEFORE_MANIFEST: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"LARDPOOL";
 
-/// The file of the label, and its name while it is written.
 /// The name of the file with a drive's label.
 pub const LABEL: &str = "intake.pool";
+/// The same while it is written.
 const NEW_LABEL: &str = "intake.pool-new";
 
 /// The version of labels of a pool that is being made. Nothing was ever stored in it.

@@ -142,14 +142,8 @@ impl IntakeLog {
         if is_missing(dir, &places) {
             return Err(missing(&places));
         }
-        let needs_all = SqliteStore::may_need_log(dir.catalog());
-        let look = |directories, entropy| {
-            Self::look(home_of_look(dir)?, directories, entropy, |config| {
-                // A complete catalog knows each object that is missing.
-                (config.needs_all, config.accepts_losses) = (needs_all, !needs_all);
-            })
-        };
-        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
+        // A complete catalog knows each object that is missing.
+        Self::looked_at(dir, &places, SqliteStore::may_need_log(dir.catalog()))
     }
 
     /// As [`IntakeLog::look_at`]; its missing files were given up with the catalog that knew them.
@@ -157,11 +151,7 @@ impl IntakeLog {
     /// # Errors
     /// [`ServerError`].
     pub(crate) fn look_at_what_is_left(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        let places = IntakePlaces::of(dir);
-        let look = |directories, entropy| {
-            Self::look(home_of_look(dir)?, directories, entropy, |config| config.accepts_losses = true)
-        };
-        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
+        Self::looked_at(dir, &IntakePlaces::of(dir), false)
     }
 
     /// As [`IntakeLog::look_at`], where the catalog is lost: all of it is needed. `None` if there is none.
@@ -169,11 +159,17 @@ impl IntakeLog {
     /// # Errors
     /// [`ServerError`].
     pub(crate) fn look_at_all(dir: &DataDir) -> Result<Option<Arc<Self>>, ServerError> {
-        let places = IntakePlaces::of(dir);
+        Self::looked_at(dir, &IntakePlaces::of(dir), true)
+    }
+
+    /// The intake in `places`, to look at it. Losses are accepted unless `needs_all`.
+    fn looked_at(dir: &DataDir, places: &IntakePlaces, needs_all: bool) -> Result<Option<Arc<Self>>, ServerError> {
         let look = |directories, entropy| {
-            Self::look(home_of_look(dir)?, directories, entropy, |config| config.needs_all = true)
+            Self::look(home_of_look(dir)?, directories, entropy, |config| {
+                (config.needs_all, config.accepts_losses) = (needs_all, !needs_all);
+            })
         };
-        if places.is_made() { Self::at(dir, &places, look).map(Some) } else { Ok(None) }
+        if places.is_made() { Self::at(dir, places, look).map(Some) } else { Ok(None) }
     }
 
     fn at(
@@ -375,7 +371,6 @@ impl IntakeLog {
     }
 }
 
-/// The refusal to go on without what the catalog needs.
 /// True if there is none, and what the catalog has acknowledged last may be in it alone.
 fn is_missing(dir: &DataDir, places: &IntakePlaces) -> bool {
     !places.is_made() && SqliteStore::needs_log(dir.catalog())
