@@ -12,6 +12,8 @@ import urllib.parse
 from store import S3Store
 
 BUCKET = "seismic"
+# Above this share the workshop has to move objects to the rack, and moves them until it is at its regular share.
+CRITICAL_SHARE = 0.8
 # A season passes in minutes instead of weeks. So groups may sleep after seconds, and nothing is old enough to move
 # before it must: above the critical threshold.
 SETTINGS = """\
@@ -24,7 +26,7 @@ time_scale = {time_scale}
 capacity = "{capacity}"
 spool = "{spool}"
 regular = 0.3
-critical = 0.8
+critical = {critical}
 
 [migrate]
 min_age = "1 h"
@@ -40,6 +42,11 @@ default = "cold"
 is = "hot"
 prefix = "{hot}"
 """
+
+
+def staged_share(status):
+    """The share of the workshop's room that is taken."""
+    return status["workshop"]["staged_bytes"] / status["workshop"]["capacity_bytes"]
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -62,7 +69,7 @@ class Rack:
         self.binary, self.data = binary, data
         subprocess.run([binary, "init", "--rack", rack, "--data", data], check=True, capture_output=True)
         with open(os.path.join(data, "larder.toml"), "w", encoding="utf-8") as file:
-            file.write(SETTINGS.format(**settings) + (HOT.format(hot=hot) if hot else ""))
+            file.write(SETTINGS.format(critical=CRITICAL_SHARE, **settings) + (HOT.format(hot=hot) if hot else ""))
 
     def __enter__(self):
         with open(f"{self.data}.log", "wb") as log:
@@ -110,12 +117,13 @@ class Rack:
         return "spool" if place.get("recalled") else place["where"]
 
     def until_asleep(self):
-        """Waits until every group was woken for the first time, nothing moves any more, and all drives sleep."""
+        """Waits until every group was woken for the first time, nothing moves or has to, and all drives sleep."""
         while True:
             status = self.status()
             drives, groups = status["drives"], status["groups"]
             is_quiet = drives["moving"] + drives["ready"] + status["workshop"]["migrations_under_way"] == 0
-            if is_quiet and groups["initialised"] == groups["total"]:
+            has_room = staged_share(status) <= CRITICAL_SHARE
+            if is_quiet and has_room and groups["initialised"] == groups["total"]:
                 return
             time.sleep(0.2)
 
@@ -142,10 +150,9 @@ class Watch:
         of[self.rack.place(key)] += 1
 
     def after_put(self, _):
-        workshop = self.rack.status()["workshop"]
-        share = workshop["staged_bytes"] / workshop["capacity_bytes"]
-        self.crossings += share > 0.8 and not self.is_critical
-        self.is_critical = share > 0.8
+        share = staged_share(self.rack.status())
+        self.crossings += share > CRITICAL_SHARE and not self.is_critical
+        self.is_critical = share > CRITICAL_SHARE
         self.peak = max(self.peak, share)
 
     def night(self):

@@ -21,7 +21,7 @@ from store import DirectoryStore  # noqa: E402
 
 NO_OBSPY = None if optional("obspy") else "obspy is not installed (examples/seismic/requirements.txt)"
 RAW_BYTES = 250_000
-# Ten days fit below the critical threshold, and the eleventh is above it. By then 12.5 MB are processed, and 10 MB have
+# Nine days fit below the critical threshold, and the tenth is above it. By then 12.5 MB are processed, and 10 MB have
 # to leave. Of the oldest 10 MB a sixth waits for the review.
 SMALL = {"rack": "pelican-mini", "capacity": "20 MB", "spool": "20 MB", "time_scale": 50}
 SEASON = season.Season(days=12, stations=6, campaign=1, week=12)

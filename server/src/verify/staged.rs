@@ -173,12 +173,16 @@ impl Verification<'_> {
         }
     }
 
-    /// Files of no version: left by a crash, unless the catalog cannot have known them.
-    async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
-        let newest = match self.ground.serving {
+    /// The newest batch of the catalog. It is asked for after a stamp was read: beside a server both go on.
+    fn newest_sequence(&self) -> u64 {
+        match self.ground.serving {
             Some(_) => self.ground.catalog.sequence().0,
             None => self.ground.catalog.sequence_at_open().0,
-        };
+        }
+    }
+
+    /// Files of no version: left by a crash, unless the catalog cannot have known them.
+    async fn unreferred(&mut self, slots: Vec<NamedSlot>) -> Result<(), ServerError> {
         let runs = self.ground.catalog.runs().await?;
         let marked = self.ground.staging.marked_runs().await?;
         self.is_newest =
@@ -196,7 +200,7 @@ impl Verification<'_> {
                 Err(ReadError::Unusable { source: FormatError::Magic | FormatError::Length, .. }) => (None, false),
                 Err(_) => (None, true),
             };
-            if stamp.is_some_and(|stamp| !lineage::is_aside(stamp.run) && stamp.sequence > newest) {
+            if stamp.is_some_and(|stamp| !lineage::is_aside(stamp.run) && stamp.sequence > self.newest_sequence()) {
                 let name = staged_file_name(slot);
                 let what = format!("{name} was staged after the newest record of the catalog, which is older than it");
                 self.found(Finding::new(FindingKind::ForeignCatalog, what, RESTORE).file(&name));
